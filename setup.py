@@ -145,14 +145,14 @@ class BuildNative(build_ext):
         (loader/base/native/build.py). What is generated is optimized lightly.
         """
         compile_all, objects = self.compiler.compile, {}
-        level_of = runpy.run_path("fairlead/loader/base/native/building.py")["level_of"]
+        get_level = runpy.run_path("fairlead/loader/base/native/building.py")["get_level"]
 
         def compile_once(sources: list[str], **options: Any) -> list[str]:
             missing = [source for source in dict.fromkeys(sources) if source not in objects]
             written = options.pop("extra_postargs")
 
             def compile_one(source: str) -> str:
-                more = [*written, *level_of(source)]
+                more = [*written, *get_level(source)]
                 return compile_all([source], extra_postargs=more, **options)[0]
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -204,12 +204,18 @@ def native() -> dict[str, Any]:
             "fairlead/plugins/sdk/native/build_ze.py:ffibuilder",
         ],
         "ext_modules": [
-            *runpy.run_path("fairlead/icd/native/build.py")["layers"](),
-            runpy.run_path("fairlead/icd/libopencl/native/build.py")["libopencl"](version()),
-            runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")["libze_loader"](),
-            *runpy.run_path("fairlead/plugins/sdk/native/build.py")["shells"](),
-            *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["shells"](),
-            runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")["layer"](),
+            *runpy.run_path("fairlead/icd/native/build.py")["describe_layers"](),
+            runpy.run_path("fairlead/icd/libopencl/native/build.py")["describe_libopencl"](
+                version()
+            ),
+            runpy.run_path("fairlead/loader/ze/libze_loader/native/build.py")[
+                "describe_libze_loader"
+            ](),
+            *runpy.run_path("fairlead/plugins/sdk/native/shells.py")["describe_shells"](),
+            *runpy.run_path("fairlead/plugins/sdk/native/build_ze.py")["describe_shells"](),
+            runpy.run_path("fairlead/plugins/command_buffer_layer/native/build.py")[
+                "describe_layer"
+            ](),
         ],
     }
 

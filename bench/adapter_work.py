@@ -53,10 +53,10 @@ MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t"
 
 def _abi() -> Iterator[str]:
     """Return the text of adapter_abi.h."""
-    declarations = runpy.run_path(str(_HERE.parent / "loader/base/native/build.py"))["declarations"]
+    building = runpy.run_path(str(_HERE.parent / "loader/base/native/building.py"))
     apis: tuple[Api, ...] = (UR, OPENCL)
     for api in apis:
-        yield from declarations(api)
+        yield from building["emit_declarations"](api)
         yield from (
             f"typedef {api.functions[name].c_declaration(f'fn_{name}')};"
             for name in _FUNCTIONS[api]
@@ -120,7 +120,7 @@ def check(code: int, what: str = "C's calls") -> None:
         raise SystemExit(f"{what} failed: {UR.errors.get(code, (code, ''))[0]}")
 
 
-def made(routine: str, *arguments: Any) -> int:
+def make(routine: str, *arguments: Any) -> int:
     """Call a function and return what it writes to its last parameter."""
     handle = ctypes.c_void_p()
     ok(routine, *arguments, ctypes.byref(handle))
@@ -132,7 +132,7 @@ class Objects:
 
     def __init__(self, launches: Launches) -> None:
         self.device = adapter().devices[0].handle
-        self.context = made(
+        self.context = make(
             "urContextCreateWithNativeHandle",
             launches.queue.context.int_ptr,
             adapter().handles[0],
@@ -140,10 +140,10 @@ class Objects:
             (ctypes.c_void_p * 1)(self.device),
             None,
         )
-        self.queue = made(
+        self.queue = make(
             "urQueueCreateWithNativeHandle", launches.queue.int_ptr, self.context, self.device, None
         )
-        self.kernel = made(
+        self.kernel = make(
             "urKernelCreateWithNativeHandle", launches.kernel.int_ptr, self.context, None, None
         )
         self.memory: dict[int, int] = {}
@@ -151,7 +151,7 @@ class Objects:
     def buffer(self, native: int) -> int:
         """Return a memory object."""
         if native not in self.memory:
-            self.memory[native] = made(
+            self.memory[native] = make(
                 "urMemBufferCreateWithNativeHandle", native, self.context, None
             )
         return self.memory[native]
@@ -179,7 +179,7 @@ def command_buffer(context: int, device: int, *, in_order: bool, updatable: bool
     """Make a command-buffer that is not finalized."""
     stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
     desc = UR.struct("ur_exp_command_buffer_desc_t")(stype, None, updatable, in_order, False)
-    return made("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
+    return make("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
 
 
 def append(

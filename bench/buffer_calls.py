@@ -35,7 +35,7 @@ def calls(context: int) -> dict[str, float]:
         context: a cl_context.
     """
     with TemporaryDirectory() as folder:
-        header = runpy.run_path(str(_ROOT / "icd/native/build.py"))["generated_header"]()
+        header = runpy.run_path(str(_ROOT / "icd/native/build.py"))["emit_header"]()
         Path(folder, "opencl_abi.h").write_text(header, encoding="utf-8")
         library = Path(folder, "buffer_calls.so")
         options = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]

@@ -40,10 +40,10 @@ _HEAVY: Final = ("urUSMDeviceAlloc", "urContextCreate")
 
 def _abi(source: str) -> Iterator[str]:
     """Return the text of calls_abi.h: what the source uses."""
-    declarations = runpy.run_path(str(_ROOT / "loader/base/native/building.py"))["declarations"]
+    building = runpy.run_path(str(_ROOT / "loader/base/native/building.py"))
     yield "#include <stddef.h>\n#include <stdint.h>"
     for api in (UR, OPENCL):
-        yield from declarations(api)
+        yield from building["emit_declarations"](api)
         for function in api.functions.values():
             if re.search(rf"\b(fn_)?{function.name}\b", source):
                 yield f"typedef {function.c_declaration(f'fn_{function.name}')};"

@@ -214,7 +214,7 @@ def beside_torch(queue: Any) -> dict[str, float]:
         return found
     y = torch.zeros(1000, device="cuda")
 
-    def made() -> Any:
+    def make() -> Any:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph):
             for number in range(_COUNT):
@@ -222,8 +222,8 @@ def beside_torch(queue: Any) -> dict[str, float]:
         return graph
 
     torch.add(y, 1)
-    theirs = made()
-    found["torch: capture"] = best(made, 5)
+    theirs = make()
+    found["torch: capture"] = best(make, 5)
     found["torch: instantiate"] = best(theirs.instantiate, 5)
 
     def launch() -> None:

@@ -33,12 +33,12 @@ TARGETS: Final = {
 
 def _abi(source: str) -> Iterator[str]:
     """Yield the lines of cuda_calls_abi.h: what the source uses. Handles and void * are numbers."""
-    build = runpy.run_path(str(_ROOT / "plugins/sdk/native/build.py"))
-    yield build["ur_types"]() + "typedef int CUdevice; typedef void CUDA_KERNEL_NODE_PARAMS;"
-    for api in (build["ur"](), build["building"].api("cuda")):
+    build = runpy.run_path(str(_ROOT / "plugins/sdk/native/c_types.py"))
+    yield build["emit_ur_types"]() + "typedef int CUdevice; typedef void CUDA_KERNEL_NODE_PARAMS;"
+    for api in (build["read_ur"](), build["building"].read_api("cuda")):
         for function in api.functions.values():
             if re.search(rf"\b{function.name}\b", source):
-                listed = ", ".join(build["parameters"](function))
+                listed = ", ".join(build["declare_parameters"](function))
                 yield f"typedef int32_t fn_{function.name}({listed});"
 
 

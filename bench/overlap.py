@@ -26,7 +26,7 @@ _ABI: Final = Path(__file__).parents[1] / "icd/native/build.py"
 def compiled_for_opencl(name: str) -> Any:
     """Return a C file of this folder, compiled, with this process's device."""
     with TemporaryDirectory() as folder:
-        header = runpy.run_path(str(_ABI))["generated_header"]()
+        header = runpy.run_path(str(_ABI))["emit_header"]()
         Path(folder, "opencl_abi.h").write_text(header, encoding="utf-8")
         library: Any = compiled(name, "-O2", "-pthread", f"-I{folder}")
     handles = make_queue().context.int_ptr, device().to_pyopencl().int_ptr

@@ -26,7 +26,7 @@ from .adapter_work import (
     check,
     command_buffer,
     function,
-    made,
+    make,
     ok,
 )
 from .measuring import Row, Target
@@ -72,9 +72,9 @@ class _Worker(ctypes.Structure):
 
 
 def _kernel(context: int) -> int:
-    program = made("urProgramCreateWithIL", context, _SOURCE, len(_SOURCE), None)
+    program = make("urProgramCreateWithIL", context, _SOURCE, len(_SOURCE), None)
     ok("urProgramBuild", context, program, None)
-    return made("urKernelCreate", program, b"fold")
+    return make("urKernelCreate", program, b"fold")
 
 
 def _queue(context: int, device: int, out_of_order: bool) -> int:
@@ -82,7 +82,7 @@ def _queue(context: int, device: int, out_of_order: bool) -> int:
     properties = UR.struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags
     )
-    return made("urQueueCreate", context, device, ctypes.byref(properties))
+    return make("urQueueCreate", context, device, ctypes.byref(properties))
 
 
 def _prepare(
@@ -94,7 +94,7 @@ def _prepare(
         UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(zeros)
     )
     flags = UR["UR_MEM_FLAG_READ_WRITE"] | UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-    worker.memory = made(
+    worker.memory = make(
         "urMemBufferCreate", context, flags, ctypes.sizeof(zeros), ctypes.byref(desc)
     )
     worker.queue = _queue(context, device, out_of_order)
@@ -139,7 +139,7 @@ def measure(quick: bool) -> list[Row]:
     Every other thread has an out-of-order queue.
     """
     device = adapter().devices[0].handle
-    context = made("urContextCreate", 1, (ctypes.c_void_p * 1)(device), None)
+    context = make("urContextCreate", 1, (ctypes.c_void_p * 1)(device), None)
     names = (
         "urCommandBufferUpdateKernelLaunchExp",
         "urEnqueueCommandBufferExp",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from ..loader.base.query import text
+from ..loader.base.query import decode_text
 from ._native import ffi, lib
 from .abi import OPENCL
 from .driver_profiles import DriverProfile, profile_for
@@ -169,4 +169,4 @@ def kernel_name(kernel: int) -> str:
 def _text(handle: int, routine: str, name: str) -> str:
     value = ffi.new("char[1024]")
     check(call(handle, routine, OPENCL[name], 1024, address(value), None), routine)
-    return text(bytes(ffi.buffer(value)))
+    return decode_text(bytes(ffi.buffer(value)))

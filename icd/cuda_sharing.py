@@ -2,7 +2,7 @@
 
 `share_memory` is a program's choice: `import fairlead.cuda_sharing` or FAIRLEAD_CUDA=1. From then
 on the buffers that the program creates on NVIDIA's platform are made of CUDA's memory, which OpenCL
-imports (icd/native/cuda_memory.c). The program sees no difference. Buffers of host memory stay the
+imports (icd/native/cuda_buffers.c). The program sees no difference. Buffers of host memory stay the
 driver's own.
 
 `shared_device` gives the engine `cuda` what it needs of a device: a context and a stream.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base.errors import FairleadError, with_article
 from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word
-from ..loader.base.query import text
+from ..loader.base.query import decode_text
 from ..loader.base.table import DispatchTable
 from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
@@ -41,7 +41,7 @@ def _version(value: bytes) -> tuple[int, int, int]:
 def _names_and_versions(value: bytes) -> tuple[tuple[str, tuple[int, int, int]], ...]:
     """An array of struct cl_name_version."""
     return tuple(
-        (text(name), _version(struct.pack("=I", number)))
+        (decode_text(name), _version(struct.pack("=I", number)))
         for number, name in _NAME_VERSION.iter_unpack(value)
     )
 
@@ -69,7 +69,7 @@ def _by_size(value: bytes) -> int | bytes:
 
 _BY_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
     "": _by_size,
-    "char[]": text,
+    "char[]": decode_text,
     "cl_bool": _flag,
     "size_t[]": _numbers,
     "cl_device_partition_property[]": _numbers,

@@ -25,8 +25,8 @@ from ..loader.base import layers
 from ..loader.base.errors import FairleadError
 from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word, read_words
+from ..loader.base.query import decode_text
 from ..loader.base.query import query as ask
-from ..loader.base.query import text
 from ..loader.base.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
@@ -141,7 +141,7 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
     answer = ask(
         call, name, check, platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)"
     )
-    version = parse_version(text(answer))
+    version = parse_version(decode_text(answer))
     words = read_words(own, slots_of_version(version))
     notes = []
     if second_tag:  # cl_khr_icd: it means nothing without the tag in slot 0, and is not a function

@@ -20,7 +20,7 @@ from fairlead.conformance.checks import failed, unsupported
 from fairlead.conformance.maker import Maker
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.tables import parse_version
-from fairlead.loader.base.query import text
+from fairlead.loader.base.query import decode_text
 from fairlead.loader.base.table import DispatchTable
 
 #: The kernels of all cases. They are one program, because building takes the time.
@@ -96,7 +96,9 @@ class CLObjects(Maker):
     @cached_property
     def version(self) -> tuple[int, int]:
         """The OpenCL version of the device."""
-        return parse_version(text(self.info("clGetDeviceInfo", self.device, "CL_DEVICE_VERSION")))
+        return parse_version(
+            decode_text(self.info("clGetDeviceInfo", self.device, "CL_DEVICE_VERSION"))
+        )
 
     def new_context(self) -> int:
         """Make another context on the device."""

@@ -17,7 +17,7 @@ from fairlead.icd.tables import parse_version
 from fairlead.loader.base.abi import Function
 from fairlead.loader.base.library import Library, open_library, open_with_siblings
 from fairlead.loader.base.memory import read_word, read_words
-from fairlead.loader.base.query import query, text
+from fairlead.loader.base.query import decode_text, query
 
 LIST: Final = "clIcdGetPlatformIDsKHR"
 GET_FUNCTION: Final = "clIcdGetFunctionAddressForPlatformKHR"
@@ -114,13 +114,13 @@ class Protocol:
             detail=f" ({name})",
         )
 
-    def text(self, platform: int, name: str) -> str:
+    def ask_text(self, platform: int, name: str) -> str:
         """Return the same as text."""
-        return text(self.info(platform, name))
+        return decode_text(self.info(platform, name))
 
     def version(self, platform: int) -> tuple[int, int]:
         """Return the OpenCL version of a platform."""
-        return parse_version(self.text(platform, "CL_PLATFORM_VERSION"))
+        return parse_version(self.ask_text(platform, "CL_PLATFORM_VERSION"))
 
     def core_functions(self, platform: int) -> Iterator[Function]:
         """Yield the core functions of the platform's OpenCL version.

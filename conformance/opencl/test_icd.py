@@ -10,7 +10,7 @@ import pytest
 from fairlead.conformance.checks import equal, expect, failed, forked, rule, unsupported
 from fairlead.conformance.opencl.protocol import GET_FUNCTION, LIST, SET_DATA, Protocol
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.base.query import text
+from fairlead.loader.base.query import decode_text
 
 ENTRY = "clGetExtensionFunctionAddress"
 INFO = "clGetPlatformInfo"
@@ -146,8 +146,8 @@ def test_core_functions(protocol: Protocol, version: tuple[int, int]) -> None:
 @rule(INFO, "cl_khr_icd is among CL_PLATFORM_EXTENSIONS")
 def test_extension(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        if "cl_khr_icd" not in protocol.text(platform, "CL_PLATFORM_EXTENSIONS").split():
-            failed("cl_khr_icd is listed", protocol.text(platform, "CL_PLATFORM_EXTENSIONS"))
+        if "cl_khr_icd" not in protocol.ask_text(platform, "CL_PLATFORM_EXTENSIONS").split():
+            failed("cl_khr_icd is listed", protocol.ask_text(platform, "CL_PLATFORM_EXTENSIONS"))
 
 
 @rule(INFO, "answers CL_PLATFORM_ICD_SUFFIX_KHR with a text")
@@ -160,7 +160,7 @@ def test_suffix(protocol: Protocol) -> None:
 @rule(INFO, "CL_PLATFORM_VERSION reads OpenCL<space>major.minor<space>…")
 def test_version(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        words = text(protocol.info(platform, "CL_PLATFORM_VERSION") + b"\0").split(" ")
+        words = decode_text(protocol.info(platform, "CL_PLATFORM_VERSION") + b"\0").split(" ")
         major, _, minor = (words[1] if len(words) > 1 else "").partition(".")
         equal((words[0], major.isdecimal(), minor.isdecimal()), ("OpenCL", True, True), "its form")
 
@@ -179,7 +179,7 @@ def test_extensions_with_version(protocol: Protocol) -> None:
         _since(protocol, platform, (3, 0))
         equal(
             sorted(_versions(protocol, platform)),
-            sorted(protocol.text(platform, "CL_PLATFORM_EXTENSIONS").split()),
+            sorted(protocol.ask_text(platform, "CL_PLATFORM_EXTENSIONS").split()),
             "names",
         )
 
@@ -197,7 +197,7 @@ def test_version_of_the_extension(protocol: Protocol) -> None:
 @rule(INFO, "CL_PLATFORM_PROFILE is FULL_PROFILE or EMBEDDED_PROFILE")
 def test_profile(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        profile = protocol.text(platform, "CL_PLATFORM_PROFILE")
+        profile = protocol.ask_text(platform, "CL_PLATFORM_PROFILE")
         equal(profile in ("FULL_PROFILE", "EMBEDDED_PROFILE"), True, f"{profile} is a profile")
 
 
@@ -211,7 +211,10 @@ def test_names(protocol: Protocol, name: str) -> None:
 @rule(INFO, "answers CL_PLATFORM_UNLOADABLE_KHR with a cl_bool if it lists cl_khr_icd_unloadable")
 def test_unloadable(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        if "cl_khr_icd_unloadable" not in protocol.text(platform, "CL_PLATFORM_EXTENSIONS").split():
+        if (
+            "cl_khr_icd_unloadable"
+            not in protocol.ask_text(platform, "CL_PLATFORM_EXTENSIONS").split()
+        ):
             unsupported("the platform has no cl_khr_icd_unloadable")
         equal(len(protocol.info(platform, "CL_PLATFORM_UNLOADABLE_KHR")), 4, "bytes of the answer")
 
@@ -268,5 +271,6 @@ def _versions(protocol: Protocol, platform: int) -> dict[str, tuple[int, ...]]:
     answer = protocol.info(platform, "CL_PLATFORM_EXTENSIONS_WITH_VERSION")
     pairs = struct.iter_unpack("=I64s", answer)
     return {
-        text(name): (number >> 22, number >> 12 & 0x3FF, number & 0xFFF) for number, name in pairs
+        decode_text(name): (number >> 22, number >> 12 & 0x3FF, number & 0xFFF)
+        for number, name in pairs
     }

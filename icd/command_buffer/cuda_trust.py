@@ -1,6 +1,6 @@
 """Whether the engine `cuda` may run what NVIDIA's compiler gives: a self-test says so.
 
-The self-test (cuda_test.py) runs in a child process (self_tests.py), once for each driver, its
+The self-test (cuda_self_test.py) runs in a child process (self_tests.py), once for each driver, its
 version and a GPU.
 """
 
@@ -14,7 +14,7 @@ from ..errors import OpenCLError
 from . import self_tests
 
 #: The module whose `main` is the self-test.
-SELF_TEST: str = "fairlead.icd.command_buffer.cuda_test"
+SELF_TEST: str = "fairlead.icd.command_buffer.cuda_self_test"
 
 _known: Final[dict[tuple[str, ...], str | None]] = {}
 _lock: Final = new_lock()

@@ -1,7 +1,7 @@
 """Whether the engine `direct` may call into a driver: a known version, and a passed self-test.
 
-The self-test (direct_test.py) runs in a child process, once for each driver file (self_tests.py).
-If it fails, crashes, hangs or cannot run, nothing is called.
+The self-test (direct_self_test.py) runs in a child process, once for each driver file
+(self_tests.py). If it fails, crashes, hangs or cannot run, nothing is called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..pocl_kernels import PoclVersion, version_of
 from . import self_tests
 
 #: The module whose `main` is the self-test.
-SELF_TEST: str = "fairlead.icd.command_buffer.direct_test"
+SELF_TEST: str = "fairlead.icd.command_buffer.direct_self_test"
 
 _CPU, _NATIVE_KERNEL = OPENCL["CL_DEVICE_TYPE_CPU"], OPENCL["CL_EXEC_NATIVE_KERNEL"]
 

@@ -1,19 +1,19 @@
 """Builds `fairlead.icd._native` with cffi in API mode: C that outlives Python, or runs without it.
 
-`generated_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function
+`emit_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function
 (`fn_clFinish`), the number of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A
 stub returns CL_INVALID_OPERATION as its function returns errors
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The other C files are
 hand-written.
 
-`generated_table_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
+`emit_table_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
 
-`generated_refusals` makes refusals.h: the recording table's functions for commands that record.c
+`emit_refusals` makes refusals.h: the recording table's functions for commands that record.c
 and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
-`layers` says how libfairlead_trace.so and libfairlead_record.so are built from them. They are
-libraries for OpenCL loaders, not for Python.
+`describe_layers` says how libfairlead_trace.so and libfairlead_record.so are built from them. They
+are libraries for OpenCL loaders, not for Python.
 
-setup.py calls `ffibuilder()` and `layers()`. `python icd/native/build.py DIRECTORY` only
+setup.py calls `ffibuilder()` and `describe_layers()`. `python icd/native/build.py DIRECTORY` only
 writes the generated C there, for tests in C.
 """
 
@@ -32,6 +32,8 @@ LOADER = HERE.parents[1] / "loader" / "base" / "native"
 loader = SimpleNamespace(**runpy.run_path(str(LOADER / "build.py")))
 building = loader.building
 
+#: What Python sees, in an order that C accepts.
+CDEF = ("native.cdef.h", "command_buffer.cdef.h", "engines.cdef.h")
 #: The entry points of OpenCL layers without Python, which are libraries by themselves.
 LAYER = HERE / "opencl_layer.c"
 TRACE_LAYER = HERE / "trace_layer.c"
@@ -61,11 +63,11 @@ def _emit_stub(function: Any) -> str:
     return f"static {function.c_declaration('stub_' + function.name)} {{ {body} }}"
 
 
-def generated_header() -> str:
-    """The text of opencl_abi.h."""
-    api = building.api("cl")
+def emit_header() -> str:
+    """Return the text of opencl_abi.h."""
+    api = building.read_api("cl")
     lines = [
-        building.generated_by("icd/native/build.py", api),
+        building.emit_first_line("icd/native/build.py", api),
         "#ifndef FL_OPENCL_ABI_H",
         "#define FL_OPENCL_ABI_H",
     ]
@@ -86,15 +88,15 @@ def generated_header() -> str:
     return "\n".join(lines)
 
 
-def generated_table_header(name: str) -> str:
-    """The text of NAME_abi.h: types, codes, constants, a typedef and a slot for each function.
+def emit_table_header(name: str) -> str:
+    """Return the text of NAME_abi.h: types, codes, constants, and each function's typedef and slot.
 
     Args:
         name: an API without tables of its own, a key of building.APIS.
     """
-    api = building.api(name)
-    lines = [building.generated_by("icd/native/build.py", api), "#pragma once"]
-    lines += ["#include <stddef.h>", "#include <stdint.h>", *building.declarations(api)]
+    api = building.read_api(name)
+    lines = [building.emit_first_line("icd/native/build.py", api), "#pragma once"]
+    lines += ["#include <stddef.h>", "#include <stdint.h>", *building.emit_declarations(api)]
     definitions = (struct.c_definition for struct in api.structs.values())
     lines += [one for one in definitions if one not in lines]  # some are declared already
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
@@ -123,15 +125,18 @@ def _emit_refusal(function: Any) -> str:
     )
 
 
-def generated_refusals() -> str:
-    """The text of refusals.h: every clEnqueue… that record.c and record_images.c do not record."""
+def emit_refusals() -> str:
+    """Return the text of refusals.h.
+
+    It has every clEnqueue… that record.c and record_images.c do not record.
+    """
     sources = [
         (HERE / name).read_text(encoding="utf-8") for name in ("record.c", "record_images.c")
     ]
     recorded = re.findall(r"RECORD\((cl\w+)\)", "".join(sources))
-    api = building.api("cl")
+    api = building.read_api("cl")
     functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
-    lines = [building.generated_by("icd/native/build.py", api), *map(_emit_refusal, functions)]
+    lines = [building.emit_first_line("icd/native/build.py", api), *map(_emit_refusal, functions)]
     fill = " ".join(
         f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
     )
@@ -140,38 +145,41 @@ def generated_refusals() -> str:
 
 def write_headers(directory: Path) -> list[Path]:
     """Write the generated C into `directory`, and return what is to be linked."""
-    building.write_if_new(directory / "opencl_abi.h", generated_header())
-    building.write_if_new(directory / "refusals.h", generated_refusals())
-    building.write_if_new(directory / "cuda_abi.h", generated_table_header("cuda"))
+    building.write_if_new(directory / "opencl_abi.h", emit_header())
+    building.write_if_new(directory / "refusals.h", emit_refusals())
+    building.write_if_new(directory / "cuda_abi.h", emit_table_header("cuda"))
     return loader.write_thunks(directory, "cl", "CL_INVALID_OPERATION", "CL_INVALID_OPERATION")
 
 
 def ffibuilder() -> Any:
-    """The cffi builder of `fairlead.icd._native`."""
+    """Return the cffi builder of `fairlead.icd._native`."""
     from cffi import FFI
 
     ffi = FFI()
-    ffi.cdef((HERE / "native.cdef.h").read_text(encoding="utf-8"))
-    ffi.cdef('extern "Python" { fl_observer fl_python_observer; fl_tell fl_python_ended; }')
+    declared = [(HERE / name).read_text(encoding="utf-8") for name in CDEF]
+    declared.append('extern "Python" { fl_observer fl_python_observer; fl_tell fl_python_ended; }')
+    ffi.cdef("\n".join(declared))
     sources = [*SOURCES, LOADER / "memory.c", *write_headers(building.GENERATED)]
-    options = building.extension(sources, [HERE, LOADER, building.GENERATED], libraries=["pthread"])
+    options = building.describe_extension(
+        sources, [HERE, LOADER, building.GENERATED], libraries=["pthread"]
+    )
     ffi.set_source("fairlead.icd._native", '#include "native.h"', **options)
     return ffi
 
 
-def layers() -> list[Any]:
+def describe_layers() -> list[Any]:
     """Return the setuptools extensions that become libfairlead_trace.so and libfairlead_record.so.
 
     setup.py gives the files their names. They lie in fairlead/icd.
     """
-    return [_build_layer("trace", (TRACE_LAYER,)), _build_layer("record", RECORD_LAYER)]
+    return [_describe_layer("trace", (TRACE_LAYER,)), _describe_layer("record", RECORD_LAYER)]
 
 
-def _build_layer(name: str, own: tuple[Path, ...]) -> Any:
+def _describe_layer(name: str, own: tuple[Path, ...]) -> Any:
     from setuptools import Extension
 
     sources = [*own, LAYER, *loader.SOURCES, *write_headers(building.GENERATED)]
-    options = building.extension(
+    options = building.describe_extension(
         sources,
         [LOADER, building.GENERATED],
         libraries=["pthread"],

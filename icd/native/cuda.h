@@ -1,5 +1,5 @@
-/* What the parts of the engine `cuda` share. cuda_memory.c makes buffers of memory that CUDA has
- * too. cuda_nodes.c makes nodes of commands, and cuda_loops.c repeats them. cuda.c builds and
+/* What the parts of the engine `cuda` share. cuda_buffers.c makes buffers of memory that CUDA
+ * has too. cuda_nodes.c makes nodes of commands, and cuda_loops.c repeats them. cuda.c builds and
  * updates graphs, and cuda_launches.c launches them. CUDA's types and functions are generated from
  * loader/cuda/cuda.abi. */
 #ifndef FL_CUDA_H

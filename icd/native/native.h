@@ -1,6 +1,6 @@
 /* The native part of fairlead.icd: tables, capture and replay. No Python in here: it runs without
- * the GIL, in any thread, and after the interpreter has ended. `native.cdef.h` is the part of it
- * that Python calls.
+ * the GIL, in any thread, and after the interpreter has ended. The `….cdef.h` files are the part
+ * of it that Python calls.
  *
  * Terms: an object is anything that OpenCL hands out; its word 0 leads to a dispatch table (SPEC
  * cl_khr_icd). */
@@ -16,6 +16,8 @@
 #include "opencl_abi.h"
 
 #include "native.cdef.h"
+#include "command_buffer.cdef.h"
+#include "engines.cdef.h"
 
 #define FL_ICD2_TAG                                                                                \
     ((void *)(sizeof(void *) == 8 ? (intptr_t)0x4F50454E434C3331 : (intptr_t)0x434C3331))

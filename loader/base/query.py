@@ -69,7 +69,7 @@ def query_handles(
     return [handle for handle in entries if handle]
 
 
-def text(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
     """Decode a C string up to its NUL, without the blanks around it."""
     return value.split(b"\0", 1)[0].decode("utf-8", "replace").strip()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError, FairleadError
-from ..base.query import Check, query_handles, text
+from ..base.query import Check, decode_text, query_handles
 from ..pi.abi import PI, PIError
 from ..pi.abi import check as check_pi
 from .abi import UR, URError
@@ -267,7 +267,7 @@ def decode(api: Api, answer: str, value: bytes) -> Any:
         value: the bytes.
     """
     if answer == "char[]":
-        return text(value)
+        return decode_text(value)
     name, is_array = answer.removesuffix("[]"), answer.endswith("[]")
     if not name or "*" in name or api.resolve(name) in ("struct", "callback"):
         return value

@@ -21,7 +21,7 @@ from typing import Any, Final
 from ..base.elf import check_file
 from ..base.errors import FairleadError
 from ..base.library import Library, open_library, open_with_siblings
-from ..base.query import text
+from ..base.query import decode_text
 from ..base.search import Candidate, python_libraries
 from ..base.table import DispatchTable
 from .abi import PLATFORM_EXTENSION, ZE, LevelZeroError, check
@@ -125,7 +125,7 @@ class ZEDriver:
             ZE.struct("ze_driver_extension_properties_t"),
             handle,
         )
-        return {text(each.name): text_of_version(each.version) for each in found}
+        return {decode_text(each.name): text_of_version(each.version) for each in found}
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class ZEDevice:
     @property
     def name(self) -> str:
         """Its name."""
-        return text(self.properties.name)
+        return decode_text(self.properties.name)
 
     @property
     def type(self) -> str:

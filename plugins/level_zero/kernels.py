@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...icd.command_buffer import edits
 from ...icd.errors import OpenCLError
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
@@ -310,7 +310,7 @@ def zeKernelSetCacheConfig(hKernel: ZeKernel, flags: int) -> None:
 
 @driver.entry
 def zeKernelGetSourceAttributes(hKernel: ZeKernel, pSize: Any, pString: Any) -> None:
-    found = text(hKernel.ur.query("CL_KERNEL_ATTRIBUTES"))
+    found = decode_text(hKernel.ur.query("CL_KERNEL_ATTRIBUTES"))
     if pString:
         pString[0] = ffi.cast("char *", int(_address(keep_text(found))))
     pSize[0] = len(found.encode()) + 1

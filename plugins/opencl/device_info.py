@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
 from ..sdk.capability_properties import CAPABILITY_PROPERTIES
 from .core import adapter
@@ -51,7 +51,7 @@ def _numbers(data: bytes | None, size: str = "N") -> list[int]:
 def _converter(answer: str) -> Callable[[bytes], Any]:
     """Return the function that makes a value of OpenCL's bytes for a type of Unified Runtime."""
     if answer == "char[]":
-        return text
+        return decode_text
     if answer == "uint8_t[]":
         return bytes
     if answer == "size_t[]":

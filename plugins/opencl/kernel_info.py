@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
 from ..sdk.kernels import declare_suggestions, read_exec_info
 from .core import adapter, check, failure
@@ -42,14 +42,16 @@ def _spilled(kernel: URKernel) -> list[int] | None:
 adapter.info(
     "urKernelGetInfo",
     {
-        "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: text(
+        "UR_KERNEL_INFO_FUNCTION_NAME": lambda kernel: decode_text(
             kernel.query("CL_KERNEL_FUNCTION_NAME")
         ),
         "UR_KERNEL_INFO_NUM_ARGS": lambda kernel: kernel.argument_count,
         "UR_KERNEL_INFO_REFERENCE_COUNT": lambda kernel: kernel.references,
         "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
         "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
-        "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: text(kernel.query("CL_KERNEL_ATTRIBUTES")),
+        "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: decode_text(
+            kernel.query("CL_KERNEL_ATTRIBUTES")
+        ),
         "UR_KERNEL_INFO_NUM_REGS": None,  # OpenCL does not tell
         "UR_KERNEL_INFO_SPILL_MEM_SIZE": _spilled,
     },

@@ -14,7 +14,7 @@ from ...icd.drivers import drivers
 from ...icd.tables import query
 from ...loader.base.forks import new_lock
 from ...loader.base.memory import read_word
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.base.search import python_libraries
 from ...loader.ur.abi import API_VERSION, UR
 from ..sdk._native import ffi
@@ -172,7 +172,7 @@ _TEXTS = {
 
 
 def _text(name: str) -> Any:
-    return lambda platform: text(
+    return lambda platform: decode_text(
         query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name])
     )
 

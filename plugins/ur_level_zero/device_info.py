@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
 from .allocations import can_import
 from .captures import can_capture
@@ -179,7 +179,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "PLATFORM": lambda device: device.platform,
     "PARENT_DEVICE": lambda device: device.parent or 0,
     "REFERENCE_COUNT": lambda device: device.references,
-    "NAME": lambda device: text(device.properties.name),
+    "NAME": lambda device: decode_text(device.properties.name),
     "VENDOR": lambda device: f"{device.properties.vendorId:#06x}",
     "DRIVER_VERSION": lambda device: device.platform.driver_version,
     "VERSION": lambda device: device.platform.api_version,

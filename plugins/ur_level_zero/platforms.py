@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from ...loader.base.forks import new_lock
-from ...loader.base.query import text
+from ...loader.base.query import decode_text
 from ...loader.ur.abi import API_VERSION, UR
 from ...loader.ze.binding import text_of_version
 from ...loader.ze.driver import ZEDriver
@@ -50,7 +50,7 @@ class LZPlatform(Object):
         rows = ask_list(
             self.table, "zeDriverGetExtensionProperties", ze, "driver_extension_properties"
         )
-        self.extensions = {text(row.name): row.version for row in rows}
+        self.extensions = {decode_text(row.name): row.version for row in rows}
         found = [device.handle for device in driver.devices if device.driver_handle == ze]
         self.roots = tuple(LZDevice(handle, self) for handle in found)
 

@@ -5,19 +5,18 @@ barriers.
 
 Level Zero wants everything that a command uses to live until the command has ended. Programs may
 release it earlier. So a queue keeps what its commands use until it knows that they have ended: an
-event that they signal says so (`_InFlight`). A queue that is released before is kept likewise.
+event that they signal says so (`_InFlight`). A queue that is released before that is kept likewise
+(unfinished_queues.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from ...loader.base.forks import new_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.captures import capture_of
@@ -27,7 +26,6 @@ from .captures import LZCapture, refuse_capture
 from .contexts import EventCell, LZContext
 from .core import (
     ZE,
-    LevelZeroError,
     LZObject,
     adapter,
     call,
@@ -36,13 +34,13 @@ from .core import (
     handle_array,
     is_owned,
     struct,
-    wait_for_a_while,
 )
 from .devices import LZDevice, QueueGroup
 from .event_kinds import EventUse
 from .events import LZEvent
 from .in_c import LZQueueInC
 from .regular_queues import ASYNCHRONOUS, RegularQueue
+from .unfinished_queues import ALL, UNFINISHED, Unfinished, drain_queues, forget_ended
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -52,7 +50,6 @@ _PRIORITIES: Final = (
     (UR["UR_QUEUE_FLAG_PRIORITY_HIGH"], ZE["ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH"]),
 )
 _WITHOUT_EVENT: Final = 64  # commands of an in-order queue between two that have an event
-_PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
 BARRIER: Final = "zeCommandListAppendBarrier"
 
 
@@ -60,16 +57,6 @@ class _InFlight(NamedTuple):
     """A command that may run, and what it uses. Its end is known if it has a cell."""
 
     cell: EventCell | None
-    kept: Any
-
-
-class _Unfinished(NamedTuple):
-    """A queue that is gone, whose commands may run."""
-
-    end: EventCell
-    ze: int
-    context: LZContext
-    device: LZDevice
     kept: Any
 
 
@@ -114,7 +101,7 @@ class LZQueue(LZObject):
         self._copies: LZQueue | None = None
         self._let_c_run()
         self._tell_c()
-        _queues[id(self)] = _by_number[self.in_c.number] = self
+        ALL[id(self)] = _by_number[self.in_c.number] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/level_zero.c says."""
@@ -419,64 +406,16 @@ class LZQueue(LZObject):
             if self.owned and not (self.is_idle and not self.shared):
                 self._end = end = self._append_end()
                 kept = self._in_flight, self._regular
-                _unfinished.append(_Unfinished(end, self.ze, self.context, self.device, kept))
+                UNFINISHED.append(Unfinished(end, self.ze, self.context, self.device, kept))
             elif self.owned:
                 super().close()
             self._gone = True
         forget_ended()
 
 
-#: The queues that exist, by their `id`. A released queue exists while an event of it does.
-_queues: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
-#: The same by C's numbers of them.
+#: The queues that exist, by C's numbers of them.
 _by_number: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
 adapter.adopters[LZEvent.type] = lambda words: _by_number[words[2]].adopt(words)
-_unfinished: Final[list[_Unfinished]] = []
-_unfinished_lock: Final = new_lock()
-
-
-def forget_ended() -> bool:
-    """Destroy the queues that are gone and whose commands have ended.
-
-    Returns:
-        Whether there are others.
-    """
-    with _unfinished_lock:
-        ended = [one for one in _unfinished if one.end.is_over]
-        _unfinished[:] = [one for one in _unfinished if one not in ended]
-    for one in ended:
-        with contextlib.suppress(LevelZeroError):
-            call(one.context.table, "zeCommandListDestroy", one.ze)
-    return bool(_unfinished)
-
-
-adapter.on_close.append(lambda: wait_for_a_while(lambda: not forget_ended(), _PATIENCE))
-
-
-def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = None) -> None:
-    """Wait for the commands of all queues of a context, or of a device and its sub-devices.
-
-    Args:
-        context: the context, None for all.
-        device: the device, None for all.
-
-    Raises:
-        LevelZeroError: what the driver answers.
-    """
-
-    def is_meant(one: LZQueue | _Unfinished) -> bool:
-        return (context is None or one.context.ze == context.ze) and (
-            device is None or one.device.is_part_of(device)
-        )
-
-    for reference in _queues.valuerefs():
-        queue = reference()
-        # A weak reference leads to an object until its finalizer has returned.
-        if queue is not None and not queue.is_closed and is_meant(queue):
-            queue.drain()
-    for one in [one for one in list(_unfinished) if is_meant(one)]:
-        one.end.wait()
-    forget_ended()
 
 
 def create_queue(
@@ -556,6 +495,6 @@ def urQueueCreateWithNativeHandle(
 
 def _flags_of(ze: int) -> int:
     """Return the ur_queue_flags_t of an immediate list: ours, or any order."""
-    found = filter(None, (reference() for reference in _queues.valuerefs()))
+    found = filter(None, (reference() for reference in ALL.valuerefs()))
     known = (one.flags for one in found if one.ze == ze and not one.is_closed)
     return next(known, _OUT_OF_ORDER)

@@ -32,8 +32,9 @@ from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import COPY_MEMORY
 from .operations import Box, copy, copy_boxes, fill
-from .queues import LZQueue, create_queue, drain_queues
+from .queues import LZQueue, create_queue
 from .transfers import enqueue_operation
+from .unfinished_queues import drain_queues
 
 _SUPPORT: Final = {
     "host": "hostAllocCapabilities",

@@ -40,7 +40,7 @@ from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.command_buffer import command_buffer, cuda_functions, cuda_trust
 from fairlead.icd.command_buffer.cuda_order import chained
-from fairlead.icd.command_buffer.cuda_test import difference_of
+from fairlead.icd.command_buffer.cuda_self_test import difference_of
 from fairlead.icd.command_buffer.engines import cuda as cuda_engine
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order

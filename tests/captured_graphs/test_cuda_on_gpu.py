@@ -22,7 +22,7 @@ from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.command_buffer import cuda_trust
-from fairlead.icd.command_buffer.cuda_test import difference_of
+from fairlead.icd.command_buffer.cuda_self_test import difference_of
 from fairlead.icd.command_buffer.self_tests import library_of
 from fairlead.icd.drivers import platforms
 from fairlead.runtime import Queue
@@ -300,12 +300,12 @@ kernel void near(global int *x, int by) { x[get_global_id(0)] += by; }
 host = np.zeros(64, np.int32)
 x = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=host)
 
-def made(name, kernel, by):
+def make(name, kernel, by):
     with fairlead.capture(queue, name=name) as graph:
         kernel(queue, (64,), None, x, by)
     return graph.finalize()
 
-good, bad = made("near", program.near, np.int32(5)), made("far", program.far, np.int64(1 << 40))
+good, bad = make("near", program.near, np.int32(5)), make("far", program.far, np.int64(1 << 40))
 good.replay(queue, wait=True)
 said = ""
 try:
@@ -314,7 +314,7 @@ try:
 except (cl.Error, fairlead.OpenCLError) as error:
     said = str(error)
 good.replay(queue, wait=True)
-later = made("later", program.near, np.int32(7))
+later = make("later", program.near, np.int32(7))
 later.replay(queue, wait=True)
 cl.enqueue_copy(queue, host, x)
 new = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)

@@ -347,11 +347,11 @@ def test_profiling_turns_the_in_order_hint_off(
     hints: list[dict[str, bool]] = []
     real = segments.AdapterCommandBuffer
 
-    def made(*arguments, **hint):
+    def make(*arguments, **hint):
         hints.append(hint)
         return real(*arguments, **hint)
 
-    monkeypatch.setattr(segments, "AdapterCommandBuffer", made)
+    monkeypatch.setattr(segments, "AdapterCommandBuffer", make)
     graph = CommandGraph(queue)
     graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
     graph.finalize()

@@ -18,7 +18,7 @@ from fairlead.runtime.launch_updates import Change
 Group = Callable[[Handler], object]
 
 
-def made(
+def make(
     queue: Queue, *groups: Group | None, edges: tuple[tuple[int, int], ...] = ()
 ) -> CommandGraph:
     """A graph of command groups and edges between them."""
@@ -33,7 +33,7 @@ def test_arguments_and_ranges(queue: Queue, program: Program) -> None:
     first, second = zeros(queue), zeros(queue)
 
     def graph(memory: USM, value: int, size: int) -> CommandGraph:
-        return made(
+        return make(
             queue,
             lambda h: h.parallel_for(size, program.add, memory, numpy.int32(value)),
             lambda h: h.parallel_for(NDRange(size, 8), program.mul, memory, numpy.int32(value)),
@@ -90,7 +90,7 @@ def test_a_recorded_graph_updates_an_added_one_and_the_other_way_round(
     with recorded.recording(queue):
         event = queue.submit(group(10))
         queue.parallel_for(N, program.add, memory, numpy.int32(20), depends_on=[event])
-    added = made(queue, group(1), group(2), edges=((0, 1),))
+    added = make(queue, group(1), group(2), edges=((0, 1),))
     executable, other = added.finalize(updatable=True), recorded.finalize(updatable=True)
     executable.update(recorded)
     other.update(added)
@@ -104,7 +104,7 @@ def test_host_tasks_and_nodes_that_do_nothing(queue: Queue) -> None:
     log: list[str] = []
 
     def graph(word: str) -> CommandGraph:
-        return made(
+        return make(
             queue,
             None,
             lambda h: h.host_task(lambda: log.append(word)),
@@ -123,7 +123,7 @@ def test_buffers(queue: Queue, program: Program) -> None:
     buffers = [Buffer(numpy.zeros(N, numpy.int32), write_back=False) for _ in range(2)]
 
     def graph(buffer: Buffer) -> CommandGraph:
-        return made(
+        return make(
             queue,
             lambda h: h.parallel_for(N, program.store, h.access(buffer, "discard"), numpy.int32(2)),
             lambda h: h.parallel_for(N, program.mul, h.access(buffer), numpy.int32(7)),
@@ -148,10 +148,10 @@ def test_the_graph_s_own_changes(queue: Queue, program: Program, memory: USM) ->
 
 def test_sub_graphs(queue: Queue, program: Program, memory: USM) -> None:
     def graph(value: int) -> CommandGraph:
-        inner = made(
+        inner = make(
             queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value))
         ).finalize()
-        return made(
+        return make(
             queue,
             lambda h: h.graph_execution(inner),
             lambda h: h.graph_execution(inner),
@@ -170,7 +170,7 @@ def test_copies_and_fills_may_be_there_if_they_are_the_same(
     other = zeros(queue)
 
     def graph(value: int, fill: int = 3, nbytes: int | None = None) -> CommandGraph:
-        return made(
+        return make(
             queue,
             lambda h: h.fill(memory, numpy.int32(fill)),
             lambda h: h.parallel_for(N, program.add, memory, numpy.int32(value)),
@@ -192,7 +192,7 @@ def test_copies_of_other_buffers_differ(queue: Queue) -> None:
     one, other, target = (Buffer(numpy.zeros(N, numpy.int32), write_back=False) for _ in range(3))
 
     def graph(source: Buffer) -> CommandGraph:
-        return made(queue, lambda h: h.copy(h.access(source, "read"), h.access(target, "write")))
+        return make(queue, lambda h: h.copy(h.access(source, "read"), h.access(target, "write")))
 
     executable = graph(one).finalize(updatable=True)
     executable.update(graph(one))
@@ -209,68 +209,68 @@ def add(program: Program, memory: USM) -> Group:
 
 
 def test_another_number_of_nodes(queue: Queue, add: Group) -> None:
-    executable = made(queue, add, add).finalize(updatable=True)
+    executable = make(queue, add, add).finalize(updatable=True)
     for count in (1, 3):
         with refused(
             "Cannot update using a graph with a different topology. Mismatch found in the number "
             "of nodes"
         ):
-            executable.update(made(queue, *[add] * count))
+            executable.update(make(queue, *[add] * count))
 
 
 def test_another_number_of_edges(queue: Queue, add: Group) -> None:
-    executable = made(queue, add, add, add, edges=((0, 1),)).finalize(updatable=True)
+    executable = make(queue, add, add, add, edges=((0, 1),)).finalize(updatable=True)
     for edges in ((), ((0, 1), (0, 2)), ((0, 2),), ((1, 0),)):
         with refused(
             "Cannot update using a graph with a different topology. Mismatch found in the number "
             "of edges"
         ):
-            executable.update(made(queue, add, add, add, edges=edges))
+            executable.update(make(queue, add, add, add, edges=edges))
 
 
 def test_other_edges_of_the_same_number_are_a_difference_if_it_is_strict(
     queue: Queue, add: Group
 ) -> None:
-    executable = made(queue, *[add] * 4, edges=((0, 2), (1, 3))).finalize(updatable=True)
-    crossed = made(queue, *[add] * 4, edges=((0, 3), (1, 2)))
+    executable = make(queue, *[add] * 4, edges=((0, 2), (1, 3))).finalize(updatable=True)
+    crossed = make(queue, *[add] * 4, edges=((0, 3), (1, 2)))
     executable.update(crossed)
     with refused(
         "Cannot update using a graph with a different topology. Node 0 leads to [3], not [2]."
     ):
         executable.update(crossed, strict=True)
-    executable.update(made(queue, *[add] * 4, edges=((1, 3), (0, 2))), strict=True)
+    executable.update(make(queue, *[add] * 4, edges=((1, 3), (0, 2))), strict=True)
 
 
 def test_other_kinds_of_node(queue: Queue, add: Group, memory: USM) -> None:
-    executable = made(queue, add).finalize(updatable=True)
+    executable = make(queue, add).finalize(updatable=True)
     for other in (None, lambda h: h.host_task(lambda: None), lambda h: h.memset(memory, 0)):
         with refused("Cannot update using a graph with mismatched node types."):
-            executable.update(made(queue, other))
-    copying = made(queue, lambda h: h.memset(memory, 0)).finalize(updatable=True)
+            executable.update(make(queue, other))
+    copying = make(queue, lambda h: h.memset(memory, 0)).finalize(updatable=True)
     with refused("Cannot update using a graph with mismatched node types. Node 0: memset, memcpy."):
-        copying.update(made(queue, lambda h: h.memcpy(memory, memory)))
+        copying.update(make(queue, lambda h: h.memcpy(memory, memory)))
 
 
 def test_other_kernels(queue: Queue, add: Group, program: Program, memory: USM) -> None:
-    executable = made(queue, add).finalize(updatable=True)
+    executable = make(queue, add).finalize(updatable=True)
     message = (
         "Cannot update using a graph with mismatched kernel types. Source node type mul, target add"
     )
     with refused(message):
         executable.update(
-            made(queue, lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1)))
+            make(queue, lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(1)))
         )
 
 
 def test_another_context(queue: Queue, add: Group) -> None:
-    executable = made(queue, add).finalize(updatable=True)
+    executable = make(queue, add).finalize(updatable=True)
     other = Context(queue.device)
     with refused("Cannot update using a graph created with a different context."):
         executable.update(CommandGraph(other, queue.device))
 
 
 def test_another_device(queue: Queue, add: Group, parts: Sequence[Device]) -> None:
-    executable = made(queue, add).finalize(updatable=True)
+    executable = make(queue, add).finalize(updatable=True)
     with refused("Cannot update using a graph created with a different device."):
         executable.update(CommandGraph(Context(parts[:1])))
 
@@ -278,8 +278,8 @@ def test_another_device(queue: Queue, add: Group, parts: Sequence[Device]) -> No
 def test_a_graph_that_differs_somewhere_changes_nothing(
     queue: Queue, add: Group, program: Program, memory: USM
 ) -> None:
-    executable = made(queue, add, add).finalize(updatable=True)
-    wrong = made(
+    executable = make(queue, add, add).finalize(updatable=True)
+    wrong = make(
         queue,
         lambda h: h.parallel_for(N, program.add, memory, numpy.int32(100)),
         lambda h: h.parallel_for(N, program.mul, memory, numpy.int32(100)),
@@ -289,14 +289,14 @@ def test_a_graph_that_differs_somewhere_changes_nothing(
     queue.graph(executable).wait()
     assert (memory.array[0]) in (1, 2)  # both add one, in no order
     with refused("not created with property::updatable"):
-        made(queue, add).finalize().update(made(queue, add))
+        make(queue, add).finalize().update(make(queue, add))
 
 
 def test_the_whole_graph_is_looked_at_and_left_alone(
     queue: Queue, add: Group, program: Program, memory: USM
 ) -> None:
-    source = made(queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)))
-    executable = made(queue, add).finalize(updatable=True)
+    source = make(queue, lambda h: h.parallel_for(N, program.add, memory, numpy.int32(10)))
+    executable = make(queue, add).finalize(updatable=True)
     executable.update(source)
     source.nodes[0].update_range(8)  # later changes of the source do not reach it
     queue.graph(executable).wait()

@@ -1,7 +1,7 @@
 """What a program sees of its buffers: the answer of every call and query about them.
 
 `observe` calls the driver as a C program does, with whatever it may and may not ask. Its answers
-have no addresses in them. So those of shared buffers (icd/native/cuda_memory.c) must be equal to
+have no addresses in them. So those of shared buffers (icd/native/cuda_buffers.c) must be equal to
 those of the driver's own.
 """
 

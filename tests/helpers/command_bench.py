@@ -111,7 +111,7 @@ class Bench:
             0x1000, None, updatable, in_order, profiling
         )
         return (
-            self.ur.made(
+            self.ur.make(
                 "urCommandBufferCreateExp", self.context, self.device, ctypes.byref(desc)
             ).value
             or 0

@@ -161,9 +161,9 @@ def compile_fake_gpu(
     build = runpy.run_path(str(ROOT / "icd/native/build.py"))
     folder = path.parent
     made = {
-        "cuda_abi.h": build["generated_table_header"]("cuda"),
+        "cuda_abi.h": build["emit_table_header"]("cuda"),
         "cuda_functions.h": prototypes(CUDA),
-        "opencl_abi.h": build["generated_header"](),
+        "opencl_abi.h": build["emit_header"](),
         **texts,
     }
     for name, text in made.items():

@@ -75,7 +75,7 @@ def work(device: Device) -> None:
     executable.update(node)
     run("the other", executable)
 
-    def made(memory: USM, value: float, size: int) -> CommandGraph:
+    def make(memory: USM, value: float, size: int) -> CommandGraph:
         graph = CommandGraph(queue)
         one = graph.add(
             lambda h: h.parallel_for(NDRange(size, 8), program.advance, memory, f(value), f(1.5))
@@ -85,9 +85,9 @@ def work(device: Device) -> None:
         )
         return graph
 
-    executable = made(x, 1.1, N).finalize(updatable=True)
+    executable = make(x, 1.1, N).finalize(updatable=True)
     run("a graph", executable)
-    executable.update(made(y, 0.4, 32))
+    executable.update(make(y, 0.4, 32))
     run("another graph", executable)
     graph = CommandGraph(queue)
     part, size = DynamicLocalMemory(graph, 8, "float32"), DynamicParameter(graph, numpy.int32(8))

@@ -75,7 +75,7 @@ def build_fake_hip(folder: Path, profile: str) -> Path:
     version, file_name = PROFILES[profile]
     build = runpy.run_path(str(ROOT / "icd/native/build.py"))
     texts = {
-        "hip_abi.h": build["generated_table_header"]("hip") + _attributes(),
+        "hip_abi.h": build["emit_table_header"]("hip") + _attributes(),
         "hip_functions.h": prototypes(HIP),
         "forwards.c": "\n".join([*_forwards(version), ""]),
         "exports": "{ global: hip*; _Z2?hip*; fake_*; amd_comgr_*; local: *; };",

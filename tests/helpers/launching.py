@@ -54,7 +54,7 @@ Row = UR.struct("ur_exp_kernel_arg_properties_t")
 
 def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     """A program that is not built yet."""
-    return ur.made("urProgramCreateWithIL", context, source, len(source), None).value or 0
+    return ur.make("urProgramCreateWithIL", context, source, len(source), None).value or 0
 
 
 def is_intel(device: PluginDevice) -> bool:
@@ -176,7 +176,7 @@ class Numbers:
     def __init__(self, ur: Calls, context: int, count: int) -> None:
         self.ur, self.count = ur, count
         self.handle = (
-            ur.made(
+            ur.make(
                 "urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * count, None
             ).value
             or 0
@@ -225,7 +225,7 @@ def opencl(native: int) -> DispatchTable:
 
 def native(ur: Calls, routine: str, handle: int) -> int:
     """What a …GetNativeHandle function gives."""
-    return ur.made(routine, handle).value or 0
+    return ur.make(routine, handle).value or 0
 
 
 def references(table: DispatchTable, routine: str, handle: int, name: str) -> int:

@@ -48,15 +48,15 @@ def main(path: str) -> None:
     """Run it on the first device of an adapter."""
     adapter = load(PluginCandidate(path, "test", backend="level_zero"))
     ur, device = Calls(adapter.table), adapter.devices[0].handle
-    context = ur.made("urContextCreate", 1, array(device), None)
-    queue = ur.made("urQueueCreate", context, device, None)
+    context = ur.make("urContextCreate", 1, array(device), None)
+    queue = ur.make("urQueueCreate", context, device, None)
     text = ctypes.create_string_buffer(SOURCE, len(SOURCE))
     sizes, texts = (ctypes.c_size_t * 1)(len(SOURCE)), array(ctypes.addressof(text))
     create = "urProgramCreateWithBinary", context, 1, array(device), sizes, texts, None
-    program = ur.made(*create)
+    program = ur.make(*create)
     ur.ok("urProgramBuild", context, program, None)
-    kernel = ur.made("urKernelCreate", program, b"add")
-    memory = ur.made("urUSMSharedAlloc", context, device, None, None, 256)
+    kernel = ur.make("urKernelCreate", program, b"add")
+    memory = ur.make("urUSMSharedAlloc", context, device, None, None, 256)
     numbers = (ctypes.c_int * 64).from_address(memory.value or 0)
     numbers[:] = [0] * 64
     three = ctypes.c_size_t * 3
@@ -73,7 +73,7 @@ def main(path: str) -> None:
     desc = UR.struct("ur_exp_command_buffer_desc_t")(
         UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"], None, True, False, False
     )
-    buffer = ur.made("urCommandBufferCreateExp", context, device, byref(desc))
+    buffer = ur.make("urCommandBufferCreateExp", context, device, byref(desc))
     command, first, append = ctypes.c_void_p(), ctypes.c_uint32(), "AppendKernelLaunchWithArgs"
     value.value = 100
     launch = f"urCommandBuffer{append}Exp", buffer, kernel, *shape, *given, 0, None

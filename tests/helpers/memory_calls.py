@@ -33,7 +33,7 @@ def region(width: int, height: int = 1, depth: int = 1) -> Any:
 def new_queue(ur: Calls, context: int, device: int, *flags: str) -> ctypes.c_void_p:
     """A queue with flags, named without UR_QUEUE_FLAG_."""
     bits = sum(UR[f"UR_QUEUE_FLAG_{flag}"] for flag in flags)
-    return ur.made(
+    return ur.make(
         "urQueueCreate",
         context,
         device,
@@ -45,11 +45,11 @@ def new_buffer(ur: Calls, context: int, size: int, data: bytes | None = None) ->
     """A buffer, with a copy of some data."""
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     if data is None:
-        return ur.made("urMemBufferCreate", context, flags, size, None)
+        return ur.make("urMemBufferCreate", context, flags, size, None)
     host = ctypes.create_string_buffer(data, len(data))
     properties = struct("ur_buffer_properties_t", "BUFFER_PROPERTIES", pHost=ctypes.addressof(host))
     flags |= UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]
-    return ur.made("urMemBufferCreate", context, flags, size, ctypes.byref(properties))
+    return ur.make("urMemBufferCreate", context, flags, size, ctypes.byref(properties))
 
 
 def content(ur: Calls, queue: int, buffer: ctypes.c_void_p, size: int, offset: int = 0) -> bytes:
@@ -89,7 +89,7 @@ def finish(ur: Calls, event: ctypes.c_void_p, kind: str) -> None:
 
 def opencl(ur: Calls, context: int) -> tuple[DispatchTable, int]:
     """The driver's own table, and the cl_context of a context."""
-    native = ur.made("urContextGetNativeHandle", context).value or 0
+    native = ur.make("urContextGetNativeHandle", context).value or 0
     return DispatchTable(OPENCL, read_word(native) or 0), native
 
 
@@ -105,5 +105,5 @@ def held_back(ur: Calls, context: int) -> tuple[ctypes.c_void_p, Callable[..., i
     owned = struct(
         "ur_event_native_properties_t", "EVENT_NATIVE_PROPERTIES", isNativeHandleOwned=True
     )
-    event = ur.made("urEventCreateWithNativeHandle", user, context, ctypes.byref(owned))
+    event = ur.make("urEventCreateWithNativeHandle", user, context, ctypes.byref(owned))
     return event, lambda status=0: table.clSetUserEventStatus(user, status)

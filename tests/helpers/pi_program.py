@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.loader.base import library
-from fairlead.loader.base.query import query, query_handles, text
+from fairlead.loader.base.query import decode_text, query, query_handles
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI, PIError, check, serve
 from fairlead.loader.ur import binding
@@ -132,8 +132,10 @@ def run(pi: DispatchTable) -> dict[str, Any]:
     client = Client(pi)
     found: dict[str, Any] = {}
     platform, device = first_device(client)
-    found["platform"] = text(client.info("piPlatformGetInfo", platform, "PI_PLATFORM_INFO_NAME"))
-    found["device"] = text(client.info("piDeviceGetInfo", device, "PI_DEVICE_INFO_NAME"))
+    found["platform"] = decode_text(
+        client.info("piPlatformGetInfo", platform, "PI_PLATFORM_INFO_NAME")
+    )
+    found["device"] = decode_text(client.info("piDeviceGetInfo", device, "PI_DEVICE_INFO_NAME"))
     for kind in ("CPU", "GPU", "ACC", "ALL", "DEFAULT"):
         count = ctypes.c_uint32(99)
         code = pi.piDevicesGet(platform, PI[f"PI_DEVICE_TYPE_{kind}"], 0, None, ctypes.byref(count))
@@ -149,7 +151,9 @@ def run(pi: DispatchTable) -> dict[str, Any]:
         for name in ("STATUS", "BINARY_TYPE")
     ]
     kernel = client.make("piKernelCreate", program, b"scale", ...)
-    found["kernel"] = text(client.info("piKernelGetInfo", kernel, "PI_KERNEL_INFO_FUNCTION_NAME"))
+    found["kernel"] = decode_text(
+        client.info("piKernelGetInfo", kernel, "PI_KERNEL_INFO_FUNCTION_NAME")
+    )
     found["arguments"] = client.number("piKernelGetInfo", kernel, "PI_KERNEL_INFO_NUM_ARGS")
     found.update(over_usm(client, context, device, queue, kernel))
     for name, what in (

@@ -167,7 +167,7 @@ def build_shells(directory: Path, flags: Sequence[str] = ()) -> list[Path]:
     Returns the programs' paths.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for script in ("build.py", "build_ze.py"):
+    for script in ("build.py", "shells.py", "build_ze.py"):
         _run([sys.executable, str(PLUGINS / script), str(directory)], directory)
     getters = re.findall(
         r"\b(urGet\w+ProcAddrTable)\(", (directory / "ur_entries.h").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ class Calls:
         """Call what has to succeed."""
         assert self(routine, *arguments) == "SUCCESS", routine
 
-    def made(self, routine: str, *arguments: Any) -> ctypes.c_void_p:
+    def make(self, routine: str, *arguments: Any) -> ctypes.c_void_p:
         """Call a function and return the handle or address that it writes to its last parameter."""
         made = ctypes.c_void_p()
         self.ok(routine, *arguments, ctypes.byref(made))

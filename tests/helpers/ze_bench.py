@@ -58,7 +58,7 @@ class ZeBench:
         self.ze, self.driver = ze, driver
         self.device = device or ze.listed("zeDeviceGet", driver)[0]
         given = byref(new("ze_context_desc_t")), len(devices), array(*devices) if devices else None
-        self.context = ze.made("zeContextCreateEx", driver, *given)
+        self.context = ze.make("zeContextCreateEx", driver, *given)
         self.queue = self.new_queue()
         self.compiles = False  # also what was compiled before
         self._modules: dict[bytes, int] = {}
@@ -71,7 +71,7 @@ class ZeBench:
     def new_queue(self, **fields: Any) -> int:
         """Return a new command queue."""
         desc = new("ze_command_queue_desc_t", **fields)
-        return self.ze.made("zeCommandQueueCreate", self.context, self.device, byref(desc))
+        return self.ze.make("zeCommandQueueCreate", self.context, self.device, byref(desc))
 
     def module(self, source: bytes = SOURCE) -> int:
         """Return the module of OpenCL C, which is compiled once in a process for a device."""
@@ -99,7 +99,7 @@ class ZeBench:
         """Return a new kernel with arguments: a ctypes value, or the bytes of local memory."""
         text = ctypes.create_string_buffer(name.encode())
         desc = new("ze_kernel_desc_t", pKernelName=text)
-        kernel = self.ze.made("zeKernelCreate", module or self.module(), byref(desc))
+        kernel = self.ze.make("zeKernelCreate", module or self.module(), byref(desc))
         self.ze.ok("zeKernelSetGroupSize", kernel, size, 1, 1)
         for index, argument in enumerate(arguments):
             self.set(kernel, index, argument)
@@ -119,14 +119,14 @@ class ZeBench:
         device, host = new("ze_device_mem_alloc_desc_t"), new("ze_host_mem_alloc_desc_t")
         size = 4 * len(values)
         given = byref(device), byref(host), size, 0, self.device
-        return Ints(self.ze.made("zeMemAllocShared", self.context, *given), values)
+        return Ints(self.ze.make("zeMemAllocShared", self.context, *given), values)
 
     def events(self, count: int, flags: int = 1, **fields: Any) -> list[int]:
         """Return the events of a new pool, host-visible by default."""
         desc = new("ze_event_pool_desc_t", flags=flags, count=count, **fields)
-        pool = self.ze.made("zeEventPoolCreate", self.context, byref(desc), 0, None)
+        pool = self.ze.make("zeEventPoolCreate", self.context, byref(desc), 0, None)
         return [
-            self.ze.made("zeEventCreate", pool, byref(new("ze_event_desc_t", index=index)))
+            self.ze.make("zeEventCreate", pool, byref(new("ze_event_desc_t", index=index)))
             for index in range(count)
         ]
 
@@ -134,12 +134,12 @@ class ZeBench:
         """Return a new regular command list."""
         chained = new("ze_mutable_command_list_exp_desc_t") if mutable else None
         desc = new("ze_command_list_desc_t", pNext=chained, flags=8 if in_order else 0)
-        return self.ze.made("zeCommandListCreate", self.context, self.device, byref(desc))
+        return self.ze.make("zeCommandListCreate", self.context, self.device, byref(desc))
 
     def immediate(self, **fields: Any) -> int:
         """Return a new immediate command list."""
         desc = new("ze_command_queue_desc_t", **fields)
-        return self.ze.made("zeCommandListCreateImmediate", self.context, self.device, byref(desc))
+        return self.ze.make("zeCommandListCreateImmediate", self.context, self.device, byref(desc))
 
     def next_id(self, made: int, flags: int = 0, *kernels: int) -> int:
         """Return the identifier of the next command of a mutable list."""

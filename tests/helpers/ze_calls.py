@@ -42,7 +42,7 @@ class ZeCalls:
         found = self.code(name, *arguments)
         assert found == "SUCCESS", f"{name}: {found}"
 
-    def made(self, name: str, *arguments: Any) -> int:
+    def make(self, name: str, *arguments: Any) -> int:
         """Call a function whose last argument is a handle or an address that it makes."""
         out = ctypes.c_void_p()
         self.ok(name, *arguments, ctypes.byref(out))

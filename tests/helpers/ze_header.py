@@ -7,8 +7,7 @@ all tables. A getter calls `fill` with the entries of its table. -DNO_GLOBAL lea
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import runpy
 from collections.abc import Iterator
 
 from fairlead.loader.ze.abi import TABLES, ZE, getter
@@ -27,13 +26,9 @@ def ze_header() -> str:
 
 def types() -> Iterator[str]:
     """Yield the types and structs of Level Zero in an order that C accepts."""
-    path = ROOT / "loader/base/native/building.py"
-    spec = importlib.util.spec_from_file_location("_building_of_the_loader", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    building = runpy.run_path(str(ROOT / "loader/base/native/building.py"))
     by_value: set[str] = set()
-    for line in module.declarations(ZE):
+    for line in building["emit_declarations"](ZE):
         yield line
         if line.startswith("struct "):
             by_value.add(line.split()[1])

@@ -72,7 +72,7 @@ def images() -> None:
     )
     own, made = ctypes.c_void_p(), bench.immediate()
     print(ze.code("zeImageCreate", bench.context, part, byref(desc), byref(own)))
-    image = ze.made("zeImageCreate", bench.context, root, byref(desc))
+    image = ze.make("zeImageCreate", bench.context, root, byref(desc))
     data, out = ctypes.create_string_buffer(bytes(range(16)), 16), ctypes.create_string_buffer(16)
     print(ze.code("zeCommandListAppendImageCopyFromMemory", made, image, data, None, *_END))
     print(ze.code("zeCommandListAppendImageCopyToMemory", made, out, image, None, *_END))

@@ -36,17 +36,17 @@ library = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 adapter = load(PluginCandidate(str(library), "test", backend="opencl"))
 ur = Calls(adapter.table)
 (device,) = (found.handle for found in adapter.devices)
-context = ur.made("urContextCreate", 1, array(device), None)
+context = ur.make("urContextCreate", 1, array(device), None)
 def new_queue(flags):
     kind = UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]
     properties = UR.struct("ur_queue_properties_t")(kind, None, UR[f"UR_QUEUE_FLAG_{{flags}}"])
-    return ur.made("urQueueCreate", context, device, ctypes.byref(properties))
+    return ur.make("urQueueCreate", context, device, ctypes.byref(properties))
 queue = new_queue("PROFILING_ENABLE")
 def new_kernel():
     source = ctypes.create_string_buffer(b"kernel void f() {{}}")
-    program = ur.made("urProgramCreateWithIL", context, source, len(source) - 1, None)
+    program = ur.make("urProgramCreateWithIL", context, source, len(source) - 1, None)
     ur.ok("urProgramBuild", context, program, None)
-    return ur.made("urKernelCreate", program, b"f")
+    return ur.make("urKernelCreate", program, b"f")
 def launch(kernel, *arguments):
     given = rows(*arguments)
     head = queue, kernel, 1, None, sizes, None, len(given), given
@@ -54,7 +54,7 @@ def launch(kernel, *arguments):
 sizes = (ctypes.c_size_t * 3)(8, 8, 8)
 memory = ctypes.create_string_buffer(4096)
 def new_buffer(size=4096):
-    return ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], size, None)
+    return ur.make("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], size, None)
 """
 
 
@@ -139,7 +139,7 @@ def test_blocking_write_returns_early(habit: Habit, switches: str) -> None:
     assert habit.run(IN_A_THREAD.format("write()"), INTEL, switches, "python") == waits
     waited = ["clFinish", *waits]
     created = 'other = new_queue("PROFILING_ENABLE")', ["clCreateCommandQueue"]
-    for sharing, calls in (created, ('ur.made("urMemGetNativeHandle", target, device)', [])):
+    for sharing, calls in (created, ('ur.make("urMemGetNativeHandle", target, device)', [])):
         code = IN_A_THREAD.format(f"write(); {sharing}; write()")
         assert habit.run(code, INTEL, switches) == [blocks, *calls, *waited]
     # the queue of the next program would not be alone
@@ -148,7 +148,7 @@ def test_blocking_write_returns_early(habit: Habit, switches: str) -> None:
 
 
 COPY = """
-target = ur.made("urUSMDeviceAlloc", context, device, None, None, 4096)
+target = ur.make("urUSMDeviceAlloc", context, device, None, None, 4096)
 def copy(event=None):
     ur.ok("urEnqueueUSMMemcpy", queue, True, target, memory, 4096, 0, None, event)
 thread = threading.Thread(target=lambda: ({}))
@@ -186,7 +186,7 @@ GRAPH = """
 free = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
 kernel, given = new_kernel(), rows((MEM, new_buffer()), (MEM, new_buffer()))
 desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, False, False)
-made = ur.made("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
+made = ur.make("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
 points = []
 for index in range(4):
     point = ctypes.c_uint32()
@@ -345,7 +345,7 @@ def test_svm_arguments_stick(habit: Habit) -> None:
     """The kernel is made anew when a launch fails for that, on a driver that is known for it."""
     code = """
 kernel, target = new_kernel(), new_buffer()
-address = ur.made("urUSMDeviceAlloc", context, device, None, None, 64)
+address = ur.make("urUSMDeviceAlloc", context, device, None, None, 64)
 for _ in range(2):
     print(launch(kernel, (POINTER, address), (MEM, target)))
     print(launch(kernel, (MEM, target), (MEM, target)))
@@ -376,7 +376,7 @@ def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -
     """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin."""
     code = """
 target, region = new_buffer(), UR.struct("ur_buffer_region_t")(0x12, None, 1024, 512)
-part = ur.made("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
+part = ur.make("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
                UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
 at, size = UR.struct("ur_rect_offset_t")(8, 0, 0), UR.struct("ur_rect_region_t")(16, 2, 1)
 ur.ok("urEnqueueMemBufferCopyRect", queue, part, target, at, at, size, 64, 0, 64, 0, 0, None, None)

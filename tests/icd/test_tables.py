@@ -23,7 +23,7 @@ from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import CLPlatform
 from fairlead.icd.tables import DriverError, bind, parse_version
 from fairlead.loader.base.memory import read, read_text, read_word, read_words
-from fairlead.loader.base.query import text
+from fairlead.loader.base.query import decode_text
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import POINTER_SIZE
 
@@ -316,8 +316,8 @@ def test_versions(version: str, number: tuple[int, int]) -> None:
 
 
 def test_texts_end_at_their_nul_and_need_not_be_utf_8() -> None:
-    assert text(b"  name \0rest") == "name"
-    assert text(b"\xff\0") == "\N{REPLACEMENT CHARACTER}"
+    assert decode_text(b"  name \0rest") == "name"
+    assert decode_text(b"\xff\0") == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_the_tag_slots_are_in_the_first_piece_that_is_read() -> None:

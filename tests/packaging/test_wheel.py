@@ -75,8 +75,8 @@ def test_what_is_written_by_hand_is_optimized_alike_in_the_tree_and_behind_its_l
     for folder in ("icd", "loader/base", "plugins/sdk"):
         for source in (ROOT / folder / "native").glob("*.c"):
             name = str(source.relative_to(ROOT))
-            assert [building["level_of"](way + name) for way in ("", "fairlead/")] == [(), ()]
-    assert building["level_of"]("build/native/thunks_cl.c") != ()
+            assert [building["get_level"](way + name) for way in ("", "fairlead/")] == [(), ()]
+    assert building["get_level"]("build/native/thunks_cl.c") != ()
 
 
 def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def divisible(ur: Calls, device: PluginDevice) -> None:
 @pytest.fixture
 def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """A context with the device alone."""
-    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
     ur.ok("urContextRelease", made)
 
@@ -70,6 +70,6 @@ def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
 @pytest.fixture
 def queue(device: PluginDevice, context: int, ur: Calls) -> Iterator[int]:
     """A queue of the context, in order."""
-    made = ur.made("urQueueCreate", context, device.handle, None)
+    made = ur.make("urQueueCreate", context, device.handle, None)
     yield made.value or 0
     ur.ok("urQueueRelease", made)

@@ -7,8 +7,8 @@ first looks whether the driver's table has the slot. `start_…` finds the drive
 `fl_current` until that is done. Where `fl_direct` allows it, the exported function calls the driver
 itself.
 
-setup.py calls `libopencl()`. `python icd/libopencl/native/build.py DIRECTORY` only writes the
-generated C there, for tests in C.
+setup.py calls `describe_libopencl()`. `python icd/libopencl/native/build.py DIRECTORY` only writes
+the generated C there, for tests in C.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def find_version(function: Any) -> str:
 
 
 def emit_version_script(api: Any) -> str:
-    """The text of the linker's version script. Each version follows the one before it."""
+    """Return the text of the linker's version script. Each version follows the one before it."""
     nodes: dict[str, list[str]] = {}
     for function in filter(is_exported, api.slots):
         nodes.setdefault(find_version(function), []).append(function.name)
@@ -174,9 +174,9 @@ def _name_first_entry(function: Any) -> str:
 
 
 def emit_thunks() -> str:
-    """The text of thunks_libopencl.c."""
-    api = building.api("cl")
-    lines = [building.generated_by("icd/libopencl/native/build.py", api)]
+    """Return the text of thunks_libopencl.c."""
+    api = building.read_api("cl")
+    lines = [building.emit_first_line("icd/libopencl/native/build.py", api)]
     lines += ["#define FL_DEFINE_STUBS", '#include "loader.h"', "#include <string.h>"]
     lines.append("cl_platform_id fl_default_platform(void);")
     for function in api.slots:
@@ -221,8 +221,8 @@ def emit_thunks() -> str:
 
 def write_sources(directory: Path) -> list[Path]:
     """Write the generated C into a directory, and return what is to be linked."""
-    building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
-    api = building.api("cl")
+    building.write_if_new(directory / "opencl_abi.h", icd.emit_header())
+    api = building.read_api("cl")
     names = ", ".join(f'"{function.name}"' for function in api.slots)
     building.write_if_new(directory / "slot_names.h", f"#define FL_SLOT_NAMES {names}\n")
     building.write_if_new(directory / "libopencl.map", emit_version_script(api))
@@ -230,7 +230,7 @@ def write_sources(directory: Path) -> list[Path]:
     return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated]
 
 
-def libopencl(version: str) -> Any:
+def describe_libopencl(version: str) -> Any:
     """Return the setuptools extension that becomes fairlead/icd/libopencl/libOpenCL.so.1.
 
     setup.py gives the file its name, and FL_PYTHON in a tree that is used as it lies.
@@ -241,7 +241,7 @@ def libopencl(version: str) -> Any:
     from setuptools import Extension
 
     sources = write_sources(building.GENERATED)
-    options = building.extension(
+    options = building.describe_extension(
         sources,
         [HERE, LOADER, building.GENERATED],
         "-falign-functions=32",  # a call that is read in two parts takes a cycle more

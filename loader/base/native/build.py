@@ -28,7 +28,6 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 building = SimpleNamespace(**runpy.run_path(str(HERE / "building.py")))
-declarations = building.declarations
 
 SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c", "device.c", "dump.c"))
 LAYERS = 16  # of an API
@@ -219,7 +218,7 @@ def _emit_shapes(api: Any) -> Iterator[str]:
 
 def _emit_header(api: Any, name: str) -> Iterator[str]:
     yield '#include "layer.h"'
-    yield from building.declarations(api)
+    yield from building.emit_declarations(api)
     yield "#pragma GCC visibility push(hidden)"
     yield f"extern __thread fl_entry fl_current_{name} {_TLS};"
     yield f"extern fl_layer *fl_layers_{name};"
@@ -281,14 +280,14 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
     Returns:
         The files to link: thunks_NAME.c once, and layer_NAME.c for each layer.
     """
-    api = building.api(name)
+    api = building.read_api(name)
     texts = {
         f"thunks_{name}.h": ["#pragma once", *_emit_header(api, name)],
         f"thunks_{name}.c": _emit_thunks(api, name, unsupported, uninitialized),
         f"layer_{name}.c": _emit_layer(api, name),
     }
     for file, lines in texts.items():
-        text = "\n".join([building.generated_by("loader/base/native/build.py", api), *lines, ""])
+        text = "\n".join([building.emit_first_line("loader/base/native/build.py", api), *lines, ""])
         building.write_if_new(directory / file, text)
     return [directory / f"thunks_{name}.c", *[directory / f"layer_{name}.c"] * LAYERS]
 
@@ -310,7 +309,7 @@ def write_all(directory: Path) -> list[Path]:
 
 
 def ffibuilder() -> Any:
-    """The cffi builder of `fairlead.loader.base._native`."""
+    """Return the cffi builder of `fairlead.loader.base._native`."""
     from cffi import FFI
 
     ffi = FFI()
@@ -321,7 +320,9 @@ def ffibuilder() -> Any:
         'extern "Python" void fl_python_after(fl_call *);'
     )
     sources = [*SOURCES, *write_all(building.GENERATED)]
-    options = building.extension(sources, [HERE, building.GENERATED], libraries=["pthread"])
+    options = building.describe_extension(
+        sources, [HERE, building.GENERATED], libraries=["pthread"]
+    )
     ffi.set_source("fairlead.loader.base._native", '#include "native.h"', **options)
     return ffi
 

@@ -1,6 +1,6 @@
 """What native builds share: ABI data, C types of an API, generated files, compiler options.
 
-The three `build.py` files run before fairlead is installed, so they load this file by its path.
+The build files run before fairlead is installed, so they load this file by its path.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _JUMPING = ("layer_", "thunks_lib", "instance")
 LIGHTLY = ("-O1", "-foptimize-sibling-calls")
 
 
-def level_of(source: str) -> tuple[str, ...]:
-    """Return the options for how a file is optimized, besides those of `extension`.
+def get_level(source: str) -> tuple[str, ...]:
+    """Return the options for how a file is optimized, besides those of `describe_extension`.
 
     -Og makes nearly the same code of generated functions as -O1, in three quarters of the time. But
     it does not make jumps of calls.
@@ -50,7 +50,7 @@ def level_of(source: str) -> tuple[str, ...]:
 
 
 @cache
-def api(name: str) -> Any:
+def read_api(name: str) -> Any:
     """The ABI data of an API, by its name in APIS, read by loader/base/abi.py."""
     spec = importlib.util.spec_from_file_location("_fairlead_abi", LOADER / "base/abi.py")
     assert spec is not None and spec.loader is not None
@@ -59,7 +59,7 @@ def api(name: str) -> Any:
     return module.Api(APIS[name])
 
 
-def declarations(api: Any) -> Iterator[str]:
+def emit_declarations(api: Any) -> Iterator[str]:
     """Return the types of an API, in an order that C accepts.
 
     A handle is a pointer to a struct of its own.
@@ -94,7 +94,7 @@ def declarations(api: Any) -> Iterator[str]:
         yield api.structs[name].c_definition
 
 
-def generated_by(source: str, api: Any) -> str:
+def emit_first_line(source: str, api: Any) -> str:
     """The first line of a generated file. `source` is the generator's path."""
     return f"/* Generated from {api.path.name} by {source}. */"
 
@@ -107,7 +107,7 @@ def write_if_new(path: Path, text: str) -> Path:
     return path
 
 
-def extension(
+def describe_extension(
     sources: Iterable[Path], folders: Iterable[Path], *options: str, **more: Any
 ) -> dict[str, Any]:
     """The arguments of a setuptools Extension, and of `FFI.set_source`.

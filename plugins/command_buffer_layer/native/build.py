@@ -6,8 +6,8 @@ parameter. It is compiled once and linked 64 times. Each copy is an instance wit
 its own, and adds itself to a list when the library is loaded. `extensions.c` has the functions of
 the extensions, which call the body that Python has put in. `extension_names.h` numbers these.
 
-setup.py calls `layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY` only
-writes the generated C there, for tests in C.
+setup.py calls `describe_layer()`. `python plugins/command_buffer_layer/native/build.py DIRECTORY`
+only writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def _emit_hook_declaration(function: Any) -> str:
 
 
 def emit_extension_names(api: Any) -> str:
-    """The text of extension_names.h."""
+    """Return the text of extension_names.h."""
     functions = list_extension_functions(api)
-    lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
+    lines = [building.emit_first_line("plugins/command_buffer_layer/native/build.py", api)]
     lines += [f"#define ENTRY_{f.name} {index}" for index, f in enumerate(functions)]
     lines.append(f"#define FL_ENTRIES {len(functions)}")
     names = ", ".join(f'"{f.name}"' for f in functions)
@@ -69,8 +69,8 @@ def emit_extension_names(api: Any) -> str:
 
 
 def emit_hooks_header(api: Any) -> str:
-    """The text of hooks.h."""
-    lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
+    """Return the text of hooks.h."""
+    lines = [building.emit_first_line("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#ifndef FL_HOOKS_H", "#define FL_HOOKS_H", '#include "layer.h"']
     lines += [f"{_emit_hook_declaration(api.functions[name])};" for name in HOOKS]
     lines += [f"{api.functions[name].c_declaration(f'fl_{name}')};" for name in IN_C]
@@ -96,8 +96,8 @@ def _emit_entry(function: Any) -> str:
 
 
 def emit_instance_source(api: Any) -> str:
-    """The text of instance.c."""
-    lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
+    """Return the text of instance.c."""
+    lines = [building.emit_first_line("plugins/command_buffer_layer/native/build.py", api)]
     lines += ['#include "hooks.h"', "static fl_instance instance;"]
     for name in HOOKS:
         function = api.functions[name]
@@ -112,9 +112,9 @@ def emit_instance_source(api: Any) -> str:
 
 
 def emit_extensions_source(api: Any) -> str:
-    """The text of extensions.c."""
+    """Return the text of extensions.c."""
     functions = list_extension_functions(api)
-    lines = [building.generated_by("plugins/command_buffer_layer/native/build.py", api)]
+    lines = [building.emit_first_line("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#define FL_DEFINE_STUBS", '#include "hooks.h"', '#include "extension_names.h"']
     lines.append("#include <string.h>")
     lines += [_emit_entry(function) for function in functions if function.name not in IN_C]
@@ -128,8 +128,8 @@ def emit_extensions_source(api: Any) -> str:
 
 def write_sources(directory: Path) -> list[Path]:
     """Write the generated C into a directory, and return what is to be linked."""
-    api = building.api("cl")
-    building.write_if_new(directory / "opencl_abi.h", icd.generated_header())
+    api = building.read_api("cl")
+    building.write_if_new(directory / "opencl_abi.h", icd.emit_header())
     building.write_if_new(directory / "extension_names.h", emit_extension_names(api))
     building.write_if_new(directory / "hooks.h", emit_hooks_header(api))
     instance = building.write_if_new(directory / "instance.c", emit_instance_source(api))
@@ -137,14 +137,14 @@ def write_sources(directory: Path) -> list[Path]:
     return [*sorted(HERE.glob("*.c")), SDK / "python.c", extensions, *[instance] * INSTANCES]
 
 
-def layer() -> Any:
+def describe_layer() -> Any:
     """Return the setuptools extension that becomes libfairlead_layer.so.
 
     setup.py gives the file its name.
     """
     from setuptools import Extension
 
-    options = building.extension(
+    options = building.describe_extension(
         write_sources(building.GENERATED),
         [HERE, SDK, building.GENERATED],
         extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],

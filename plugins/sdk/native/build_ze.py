@@ -1,6 +1,6 @@
 """Builds the C between a caller and a Level Zero driver written in Python.
 
-It is to loader/ze/ze.abi what build.py is to loader/ur/ur.abi:
+It is to loader/ze/ze.abi what build.py and shells.py are to loader/ur/ur.abi:
 
 - `fairlead.plugins.sdk._native_ze` is a cffi module with the API's types. Its `extern "Python"`
   functions are the entry points: `py_zeInit` gets the driver's number and the arguments. Some begin
@@ -9,13 +9,12 @@ It is to loader/ze/ze.abi what build.py is to loader/ur/ur.abi:
   loader's tables. A table is filled as far as the version goes that the loader names, because an
   older loader has less room.
 
-setup.py calls `ffibuilder()` and `shells()`. `python plugins/sdk/native/build_ze.py DIRECTORY` only
-writes the generated headers there, for tests in C.
+setup.py calls `ffibuilder()` and `describe_shells()`. `python plugins/sdk/native/build_ze.py
+DIRECTORY` only writes the generated headers there, for tests in C.
 """
 
 from __future__ import annotations
 
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -24,7 +23,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 build = SimpleNamespace(**runpy.run_path(str(HERE / "build.py")))
-building, ICD = build.building, build.ICD
+shells = SimpleNamespace(**runpy.run_path(str(HERE / "shells.py")))
+c_types, in_c, building = build.c_types, build.in_c, build.building
 
 #: Functions that a program without a loader calls first. They start the driver, as getters do.
 _STARTING = frozenset({"zeInit", "zeInitDrivers", "zeDriverGet"})
@@ -51,25 +51,25 @@ _CONSTANTS = ("ZE_STRUCTURE_TYPE_MUTABLE_", "ZE_MUTABLE_COMMAND_EXP_FLAG_")
 _EXPORTED = '__attribute__((visibility("default")))'
 
 
-def ze() -> Any:
+def read_ze() -> Any:
     """Return the ABI data of Level Zero."""
-    return building.api("ze")
+    return building.read_api("ze")
 
 
-def tables() -> dict[str, tuple[str, ...]]:
+def get_tables() -> dict[str, tuple[str, ...]]:
     """Return the names of each table's functions in order."""
-    (newest,) = ze().layouts.values()
+    (newest,) = read_ze().layouts.values()
     return newest
 
 
-def version() -> int:
+def compute_version() -> int:
     """Return a number for what a shell and a fairlead have to agree on."""
-    return build.version(ze(), ze().slots)
+    return c_types.compute_version(read_ze(), read_ze().slots)
 
 
-def _getter(table: str, names: tuple[str, ...], first: int) -> str:
+def _emit_getter(table: str, names: tuple[str, ...], first: int) -> str:
     """Return the function that fills a loader's table."""
-    since = [ze().functions[name].since for name in names]
+    since = [read_ze().functions[name].since for name in names]
     if sorted(since) != since:
         raise ValueError(f"an older version's {table} is not the beginning of the newest")
     numbers = ", ".join(f"{major << 16 | minor:#x}" for major, minor in since)
@@ -80,7 +80,7 @@ def _getter(table: str, names: tuple[str, ...], first: int) -> str:
     )
 
 
-def _empty_getter(prefix: str, table: str) -> str:
+def _emit_empty_getter(prefix: str, table: str) -> str:
     """Return a getter that fills nothing. Some loaders pass over a driver without it."""
     return (
         f"{_EXPORTED} int32_t {prefix}Get{table}ProcAddrTable(uint32_t version, void **table) {{\n"
@@ -88,72 +88,74 @@ def _empty_getter(prefix: str, table: str) -> str:
     )
 
 
-def entries() -> str:
+def emit_ze_entries() -> str:
     """Return the text of ze_entries.h."""
-    api, found = ze(), list(ze().slots)
+    api, found = read_ze(), list(read_ze().slots)
     lines = list(
-        build.head(
+        shells.emit_head(
             api,
             found,
             "fairlead.plugins.sdk.ze.start",
-            version(),
+            compute_version(),
             UNINITIALIZED="ZE_RESULT_ERROR_UNINITIALIZED",
             UNSUPPORTED_FEATURE="ZE_RESULT_ERROR_UNSUPPORTED_FEATURE",
             UNSUPPORTED_VERSION="ZE_RESULT_ERROR_UNSUPPORTED_VERSION",
             NULL_POINTER="ZE_RESULT_ERROR_INVALID_NULL_POINTER",
         )
     )
-    lines += build.types(api)
+    lines += c_types.declare_types(api)
     for number, function in enumerate(found):
-        text = build.entry(function, number)
+        text = shells.emit_entry(function, number)
         starts = function.name in _STARTING
         lines.append(text.replace("fl_body(", "fl_body_started(") if starts else text)
     slots = ", ".join(f"(void *){function.name}" for function in found)
     lines.append(f"static void *const table_0[] = {{{slots}}};")
     lines.append("static void *const *const fl_tables[] = {table_0};")
     first = 0
-    for table, names in tables().items():
-        lines.append(_getter(table, names, first))
+    for table, names in get_tables().items():
+        lines.append(_emit_getter(table, names, first))
         first += len(names)
     for prefix, others in api.other_tables.items():
-        lines += (_empty_getter(prefix, table) for table in others)
+        lines += (_emit_empty_getter(prefix, table) for table in others)
     return "\n".join([*lines, ""])
 
 
-def _calls() -> dict[str, str]:
+def _list_calls() -> dict[str, str]:
     """Return the parameters of the entry points that have a function in C, by their names."""
     names = [name for found in _CALLS.values() for name in found]
-    return {name: ", ".join(build.parameters(ze().functions[name])) for name in names}
+    return {
+        name: ", ".join(c_types.declare_parameters(read_ze().functions[name])) for name in names
+    }
 
 
-def ze_types() -> str:
+def emit_ze_types() -> str:
     """Return the text of ze_types.h: types, the kinds of handles, and constants."""
-    api = ze()
+    api = read_ze()
     constants = [c for c in api.constants.values() if c.name.startswith(_CONSTANTS)]
     lines = [
-        building.generated_by("plugins/sdk/native/build_ze.py", api),
+        building.emit_first_line("plugins/sdk/native/build_ze.py", api),
         "#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>",
-        *build.types(api),
-        build.kinds(api),
+        *c_types.declare_types(api),
+        c_types.declare_kinds(api),
         *(f"#define {c.name} ({c.value})" for c in constants),
         f"#define ZE_RESULT_NOT_READY ({api.codes['ZE_RESULT_NOT_READY']})",
     ]
     return "\n".join([*lines, ""])
 
 
-def entries_in_c() -> str:
+def emit_entries_in_c() -> str:
     """Return the text of ze_entries_in_c.h: the prototypes of the functions in C."""
     lines = [
-        building.generated_by("plugins/sdk/native/build_ze.py", ze()),
+        building.emit_first_line("plugins/sdk/native/build_ze.py", read_ze()),
         '#pragma once\n#include "ze_types.h"',
-        *(f"int32_t fl_{name}(uint32_t driver, {given});" for name, given in _calls().items()),
+        *(f"int32_t fl_{name}(uint32_t driver, {given});" for name, given in _list_calls().items()),
     ]
     return "\n".join([*lines, ""])
 
 
-def _call_in_c(name: str, given: str) -> str:
+def _emit_call(name: str, given: str) -> str:
     """Return an entry point that Python answers if C does not."""
-    names = ", ".join(p.name for p in ze().functions[name].parameters)
+    names = ", ".join(p.name for p in read_ze().functions[name].parameters)
     return (
         f"static int32_t py_{name}(uint32_t, {given});\n"
         f"static int32_t c_{name}(uint32_t driver, {given}) {{\n"
@@ -164,9 +166,9 @@ def _call_in_c(name: str, given: str) -> str:
 
 def write_headers(directory: Path) -> None:
     """Write ze_types.h, ze_entries_in_c.h and ze_entries.h there."""
-    building.write_if_new(directory / "ze_types.h", ze_types())
-    building.write_if_new(directory / "ze_entries_in_c.h", entries_in_c())
-    building.write_if_new(directory / "ze_entries.h", entries())
+    building.write_if_new(directory / "ze_types.h", emit_ze_types())
+    building.write_if_new(directory / "ze_entries_in_c.h", emit_entries_in_c())
+    building.write_if_new(directory / "ze_entries.h", emit_ze_entries())
 
 
 def ffibuilder() -> Any:
@@ -176,13 +178,13 @@ def ffibuilder() -> Any:
     write_headers(building.GENERATED)
     build.write_headers(building.GENERATED)
     ffi = FFI()
-    calls = _calls()
-    table = build.in_c_table([f"c_{name}" for name in calls])
+    calls = _list_calls()
+    table = in_c.emit_address_table([f"c_{name}" for name in calls])
     declared = [
-        *(*build.types(ze()), build.kinds(ze())),
+        *(*c_types.declare_types(read_ze()), c_types.declare_kinds(read_ze())),
         "struct fl_kernel; struct fl_buffer; struct fl_array; struct fl_driver;",
         (HERE / "ze_calls.cdef.h").read_text(encoding="utf-8"),
-        build.callbacks(ze().slots),
+        c_types.declare_callbacks(read_ze().slots),
         'extern "Python" { void py_ze_teardown(uint32_t number); }',
         f"{table.declaration} extern const fl_in_c_table fl_in_c;",
         "#define FL_SHELL_VERSION ...",
@@ -190,24 +192,24 @@ def ffibuilder() -> Any:
     ffi.cdef("\n".join(declared))
     lines = [
         '#include "ze_calls.h"\n#include "ze_entries_in_c.h"',
-        f"#define FL_SHELL_VERSION {version()}u",
-        *(_call_in_c(name, given) for name, given in calls.items()),
+        f"#define FL_SHELL_VERSION {compute_version()}u",
+        *(_emit_call(name, given) for name, given in calls.items()),
         table.declaration,
         table.definition,
     ]
     sources = [HERE / name for name in _CALLS]
-    options = building.extension(sources, [HERE, building.GENERATED], "-Wno-unused-function")
-    options["depends"] += [
-        os.path.relpath(ICD / name) for name in ("native.cdef.h", "busy.h", "waits.h")
-    ]
+    options = building.describe_extension(
+        sources, [HERE, building.GENERATED], "-Wno-unused-function"
+    )
+    options["depends"] += build.ICD_HEADERS
     ffi.set_source("fairlead.plugins.sdk._native_ze", "\n".join(lines), **options)
     return ffi
 
 
-def shells() -> list[Any]:
+def describe_shells() -> list[Any]:
     """Return the setuptools extension of libfairlead_ze_shell.so."""
     write_headers(building.GENERATED)
-    return [build.shell("libfairlead_ze_shell", "ze_shell.c")]
+    return [shells.describe_shell("libfairlead_ze_shell", "ze_shell.c")]
 
 
 if __name__ == "__main__":

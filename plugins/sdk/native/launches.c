@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../../../icd/native/native.cdef.h"
+#include "../../../icd/native/command_buffer.cdef.h"
 #include "../../../icd/native/busy.h"
 #include "../../../icd/native/waits.h"
 #include "ur_types.h"

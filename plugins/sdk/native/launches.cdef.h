@@ -40,7 +40,7 @@ typedef struct fl_appended {
 
 enum { FL_NOT_PLAIN = -1 };
 
-/* Sets icd's functions, an `fl_functions *` of icd/native/native.cdef.h. */
+/* Sets icd's functions, an `fl_functions *` of icd/native/command_buffer.cdef.h. */
 void fl_use_icd(const void *functions);
 /* Appends a launch: its sizes, all its arguments, and our copy of the kernel, which may follow.
  * `offset` and `local` may be NULL. If `native`, the objects in the rows are OpenCL's. */

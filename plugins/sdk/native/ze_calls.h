@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../../../icd/native/native.cdef.h"
+#include "../../../icd/native/command_buffer.cdef.h"
 #include "../../../icd/native/busy.h"
 #include "calls.cdef.h"
 #include "ze_types.h"

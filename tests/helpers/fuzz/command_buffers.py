@@ -54,7 +54,7 @@ class CommandBufferRules(ObjectRules):
         }
         desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC", **fields)
         given = {"hContext": context.handle, "hDevice": device, "pCommandBufferDesc": desc}
-        made = self.library.made("urCommandBufferCreateExp", "phCommandBuffer", **given)
+        made = self.library.make("urCommandBufferCreateExp", "phCommandBuffer", **given)
         return self.add(
             CommandBuffer(made, context, device=device, updatable=updatable, in_order=in_order)
         )
@@ -385,7 +385,7 @@ class CommandBufferRules(ObjectRules):
         buffer, command = self.pick(launches)
         assert buffer.context
         if command.event is not None and self.chance(50):
-            made = self.library.made(
+            made = self.library.make(
                 "urCommandBufferUpdateSignalEventExp", "phSignalEvent", hCommand=command.handle
             )
             command.event = self.add(Event(made, buffer.context, signals=False))

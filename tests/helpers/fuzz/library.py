@@ -98,7 +98,7 @@ class Library:
                 f"{self._last_error()}\n{self.lines[-1]}"
             )
 
-    def made(self, routine: str, out: str, **given: Any) -> int:
+    def make(self, routine: str, out: str, **given: Any) -> int:
         """The handle, or the address, that a function gives through its parameter `out`."""
         made = ctypes.c_void_p()
         self.ok(routine, **given, **{out: ctypes.byref(made)})

@@ -201,12 +201,12 @@ class Fuzz(MixingRules):
                 if thing is not None and "retain" in p.words:
                     thing.references += 1
             elif p.type in _BY_TYPE and _is_out(p) and value and not p.length:
-                self._made(
+                self._add_made(
                     function, p.type, ctypes.c_void_p.from_address(value).value or 0, context
                 )
             elif p.type in _BY_TYPE and _is_out(p) and value:
                 for index in range(min(arguments[p.length], 16)):
-                    self._made(
+                    self._add_made(
                         function,
                         p.type,
                         ctypes.c_void_p.from_address(value + 8 * index).value or 0,
@@ -218,7 +218,7 @@ class Fuzz(MixingRules):
             ).called_back += 1
         self._count_memory(function, arguments, context)
 
-    def _made(
+    def _add_made(
         self, function: Function, type_name: str, handle: int, context: Context | None
     ) -> None:
         if not handle or (
@@ -284,7 +284,7 @@ class Fuzz(MixingRules):
         word = parameter.removeprefix("hNative")
         if word in ("Platform", "Device"):
             handle = self.session.platform if word == "Platform" else self.session.device
-            return self.library.made(
+            return self.library.make(
                 f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": handle}
             )
         kinds = {"Context": Context, "Queue": Queue, "Event": Event}
@@ -294,7 +294,7 @@ class Fuzz(MixingRules):
         found = [one for one in found if not isinstance(one, Event) or one.signals]
         if not found or (word in kinds and self.chance(10)):
             return 0
-        return self.library.made(
+        return self.library.make(
             f"ur{word}GetNativeHandle", f"phNative{word}", **{f"h{word}": self.pick(found).handle}
         )
 

@@ -99,7 +99,7 @@ class MemoryRules(Operations):
                 "ur_buffer_properties_t", "BUFFER_PROPERTIES", pHost=self.host.take(size, content)
             )
         given = {"flags": flags, "size": size, "pProperties": properties}
-        made = self.library.made("urMemBufferCreate", "phBuffer", hContext=context.handle, **given)
+        made = self.library.make("urMemBufferCreate", "phBuffer", hContext=context.handle, **given)
         buffer = self.add(
             Buffer(made, context, storage=Storage("buffer", bytearray(content)), size=size)
         )
@@ -124,7 +124,7 @@ class MemoryRules(Operations):
         region = struct("ur_buffer_region_t", "BUFFER_REGION", origin=origin, size=size)
         kind = UR["UR_BUFFER_CREATE_TYPE_REGION"]
         given = {"flags": UR["UR_MEM_FLAG_READ_WRITE"], "bufferCreateType": kind, "pRegion": region}
-        made = self.library.made("urMemBufferPartition", "phMem", hBuffer=parent.handle, **given)
+        made = self.library.make("urMemBufferPartition", "phMem", hBuffer=parent.handle, **given)
         self.add(
             Buffer(
                 made,
@@ -207,7 +207,7 @@ class MemoryRules(Operations):
         }
         device = {} if kind == "host" else {"hDevice": where}
         routine = f"urUSM{kind.title()}Alloc"
-        address = self.library.made(
+        address = self.library.make(
             routine, "ppMem", pool=pool.handle if pool else 0, **given, **device
         )
         content = self.new_content(size)
@@ -251,13 +251,13 @@ class MemoryRules(Operations):
         desc = struct("ur_usm_pool_desc_t", "USM_POOL_DESC", pNext=chain)
         given = {"hContext": context.handle, "pPoolDesc": desc}
         if self.chance(50):
-            return self.add(Pool(self.library.made("urUSMPoolCreate", "ppPool", **given), context))
+            return self.add(Pool(self.library.make("urUSMPoolCreate", "ppPool", **given), context))
         if not (devices := self.devices_of(context)):
             return None
         device = self.pick(devices)
         return self.add(
             Pool(
-                self.library.made("urUSMPoolCreateExp", "pPool", hDevice=device, **given),
+                self.library.make("urUSMPoolCreateExp", "pPool", hDevice=device, **given),
                 context,
                 device=device,
             )

@@ -475,7 +475,7 @@ class MixingRules(CommandBufferRules):
             routine, made = _NATIVE[type(thing)], ctypes.c_void_p()
             function = UR.functions[routine]
             ask = UR.functions[f"{thing.stem}GetNativeHandle"].parameters
-            native = self.library.made(
+            native = self.library.make(
                 f"{thing.stem}GetNativeHandle", ask[-1].name, **{ask[0].name: thing.handle}
             )
             given = {

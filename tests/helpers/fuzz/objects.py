@@ -49,7 +49,7 @@ class ObjectRules(MemoryRules):
         devices = self.pick(
             ([self.session.device], [self.session.device, *parts], parts or [self.session.device])
         )
-        made = self.library.made(
+        made = self.library.make(
             "urContextCreate", "phContext", DeviceCount=len(devices), phDevices=array(*devices)
         )
         self.add(Context(made, devices=devices))
@@ -93,7 +93,7 @@ class ObjectRules(MemoryRules):
             return
         context = self.pick(self.of(Context))
         il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-        made = self.library.made(
+        made = self.library.make(
             "urProgramCreateWithIL",
             "phProgram",
             hContext=context.handle,
@@ -112,7 +112,7 @@ class ObjectRules(MemoryRules):
 
     def kernel_of(self, program: Program, name: str) -> Kernel:
         """One of KERNELS."""
-        made = self.library.made(
+        made = self.library.make(
             "urKernelCreate", "phKernel", hProgram=program.handle, pKernelName=name.encode()
         )
         return self.add(Kernel(made, program.context, name=name))

@@ -90,7 +90,7 @@ class Session:
         self.bases.clear()
         self.abroad.clear()
         library, count = self.library, ctypes.c_uint32()
-        self.adapter = library.made("urAdapterGet", "phAdapters", NumEntries=1)
+        self.adapter = library.make("urAdapterGet", "phAdapters", NumEntries=1)
         library.ok("urPlatformGet", hAdapter=self.adapter, pNumPlatforms=ctypes.byref(count))
         platforms = (ctypes.c_void_p * count.value)()
         library.ok(
@@ -98,7 +98,7 @@ class Session:
         )
         for platform in platforms:
             kind = UR["UR_DEVICE_TYPE_ALL"]
-            device = library.made(
+            device = library.make(
                 "urDeviceGet", "phDevices", hPlatform=platform, DeviceType=kind, NumEntries=1
             )
             said = ctypes.create_string_buffer(256)
@@ -128,11 +128,11 @@ class Session:
         """The context whose USM is `way`, which the environment names now."""
         if way not in self.bases:
             library = self.library
-            context = library.made(
+            context = library.make(
                 "urContextCreate", "phContext", DeviceCount=1, phDevices=array(self.device)
             )
             il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-            program = library.made(
+            program = library.make(
                 "urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE)
             )
             library.ok("urProgramBuild", hContext=context, hProgram=program)
@@ -169,17 +169,17 @@ class Session:
 
 
 def _objects_of(library: Library, device: int) -> dict[str, int]:
-    context = library.made("urContextCreate", "phContext", DeviceCount=1, phDevices=array(device))
-    queue = library.made("urQueueCreate", "phQueue", hContext=context, hDevice=device)
+    context = library.make("urContextCreate", "phContext", DeviceCount=1, phDevices=array(device))
+    queue = library.make("urQueueCreate", "phQueue", hContext=context, hDevice=device)
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = library.made("urMemBufferCreate", "phBuffer", hContext=context, flags=flags, size=256)
+    buffer = library.make("urMemBufferCreate", "phBuffer", hContext=context, flags=flags, size=256)
     il = ctypes.create_string_buffer(SOURCE, len(SOURCE))
-    program = library.made(
+    program = library.make(
         "urProgramCreateWithIL", "phProgram", hContext=context, pIL=il, length=len(SOURCE)
     )
     library.ok("urProgramBuild", hContext=context, hProgram=program)
-    kernel = library.made("urKernelCreate", "phKernel", hProgram=program, pKernelName=b"store")
-    event = library.made("urEnqueueEventsWait", "phEvent", hQueue=queue)
+    kernel = library.make("urKernelCreate", "phKernel", hProgram=program, pKernelName=b"store")
+    event = library.make("urEnqueueEventsWait", "phEvent", hQueue=queue)
     library.ok("urQueueFinish", hQueue=queue)
     desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
     made = {"hContext": context, "hDevice": device, "pCommandBufferDesc": desc}
@@ -192,13 +192,13 @@ def _objects_of(library: Library, device: int) -> dict[str, int]:
         "ur_program_handle_t": program,
         "ur_kernel_handle_t": kernel,
         "ur_event_handle_t": event,
-        "ur_exp_command_buffer_handle_t": library.made(
+        "ur_exp_command_buffer_handle_t": library.make(
             "urCommandBufferCreateExp", "phCommandBuffer", **made
         ),
-        "ur_usm_pool_handle_t": library.made(
+        "ur_usm_pool_handle_t": library.make(
             "urUSMPoolCreate", "ppPool", hContext=context, pPoolDesc=pool
         ),
-        "usm": library.made(
+        "usm": library.make(
             "urUSMDeviceAlloc", "ppMem", hContext=context, hDevice=device, size=256
         ),
     }
@@ -206,7 +206,7 @@ def _objects_of(library: Library, device: int) -> dict[str, int]:
 
 def driver_table(library: Library, context: Context) -> tuple[DispatchTable, int]:
     """The driver's own functions, and the cl_context."""
-    native = library.made("urContextGetNativeHandle", "phNativeContext", hContext=context.handle)
+    native = library.make("urContextGetNativeHandle", "phNativeContext", hContext=context.handle)
     return DispatchTable(OPENCL, read_word(native) or 0), native
 
 

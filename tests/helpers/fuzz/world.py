@@ -203,7 +203,7 @@ class World(RuleBasedStateMachine):
         """A new queue."""
         device = device or self.session.device
         properties = struct("ur_queue_properties_t", "QUEUE_PROPERTIES", flags=flags)
-        made = self.library.made(
+        made = self.library.make(
             "urQueueCreate",
             "phQueue",
             hContext=context.handle,
@@ -228,7 +228,7 @@ class World(RuleBasedStateMachine):
         }
         return self.add(
             Event(
-                self.library.made(routine, "phEvent", hQueue=queue.handle, **given),
+                self.library.make(routine, "phEvent", hQueue=queue.handle, **given),
                 queue.context,
                 queue=queue,
             )
@@ -248,7 +248,7 @@ class World(RuleBasedStateMachine):
         )
         given = {"hNativeEvent": user, "hContext": context.handle, "pProperties": properties}
         event = self.add(
-            Event(self.library.made("urEventCreateWithNativeHandle", "phEvent", **given), context)
+            Event(self.library.make("urEventCreateWithNativeHandle", "phEvent", **given), context)
         )
 
         def complete() -> None:

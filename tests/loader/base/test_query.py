@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.base.query import query, query_handles, text
+from fairlead.loader.base.query import decode_text, query, query_handles
 from fairlead.loader.ur.abi import URError, check
 
 
@@ -92,4 +92,4 @@ def test_an_error_names_the_function_and_what_was_asked() -> None:
     ],
 )
 def test_a_text_ends_with_its_nul(value: bytes, wanted: str) -> None:
-    assert text(value) == wanted
+    assert decode_text(value) == wanted

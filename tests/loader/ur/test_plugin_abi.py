@@ -7,10 +7,9 @@ The headers are those of the intel-sycl-rt wheel. `make test` fetches both.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
+import runpy
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,13 +39,8 @@ every_api = pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 
 @pytest.fixture(scope="session")
 def declarations() -> Any:
-    """The C that loader/base/native/build.py declares an API's types with."""
-    name = "_build_of_the_loader"
-    spec = importlib.util.spec_from_file_location(name, ROOT / "loader/base/native/build.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.declarations
+    """Return what declares an API's types in C for the native builds."""
+    return runpy.run_path(str(ROOT / "loader/base/native/building.py"))["emit_declarations"]
 
 
 def text_of(headers: Path, name: str) -> str:

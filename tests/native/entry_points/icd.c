@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "native.cdef.h"
+#include "command_buffer.cdef.h"
 #include "ur_types.h"
 #include "waits.h"
 

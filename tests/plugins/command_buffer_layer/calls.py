@@ -72,7 +72,7 @@ def name(code: int) -> str:
     return CODES[code][0] if code else "CL_SUCCESS"
 
 
-def made(function: Any, *arguments: Any) -> int:
+def make(function: Any, *arguments: Any) -> int:
     """Call a function with an errcode_ret, and return what it makes."""
     code = ctypes.c_int32()
     handle = function(*arguments, ctypes.addressof(code))
@@ -146,18 +146,18 @@ SIMULTANEOUS = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"]
 def new_context(*devices: int) -> int:
     """A context of devices, by default the first one."""
     listed = devices or (DEVICE,)
-    return made(cl.clCreateContext, None, len(listed), words(*listed), None, None)
+    return make(cl.clCreateContext, None, len(listed), words(*listed), None, None)
 
 
 def new_queue(properties: int = 0, context: int = 0, device: int = 0) -> int:
     """A queue."""
-    return made(cl.clCreateCommandQueue, context or CONTEXT, device or DEVICE, properties)
+    return make(cl.clCreateCommandQueue, context or CONTEXT, device or DEVICE, properties)
 
 
 def build(source: str, context: int = 0, options: bytes = b"") -> int:
     """A program for the devices of a context."""
     text = ctypes.c_char_p(source.encode())
-    program = made(
+    program = make(
         cl.clCreateProgramWithSource, context or CONTEXT, 1, ctypes.addressof(text), None
     )
     ok(cl.clBuildProgram(program, 0, None, options, None, None))
@@ -191,7 +191,7 @@ def buffer(values: Any, context: int = 0) -> int:
     """A buffer of 32-bit integers with values, or of a number of zeros."""
     data = array("i", values if not isinstance(values, int) else [0] * values)
     flags = OPENCL["CL_MEM_COPY_HOST_PTR"] | OPENCL["CL_MEM_READ_WRITE"]
-    return made(
+    return make(
         *(cl.clCreateBuffer, context or CONTEXT, flags, len(data) * 4, data.buffer_info()[0])
     )
 
@@ -226,7 +226,7 @@ def image(values: list[int] | None = None, width: int = 4, height: int = 4) -> i
     flags = OPENCL["CL_MEM_READ_WRITE"] | (OPENCL["CL_MEM_COPY_HOST_PTR"] if values else 0)
     pointers = (ctypes.addressof(form), ctypes.addressof(desc))
     host = data.buffer_info()[0] if values else None
-    return made(cl.clCreateImage, CONTEXT, flags, *pointers, host)
+    return make(cl.clCreateImage, CONTEXT, flags, *pointers, host)
 
 
 def read(memory: int, count: int, queue: int = 0, offset: int = 0) -> list[int]:
@@ -264,7 +264,7 @@ def set_args(kernel: int, *arguments: Any) -> None:
 
 def kernel(label: str, *arguments: Any, program: int = 0) -> int:
     """A kernel with arguments, as in `set_args`."""
-    found = made(cl.clCreateKernel, program or PROGRAM, label.encode())
+    found = make(cl.clCreateKernel, program or PROGRAM, label.encode())
     set_args(found, *arguments)
     return found
 
@@ -273,7 +273,7 @@ def create(*queues: int, properties: tuple[int, ...] | None = None) -> int:
     """A command-buffer, by default on the usual queue."""
     listed = queues or (QUEUE,)
     given = None if properties is None else words(*properties)
-    return made(cl.clCreateCommandBufferKHR, len(listed), words(*listed), given)
+    return make(cl.clCreateCommandBufferKHR, len(listed), words(*listed), given)
 
 
 def launch(

@@ -149,7 +149,7 @@ kernel void put(write_only image2d_t to, uint n) {
     write_imageui(to, (int2)(get_global_id(0), get_global_id(1)), (uint4)(n + get_global_id(0)));
 }''')
 def sampler(mode):
-    return made(cl.clCreateSampler, CONTEXT, False, OPENCL[mode], OPENCL["CL_FILTER_NEAREST"])
+    return make(cl.clCreateSampler, CONTEXT, False, OPENCL[mode], OPENCL["CL_FILTER_NEAREST"])
 first, second = image(list(range(64))), image(list(range(100, 164)))
 edge, zero = sampler("CL_ADDRESS_CLAMP_TO_EDGE"), sampler("CL_ADDRESS_CLAMP")
 target, later = buffer(8), buffer(8)
@@ -219,7 +219,7 @@ cb = create(properties=(FLAGS, SIMULTANEOUS, 0))
 launch(cb, kernel("add", a, (1,)), 4)
 finalize(cb)
 other = new_queue()
-user = made(cl.clCreateUserEvent, CONTEXT)
+user = make(cl.clCreateUserEvent, CONTEXT)
 event = out()
 ok(cl.clEnqueueCommandBufferKHR(1, words(other), cb, 1, words(user), event.at))
 for _ in range(5):
@@ -313,7 +313,7 @@ def test_a_copied_kernel_has_its_arguments(calls: Calls, each_driver: Driver) ->
     code = """
 a = buffer(4)
 k = kernel("add", a, (3,))
-copy = made(cl.clCloneKernel, k)
+copy = make(cl.clCloneKernel, k)
 cb = create()
 launch(cb, copy, 4)
 finalize(cb)

@@ -38,7 +38,7 @@ def test_an_update_does_not_change_what_is_enqueued(calls: Calls, each_driver: D
     code = """
 a = buffer(4)
 cb, command = mutable(kernel("add", a, (1,)), 4)
-user = made(cl.clCreateUserEvent, CONTEXT)
+user = make(cl.clCreateUserEvent, CONTEXT)
 for value in range(5):
     say(update(cb, config(command, number_argument(1, 10 ** value))))
     ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(user), None))
@@ -164,7 +164,7 @@ other = buffer(4)
 set_args(k, other, (1,))
 ok(cl.clRetainMemObject(old))
 before = answer(cl.clGetMemObjectInfo, old, "CL_MEM_REFERENCE_COUNT", ctypes.c_uint32)
-user = made(cl.clCreateUserEvent, CONTEXT)
+user = make(cl.clCreateUserEvent, CONTEXT)
 ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(user), None))
 say(update(cb, config(command, memory_argument(0, new))))
 ok(cl.clReleaseMemObject(old))

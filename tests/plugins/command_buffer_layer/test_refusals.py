@@ -49,7 +49,7 @@ def image(order, kind):
     form, desc = Format(order, kind), Desc(0x10F1, 4, 4)
     return cl.clCreateImage(CONTEXT, 1, ctypes.addressof(form), ctypes.addressof(desc), None, None)
 picture, gray = image(0x10B5, 0x10DC), image(0x10B5, 0x10DE)
-event, alien_event = made(cl.clCreateUserEvent, CONTEXT), made(cl.clCreateUserEvent, other_context)
+event, alien_event = make(cl.clCreateUserEvent, CONTEXT), make(cl.clCreateUserEvent, other_context)
 ok(cl.clSetUserEventStatus(event, 0))
 F = words(FLAGS, 0, 0)
 tail, zero, one, huge = (0, None, None, None), words(0, 0, 0), words(1, 1, 1), 2**62

@@ -88,7 +88,7 @@ others = new_queue(OUT_OF_ORDER), new_queue(PROFILING)
 def remap(automatic, listed, handles=()):
     back = (ctypes.c_void_p * 1)()
     where = (words(*handles), ctypes.addressof(back)) if handles else (None, None)
-    copy = made(
+    copy = make(
         cl.clRemapCommandBufferKHR, cb, automatic, len(listed), words(*listed), len(handles), *where
     )
     return copy, back[0]
@@ -139,7 +139,7 @@ cb = create(queues[0])
 for value in range(5):
     launch(cb, kernel("add", a, (value,)), 8)
 finalize(cb)
-copy = made(cl.clRemapCommandBufferKHR, cb, 0, 1, words(queues[1]), 0, None, None)
+copy = make(cl.clRemapCommandBufferKHR, cb, 0, 1, words(queues[1]), 0, None, None)
 enqueue(copy)
 enqueue(cb)
 say(read(a, 8))

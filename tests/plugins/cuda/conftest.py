@@ -211,7 +211,7 @@ def device(gpu_plugin: Plugin) -> PluginDevice:
 @pytest.fixture
 def context(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """A context of the device."""
-    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
     ur.ok("urContextRelease", made)
 
@@ -238,21 +238,21 @@ class Work:
             UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, bits
         )
         given = self.context, self.device, ctypes.byref(how)
-        return self.ur.made("urQueueCreate", *given).value or 0
+        return self.ur.make("urQueueCreate", *given).value or 0
 
     def kernel(self, name: str, source: bytes = SOURCE) -> int:
         """Return a kernel."""
         if not self._program or source is not SOURCE:
             given = self.context, source, len(source), None
-            self._program = self.ur.made("urProgramCreateWithIL", *given).value or 0
+            self._program = self.ur.make("urProgramCreateWithIL", *given).value or 0
             self.ur.ok("urProgramBuild", self.context, self._program, None)
-        return self.ur.made("urKernelCreate", self._program, name.encode()).value or 0
+        return self.ur.make("urKernelCreate", self._program, name.encode()).value or 0
 
     def memory(self, kind: str = "Device", size: int = SIZE) -> int:
         """Return USM."""
         device = () if kind == "Host" else (self.device,)
         given = self.context, *device, None, None, size
-        return self.ur.made(f"urUSM{kind}Alloc", *given).value or 0
+        return self.ur.make(f"urUSM{kind}Alloc", *given).value or 0
 
     def put(self, address: int, data: bytes) -> None:
         """Write bytes."""

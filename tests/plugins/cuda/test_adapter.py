@@ -115,10 +115,10 @@ def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
         UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(host)
     )
     flags = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
-    buffer = ur.made("urMemBufferCreate", work.context, flags, SIZE, ctypes.byref(how)).value
+    buffer = ur.make("urMemBufferCreate", work.context, flags, SIZE, ctypes.byref(how)).value
     both = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"]
     given = work.queue, buffer, True, both, 16, 16, 0, None, None
-    place = ur.made("urEnqueueMemBufferMap", *given).value
+    place = ur.make("urEnqueueMemBufferMap", *given).value
     assert place == ctypes.addressof(host) + 16
     host[4] = 1000
     ur.ok("urEnqueueMemUnmap", work.queue, buffer, place, 0, None, None)
@@ -199,7 +199,7 @@ def test_device_time_and_host_time_are_on_one_scale(ur: Calls, device: PluginDev
 
 def test_a_broken_program_has_a_log(work: Work) -> None:
     ur, source = work.ur, b"kernel void broken(global int *a) { a[0] = undeclared; }"
-    program = ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    program = ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     assert ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
     size = ctypes.c_size_t()
     name = UR["UR_PROGRAM_BUILD_INFO_LOG"]
@@ -304,7 +304,7 @@ def program_of_binary(work: Work, data: bytes) -> int:
     lengths, binaries = (ctypes.c_size_t * 1)(len(data)), ctypes.create_string_buffer(data)
     places = (ctypes.c_void_p * 1)(ctypes.addressof(binaries))
     given = work.context, 1, array(work.device), lengths, places, None
-    return work.ur.made("urProgramCreateWithBinary", *given).value or 0
+    return work.ur.make("urProgramCreateWithBinary", *given).value or 0
 
 
 @only_cuda
@@ -314,7 +314,7 @@ def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) ->
     assert (data[:4] == b"\x7fELF") is (form == "cubin")
     program = program_of_binary(work, data)
     ur.ok("urProgramBuild", work.context, program, None)
-    kernel = ur.made("urKernelCreate", program, b"scale").value or 0
+    kernel = ur.make("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))
@@ -365,7 +365,7 @@ def test_the_code_object_says_how_large_sub_groups_are(
 
 @pytest.mark.parametrize("kind", ["Device", "Shared"])
 def test_contexts_of_a_device_have_each_others_memory(work: Work, ur: Calls, kind: str) -> None:
-    context = ur.made("urContextCreate", 1, array(work.device), None).value or 0
+    context = ur.make("urContextCreate", 1, array(work.device), None).value or 0
     other, memory = Work(ur, work.device, context), work.memory(kind)
     work.put(memory, bytes(SIZE))
     ur.ok("urEnqueueUSMFill", other.queue, memory + 4, 4, b"\7\0\0\0", 8, 0, None, None)
@@ -399,8 +399,8 @@ def test_physical_memory_is_mapped_and_used(work: Work) -> None:
     given = work.context, work.device, 1, name, 8, ctypes.byref(step), None
     ur.ok("urVirtualMemGranularityGetInfo", *given)
     size = step.value
-    physical = ur.made("urPhysicalMemCreate", work.context, work.device, size, None)
-    start = ur.made("urVirtualMemReserve", work.context, None, size).value or 0
+    physical = ur.make("urPhysicalMemCreate", work.context, work.device, size, None)
+    start = ur.make("urVirtualMemReserve", work.context, None, size).value or 0
     write = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
     given = work.context, start, size
     assert ur("urVirtualMemUnmap", *given) == "INVALID_VALUE"
@@ -421,7 +421,7 @@ def test_physical_memory_is_mapped_and_used(work: Work) -> None:
 def test_device_memory_is_exported_as_a_descriptor(work: Work) -> None:
     ur, place = work.ur, (work.context, work.device)
     kind = UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
-    memory = ur.made("urMemoryExportAllocExportableMemoryExp", *place, 0, SIZE, kind).value or 0
+    memory = ur.make("urMemoryExportAllocExportableMemoryExp", *place, 0, SIZE, kind).value or 0
     work.put(memory, bytes(range(256))[:SIZE])
     assert work.get(memory) == bytes(range(256))[:SIZE]
     descriptor, export = ctypes.c_int(-1), "urMemoryExportExportMemoryHandleExp"

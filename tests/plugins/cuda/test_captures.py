@@ -36,7 +36,7 @@ class Captures:
 
     def end(self, queue: int) -> int:
         """End a capture. Returns the graph."""
-        return self.ur.made("urQueueEndGraphCaptureExp", queue).value or 0
+        return self.ur.make("urQueueEndGraphCaptureExp", queue).value or 0
 
     def enabled(self, queue: int) -> bool:
         found = ctypes.c_bool()
@@ -44,7 +44,7 @@ class Captures:
         return found.value
 
     def new_graph(self) -> int:
-        return self.ur.made("urGraphCreateExp", self.work.context).value or 0
+        return self.ur.make("urGraphCreateExp", self.work.context).value or 0
 
     def is_empty(self, graph: int) -> bool:
         found = ctypes.c_bool()
@@ -52,7 +52,7 @@ class Captures:
         return found.value
 
     def executable(self, graph: int) -> int:
-        return self.ur.made("urGraphInstantiateGraphExp", graph).value or 0
+        return self.ur.make("urGraphInstantiateGraphExp", graph).value or 0
 
     def run(self, executable: int, queue: int = 0) -> None:
         given = queue or self.work.queue, executable, 0, None, None
@@ -93,7 +93,7 @@ def test_a_captured_queue_runs_nothing_and_its_graph_runs_all(
     assert not captures.enabled(work.queue)
     assert captures.begin(work.queue) == "SUCCESS"
     assert captures.enabled(work.queue)
-    shown = ur.made("urQueueGetGraphExp", work.queue).value
+    shown = ur.make("urQueueGetGraphExp", work.queue).value
     work.launch(work.kernel("add_one"), out)
     work.launch(work.kernel("twice"), out)
     ur.ok("urEnqueueUSMMemcpy", work.queue, False, other, out, SIZE, 0, None, None)
@@ -107,8 +107,8 @@ def test_a_captured_queue_runs_nothing_and_its_graph_runs_all(
     captures.run(executable)
     assert work.numbers(other) == [12] * (COUNT // 2) + [6] * (COUNT // 2)
     assert work.numbers(out) == [5] * (COUNT // 2) + [6] * (COUNT // 2)
-    assert ur.made("urGraphGetNativeHandleExp", graph).value
-    assert ur.made("urGraphExecutableGraphGetNativeHandleExp", executable).value
+    assert ur.make("urGraphGetNativeHandleExp", graph).value
+    assert ur.make("urGraphExecutableGraphGetNativeHandleExp", executable).value
     ur.ok("urGraphExecutableGraphDestroyExp", executable)
     ur.ok("urGraphDestroyExp", graph)
     assert ur("urGraphDestroyExp", graph) == "INVALID_GRAPH"
@@ -260,7 +260,7 @@ def test_a_capture_that_the_driver_gives_up_is_said_so(
     graph = captures.new_graph()
     assert captures.begin(work.queue, graph) == "SUCCESS"
     captures.launch(work.queue, work.kernel("add_one"), work.memory())
-    stream = work.ur.made("urQueueGetNativeHandle", work.queue, None).value
+    stream = work.ur.make("urQueueGetNativeHandle", work.queue, None).value
     assert function(adapted, "StreamSynchronize")(stream)  # no capture allows it
     made = ctypes.byref(ctypes.c_void_p())
     code = work.ur("urQueueEndGraphCaptureExp", work.queue, made)
@@ -327,7 +327,7 @@ def test_an_updated_command_buffer_is_captured_as_it_is_then(
     assert work.numbers(out) == [5] * COUNT
     buffer.run()
     assert work.numbers(out) == [6] * COUNT
-    work.ur.made("urCommandBufferUpdateSignalEventExp", command)
+    work.ur.make("urCommandBufferUpdateSignalEventExp", command)
     assert captures.begin(work.queue) == "SUCCESS"
     given = work.queue, buffer.handle, 0, None, None
     assert work.ur("urEnqueueCommandBufferExp", *given) == "GRAPH_CAPTURE_UNSUPPORTED"
@@ -369,7 +369,7 @@ def test_native_commands_are_captured_in_order(
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     def enqueue(handle: int, data: int | None) -> None:
-        stream = work.ur.made("urQueueGetNativeHandle", handle, None).value
+        stream = work.ur.make("urQueueGetNativeHandle", handle, None).value
         assert memset(out, 1, SIZE, stream) == 0
 
     assert captures.begin(queue) == "SUCCESS"
@@ -386,7 +386,7 @@ def test_native_commands_are_captured_in_order(
 def test_what_was_captured_may_be_released(work: Work, captures: Captures) -> None:
     ur, kernel = work.ur, work.kernel("store")
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = ur.made("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
+    buffer = ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
     room = ctypes.create_string_buffer(SIZE)
     assert captures.begin(work.queue) == "SUCCESS"
     pattern = bytes(range(16)) * 16  # longer than the driver sets: it is copied

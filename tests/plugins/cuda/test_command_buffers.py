@@ -32,7 +32,7 @@ class Recorded:
         stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
         how = UR.struct("ur_exp_command_buffer_desc_t")(stype=stype, **flags)
         given = work.context, work.device, ctypes.byref(how)
-        self.handle = self.ur.made("urCommandBufferCreateExp", *given).value or 0
+        self.handle = self.ur.make("urCommandBufferCreateExp", *given).value or 0
 
     def append(
         self, name: str, *given: Any, after: tuple[int, ...] = (), waits: tuple[Any, ...] = ()
@@ -333,7 +333,7 @@ def test_a_native_command_adds_nodes_between_its_neighbours(
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def record(data: int | None) -> None:
-        graph = work.ur.made("urCommandBufferGetNativeHandleExp", child or buffer.handle).value
+        graph = work.ur.make("urCommandBufferGetNativeHandleExp", child or buffer.handle).value
         made, before = ctypes.c_void_p(), (ctypes.c_void_p * 1)()
         for count in (0, 1):  # one after the other
             given = ctypes.byref(made), graph, before, count, ctypes.byref(node)

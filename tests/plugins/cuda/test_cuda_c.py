@@ -39,14 +39,14 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _program(work: Work, source: bytes) -> int:
-    made = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     return made.value or 0
 
 
 def test_a_program_is_compiled_with_its_options(work: Work, nvrtc: None) -> None:
     program, out = _program(work, SOURCE), work.memory()
     work.ur.ok("urProgramBuild", work.context, program, b"-DN=0")
-    kernel = work.ur.made("urKernelCreate", program, b"scale").value or 0
+    kernel = work.ur.make("urKernelCreate", program, b"scale").value or 0
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))
     assert work.numbers(out) == [3 * number + 1 for number in range(COUNT)]

@@ -67,7 +67,7 @@ def _scale(work: Work, data: bytes) -> list[int]:
     """Return what the kernel of a binary makes of 0, 1, 2 and so on."""
     program = program_of_binary(work, data)
     work.ur.ok("urProgramBuild", work.context, program, None)
-    kernel = work.ur.made("urKernelCreate", program, b"scale").value or 0
+    kernel = work.ur.make("urKernelCreate", program, b"scale").value or 0
     out = work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))

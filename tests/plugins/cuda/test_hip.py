@@ -28,13 +28,13 @@ kernel void places(global int *out, int width, char gap) {
 
 
 def _build(work: Work, source: bytes, options: bytes | None = None) -> int:
-    made = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     work.ur.ok("urProgramBuild", work.context, made, options)
     return made.value or 0
 
 
 def _kernel(work: Work, program: int, name: bytes) -> int:
-    return work.ur.made("urKernelCreate", program, name).value or 0
+    return work.ur.make("urKernelCreate", program, name).value or 0
 
 
 def test_launches_have_global_offsets(work: Work) -> None:
@@ -86,7 +86,7 @@ def _binary(work: Work, data: bytes) -> int:
     lengths = (ctypes.c_size_t * 1)(len(data))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
     given = work.context, 1, array(work.device), lengths, places, None
-    return work.ur.made("urProgramCreateWithBinary", *given).value or 0
+    return work.ur.make("urProgramCreateWithBinary", *given).value or 0
 
 
 def test_a_bundle_runs_its_code_for_the_device(work: Work, adapted: Adapted) -> None:
@@ -159,7 +159,7 @@ def test_kernels_of_foreign_modules_are_refused(work: Work) -> None:
     program, native, made = _build(work, SOURCE), ctypes.c_void_p(), ctypes.c_void_p()
     work.ur.ok("urProgramGetNativeHandle", program, ctypes.byref(native))
     given = native.value, work.context, None
-    foreign = work.ur.made("urProgramCreateWithNativeHandle", *given)
+    foreign = work.ur.make("urProgramCreateWithNativeHandle", *given)
     given = foreign, b"store", ctypes.byref(made)
     assert work.ur("urKernelCreate", *given) == "UNSUPPORTED_FEATURE"
     kernel = _kernel(work, program, b"store")
@@ -182,7 +182,7 @@ def test_without_a_compiler_there_are_binaries_only(
     compilers = adapted.module("compilers").COMPILERS
     for language in compilers:
         monkeypatch.setitem(compilers, language, (lambda: None,))
-    made = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    made = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     assert work.ur("urProgramBuild", work.context, made, None) == "COMPILER_NOT_AVAILABLE"
     assert "clang with rocm-device-libs" in last_error(work.ur)[0]
 
@@ -199,7 +199,7 @@ def test_a_stream_of_the_program_becomes_a_queue(work: Work, adapted: Adapted) -
     stream, table = ctypes.c_void_p(), adapted.driver.table
     assert table.hipStreamCreateWithFlags(ctypes.byref(stream), 0) == 0
     given = stream.value, work.context, work.device, None
-    queue = work.ur.made("urQueueCreateWithNativeHandle", *given)
+    queue = work.ur.make("urQueueCreateWithNativeHandle", *given)
     out, value = work.memory(), b"\7\0\0\0"
     work.ur.ok("urEnqueueUSMFill", queue, out, 4, value, SIZE, 0, None, None)
     work.ur.ok("urQueueFinish", queue)

@@ -97,7 +97,7 @@ class Images:
 
     def allocate(self) -> int:
         given = *self.place, *_refs(*_shape())
-        return self.ur.made("urBindlessImagesImageAllocateExp", *given).value or 0
+        return self.ur.make("urBindlessImagesImageAllocateExp", *given).value or 0
 
     def sampled(self, memory: int) -> int:
         how = _struct(
@@ -106,11 +106,11 @@ class Images:
             filterMode=UR["UR_SAMPLER_FILTER_MODE_NEAREST"],
         )
         given = *self.place, memory, *_refs(*_shape(), how)
-        return self.ur.made("urBindlessImagesSampledImageCreateExp", *given).value or 0
+        return self.ur.make("urBindlessImagesSampledImageCreateExp", *given).value or 0
 
     def unsampled(self, memory: int) -> int:
         given = *self.place, memory, *_refs(*_shape())
-        return self.ur.made("urBindlessImagesUnsampledImageCreateExp", *given).value or 0
+        return self.ur.make("urBindlessImagesUnsampledImageCreateExp", *given).value or 0
 
     def copy(self, kind: str, source: Any, target: Any, size: Any = WHOLE, **at: Any) -> str:
         form, desc = _shape()
@@ -150,9 +150,9 @@ def _invert(work: Work, adapted: Adapted) -> int:
     lengths = (ctypes.c_size_t * 1)(len(PTX))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(data))
     given = work.context, 1, array(work.device), lengths, places, None
-    program = ur.made("urProgramCreateWithBinary", *given)
+    program = ur.make("urProgramCreateWithBinary", *given)
     ur.ok("urProgramBuild", work.context, program, None)
-    return ur.made("urKernelCreate", program, b"invert").value or 0
+    return ur.make("urKernelCreate", program, b"invert").value or 0
 
 
 def test_a_kernel_reads_a_texture_and_writes_a_surface(
@@ -175,7 +175,7 @@ def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images, adapte
     assert images.copy("MEM_TO_IMAGE", DATA, source) == "SUCCESS"
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     given = work.context, flags, *_refs(*_shape()), None
-    image = ur.made("urMemImageCreate", *given)
+    image = ur.make("urMemImageCreate", *given)
     texture = ctypes.c_uint64(images.sampled(source))
     work.launch(_invert(work, adapted), texture, Memory(image.value or 0))
     out = ctypes.create_string_buffer(len(DATA))
@@ -245,7 +245,7 @@ def test_image_memory_tells_its_sizes(work: Work, images: Images) -> None:
 def _create(work: Work, desc: Any, host: Any = None) -> ctypes.c_void_p:
     flags = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"] if host else 0
     given = work.context, flags | UR["UR_MEM_FLAG_READ_WRITE"], *_refs(_shape()[0], desc), host
-    return work.ur.made("urMemImageCreate", *given)
+    return work.ur.make("urMemImageCreate", *given)
 
 
 def test_slices_of_memory_may_end_within_a_row(work: Work) -> None:
@@ -276,10 +276,10 @@ def test_an_image_is_not_a_buffer(work: Work) -> None:
 def test_a_native_array_is_an_image(work: Work, adapted: Adapted) -> None:
     """HIP before 5.6 does not tell what an array looks like, so a wrong description is believed."""
     ur, image = work.ur, _create(work, _shape()[1], DATA)
-    native = ur.made("urMemGetNativeHandle", image, work.device).value
+    native = ur.make("urMemGetNativeHandle", image, work.device).value
     how = ctypes.byref(_struct("ur_mem_native_properties_t", isNativeHandleOwned=False))
     create = "urMemImageCreateWithNativeHandle"
-    other = ur.made(create, native, work.context, *_refs(*_shape()), how)
+    other = ur.make(create, native, work.context, *_refs(*_shape()), how)
     out, where = ctypes.create_string_buffer(256), UR.struct("ur_rect_offset_t")(0, 0, 0)
     given = where, UR.struct("ur_rect_region_t")(*WHOLE), 0, 0, out, 0, None, None
     ur.ok("urEnqueueMemImageRead", work.queue, other, True, *given)

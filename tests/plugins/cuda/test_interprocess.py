@@ -24,7 +24,7 @@ def _description(flags: int) -> Any:
 
 def _event(work: Work, flags: int = 0) -> int:
     given = work.context, work.device, _description(flags)
-    return work.ur.made("urEventCreateExp", *given).value or 0
+    return work.ur.make("urEventCreateExp", *given).value or 0
 
 
 def _signal(work: Work, event: int, queue: int = 0) -> str:
@@ -62,7 +62,7 @@ def test_barriers_signal_an_event_again_and_again(work: Work, flags: str) -> Non
 def test_other_handles_at_the_place_of_the_event_are_replaced(work: Work) -> None:
     """A program that does not know reusable events may leave anything there."""
     given = work.queue, None, 0, None
-    first = work.ur.made("urEnqueueEventsWaitWithBarrierExt", *given).value or 0
+    first = work.ur.make("urEnqueueEventsWaitWithBarrierExt", *given).value or 0
     for old in (first, 12345678, work.queue):
         place = ctypes.c_void_p(old)
         work.ur.ok("urEnqueueEventsWaitWithBarrierExt", *given, ctypes.byref(place))
@@ -111,13 +111,13 @@ def test_a_handle_leads_to_the_same_in_its_own_process(work: Work) -> None:
     memory, event = work.memory(), _event(work, _SHARED)
     handle = _handle(work, "urIPCGetMemHandleExp", work.context, memory + 16)
     given = work.context, work.device, handle
-    opened = [work.ur.made("urIPCOpenMemHandleExp", *given, len(handle)).value for _ in range(2)]
+    opened = [work.ur.make("urIPCOpenMemHandleExp", *given, len(handle)).value for _ in range(2)]
     assert opened == [memory + 16] * 2
     for code in ("SUCCESS", "SUCCESS", "INVALID_VALUE"):
         assert work.ur("urIPCCloseMemHandleExp", work.context, memory + 16) == code
     handle = _handle(work, "urIPCGetEventHandleExp", event)
     given = work.context, handle, len(handle)
-    other = work.ur.made("urIPCOpenEventHandleExp", *given).value or 0
+    other = work.ur.make("urIPCOpenEventHandleExp", *given).value or 0
     assert _signal(work, other) == "SUCCESS"
     work.ur.ok("urEventWait", 1, array(event))
     refused = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
@@ -165,7 +165,7 @@ table, device = ur.table, ur.devices[0].handle
 def ok(name, *given):
     code = getattr(table, name)(*given)
     assert code == 0, (name, code)
-def made(name, *given):
+def make(name, *given):
     place = ctypes.c_void_p()
     ok(name, *given, ctypes.byref(place))
     return place.value
@@ -180,13 +180,13 @@ def handle(name, *given):
     place, size = ctypes.c_void_p(), ctypes.c_size_t()
     ok(name, *given, ctypes.byref(place), ctypes.byref(size))
     return ctypes.string_at(place.value, size.value)
-context = made("urContextCreate", 1, handles(device), None)
-queue = made("urQueueCreate", context, device, None)
+context = make("urContextCreate", 1, handles(device), None)
+queue = make("urQueueCreate", context, device, None)
 if len(sys.argv) > 2:
     memory, theirs, ours = map(bytes.fromhex, sys.argv[1:])
-    address = made("urIPCOpenMemHandleExp", context, device, memory, len(memory))
-    again = made("urIPCOpenMemHandleExp", context, device, memory, len(memory))
-    events = [made("urIPCOpenEventHandleExp", context, one, len(one)) for one in (theirs, ours)]
+    address = make("urIPCOpenMemHandleExp", context, device, memory, len(memory))
+    again = make("urIPCOpenMemHandleExp", context, device, memory, len(memory))
+    events = [make("urIPCOpenEventHandleExp", context, one, len(one)) for one in (theirs, ours)]
     fill(address + 32, 9, events[0])
     signal(events[1])
     ok("urQueueFinish", queue)
@@ -196,9 +196,9 @@ if len(sys.argv) > 2:
     for event in events:
         ok("urEventRelease", event)
 else:
-    memory = made("urUSMDeviceAlloc", context, device, None, None, 80)
+    memory = make("urUSMDeviceAlloc", context, device, None, None, 80)
     flags = UR.struct("ur_exp_event_desc_t")(UR["UR_STRUCTURE_TYPE_EXP_EVENT_DESC"], None, 2)
-    events = [made("urEventCreateExp", context, device, ctypes.byref(flags)) for _ in range(2)]
+    events = [make("urEventCreateExp", context, device, ctypes.byref(flags)) for _ in range(2)]
     fill(memory + 16, 5)
     signal(events[0])
     given = handle("urIPCGetMemHandleExp", context, memory + 16), *(

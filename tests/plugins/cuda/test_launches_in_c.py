@@ -127,7 +127,7 @@ def test_python_knows_what_c_has_changed(work: Work, asked: list[str]) -> None:
 
 def test_buffers_and_local_memory_stay_while_values_change(work: Work, asked: list[str]) -> None:
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    memory = work.ur.made("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
+    memory = work.ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
     values = Memory(memory), LocalBytes(4 * COUNT), ctypes.c_int8(2), LocalBytes(4 * COUNT)
     buffer, command = _finalized(work, "local_sum", *values)
     asked.clear()
@@ -280,7 +280,7 @@ def test_wrong_enqueues_are_explained(
     work: Work, ur: Calls, device: PluginDevice, fake: Knobs, asked: list[str]
 ) -> None:
     out = work.memory()
-    buffer, other = _three(work, out), ur.made("urContextCreate", 1, array(device.handle), None)
+    buffer, other = _three(work, out), ur.make("urContextCreate", 1, array(device.handle), None)
     buffer.run()
     elsewhere = Work(ur, device.handle, other.value or 0)
     assert ur(ENQUEUE, elsewhere.queue, buffer.handle, 0, None, None) == "INVALID_CONTEXT"

@@ -191,7 +191,7 @@ def test_what_cannot_have_parts_says_why(work: Work, fake: Knobs, translated: No
     assert f"of {MOST}: that is more than 16 parts" in last_error(work.ur)[0]
     binary = program_of_binary(work, BINARY)
     work.ur.ok("urProgramBuild", work.context, binary, None)
-    plain = work.ur.made("urKernelCreate", binary, b"scale").value or 0
+    plain = work.ur.make("urKernelCreate", binary, b"scale").value or 0
     text = f"{MOST + 1} work-groups in Z, of {MOST}: only OpenCL C that NVIDIA's compiler"
     rows = work.arguments(out, ctypes.c_int32(1), ctypes.c_int32(1))
     sizes = [(ctypes.c_size_t * 3)(*numbers) for numbers in ((1, 1, MOST + 1), (1, 1, 1))]
@@ -213,7 +213,7 @@ def test_a_text_that_cannot_be_translated_is_a_build_failure(
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: b"no PTX")
     source = b"kernel void scale() {}"
-    program = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     assert work.ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
 
 
@@ -269,7 +269,7 @@ def test_a_kernel_with_images_is_unsupported(
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
     source = b"kernel void im() {}"
-    program = work.ur.made("urProgramCreateWithIL", work.context, source, len(source), None)
+    program = work.ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
     work.ur.ok("urProgramBuild", work.context, program, None)
     made = ctypes.byref(ctypes.c_void_p())
     assert work.ur("urKernelCreate", program, b"im", made) == "UNSUPPORTED_FEATURE"

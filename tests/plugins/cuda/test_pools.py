@@ -38,7 +38,7 @@ class Pool:
         chain = ctypes.addressof(limits) if limit else None
         how = UR.struct("ur_usm_pool_desc_t")(UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], chain, flags)
         name = "urUSMPoolCreate" if of_context else "urUSMPoolCreateExp"
-        self.handle: Any = self.ur.made(name, *self.where, ctypes.byref(how))
+        self.handle: Any = self.ur.make(name, *self.where, ctypes.byref(how))
 
     def number(self, name: str) -> int:
         """Return a number of bytes, such as "USED_CURRENT"."""
@@ -207,7 +207,7 @@ def test_host_and_shared_memory_are_kept_by_us(work: Work, kind: str) -> None:
 
 def test_the_default_pool_is_the_devices_own(work: Work, fake: Knobs) -> None:
     """An allocation in a queue's order without a pool is from it."""
-    default: Any = work.ur.made("urUSMPoolGetDefaultDevicePoolExp", work.context, work.device)
+    default: Any = work.ur.make("urUSMPoolGetDefaultDevicePoolExp", work.context, work.device)
     before, made = fake.calls("MemAllocFromPoolAsync"), ctypes.c_void_p()
     given = work.queue, None, SIZE, None, 0, None, ctypes.byref(made), None
     work.ur.ok("urEnqueueUSMDeviceAllocExp", *given)

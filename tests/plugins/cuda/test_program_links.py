@@ -25,7 +25,7 @@ PARTS = (
 
 def _programs(work: Work, *sources: bytes) -> list[int]:
     given = [(work.context, one, len(one), None) for one in sources]
-    return [work.ur.made("urProgramCreateWithIL", *one).value or 0 for one in given]
+    return [work.ur.make("urProgramCreateWithIL", *one).value or 0 for one in given]
 
 
 def _build_info(work: Work, program: int, name: str, size: int = 4096) -> bytes:
@@ -41,7 +41,7 @@ def _kind(work: Work, program: int) -> str:
 
 
 def _run(work: Work, program: int, value: int) -> list[int]:
-    kernel, out = work.ur.made("urKernelCreate", program, b"store").value or 0, work.memory()
+    kernel, out = work.ur.make("urKernelCreate", program, b"store").value or 0, work.memory()
     work.launch(kernel, out, ctypes.c_int32(value))
     return work.numbers(out)
 
@@ -57,7 +57,7 @@ def test_programs_are_compiled_and_linked(work: Work, form: str) -> None:
             work.ur.ok("urProgramCompile", work.context, program, None)
         assert _kind(work, program) == "COMPILED_OBJECT"
     given = len(programs), array(*programs), None
-    linked = work.ur.made(
+    linked = work.ur.make(
         f"urProgramLink{form}", work.context, *(devices if form else ()), *given
     ).value
     assert _kind(work, linked or 0) == "EXECUTABLE"
@@ -72,7 +72,7 @@ def test_each_program_has_its_own_options(work: Work, adapted: Adapted) -> None:
     first, second = _programs(work, *(one.replace(b"value + 100", b"value + N") for one in PARTS))
     work.ur.ok("urProgramCompile", work.context, first, None)
     work.ur.ok("urProgramCompile", work.context, second, b"-DN=7")
-    linked = work.ur.made("urProgramLink", work.context, 2, array(first, second), None).value
+    linked = work.ur.make("urProgramLink", work.context, 2, array(first, second), None).value
     assert _run(work, linked or 0, 5) == [12] * COUNT
 
 
@@ -113,8 +113,8 @@ def test_ptx_is_linked_by_the_driver(work: Work, fake: Knobs) -> None:
     link, made = ("urProgramLink", work.context), ctypes.c_void_p()
     code = work.ur(*link, 1, array(programs[0]), None, ctypes.byref(made))
     assert code == "PROGRAM_LINK_FAILURE"
-    linked = work.ur.made(*link, 2, array(*programs), None).value or 0
-    kernel, out = work.ur.made("urKernelCreate", linked, b"scale").value or 0, work.memory()
+    linked = work.ur.make(*link, 2, array(*programs), None).value or 0
+    kernel, out = work.ur.make("urKernelCreate", linked, b"scale").value or 0, work.memory()
     work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
     work.launch(kernel, out, ctypes.c_int32(3), ctypes.c_int32(1))
     assert work.numbers(out) == [3 * number + 1 for number in range(COUNT)]
@@ -151,10 +151,10 @@ def test_opencl_c_is_linked_by_its_compiler(
     work.ur.ok("urProgramCompile", work.context, first, b"-DA")
     work.ur.ok("urProgramCompile", work.context, second, b"-DB")
     given = work.context, 2, array(first, second), b"-cl-fast-relaxed-math"
-    linked = work.ur.made("urProgramLink", *given).value or 0
+    linked = work.ur.make("urProgramLink", *given).value or 0
     sources = [(b"kernel void scale() {}", "-DA"), (b"kernel void total() {}", "-DB")]
     assert seen == [*sources, (sources, "-cl-fast-relaxed-math")]
-    work.ur.made("urKernelCreate", linked, b"total")
+    work.ur.make("urKernelCreate", linked, b"total")
     (ptx,) = _programs(work, OTHER)
     work.ur.ok("urProgramCompile", work.context, ptx, None)
     made = ctypes.byref(ctypes.c_void_p())

@@ -24,7 +24,7 @@ def of_its_own(bench: ZeBench) -> int:
     """Return an event that needs no pool (Level Zero 1.15)."""
     desc = new("ze_event_counter_based_desc_t", flags=7)
     given = bench.context, bench.device, byref(desc)
-    return bench.ze.made("zeEventCounterBasedCreate", *given)
+    return bench.ze.make("zeEventCounterBasedCreate", *given)
 
 
 @pytest.fixture(params=[of_a_pool, of_its_own])

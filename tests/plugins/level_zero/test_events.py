@@ -122,7 +122,7 @@ def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None
 
 def test_a_fence_is_signaled_after_its_lists(bench: ZeBench) -> None:
     out, (gate,) = bench.ints(0), bench.events(1)
-    fence = bench.ze.made("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
+    fence = bench.ze.make("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
     lists = array(adding(bench, out, 1, 0, gate), adding(bench, out, 2))
     bench.ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 2, lists, fence)
     assert bench.ze.code("zeFenceQueryStatus", fence) == "NOT_READY"
@@ -137,7 +137,7 @@ def test_a_fence_is_signaled_after_its_lists(bench: ZeBench) -> None:
 
 def test_a_fence_of_another_queue_is_refused(bench: ZeBench) -> None:
     other, out = bench.new_queue(), bench.ints(0)
-    fence = bench.ze.made("zeFenceCreate", other, byref(new("ze_fence_desc_t")))
+    fence = bench.ze.make("zeFenceCreate", other, byref(new("ze_fence_desc_t")))
     lists = array(adding(bench, out, 1))
     code = bench.ze.code("zeCommandQueueExecuteCommandLists", bench.queue, 1, lists, fence)
     assert code == "INVALID_SYNCHRONIZATION_OBJECT"

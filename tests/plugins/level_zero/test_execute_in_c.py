@@ -64,7 +64,7 @@ def test_a_fence_is_after_what_c_has_enqueued(bench: ZeBench) -> None:
     out = bench.ints(count=4)
     made = adding(bench, out.pointer)
     times = run_until_c_does(bench, made)
-    fence = bench.ze.made("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
+    fence = bench.ze.make("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
     empty = bench.list()
     bench.ze.ok("zeCommandListClose", empty)
     bench.run(made, wait=False)

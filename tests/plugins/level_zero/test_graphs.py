@@ -29,10 +29,10 @@ class Graphs:
         self.ze.ok(BEGIN, self.list, None)
 
     def end(self) -> int:
-        return self.ze.made(END, self.list, None)
+        return self.ze.make(END, self.list, None)
 
     def instantiate(self, graph: int) -> int:
-        return self.ze.made("zeGraphInstantiateExt", graph, None)
+        return self.ze.make("zeGraphInstantiateExt", graph, None)
 
     def append(self, executable: int, signal: int = 0, *waits: int) -> None:
         listed = array(*waits) if waits else None
@@ -58,7 +58,7 @@ def test_a_capture_runs_nothing_and_its_graph_runs_it_again_and_again(graphs: Gr
     assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_FALSE"
     graphs.begin()
     assert ze.code("zeCommandListIsGraphCaptureEnabledExt", graphs.list) == "QUERY_TRUE"
-    graph = ze.made("zeCommandListGetGraphExt", graphs.list)
+    graph = ze.make("zeCommandListGetGraphExt", graphs.list)
     assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_TRUE"
     graphs.launch("add", out, 1)
     graphs.launch("mul", out, 3)
@@ -67,13 +67,13 @@ def test_a_capture_runs_nothing_and_its_graph_runs_it_again_and_again(graphs: Gr
     ze.ok("zeCommandListAppendBarrier", graphs.list, None, 0, None)
     assert ze.code("zeGraphIsEmptyExt", graph) == "QUERY_FALSE"
     assert graphs.end() == graph
-    assert ze.made("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
+    assert ze.make("zeGraphGetPrimaryCommandListExt", graph) == graphs.list
     assert out.all == [0] * 4, "nothing has run"
     executable = graphs.instantiate(graph)
     for expected in (3, 12, 39):
         graphs.replay(executable)
         assert out.all == [4, *[expected] * 3]
-    assert ze.made("zeExecutableGraphGetSourceGraphExt", executable) == graph
+    assert ze.make("zeExecutableGraphGetSourceGraphExt", executable) == graph
     ze.ok("zeGraphDestroyExt", graph)
     assert ze.code("zeExecutableGraphGetSourceGraphExt", executable, array(0)) == "INVALID_GRAPH"
     graphs.replay(executable)
@@ -179,7 +179,7 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
         (APPEND, graphs.list, executable, None, None, 0, None),
     ]
     for call in calls:
-        graph = ze.made("zeGraphCreateExt", graphs.bench.context, None)
+        graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
         ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
         assert ze.code(*call) == "GRAPH_CAPTURE_UNSUPPORTED", call
         assert ze.code("zeGraphDestroyExt", graph) == "HANDLE_OBJECT_IN_USE"
@@ -191,8 +191,8 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
 def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     ze, bench = graphs.ze, graphs.bench
     synchronous = bench.immediate(mode=ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"])
-    other = ze.made("zeContextCreate", bench.driver, ctypes.byref(new("ze_context_desc_t")))
-    graph, foreign = (ze.made("zeGraphCreateExt", one, None) for one in (bench.context, other))
+    other = ze.make("zeContextCreate", bench.driver, ctypes.byref(new("ze_context_desc_t")))
+    graph, foreign = (ze.make("zeGraphCreateExt", one, None) for one in (bench.context, other))
     into = "zeCommandListBeginCaptureIntoGraphExt"
     regular = bench.list()
     assert ze.code(BEGIN, regular, None) == "INVALID_COMMAND_LIST_TYPE"
@@ -230,7 +230,7 @@ def test_the_program_is_called_when_nobody_needs_the_graph(graphs: Graphs) -> No
     ze.ok("zeExecutableGraphDestroyExt", executable)
     gc.collect()
     assert calls == [7]
-    empty = ze.made("zeGraphCreateExt", graphs.bench.context, None)
+    empty = ze.make("zeGraphCreateExt", graphs.bench.context, None)
     ze.ok("zeGraphSetDestructionCallbackExt", empty, function, 8, None)
     ze.ok("zeGraphDestroyExt", empty)
     gc.collect()

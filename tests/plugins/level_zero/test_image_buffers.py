@@ -49,10 +49,10 @@ def images(bench: ZeBench) -> ZeBench:
     return bench
 
 
-def made(bench: ZeBench, *numbers: int, kind: str = "BUFFER") -> c_void_p:
+def make(bench: ZeBench, *numbers: int, kind: str = "BUFFER") -> c_void_p:
     """Return an image with these numbers, as an argument."""
     desc = described(len(numbers), kind)
-    one = bench.ze.made("zeImageCreate", bench.context, bench.device, byref(desc))
+    one = bench.ze.make("zeImageCreate", bench.context, bench.device, byref(desc))
     queue, data = bench.immediate(), (c_int * len(numbers))(*numbers)
     bench.ze.ok(FROM, queue, one, data, None, *END)
     bench.finish(queue)
@@ -86,8 +86,8 @@ def test_where_there_are_none(bench: ZeBench) -> None:
 
 def test_a_region_is_read_and_copied(images: ZeBench) -> None:
     """Also to a 1D image and back, and by device memory."""
-    one, other = made(images, *range(10, 18)), made(images, *[0] * 8, kind="1D")
-    last, memory = made(images, *[0] * 8), images.ints(*[0] * 8)
+    one, other = make(images, *range(10, 18)), make(images, *[0] * 8, kind="1D")
+    last, memory = make(images, *[0] * 8), images.ints(*[0] * 8)
     assert numbers_of(images, one, 3, start=2) == [12, 13, 14]
     queue = images.immediate(flags=2)
     images.ze.ok("zeCommandListAppendImageCopy", queue, other, one, *END)
@@ -99,7 +99,7 @@ def test_a_region_is_read_and_copied(images: ZeBench) -> None:
 
 @pytest.mark.parametrize("kind", ["regular", "immediate"])
 def test_a_kernel_reads_and_writes_them(images: ZeBench, kind: str) -> None:
-    source, target, out = made(images, 1, 2, 3, 4), made(images, 0, 0, 0, 0), images.ints(count=4)
+    source, target, out = make(images, 1, 2, 3, 4), make(images, 0, 0, 0, 0), images.ints(count=4)
     kernel = images.kernel("flip", source, target, out.pointer, module=images.module(SOURCE))
     listed = images.list() if kind == "regular" else images.immediate()
     images.launch(listed, kernel, 4)

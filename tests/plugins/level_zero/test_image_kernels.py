@@ -42,7 +42,7 @@ def image(bench: ZeBench, *numbers: int) -> c_void_p:
     letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
     layout = ZE["ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32"]
     desc.format = ZE.struct("ze_image_format_t")(layout, 0, *letters)
-    made = bench.ze.made("zeImageCreate", bench.context, bench.device, byref(desc))
+    made = bench.ze.make("zeImageCreate", bench.context, bench.device, byref(desc))
     queue, data = bench.immediate(), pixels(*numbers)
     bench.ze.ok("zeCommandListAppendImageCopyFromMemory", queue, made, data, None, *END)
     bench.finish(queue)
@@ -66,7 +66,7 @@ def sampler(
         filterMode=ZE[f"ZE_SAMPLER_FILTER_MODE_{filtering}"],
         isNormalized=normalized,
     )
-    return c_void_p(bench.ze.made("zeSamplerCreate", bench.context, bench.device, byref(desc)))
+    return c_void_p(bench.ze.make("zeSamplerCreate", bench.context, bench.device, byref(desc)))
 
 
 def kernel(bench: ZeBench, name: str, *arguments: Any) -> int:
@@ -142,9 +142,9 @@ def test_a_captured_graph_has_images(bench: ZeBench) -> None:
     bench.ze.ok(f"zeCommandListAppend{copy}", made, source, data, None, *END)
     bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
     bench.ze.ok("zeCommandListAppendImageCopyToMemory", made, out, target, None, *END)
-    graph = bench.ze.made("zeCommandListEndGraphCaptureExt", made, None)
+    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made, None)
     assert not any(out), "nothing has run"
-    executable = bench.ze.made("zeGraphInstantiateExt", graph, None)
+    executable = bench.ze.make("zeGraphInstantiateExt", graph, None)
     for first in (1, 5):
         data[:] = pixels(*range(first, first + WIDTH))
         bench.ze.ok("zeCommandListAppendGraphExt", made, executable, None, *END)

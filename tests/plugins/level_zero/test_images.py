@@ -47,7 +47,7 @@ def formed(layout: str = "8_8_8_8", kind: str = "UINT", swizzle: str = "RGBA") -
 
 
 def image(bench: ZeBench, kind: str = "2D", **fields: Any) -> int:
-    return bench.ze.made(
+    return bench.ze.make(
         "zeImageCreate", bench.context, bench.device, byref(described(kind, **fields))
     )
 
@@ -123,7 +123,7 @@ def test_memory_has_pitches(
     room = slice_ * (size[1] if lines else size[2])
     desc = new("ze_device_mem_alloc_desc_t")
     given = own.context, byref(desc), room + 8, 64, own.device
-    memory = own.ze.made("zeMemAllocDevice", *given)
+    memory = own.ze.make("zeMemAllocDevice", *given)
     dots, out = ctypes.create_string_buffer(b"." * room, room), ctypes.create_string_buffer(room)
     where = byref(region(inner(kind)[0], size))
     own.ze.ok(FROM, made, one, data, None, *END)
@@ -315,7 +315,7 @@ def test_copies_that_cannot_be(bench: ZeBench) -> None:
     one, made, out = image(bench), bench.list(), ctypes.c_void_p()
     desc = described()
     desc.format = formed(kind="UNORM")
-    other = bench.ze.made("zeImageCreate", bench.context, bench.device, byref(desc))
+    other = bench.ze.make("zeImageCreate", bench.context, bench.device, byref(desc))
     copy, regions = "zeCommandListAppendImageCopy", "zeCommandListAppendImageCopyRegion"
     assert bench.ze.code(copy, made, one, other, *END) == "INVALID_ARGUMENT"
     assert bench.ze.code(copy, made, one, one, *END) == "OVERLAPPING_REGIONS"

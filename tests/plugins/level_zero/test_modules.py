@@ -50,7 +50,7 @@ def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     assert code == "SUCCESS"
     assert sorted(names(bench, module)) == sorted(names(bench, bench.module()))
     text = ctypes.create_string_buffer(b"add")
-    kernel = bench.ze.made(
+    kernel = bench.ze.make(
         "zeKernelCreate", module, byref(new("ze_kernel_desc_t", pKernelName=text))
     )
     out = bench.ints(1)

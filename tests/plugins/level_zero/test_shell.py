@@ -93,7 +93,7 @@ def test_a_driver_of_ones_own(tmp_path: Path) -> None:
     ze.ok("zeInit", 0)
     (driver,) = ze.listed("zeDriverGet")
     desc = ZE.struct("ze_context_desc_t")(ZE["ZE_STRUCTURE_TYPE_CONTEXT_DESC"])
-    context = ze.made("zeContextCreate", driver, ctypes.byref(desc))
+    context = ze.make("zeContextCreate", driver, ctypes.byref(desc))
     ze.ok("zeContextDestroy", context)
     assert ze.code("zeContextDestroy", context) == "INVALID_ARGUMENT", "it is released"
     assert ze.code("zeContextDestroy", None) == "INVALID_NULL_HANDLE"

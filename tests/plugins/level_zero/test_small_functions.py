@@ -55,8 +55,8 @@ def test_a_list_says_what_it_was_made_with(bench: ZeBench) -> None:
 
 def test_an_event_and_its_pool_say_what_they_were_made_with(bench: ZeBench) -> None:
     desc = new("ze_event_pool_desc_t", flags=5, count=1)
-    pool = bench.ze.made("zeEventPoolCreate", bench.context, byref(desc), 0, None)
-    event = bench.ze.made("zeEventCreate", pool, byref(new("ze_event_desc_t", signal=4, wait=2)))
+    pool = bench.ze.make("zeEventPoolCreate", bench.context, byref(desc), 0, None)
+    event = bench.ze.make("zeEventCreate", pool, byref(new("ze_event_desc_t", signal=4, wait=2)))
     assert number(bench, "zeEventPoolGetFlags", pool) == 5
     assert number(bench, "zeEventPoolGetContextHandle", pool, kind=c_void_p) == bench.context
     assert number(bench, "zeEventGetEventPool", event, kind=c_void_p) == pool

@@ -34,7 +34,7 @@ def finish(bench: ZeBench, kind: str, made: int) -> None:
 
 
 def test_memory_is_copied_between_the_host_and_the_device(bench: ZeBench, kind: str) -> None:
-    device = bench.ze.made(
+    device = bench.ze.make(
         "zeMemAllocDevice",
         *(bench.context, byref(new("ze_device_mem_alloc_desc_t")), 64, 64, bench.device),
     )

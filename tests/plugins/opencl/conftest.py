@@ -42,8 +42,8 @@ def way(
     monkeypatch.setenv("FAIRLEAD_USM", name)
     forget_answers()
     device = next(found for found in adapter.devices if driver.has(found.platform))
-    context = ur.made("urContextCreate", 1, array(device.handle), None).value or 0
-    queue = ur.made("urQueueCreate", context, device.handle, None).value or 0
+    context = ur.make("urContextCreate", 1, array(device.handle), None).value or 0
+    queue = ur.make("urQueueCreate", context, device.handle, None).value or 0
     yield Way(ur, device, name, context, queue)
     ur.ok("urQueueRelease", queue)
     ur.ok("urContextRelease", context)
@@ -75,7 +75,7 @@ def program(ur: Calls, context: int) -> Iterator[int]:
 def bench(device: PluginDevice, ur: Calls, context: int, queue: int) -> Iterator[Bench]:
     program = build_once(ur, context, SOURCE)
     names = ("bump", "scale", "sum", "where", "many")
-    kernels = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
+    kernels = {name: ur.make("urKernelCreate", program, name.encode()).value or 0 for name in names}
     made = Bench(ur, device.handle, context, queue, kernels)
     yield made
     ur.ok("urQueueFinish", queue)
@@ -98,6 +98,6 @@ def free_queue(ur: Calls, device: PluginDevice, context: int) -> Iterator[int]:
     properties = UR.struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1
     )
-    made = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    made = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
     yield made.value or 0
     ur.ok("urQueueRelease", made)

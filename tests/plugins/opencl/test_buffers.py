@@ -170,14 +170,14 @@ def test_a_buffer_made_of_a_native_handle_is_that_memory(
     ur: Calls, context: int, device: PluginDevice, queue: int, owned: bool
 ) -> None:
     buffer = new_buffer(ur, context, SIZE, b"n" * SIZE)
-    native = ur.made("urMemGetNativeHandle", buffer, device.handle).value
-    assert native == ur.made("urMemGetNativeHandle", buffer, None).value
+    native = ur.make("urMemGetNativeHandle", buffer, device.handle).value
+    assert native == ur.make("urMemGetNativeHandle", buffer, None).value
     if owned:  # a reference of the program's own, which it hands over
         assert opencl(ur, context)[0].clRetainMemObject(native) == 0
     properties = struct(
         "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
     )
-    other = ur.made("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(properties))
+    other = ur.make("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(properties))
     assert other.value != buffer.value
     assert ur.number("urMemGetInfo", other, "UR_MEM_INFO_SIZE") == SIZE
     ur.ok("urMemRelease", buffer)
@@ -189,15 +189,15 @@ def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: Plug
     made = ctypes.byref(ctypes.c_void_p())
     assert ur("urMemBufferCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
     assert ur("urMemBufferCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
-    native = ur.made("urContextGetNativeHandle", context).value
+    native = ur.make("urContextGetNativeHandle", context).value
     refused = {
         "INVALID_MEM_OBJECT",
         "INVALID_CONTEXT",
     }  # not every driver knows one of its objects from another
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) in refused
-    other = ur.made("urContextCreate", 1, ctypes.byref(ctypes.c_void_p(device.handle)), None)
+    other = ur.make("urContextCreate", 1, ctypes.byref(ctypes.c_void_p(device.handle)), None)
     buffer = new_buffer(ur, other.value or 0, SIZE)
-    native = ur.made("urMemGetNativeHandle", buffer, None).value
+    native = ur.make("urMemGetNativeHandle", buffer, None).value
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == "INVALID_CONTEXT"
     ur.ok("urMemRelease", buffer)
     ur.ok("urContextRelease", other)

@@ -43,7 +43,7 @@ def asked() -> Iterator[list[str]]:
 
 @pytest.fixture
 def kernel(ur: Calls, program: int) -> Iterator[int]:
-    made = ur.made("urKernelCreate", program, b"store").value or 0
+    made = ur.make("urKernelCreate", program, b"store").value or 0
     yield made
     ur.ok("urKernelRelease", made)
 
@@ -55,7 +55,7 @@ def owned(type_name: str) -> dict[int, Any]:
 
 
 def alloc(ur: Calls, context: int, device: PluginDevice, size: int = 256) -> int:
-    return ur.made("urUSMDeviceAlloc", context, device.handle, None, None, size).value or 0
+    return ur.make("urUSMDeviceAlloc", context, device.handle, None, None, size).value or 0
 
 
 def status(ur: Calls, event: Any) -> int:
@@ -127,7 +127,7 @@ def test_python_gives_up_memory_that_c_made(
     free = "urEnqueueUSMFreeExp", queue
     desc = struct("ur_usm_pool_desc_t", "USM_POOL_DESC")
     memory = alloc(ur, context, device)
-    pool = ur.made("urUSMPoolCreate", context, ctypes.byref(desc))
+    pool = ur.make("urUSMPoolCreate", context, ctypes.byref(desc))
     assert ur(*free, pool, memory, 0, None, None) == "INVALID_VALUE"  # it is of no pool
     ur.ok("urUSMFree", context, memory)
     memory = alloc(ur, context, device)
@@ -142,8 +142,8 @@ def test_what_c_does_not_expect_goes_to_python(
     ur: Calls, device: PluginDevice, context: int, queue: int, kernel: int, asked: list[str]
 ) -> None:
     numbers, value = Numbers(ur, context, 4), ctypes.c_int32()
-    other_context = ur.made("urContextCreate", 1, array(device.handle), None)
-    foreign = ur.made("urQueueCreate", other_context, device.handle, None)
+    other_context = ur.make("urContextCreate", 1, array(device.handle), None)
+    foreign = ur.make("urQueueCreate", other_context, device.handle, None)
     far, memory = ctypes.c_void_p(), alloc(ur, context, device, 64)
     ur.ok("urEnqueueEventsWait", foreign, 0, None, ctypes.byref(far))
     event = ctypes.byref(ctypes.c_void_p())
@@ -202,7 +202,7 @@ def test_what_c_does_not_expect_goes_to_python(
 def test_python_gets_the_object_of_an_event_that_c_made(
     ur: Calls, context: int, queue: int
 ) -> None:
-    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    event = ur.make("urEnqueueEventsWait", queue, 0, None)
     assert event.value not in owned(UREvent.type)
     assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_REFERENCE_COUNT") == 1
     assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
@@ -218,8 +218,8 @@ def test_python_gets_the_object_of_an_event_that_c_made(
 
 
 def test_an_event_keeps_its_queue(ur: Calls, device: PluginDevice, context: int) -> None:
-    queue = ur.made("urQueueCreate", context, device.handle, None)
-    events = [ur.made("urEnqueueEventsWait", queue, 0, None) for _ in range(3)]
+    queue = ur.make("urQueueCreate", context, device.handle, None)
+    events = [ur.make("urEnqueueEventsWait", queue, 0, None) for _ in range(3)]
     ur.ok("urEventRelease", events.pop())
     ur.ok("urQueueRelease", queue)
     reap()
@@ -282,7 +282,7 @@ def test_a_free_waits_for_commands(
 
 
 def test_a_context_does_not_reach_python(ur: Calls, device: PluginDevice, asked: list[str]) -> None:
-    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle), None)
     ur.ok("urContextRetain", made)
     ur.ok("urContextRelease", made)
     ur.ok("urContextRelease", made)
@@ -292,11 +292,11 @@ def test_a_context_does_not_reach_python(ur: Calls, device: PluginDevice, asked:
 
 
 def test_python_gets_the_object_of_a_context_that_c_made(ur: Calls, device: PluginDevice) -> None:
-    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle), None)
     assert made.value not in owned("ur_context_handle_t")
     assert ur.number("urContextGetInfo", made, "UR_CONTEXT_INFO_DEVICES") == device.handle
     assert ur.number("urContextGetInfo", made, "UR_CONTEXT_INFO_REFERENCE_COUNT") == 1
-    queue = ur.made("urQueueCreate", made, device.handle, None)
+    queue = ur.make("urQueueCreate", made, device.handle, None)
     known = owned("ur_context_handle_t")[made.value or 0]
     assert owned("ur_queue_handle_t")[queue.value or 0].context is known
     ur.ok("urContextRelease", made)
@@ -306,7 +306,7 @@ def test_python_gets_the_object_of_a_context_that_c_made(ur: Calls, device: Plug
 
 
 def test_memory_keeps_its_context(ur: Calls, device: PluginDevice) -> None:
-    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    context = ur.make("urContextCreate", 1, array(device.handle), None)
     ur.number("urContextGetInfo", context, "UR_CONTEXT_INFO_REFERENCE_COUNT")
     alloc(ur, context.value or 0, device)  # by Python, if it is the first of the process
     made = alloc(ur, context.value or 0, device)
@@ -319,11 +319,11 @@ def test_memory_keeps_its_context(ur: Calls, device: PluginDevice) -> None:
 
 def test_first_memory_of_a_context(ur: Calls, device: PluginDevice, asked: list[str]) -> None:
     """Once Python has told what a device has, C allocates in every context of it."""
-    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    context = ur.make("urContextCreate", 1, array(device.handle), None)
     ur.ok("urUSMFree", context, alloc(ur, context.value or 0, device))
     ur.ok("urContextRelease", context)
     asked.clear()
-    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    context = ur.make("urContextCreate", 1, array(device.handle), None)
     cl = ffi.cast("fl_handle *", context.value or 0).words[0]
     made = alloc(ur, context.value or 0, device)
     assert asked == [] and lib.fl_find_memory(cl) == made
@@ -332,7 +332,7 @@ def test_first_memory_of_a_context(ur: Calls, device: PluginDevice, asked: list[
     assert lib.fl_find_memory(cl) == made and not owned("ur_context_handle_t").get(
         context.value or 0
     )
-    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle), None)
     assert ffi.cast("fl_handle *", other.value or 0).words[0] != cl
     ur.ok("urContextRelease", other)
 
@@ -372,7 +372,7 @@ def test_kernels_that_the_program_knows_are_launched_in_c(
     """Two kernels of one cl_kernel keep each other away."""
     native = ctypes.c_size_t()
     ur.ok("urKernelGetNativeHandle", kernel, ctypes.byref(native))
-    other = ur.made("urKernelCreateWithNativeHandle", native.value, context, None, None).value or 0
+    other = ur.make("urKernelCreateWithNativeHandle", native.value, context, None, None).value or 0
     first, second = (owned("ur_kernel_handle_t")[one] for one in (kernel, other))
     assert first.cl == second.cl and first.struct.busy == second.struct.busy
     numbers = Numbers(ur, context, 4)
@@ -418,7 +418,7 @@ def test_threads_make_and_release_events(ur: Calls, queue: int) -> None:
 
     def work(number: int) -> None:
         for index in range(100):
-            event = ur.made("urEnqueueEventsWait", queue, 0, None)
+            event = ur.make("urEnqueueEventsWait", queue, 0, None)
             if index % 10 == number % 10:
                 ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE")
             failed.extend(

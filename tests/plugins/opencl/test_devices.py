@@ -161,8 +161,8 @@ def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: PluginDev
 @pytest.mark.usefixtures("divisible")
 def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: PluginDevice) -> None:
     first, *others = divided(ur, device.handle, partition("EQUALLY", 1))
-    context = ur.made("urContextCreate", 1, array(first), None)
-    queue = ur.made("urQueueCreate", context, first, None)
+    context = ur.make("urContextCreate", 1, array(first), None)
+    queue = ur.make("urQueueCreate", context, first, None)
     for part in (first, *others):
         ur.ok("urDeviceRelease", part)
     ur.ok("urQueueFinish", queue)
@@ -216,7 +216,7 @@ def native(ur: Calls, device: Any) -> int:
 def test_a_native_handle_leads_back_to_the_same_device(
     ur: Calls, adapter: Plugin, device: PluginDevice
 ) -> None:
-    again = ur.made(
+    again = ur.make(
         "urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None
     )
     assert again.value == device.handle
@@ -235,11 +235,11 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
     properties = UR.struct("ur_device_native_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES"], isNativeHandleOwned=owned
     )
-    part = ur.made(
+    part = ur.make(
         "urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], ctypes.byref(properties)
     )
     assert number(ur, part, "PARENT_DEVICE") == device.handle
-    again = ur.made("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], None)
+    again = ur.make("urDeviceCreateWithNativeHandle", made[0], adapter.handles[0], None)
     assert again.value == part.value
     assert number(ur, part, "REFERENCE_COUNT") == 2
     ur.ok("urDeviceRelease", part)
@@ -315,10 +315,10 @@ def test_commands_are_timed_on_the_devices_clock(
     properties = UR.struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
     )
-    queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
     before, after = ctypes.c_uint64(), ctypes.c_uint64()
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(before), None)
-    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    event = ur.make("urEnqueueEventsWait", queue, 0, None)
     ur.ok("urQueueFinish", queue)
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(after), None)
     end = ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END")

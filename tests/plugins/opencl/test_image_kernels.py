@@ -38,7 +38,7 @@ WHOLE = WIDTH, HEIGHT, 1
 def kernels(ur: Calls, context: int) -> Iterator[dict[str, int]]:
     program = build_once(ur, context, SOURCE)
     names = ("flip", "sample", "lines")
-    made = {name: ur.made("urKernelCreate", program, name.encode()).value or 0 for name in names}
+    made = {name: ur.make("urKernelCreate", program, name.encode()).value or 0 for name in names}
     yield made
     for handle in made.values():
         ur.ok("urKernelRelease", handle)
@@ -73,7 +73,7 @@ def sampler(
     mode = UR[f"UR_SAMPLER_ADDRESSING_MODE_{addressing}"]
     fields = {"normalizedCoords": normalized, "addressingMode": mode}
     desc = struct("ur_sampler_desc_t", "SAMPLER_DESC", **fields)
-    return ur.made("urSamplerCreate", context, ctypes.byref(desc))
+    return ur.make("urSamplerCreate", context, ctypes.byref(desc))
 
 
 def test_a_kernel_reads_and_writes_images(
@@ -190,7 +190,7 @@ def test_an_argument_of_a_released_image_is_not_there(
 def test_what_is_no_image_of_the_context(
     ur: Calls, bench: Bench, kernels: dict[str, int], images: list[ctypes.c_void_p]
 ) -> None:
-    other = ur.made("urContextCreate", 1, array(bench.device), None).value or 0
+    other = ur.make("urContextCreate", 1, array(bench.device), None).value or 0
     image = new_image(ur, other)
     given = (MEM, image.value), (MEM, images[2].value)
     size = WIDTH, HEIGHT
@@ -286,7 +286,7 @@ def test_formats_are_converted_by_the_sampler(ur: Calls, context: int, queue: in
         write_imagef(to, at, read_imagef(from, plain, at) * 0.5f);
     }"""
     program = build_once(ur, context, source)
-    kernel = ur.made("urKernelCreate", program, b"halve").value or 0
+    kernel = ur.make("urKernelCreate", program, b"halve").value or 0
     form = image_format("RGBA", "UNORM_INT8")
     image = new_image(ur, context, format=form, data=bytes(range(240)))
     half = new_image(ur, context, format=image_format("RGBA", "FLOAT"))

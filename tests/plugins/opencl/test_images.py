@@ -240,14 +240,14 @@ def test_an_image_made_of_a_native_handle_is_that_image(
 ) -> None:
     data = pixels(kind).tobytes()
     image = new_image(ur, context, kind, data=data)
-    native = ur.made("urMemGetNativeHandle", image, device.handle).value
+    native = ur.make("urMemGetNativeHandle", image, device.handle).value
     if owned:  # a reference of the program's own, which it hands over
         assert opencl(ur, context)[0].clRetainMemObject(native) == 0
     properties = struct(
         "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
     )
     given = ctypes.byref(image_format()), ctypes.byref(image_desc(kind)), ctypes.byref(properties)
-    other = ur.made("urMemImageCreateWithNativeHandle", native, context, *given)
+    other = ur.make("urMemImageCreateWithNativeHandle", native, context, *given)
     ur.ok("urMemRelease", image)
     assert info(ur, other, "WIDTH") == KINDS[kind][0]
     assert image_content(ur, queue, other, KINDS[kind]) == data
@@ -262,7 +262,7 @@ def test_an_image_over_a_buffer_comes_as_a_native_handle(
     desc = OPENCL.struct("cl_image_desc")(
         image_type=OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"],
         image_width=12,
-        buffer=ur.made("urMemGetNativeHandle", buffer, None).value,
+        buffer=ur.make("urMemGetNativeHandle", buffer, None).value,
     )
     form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT8"])
     code = ctypes.c_int32()
@@ -273,7 +273,7 @@ def test_an_image_over_a_buffer_comes_as_a_native_handle(
     owned = struct("ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=True)
     shape = ctypes.byref(image_desc("IMAGE1D"))
     given = ctypes.byref(image_format()), shape, ctypes.byref(owned)
-    image = ur.made("urMemImageCreateWithNativeHandle", cl, context, *given)
+    image = ur.make("urMemImageCreateWithNativeHandle", cl, context, *given)
     assert image_content(ur, queue, image, (12, 1, 1)) == bytes(range(48))
     patch = ctypes.create_string_buffer(b"new!", 4)
     ends = 0, 0, patch, 0, None, None
@@ -288,7 +288,7 @@ def test_native_handles_that_are_no_such_image(
 ) -> None:
     image, buffer = new_image(ur, context), new_buffer(ur, context, 64)
     native, native_buffer = (
-        ur.made("urMemGetNativeHandle", memory, None).value for memory in (image, buffer)
+        ur.make("urMemGetNativeHandle", memory, None).value for memory in (image, buffer)
     )
 
     def take(native: Any, where: int, form: Any, desc: Any) -> str:
@@ -302,7 +302,7 @@ def test_native_handles_that_are_no_such_image(
     assert take(native_buffer, context, plain, shape) == "INVALID_MEM_OBJECT"
     assert take(native, context, image_format("RGBA", "FLOAT"), shape) == wrong
     assert take(native, context, plain, image_desc("IMAGE3D")) == wrong
-    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle), None)
     assert take(native, other.value or 0, plain, shape) == "INVALID_CONTEXT"
     made = ctypes.byref(ctypes.c_void_p())
     assert ur("urMemBufferCreateWithNativeHandle", native, context, None, made) == (
@@ -494,7 +494,7 @@ def test_an_image_is_no_buffer_and_a_buffer_no_image(
     part = ctypes.byref(struct("ur_buffer_region_t", "BUFFER_REGION", origin=0, size=4))
     size = ctypes.byref(ctypes.c_size_t())
     buffers = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
-    commands = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(buffers))
+    commands = ur.make("urCommandBufferCreateExp", context, device.handle, ctypes.byref(buffers))
     appended = None, 0, None, 0, None, None, None, None
     for name, *given in (
         ("urEnqueueMemBufferRead", queue, image, True, 0, 4, room, *ends),
@@ -523,7 +523,7 @@ def test_an_image_is_no_buffer_and_a_buffer_no_image(
 def test_an_image_of_another_context(
     ur: Calls, context: int, device: PluginDevice, queue: int
 ) -> None:
-    other = ur.made("urContextCreate", 1, array(device.handle), None).value or 0
+    other = ur.make("urContextCreate", 1, array(device.handle), None).value or 0
     image, here = new_image(ur, other), new_image(ur, context)
     area, room = (rect(), region(1)), ctypes.create_string_buffer(4)
     ends = 0, 0, room, 0, None, None

@@ -31,7 +31,7 @@ def part(ur: Calls, device: PluginDevice, divisible: None) -> Iterator[int]:
 
 @pytest.fixture
 def its_context(ur: Calls, part: int) -> Iterator[int]:
-    made = ur.made("urContextCreate", 1, array(part), None)
+    made = ur.make("urContextCreate", 1, array(part), None)
     yield made.value or 0
     ur.ok("urContextRelease", made)
 

@@ -43,7 +43,7 @@ GROUP, SUB_GROUP = "UR_KERNEL_GROUP_INFO_", "UR_KERNEL_SUB_GROUP_INFO_"
 @pytest.fixture
 def kernel(ur: Calls, program: int) -> Iterator[int]:
     """`store`, which takes memory and a number."""
-    made = ur.made("urKernelCreate", program, b"store").value or 0
+    made = ur.make("urKernelCreate", program, b"store").value or 0
     yield made
     ur.ok("urKernelRelease", made)
 
@@ -108,7 +108,7 @@ def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> Non
 
 
 def test_group_info(ur: Calls, program: int, kernel: int, device: PluginDevice) -> None:
-    fours = ur.made("urKernelCreate", program, b"fours").value or 0
+    fours = ur.make("urKernelCreate", program, b"fours").value or 0
     for _ in range(2):  # the second answer is one that was kept
         assert of_device(
             ur, "urKernelGetGroupInfo", fours, device, f"{GROUP}COMPILE_WORK_GROUP_SIZE"
@@ -169,7 +169,7 @@ def test_native_handles_both_ways(
     properties = UR.struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
     given = program if with_program else None
     again = (
-        ur.made(
+        ur.make(
             "urKernelCreateWithNativeHandle", cl, context, given, ctypes.byref(properties)
         ).value
         or 0
@@ -196,7 +196,7 @@ def test_kernels_of_one_native_handle_share_a_lock(
     ur: Calls, context: int, program: int, kernel: int
 ) -> None:
     again = (
-        ur.made(
+        ur.make(
             "urKernelCreateWithNativeHandle",
             native(ur, "urKernelGetNativeHandle", kernel),
             context,
@@ -205,7 +205,7 @@ def test_kernels_of_one_native_handle_share_a_lock(
         ).value
         or 0
     )
-    other = ur.made("urKernelCreate", program, b"store").value or 0
+    other = ur.make("urKernelCreate", program, b"store").value or 0
     locks = [object_of(one).native_lock for one in (again, kernel, other)]
     assert locks[0] is locks[1] is not locks[2]
     for handle in (again, other):
@@ -216,7 +216,7 @@ def test_native_handles_that_are_no_kernels_of_the_context(
     ur: Calls, context: int, program: int, kernel: int, device: PluginDevice
 ) -> None:
     other, made, junk = (
-        ur.made("urContextCreate", 1, array(device.handle), None),
+        ur.make("urContextCreate", 1, array(device.handle), None),
         ctypes.c_void_p(),
         ctypes.create_string_buffer(64),
     )
@@ -370,7 +370,7 @@ def test_settings(ur: Calls, kernel: int, device: PluginDevice) -> None:
 def test_pointers_besides_the_arguments(
     ur: Calls, context: int, queue: int, kernel: int, device: PluginDevice
 ) -> None:
-    memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
+    memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 64)
     before = object_of(kernel).identity
     assert set_info(ur, kernel, "USM_PTRS", array(memory)) == "SUCCESS"
     assert object_of(kernel).identity != before
@@ -442,19 +442,19 @@ def test_suggestions_that_cannot_be_made(
             == "INVALID_WORK_DIMENSION"
         )
     assert suggested(ur, queue, kernel, (8, 0))[0] == "INVALID_WORK_DIMENSION"
-    other = ur.made("urContextCreate", 1, array(device.handle), None)
-    foreign = ur.made("urQueueCreate", other, device.handle, None)
+    other = ur.make("urContextCreate", 1, array(device.handle), None)
+    foreign = ur.make("urQueueCreate", other, device.handle, None)
     assert suggested(ur, foreign.value or 0, kernel, (8,))[0] == "INVALID_CONTEXT"
     ur.ok("urQueueRelease", foreign)
     ur.ok("urContextRelease", other)
     if is_intel(device):
-        fours = ur.made("urKernelCreate", program, b"fours").value or 0
+        fours = ur.make("urKernelCreate", program, b"fours").value or 0
         assert suggested(ur, queue, fours, (8,))[0] == "INVALID_KERNEL_ARGS"
         ur.ok("urKernelRelease", fours)
 
 
 def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
-    fours = ur.made("urKernelCreate", program, b"fours").value or 0
+    fours = ur.make("urKernelCreate", program, b"fours").value or 0
     own_kernel = object_of(kernel)
     device = own_kernel.context.devices[0]
     assert suggest_local_size(object_of(fours), device, (64,)) == [4]
@@ -503,7 +503,7 @@ def test_how_many_groups_run_at_the_same_time(
 def test_local_sizes_are_checked_for_command_buffers(
     ur: Calls, program: int, kernel: int, device: PluginDevice
 ) -> None:
-    own_kernel, fours = object_of(kernel), ur.made("urKernelCreate", program, b"fours").value or 0
+    own_kernel, fours = object_of(kernel), ur.make("urKernelCreate", program, b"fours").value or 0
     its = own_kernel.context.devices[0]
     own_kernel.check_group(its, None)
     own_kernel.check_group(its, (8, 2))

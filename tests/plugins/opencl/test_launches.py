@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("begins_in")
 @pytest.fixture
 def kernels(ur: Calls, program: int) -> Iterator[dict[str, int]]:
     made = {
-        name: ur.made("urKernelCreate", program, name.encode()).value or 0
+        name: ur.make("urKernelCreate", program, name.encode()).value or 0
         for name in ("store", "nothing", "shape", "fours", "sums")
     }
     yield made
@@ -90,13 +90,13 @@ def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: N
 
 def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
     description = UR.struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
-    made = ur.made("urSamplerCreate", context, ctypes.byref(description))
+    made = ur.make("urSamplerCreate", context, ctypes.byref(description))
     program = build_once(
         ur,
         context,
         b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }",
     )
-    kernel = ur.made("urKernelCreate", program, b"sampled").value or 0
+    kernel = ur.make("urKernelCreate", program, b"sampled").value or 0
     assert launch(ur, queue, kernel, (16,), (SAMPLER, made.value), numbers.argument) == "SUCCESS"
     assert numbers.read(queue) == [6] * 16
     assert (
@@ -115,7 +115,7 @@ def test_addresses(
     ur: Calls, context: int, queue: int, device: PluginDevice, kernels: dict[str, int], kind: str
 ) -> None:
     where = () if kind == "Host" else (device.handle,)
-    memory = ur.made(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
+    memory = ur.make(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
     assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory), 5) == "SUCCESS"
     assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory + 32), 50) == "SUCCESS"
     found = (ctypes.c_int32 * 16)()
@@ -195,7 +195,7 @@ def test_events(
     properties = UR.struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
     )
-    queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
+    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
     events: list[Any] = []
     for value in range(10):
         event = ctypes.c_void_p()
@@ -284,8 +284,8 @@ def test_kernels_memory_and_queues_of_different_contexts(
         found.handle for found in device.platform.plugin.devices if found.handle != device.handle
     )
     for where in (device.handle, other_device):  # of the same driver, and of another
-        other = ur.made("urContextCreate", 1, array(where), None).value or 0
-        foreign = ur.made("urQueueCreate", other, where, None).value or 0
+        other = ur.make("urContextCreate", 1, array(where), None).value or 0
+        foreign = ur.make("urQueueCreate", other, where, None).value or 0
         memory = Numbers(ur, other, 4)
         assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
         assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
@@ -387,7 +387,7 @@ def test_threads_that_launch_one_kernel_do_not_mix_up_their_arguments(
     wrong: list[Any] = []
 
     def work(number: int) -> None:
-        queue = ur.made("urQueueCreate", context, device.handle, None).value or 0
+        queue = ur.make("urQueueCreate", context, device.handle, None).value or 0
         mine = Numbers(ur, context, 8)
         for turn in range(50):
             value = 1000 * number + turn
@@ -452,7 +452,7 @@ def test_arguments_are_set_first_then_launched(
     )
     assert numbers.read(queue) == [136] * 16
     ur.ok("urEventRelease", event)
-    memory = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 64)
+    memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 64)
     old.ok("urKernelSetArgPointer", kernels["store"], 0, None, memory)
     old.ok(
         "urEnqueueKernelLaunch",
@@ -490,13 +490,13 @@ adapter = load(
 print(adapter.binding.layout)
 ur = Calls(adapter.table)
 for device in adapter.devices:
-    context = ur.made("urContextCreate", 1, array(device.handle), None)
-    queue = ur.made("urQueueCreate", context, device.handle, None)
-    program = ur.made("urProgramCreateWithIL", context, SOURCE, len(SOURCE), None)
+    context = ur.make("urContextCreate", 1, array(device.handle), None)
+    queue = ur.make("urQueueCreate", context, device.handle, None)
+    program = ur.make("urProgramCreateWithIL", context, SOURCE, len(SOURCE), None)
     ur.ok("urProgramBuild", context, program, None)
-    kernel = ur.made("urKernelCreate", program, b"store")
+    kernel = ur.make("urKernelCreate", program, b"store")
     memory, value, found = (
-        ur.made("urUSMSharedAlloc", context, device.handle, None, None, 16),
+        ur.make("urUSMSharedAlloc", context, device.handle, None, None, 16),
         ctypes.c_int32(9),
         (ctypes.c_int32 * 4)(),
     )
@@ -524,7 +524,7 @@ def test_a_program_may_be_released_before_its_kernel_is_launched(
 ) -> None:
     program = program_of(ur, context)
     ur.ok("urProgramBuild", context, program, None)
-    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    kernel = ur.make("urKernelCreate", program, b"store").value or 0
     ur.ok("urProgramRelease", program)
     assert launch(ur, queue, kernel, (16,), (MEM, numbers.handle), 2) == "SUCCESS"
     ur.ok("urKernelRelease", kernel)  # while it may still run

@@ -37,8 +37,8 @@ def test_a_platform_tells_of_itself(adapter: Plugin, device: PluginDevice) -> No
 def test_a_native_handle_leads_back_to_the_same_platform(
     ur: Calls, adapter: Plugin, device: PluginDevice
 ) -> None:
-    native = ur.made("urPlatformGetNativeHandle", device.platform.handle).value
-    again = ur.made("urPlatformCreateWithNativeHandle", native, adapter.handles[0], None)
+    native = ur.make("urPlatformGetNativeHandle", device.platform.handle).value
+    again = ur.make("urPlatformCreateWithNativeHandle", native, adapter.handles[0], None)
     assert again.value == device.platform.handle
     assert (
         ur("urPlatformCreateWithNativeHandle", 0x1000, adapter.handles[0], None, array(None))

@@ -85,7 +85,7 @@ def from_binaries(
 def runs(ur: Calls, context: int, queue: int, program: int, *expected: int, value: int = 5) -> None:
     """Whether its kernel `store` does what it is to do."""
     numbers = Numbers(ur, context, len(expected))
-    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    kernel = ur.make("urKernelCreate", program, b"store").value or 0
     assert launch(ur, queue, kernel, (len(expected),), numbers.argument, value) == "SUCCESS"
     assert numbers.read(queue) == list(expected)
     ur.ok("urMemRelease", numbers.handle)
@@ -197,7 +197,7 @@ def test_a_program_is_compiled_then_linked(
         ur.ok("urProgramCompile", context, program, None)
     kind = build_info(ur, programs[0], device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
     assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"]
-    linked = ur.made("urProgramLink", context, 2, array(*programs), None).value or 0
+    linked = ur.make("urProgramLink", context, 2, array(*programs), None).value or 0
     kind = build_info(ur, linked, device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
     assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_EXECUTABLE"]
     runs(ur, context, queue, linked, 105, 105)
@@ -255,7 +255,7 @@ def test_the_forms_for_some_devices(
     runs(ur, context, queue, whole, 5, 6)
     ur.ok("urProgramCompileExp", part, 1, devices, leave, b"")
     linked = (
-        ur.made("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
+        ur.make("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
     )
     runs(ur, context, queue, linked, 10, 10)
     made = ctypes.c_void_p()
@@ -273,7 +273,7 @@ def test_the_forms_for_some_devices(
 def test_a_program_is_built_in_its_own_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
-    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle), None)
     program = program_of(ur, context)
     assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
     foreign = next(
@@ -414,7 +414,7 @@ def test_specialisation_constants(
     code = ur("urProgramSetSpecializationConstants", source, 1, constants((SPEC_ID, 4, ten)))
     assert code == "INVALID_PROGRAM"
     ur.ok("urProgramRelease", source)
-    program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
     for count, given, code in (
         (0, constants((SPEC_ID, 4, ten)), "INVALID_SIZE"),
         (1, None, "INVALID_NULL_POINTER"),
@@ -435,7 +435,7 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
     if not is_intel(device):
         pytest.skip("needs a driver that takes SPIR-V: Intel's")
     module, ten = store(), ctypes.c_int32(10)
-    program = ur.made("urProgramCreateWithIL", context, module, len(module), None).value or 0
+    program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
     assert reference.registry is not None
     table = reference.registry.of("ur_program_handle_t")[program].table
     refuse = OPENCL.codes["CL_INVALID_OPERATION"]
@@ -487,7 +487,7 @@ def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bo
         assert table.clRetainProgram(cl) == 0
     properties = UR.struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
     again = (
-        ur.made("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
+        ur.make("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
     )
     assert references(table, *count) == 2
     runs(ur, context, queue, again, 5, 6)
@@ -500,7 +500,7 @@ def test_native_handles_that_are_no_programs_of_the_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
     other, made, junk = (
-        ur.made("urContextCreate", 1, array(device.handle), None),
+        ur.make("urContextCreate", 1, array(device.handle), None),
         ctypes.c_void_p(),
         ctypes.create_string_buffer(64),
     )

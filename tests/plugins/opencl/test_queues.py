@@ -34,7 +34,7 @@ def any_queue(
 ) -> Iterator[int]:
     """A queue of each kind."""
     properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, request.param)
-    made = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    made = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
     yield made.value or 0
     ur.ok("urQueueRelease", made)
 
@@ -42,7 +42,7 @@ def any_queue(
 def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_queue: int) -> None:
     times = []
     for blocking in (True, False, True):
-        event = ur.made("urEnqueueTimestampRecordingExp", any_queue, blocking, 0, None)
+        event = ur.make("urEnqueueTimestampRecordingExp", any_queue, blocking, 0, None)
         ur.ok("urEventWait", 1, array(event))
         times.append(ur.number("urEventGetProfilingInfo", event, "UR_PROFILING_INFO_COMMAND_END"))
         assert (
@@ -160,13 +160,13 @@ ur, device = (
     Calls(adapter.table),
     next(found for found in adapter.devices if sys.argv[1] in found.platform.name).handle,
 )
-context = ur.made("urContextCreate", 1, array(device), None)
+context = ur.make("urContextCreate", 1, array(device), None)
 buffer, host = new_buffer(ur, context, 64), (ctypes.c_char * 64)()
 for _ in range(100):
     queue, events = new_queue(ur, context, device, "OUT_OF_ORDER_EXEC_MODE_ENABLE"), []
     for _ in range(5):
         given = (len(events[-1:]), array(*events[-1:]) if events else None)
-        events.append(ur.made("urEnqueueMemBufferWrite", queue, buffer, False, 0, 64, host, *given))
+        events.append(ur.make("urEnqueueMemBufferWrite", queue, buffer, False, 0, 64, host, *given))
     for made in events:
         ur.ok("urEventRelease", made)
     ur.ok("urQueueRelease", queue)
@@ -187,9 +187,9 @@ def test_a_queue_is_released_while_its_commands_run(
 def test_a_native_event_has_the_queue_of_its_command(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
-    made = ur.made("urEnqueueEventsWait", queue, 0, None)
-    native = ur.made("urEventGetNativeHandle", made).value
-    again = ur.made("urEventCreateWithNativeHandle", native, context, None)
+    made = ur.make("urEnqueueEventsWait", queue, 0, None)
+    native = ur.make("urEventGetNativeHandle", made).value
+    again = ur.make("urEventCreateWithNativeHandle", native, context, None)
     assert ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
     command = ur.number("urEventGetInfo", again, "UR_EVENT_INFO_COMMAND_TYPE")
     assert command == UR["UR_COMMAND_EVENTS_WAIT"]
@@ -201,13 +201,13 @@ def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
     table, native_context = opencl(ur, context)
-    native_device = ur.made("urDeviceGetNativeHandle", device.handle).value
+    native_device = ur.make("urDeviceGetNativeHandle", device.handle).value
     code, native = ctypes.c_int32(), ctypes.c_void_p()
     native_queue = table.clCreateCommandQueue(native_context, native_device, 0, ctypes.byref(code))
     assert table.clEnqueueMarkerWithWaitList(native_queue, 0, None, ctypes.byref(native)) == 0
-    event = ur.made("urEventCreateWithNativeHandle", native.value, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", native.value, context, None)
     queue = ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE")
-    assert ur.made("urQueueGetNativeHandle", queue, None).value == native_queue
+    assert ur.make("urQueueGetNativeHandle", queue, None).value == native_queue
     assert ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE") == device.handle
     ur.ok("urQueueFinish", queue)
     ur.ok("urEventRelease", event)
@@ -217,7 +217,7 @@ def test_a_native_event_has_a_queue_that_the_adapter_does_not_know(
 def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
     ur: Calls, context: int, any_queue: int
 ) -> None:
-    event = ur.made("urEventCreateWithNativeHandle", 0, context, None)
+    event = ur.make("urEventCreateWithNativeHandle", 0, context, None)
     ur.ok("urEventWait", 1, array(event))
     ur.ok("urEnqueueEventsWait", any_queue, 1, array(event), None)
     ur.ok("urQueueFinish", any_queue)
@@ -227,7 +227,7 @@ def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
 
 def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
     """Also for a caller that has no room for them."""
-    event = ur.made("urEnqueueEventsWait", queue, 0, None)
+    event = ur.make("urEnqueueEventsWait", queue, 0, None)
     ur.ok("urEventWait", 1, array(event))
     end = UR["UR_PROFILING_INFO_COMMAND_END"]
     for size in (0, 8):
@@ -253,8 +253,8 @@ def test_a_queue_that_is_being_closed_is_not_waited_for(
 
     closed = queues.CLObject.close
     monkeypatch.setattr(queues.URQueue, "drain", lambda self: drained.append(self.cl))
-    made = ur.made("urQueueCreate", context, device.handle, None)
-    native = ur.made("urQueueGetNativeHandle", made, None).value
+    made = ur.make("urQueueCreate", context, device.handle, None)
+    native = ur.make("urQueueGetNativeHandle", made, None).value
     with monkeypatch.context() as patch:
         patch.setattr(queues.CLObject, "close", close)
         ur.ok("urQueueRelease", made)

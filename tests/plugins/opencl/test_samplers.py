@@ -34,9 +34,9 @@ def test_a_sampler_tells_what_it_was_made_of(
         UR[f"UR_SAMPLER_ADDRESSING_MODE_{addressing}"],
         UR[f"UR_SAMPLER_FILTER_MODE_{filtering}"],
     )
-    sampler = ur.made("urSamplerCreate", context, describe(True, mode, filter_mode))
-    native = ur.made("urSamplerGetNativeHandle", sampler).value
-    again = ur.made("urSamplerCreateWithNativeHandle", native, context, None)
+    sampler = ur.make("urSamplerCreate", context, describe(True, mode, filter_mode))
+    native = ur.make("urSamplerGetNativeHandle", sampler).value
+    again = ur.make("urSamplerCreateWithNativeHandle", native, context, None)
     for one in (sampler, again):
         assert ur.number("urSamplerGetInfo", one, "UR_SAMPLER_INFO_ADDRESSING_MODE") == mode
         assert ur.number("urSamplerGetInfo", one, "UR_SAMPLER_INFO_FILTER_MODE") == filter_mode
@@ -48,7 +48,7 @@ def test_a_sampler_tells_what_it_was_made_of(
 
 
 def test_coordinates_that_are_not_normalized(ur: Calls, context: int) -> None:
-    sampler = ur.made("urSamplerCreate", context, describe(normalized=False))
+    sampler = ur.make("urSamplerCreate", context, describe(normalized=False))
     assert ur.info("urSamplerGetInfo", sampler, "UR_SAMPLER_INFO_NORMALIZED_COORDS") == b"\0"
     ur.ok("urSamplerRetain", sampler)
     ur.ok("urSamplerRelease", sampler)
@@ -64,7 +64,7 @@ def test_what_is_no_sampler(ur: Calls, context: int) -> None:
     assert ur("urSamplerCreate", context, describe(filtering=2), made) == "INVALID_ENUMERATION"
     assert ur("urSamplerCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
     assert ur("urSamplerCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
-    native = ur.made("urContextGetNativeHandle", context).value
+    native = ur.make("urContextGetNativeHandle", context).value
     refused = {
         "INVALID_SAMPLER",
         "INVALID_CONTEXT",

@@ -66,7 +66,7 @@ def put(table: DispatchTable, monkeypatch: pytest.MonkeyPatch) -> Put:
 def store(ur: Calls, context: int) -> Iterator[int]:
     """The kernel `store`."""
     program = built(ur, context)
-    kernel = ur.made("urKernelCreate", program, b"store").value or 0
+    kernel = ur.make("urKernelCreate", program, b"store").value or 0
     yield kernel
     ur.ok("urKernelRelease", kernel)
     ur.ok("urProgramRelease", program)
@@ -111,9 +111,9 @@ def addresses_stay(put: Put) -> set[tuple[int, int]]:
 @pytest.fixture
 def memory(ur: Calls, context: int, device: PluginDevice) -> Iterator[tuple[int, int]]:
     """Shared memory, and a buffer."""
-    address = ur.made("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
+    address = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 4 * COUNT).value or 0
     buffer = (
-        ur.made("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value
+        ur.make("urMemBufferCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None).value
         or 0
     )
     yield address, buffer
@@ -176,7 +176,7 @@ def test_null_is_no_address(
     )
     address, _ = memory
     program = built(ur, context, source)
-    kernel = ur.made("urKernelCreate", program, b"seven").value or 0
+    kernel = ur.make("urKernelCreate", program, b"seven").value or 0
     for other, found in ((0, [7] * COUNT), (address, [7] * COUNT), (0, [7] * COUNT)):
         assert launch(ur, queue, kernel, (POINTER, address), (POINTER, other)) == "SUCCESS"
         assert read(ur, queue, (POINTER, address)) == found
@@ -193,7 +193,7 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
     )  # a copy would have this address
     desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, True, False)
     made = (
-        ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
+        ur.make("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
     )
     for number, argument in enumerate([(POINTER, address), (MEM, buffer)] * 2):
         given = rows(argument, number)
@@ -228,7 +228,7 @@ def test_one_thread_at_a_time_allocates_and_frees(
 
     def work() -> None:
         for _ in range(50):
-            memory = ur.made("urUSMDeviceAlloc", context, device.handle, None, None, 4096)
+            memory = ur.make("urUSMDeviceAlloc", context, device.handle, None, None, 4096)
             ur.ok("urUSMFree", context, memory)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

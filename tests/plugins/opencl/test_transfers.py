@@ -197,7 +197,7 @@ def test_nulls_and_handles_of_another_kind(
 def test_a_buffer_of_another_context(
     ur: Calls, device: PluginDevice, queue: int, buffer: ctypes.c_void_p
 ) -> None:
-    other = ur.made("urContextCreate", 1, array(device.handle), None)
+    other = ur.make("urContextCreate", 1, array(device.handle), None)
     foreign = new_buffer(ur, other.value or 0, SIZE)
     host = ctypes.create_string_buffer(4)
     assert (
@@ -518,7 +518,7 @@ def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_vo
         ur("urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None)
         == "INVALID_VALUE"
     )
-    other = ur.made(
+    other = ur.make(
         "urContextCreate",
         1,
         array(ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE")),
@@ -547,7 +547,7 @@ def test_device_global_variables_where_the_driver_reaches_them(
     ur: Calls, context: int, device: PluginDevice, queue: int
 ) -> None:
     table, native_context = opencl(ur, context)
-    native_device = ur.made("urDeviceGetNativeHandle", device.handle)
+    native_device = ur.make("urDeviceGetNativeHandle", device.handle)
     code, room = ctypes.c_int32(), ctypes.c_size_t()
     most = OPENCL["CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE"]
     assert table.clGetDeviceInfo(native_device, most, 8, ctypes.byref(room), None) == 0
@@ -572,7 +572,7 @@ def test_device_global_variables_where_the_driver_reaches_them(
     owned = struct(
         "ur_program_native_properties_t", "PROGRAM_NATIVE_PROPERTIES", isNativeHandleOwned=True
     )
-    program = ur.made("urProgramCreateWithNativeHandle", native, context, ctypes.byref(owned))
+    program = ur.make("urProgramCreateWithNativeHandle", native, context, ctypes.byref(owned))
     numbers, event = (ctypes.c_int32 * 2)(50, 60), ctypes.c_void_p()
     arguments = (queue, program, b"answer", False, 8, 4, numbers, 0, None, ctypes.byref(event))
     written = ur("urEnqueueDeviceGlobalVariableWrite", *arguments)

@@ -30,7 +30,7 @@ MOVE = (
 @pytest.fixture
 def other(device: PluginDevice, ur: Calls) -> Iterator[int]:
     """Another context of the same device."""
-    made = ur.made("urContextCreate", 1, array(device.handle), None)
+    made = ur.make("urContextCreate", 1, array(device.handle), None)
     yield made.value or 0
     ur.ok("urContextRelease", made)
 
@@ -41,7 +41,7 @@ def test_a_launch_that_is_refused_leaves_the_arguments_that_were_set(
     """The first of two arguments is in order, and was with the driver already when the second was
     refused."""
     program = build_once(ur, context, MOVE)
-    kernel = ur.made("urKernelCreate", program, b"move").value or 0
+    kernel = ur.make("urKernelCreate", program, b"move").value or 0
     source, target, wrong = (Numbers(ur, context, 4) for _ in range(3))
     foreign = Numbers(ur, other, 4)
     assert launch(ur, queue, kernel, (4,), wrong.argument, foreign.argument) == "INVALID_CONTEXT"
@@ -69,10 +69,10 @@ def test_a_command_buffer_waits_for_no_event_of_another_context(
     """Intel's driver crashes with such a wait list on a queue that is out of order."""
     desc = struct("ur_exp_command_buffer_desc_t", "EXP_COMMAND_BUFFER_DESC")
     foreign = new_queue(ur, other, device.handle)
-    event = ur.made("urEnqueueEventsWait", foreign, 0, None)
+    event = ur.make("urEnqueueEventsWait", foreign, 0, None)
     memory, numbers = Numbers(ur, context, 4), (ctypes.c_int32 * 4)(1, 2, 3, 4)
     for is_empty in (True, False):
-        buffer = ur.made("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
+        buffer = ur.make("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc))
         if not is_empty:
             end = 0, None, 0, None, None, None, None
             ur.ok(
@@ -100,7 +100,7 @@ def test_a_command_buffer_waits_for_no_event_of_another_context(
 
 
 def test_device_memory_of_another_context(way: Way, ur: Calls) -> None:
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None).value or 0
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None).value or 0
     queue = new_queue(ur, other, way.device.handle)
     address, host, end = way.alloc("device", 64), ctypes.create_string_buffer(64), (0, None, None)
     calls: tuple[tuple[Any, ...], ...] = (
@@ -127,7 +127,7 @@ def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
         "urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT"
     ):
         return  # what test_usm.py sees refused
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None)
     pages = mmap.mmap(-1, mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     for context in (way.context, other):

@@ -52,7 +52,7 @@ class Held:
     ) -> None:
         self.ur = ur
         self.gate, self._open = held_back(ur, context)
-        self.memory = ur.made("urUSMDeviceAlloc", context, device, None, None, SIZE).value or 0
+        self.memory = ur.make("urUSMDeviceAlloc", context, device, None, None, SIZE).value or 0
         self.host = ctypes.create_string_buffer(b"x" * SIZE, SIZE)
         queue = new_queue(ur, context, device, *flags)
         arguments = (queue, False, self.memory, self.host, SIZE, 1, array(self.gate))
@@ -168,10 +168,10 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     )
     parts = (ctypes.c_void_p * 1)()
     ur.ok("urDevicePartition", device.handle, ctypes.byref(wanted), 1, parts, None)
-    context = ur.made("urContextCreate", 1, parts, None).value or 0
+    context = ur.make("urContextCreate", 1, parts, None).value or 0
     gate, open_gate = held_back(ur, context)
     queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
-    last = ur.made("urEnqueueEventsWait", queue, 1, array(gate))
+    last = ur.make("urEnqueueEventsWait", queue, 1, array(gate))
     asked: list[int] = []
     monkeypatch.setattr(queue_release, "profile_of_device", asked.append)
     ur.ok("urQueueRelease", queue)

@@ -34,7 +34,7 @@ class Started:
         """The name of the code."""
         return CODES[self.entries[name](0, *arguments)]
 
-    def made(self, name: str, *arguments: Any) -> int:
+    def make(self, name: str, *arguments: Any) -> int:
         """The handle that a function gives through its last argument."""
         handle = ffi.new("uintptr_t *")
         assert self(name, *arguments, handle) == "SUCCESS"
@@ -95,8 +95,8 @@ def queue(started: Started) -> int:
         started("urDeviceGet", platform[0], UR["UR_DEVICE_TYPE_ALL"], 1, device, ffi.NULL)
         == "SUCCESS"
     )
-    context = started.made("urContextCreate", 1, device, ffi.NULL)
-    return started.made("urQueueCreate", context, device[0], ffi.NULL)
+    context = started.make("urContextCreate", 1, device, ffi.NULL)
+    return started.make("urQueueCreate", context, device[0], ffi.NULL)
 
 
 def finish(started: Started, queue: int, error: BaseException | None) -> str:

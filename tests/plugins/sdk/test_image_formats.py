@@ -12,7 +12,7 @@ from fairlead.plugins.sdk.ze import image_formats
 from fairlead.plugins.sdk.ze.image_formats import ur_format_of, ze_format_of
 
 
-def made(layout: str, kind: str, swizzle: str) -> tuple[str, str] | None:
+def make(layout: str, kind: str, swizzle: str) -> tuple[str, str] | None:
     """Return the ends of the names of a format in Unified Runtime."""
     channels = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in swizzle)
     numbers = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"], ZE[f"ZE_IMAGE_FORMAT_TYPE_{kind}"], *channels
@@ -62,7 +62,7 @@ def test_there_and_back() -> None:
     ],
 )
 def test_formats(layout: str, kind: str, swizzle: str, expected: tuple[str, str] | None) -> None:
-    assert made(layout, kind, swizzle) == expected
+    assert make(layout, kind, swizzle) == expected
 
 
 def test_what_level_zero_lacks() -> None:

@@ -114,11 +114,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _header() -> list[str]:
-    declarations = runpy.run_path(str(ROOT / "loader/base/native/build.py"))["declarations"]
+    building = runpy.run_path(str(ROOT / "loader/base/native/building.py"))
     members = (f.c_declaration(f"(*{f.name})") for f in PI.slots)
     names = ", ".join(f'"{f.name}"' for f in PI.slots)
     return [
-        *declarations(PI),
+        *building["emit_declarations"](PI),
         *(
             f"#define {constant.name} ({constant.value}{'ull' if constant.value >> 63 else ''})"
             for constant in PI.constants.values()

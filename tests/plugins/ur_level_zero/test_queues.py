@@ -15,7 +15,7 @@ from fairlead.conformance.ur.values import BufferValue
 from fairlead.plugins.ur_level_zero.contexts import EventCell
 from fairlead.plugins.ur_level_zero.core import adapter
 from fairlead.plugins.ur_level_zero.devices import LZDevice
-from fairlead.plugins.ur_level_zero.queues import forget_ended
+from fairlead.plugins.ur_level_zero.unfinished_queues import forget_ended
 
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])

@@ -7,8 +7,8 @@ answers UNINITIALIZED. `valid_…` checks the arguments, and stands in `fl_curre
 ZE_ENABLE_PARAMETER_VALIDATION is 1. `traced_…` calls callbacks, and stands there if the tracing
 layer is enabled.
 
-setup.py calls `libze_loader()`. `python loader/ze/libze_loader/native/build.py DIRECTORY` only
-writes the generated C there, for tests in C.
+setup.py calls `describe_libze_loader()`. `python loader/ze/libze_loader/native/build.py DIRECTORY`
+only writes the generated C there, for tests in C.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def list_callbacks(api: Any) -> list[Any]:
 
 
 def emit_header() -> str:
-    """The text of ze_abi.h: types, structs that are needed, codes and slots."""
-    api = building.api("ze")
+    """Return the text of ze_abi.h: types, structs that are needed, codes and slots."""
+    api = building.read_api("ze")
     minor = max(function.since[1] for function in api.slots)
-    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    lines = [building.emit_first_line("loader/ze/libze_loader/native/build.py", api)]
     lines += ["#pragma once", "#include <stddef.h>", "#include <stdint.h>"]
-    lines += building.declarations(api)
+    lines += building.emit_declarations(api)
     lines.append(api.structs["ze_init_driver_type_desc_t"].c_definition)
     lines += [f"typedef {f.c_declaration(f'fn_{f.name}')};" for f in api.slots]
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
@@ -243,9 +243,9 @@ _IN_A_LINE = "__attribute__((aligned(64)))"
 
 
 def emit_thunks() -> str:
-    """The text of thunks_libze.c."""
-    api = building.api("ze")
-    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    """Return the text of thunks_libze.c."""
+    api = building.read_api("ze")
+    lines = [building.emit_first_line("loader/ze/libze_loader/native/build.py", api)]
     lines.append('#include "loader.h"')
     lines += ["void *fl_bottom[FL_SLOTS];", _FAILING]
     for function in api.slots:
@@ -338,7 +338,7 @@ def emit_tools() -> str:
 
 
 def emit_version_script(api: Any) -> str:
-    """The text of the linker's version script. No function has a version."""
+    """Return the text of the linker's version script. No function has a version."""
     names = [f.name for f in api.slots] + [
         f"zeGet{table}ProcAddrTable" for table in _get_tables(api)
     ]
@@ -353,7 +353,7 @@ def emit_version_script(api: Any) -> str:
 
 def write_sources(directory: Path) -> list[Path]:
     """Write the generated C into a directory, and return what is to be linked."""
-    api = building.api("ze")
+    api = building.read_api("ze")
     building.write_if_new(directory / "ze_abi.h", emit_header())
     building.write_if_new(directory / "libze_loader.map", emit_version_script(api))
     generated = building.write_if_new(directory / "thunks_libze.c", emit_thunks())
@@ -361,14 +361,14 @@ def write_sources(directory: Path) -> list[Path]:
     return [*sorted(HERE.glob("*.c")), LOADER / "memory.c", generated, tools]
 
 
-def libze_loader() -> Any:
+def describe_libze_loader() -> Any:
     """Return the setuptools extension that becomes libze_loader.so.1, beside this package's code.
 
     setup.py gives the file its name.
     """
     from setuptools import Extension
 
-    options = building.extension(
+    options = building.describe_extension(
         write_sources(building.GENERATED),
         [HERE, LOADER, building.GENERATED],
         libraries=["pthread", "dl"],

@@ -107,7 +107,7 @@ def test_every_transfer(bench: Bench, mode: str) -> None:
     ur, buffer, size = bench.ur, bench.buffer(), 4 * COUNT
     flags = UR["UR_MEM_FLAG_READ_WRITE"]
     first, second = (
-        ur.made("urMemBufferCreate", bench.context, flags, size, None) for _ in range(2)
+        ur.make("urMemBufferCreate", bench.context, flags, size, None) for _ in range(2)
     )
     source, target = (ctypes.c_int * COUNT)(*range(100, 100 + COUNT)), (ctypes.c_int * COUNT)()
     window = (ctypes.c_int * COUNT)(*[-1] * COUNT)
@@ -195,7 +195,7 @@ def test_every_transfer(bench: Bench, mode: str) -> None:
 
 def test_everything_may_be_released_while_it_executes(bench: Bench, mode: str) -> None:
     ur, buffer = bench.ur, bench.buffer()
-    filled = ur.made(
+    filled = ur.make(
         "urMemBufferCreate", bench.context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None
     )
     none = (0, None, 0, None, None, None, None)
@@ -236,14 +236,14 @@ class Elsewhere:
         device = int.from_bytes(
             ur.info("urContextGetInfo", self.context, "UR_CONTEXT_INFO_DEVICES")[:8], "little"
         )
-        self.queue = ur.made("urQueueCreate", self.context, device, None)
-        self.memory = ur.made(
+        self.queue = ur.make("urQueueCreate", self.context, device, None)
+        self.memory = ur.make(
             "urMemBufferCreate", self.context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None
         )
-        self.event = ur.made("urEnqueueEventsWait", self.queue, 0, None)
-        self.program = ur.made("urProgramCreateWithIL", self.context, SOURCE, len(SOURCE), None)
+        self.event = ur.make("urEnqueueEventsWait", self.queue, 0, None)
+        self.program = ur.make("urProgramCreateWithIL", self.context, SOURCE, len(SOURCE), None)
         ur.ok("urProgramBuild", self.context, self.program, None)
-        self.kernel = ur.made("urKernelCreate", self.program, b"bump")
+        self.kernel = ur.make("urKernelCreate", self.program, b"bump")
 
     def release(self) -> None:
         """Everything."""
@@ -314,7 +314,7 @@ class Elsewhere:
 def uses(bench: Bench, context: int) -> set[str]:
     """What is answered to everything that a command-buffer does with objects of a context."""
     elsewhere, buffer = Elsewhere(bench.ur, context), bench.buffer(updatable=True)
-    event = bench.ur.made("urEnqueueEventsWait", bench.queue, 0, None)
+    event = bench.ur.make("urEnqueueEventsWait", bench.queue, 0, None)
     _, command = bench.launch(
         buffer, "bump", pointer(bench.address), value(1), waits=(event.value or 0,), handle=True
     )
@@ -327,15 +327,15 @@ def uses(bench: Bench, context: int) -> set[str]:
 
 def test_objects_of_another_context_are_refused(bench: Bench) -> None:
     assert uses(
-        bench, bench.ur.made("urContextCreate", 1, array(bench.device), None).value or 0
+        bench, bench.ur.make("urContextCreate", 1, array(bench.device), None).value or 0
     ) == {"INVALID_CONTEXT"}
 
 
 def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugin) -> None:
-    native = bench.ur.made("urContextGetNativeHandle", bench.context).value
+    native = bench.ur.make("urContextGetNativeHandle", bench.context).value
     assert uses(
         bench,
-        bench.ur.made(
+        bench.ur.make(
             "urContextCreateWithNativeHandle", native, adapter.handles[0], 0, None, None
         ).value
         or 0,
@@ -351,7 +351,7 @@ def test_the_event_of_an_enqueue_tells_the_time_of_it_all(
     properties = UR.struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 2
     )
-    queue = ur.made("urQueueCreate", context, device.handle, ctypes.byref(properties))
+    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
     buffer, event = bench.buffer(profiling=True), ctypes.c_void_p()
     for add in range(20):
         bench.launch(buffer, "bump", pointer(bench.address), value(add))

@@ -30,11 +30,11 @@ def test_a_commands_event_is_another_one_at_each_enqueue(bench: Bench) -> None:
     for _ in range(3):
         ur.ok("urEnqueueCommandBufferExp", bench.queue, buffer, 0, None, ctypes.byref(end))
         ur.ok("urEventWait", 1, array(event))
-        natives.add(ur.made("urEventGetNativeHandle", event).value)
+        natives.add(ur.make("urEventGetNativeHandle", event).value)
         ur.ok("urEventWait", 1, array(end))
         ur.ok("urEventRelease", end)
     assert natives
-    other = ur.made("urCommandBufferUpdateSignalEventExp", command)
+    other = ur.make("urCommandBufferUpdateSignalEventExp", command)
     ur.ok("urEventWait", 1, array(other))
     bench.run(buffer)
     ur.ok("urEventWait", 2, array(event, other))
@@ -89,10 +89,10 @@ def test_a_command_waits_for_another_one_of_the_same_command_buffer(bench: Bench
     for _ in range(3):
         expected = [2 * cell for cell in bumped(expected, 1)]
         assert bench.run(buffer) == expected
-    other = ur.made("urCommandBufferUpdateSignalEventExp", first)
+    other = ur.make("urCommandBufferUpdateSignalEventExp", first)
     ur.ok("urCommandBufferUpdateWaitEventsExp", second, 1, array(other))
     assert bench.run(buffer) == [2 * cell for cell in bumped(expected, 1)]
-    foreign = ur.made("urEnqueueEventsWait", bench.queue, 0, None)
+    foreign = ur.make("urEnqueueEventsWait", bench.queue, 0, None)
     code = ur("urCommandBufferUpdateWaitEventsExp", second, 1, array(foreign))
     assert code == "UNSUPPORTED_FEATURE"
     for made in (event, other, foreign):

@@ -31,7 +31,7 @@ def test_arguments_and_sizes_are_updated(bench: Bench, mode: str) -> None:
     bench.reset()
     assert bench.update(buffer, update(command, pNewGlobalWorkSize=sizes(4))) == "SUCCESS"
     assert bench.run(buffer) == bumped(bumped(start[:4], 20) + start[4:], 2)
-    other = ur.made("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
+    other = ur.make("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
     cells = (ctypes.c_int * COUNT).from_address(other.value or 0)
     cells[:] = start
     bench.reset()
@@ -198,7 +198,7 @@ def test_other_kernels_come_before_other_arguments(
 def test_a_memory_argument_becomes_null_and_memory_again(bench: Bench) -> None:
     ur, cells = bench.ur, (ctypes.c_int * COUNT)(*range(COUNT))
     create = ("urMemBufferCreate", bench.context, UR["UR_MEM_FLAG_READ_WRITE"], 4 * COUNT, None)
-    held = ur.made(*create).value or 0
+    held = ur.make(*create).value or 0
     buffer = bench.buffer(updatable=True)
     _, command = bench.launch(buffer, "bump", memory(held), value(1), handle=True)
     bench.finalize(buffer)
@@ -273,7 +273,7 @@ def test_an_update_leaves_alone_what_is_enqueued(bench: Bench, mode: str) -> Non
     context = registry.of("ur_context_handle_t")[bench.context]
     code = ctypes.c_int32()
     native = context.table.clCreateUserEvent(context.cl, ctypes.byref(code))
-    gate = ur.made("urEventCreateWithNativeHandle", native, bench.context, None)
+    gate = ur.make("urEventCreateWithNativeHandle", native, bench.context, None)
     buffer = bench.buffer(updatable=True)
     _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
     bench.finalize(buffer)
@@ -296,8 +296,8 @@ def test_threads_update_and_enqueue_their_own_command_buffers(
 
     def work(number: int) -> None:
         try:
-            queue = ur.made("urQueueCreate", bench.context, bench.device, None)
-            mine = ur.made("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
+            queue = ur.make("urQueueCreate", bench.context, bench.device, None)
+            mine = ur.make("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
             cells = (ctypes.c_int * COUNT).from_address(mine.value or 0)
             cells[:] = [0] * COUNT
             buffer, expected = bench.buffer(updatable=True), [0] * COUNT

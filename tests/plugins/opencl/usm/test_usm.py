@@ -55,7 +55,7 @@ def test_a_device_says_what_it_can_do(way: Way) -> None:
     if way.by_extension:
         table, native = (
             opencl(way.ur, way.context)[0],
-            way.ur.made("urDeviceGetNativeHandle", way.device.handle),
+            way.ur.make("urDeviceGetNativeHandle", way.device.handle),
         )
         for kind, name in QUERIES.items():
             said, what = ctypes.c_uint64(), OPENCL[f"CL_DEVICE_{name}_CAPABILITIES_INTEL"]
@@ -79,7 +79,7 @@ def test_a_way_that_the_driver_does_not_have(
     forget_answers()
     strategies._warn_once.cache_clear()
     assert not any(support(ur, device).values())
-    context = ur.made("urContextCreate", 1, array(device.handle), None)
+    context = ur.make("urContextCreate", 1, array(device.handle), None)
     made = ctypes.c_void_p()
     assert (
         ur("urUSMDeviceAlloc", context, device.handle, None, None, 64, ctypes.byref(made))
@@ -259,7 +259,7 @@ def test_wishes_that_there_are_not(way: Way) -> None:
 
 def test_frees_of_what_is_not_there(way: Way, ur: Calls) -> None:
     address = way.alloc("device", 64)
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None)
     assert ur("urUSMFree", other, address) == "INVALID_MEM_OBJECT"
     ur.ok("urContextRelease", other)
     assert ur("urUSMFree", way.context, address + 1) == "INVALID_MEM_OBJECT"
@@ -289,8 +289,8 @@ def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
 
 
 def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) -> None:
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None)
-    made = ur.made("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None)
+    made = ur.make("urUSMDeviceAlloc", other, way.device.handle, None, None, 64)
     ur.ok("urContextRelease", other)
     assert way.info(made, "TYPE") in (
         UR["UR_USM_TYPE_UNKNOWN"],
@@ -299,7 +299,7 @@ def test_a_context_outlives_its_handle_while_it_has_memory(way: Way, ur: Calls) 
 
 
 def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Calls) -> None:
-    native = ur.made("urContextGetNativeHandle", way.context).value
+    native = ur.make("urContextGetNativeHandle", way.context).value
     table = opencl(ur, way.context)[0]
     assert table.clRetainContext(native) == 0
     owned = struct(
@@ -307,7 +307,7 @@ def test_two_contexts_over_one_of_opencl_s_have_the_same_memory(way: Way, ur: Ca
     )
     adapter = ur.number("urPlatformGetInfo", way.device.platform.handle, "UR_PLATFORM_INFO_ADAPTER")
     devices = array(way.device.handle)
-    other = ur.made(
+    other = ur.make(
         "urContextCreateWithNativeHandle", native, adapter, 1, devices, ctypes.byref(owned)
     )
     assert other.value != way.context
@@ -330,7 +330,7 @@ SOURCE = (
 def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
     """The driver's table, and a kernel of its own."""
     table, context = opencl(ur, way.context)
-    device, code = ur.made("urDeviceGetNativeHandle", way.device.handle), ctypes.c_int32()
+    device, code = ur.make("urDeviceGetNativeHandle", way.device.handle), ctypes.c_int32()
     program = table.clCreateProgramWithSource(
         context,
         1,
@@ -614,7 +614,7 @@ def test_allocations_and_look_ups_by_many_threads(way: Way) -> None:
 
 
 def test_queues_of_other_contexts_are_not_waited_for(way: Way, ur: Calls) -> None:
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None).value or 0
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None).value or 0
     queue = new_queue(ur, other, way.device.handle).value or 0
     gate, go = held_back(ur, other)
     ur.ok("urEnqueueEventsWait", queue, 1, array(gate), None)

@@ -18,7 +18,7 @@ from fairlead.plugins.opencl.usm import pools
 
 
 def new_pool(way: Way, *, flags: int = 0, limit: int | None = None) -> ctypes.c_void_p:
-    return way.ur.made("urUSMPoolCreate", way.context, ctypes.byref(describe(flags, limit)[0]))
+    return way.ur.make("urUSMPoolCreate", way.context, ctypes.byref(describe(flags, limit)[0]))
 
 
 def describe(flags: int = 0, limit: int | None = None) -> tuple[Any, Any]:
@@ -134,8 +134,8 @@ def test_what_is_no_pool(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
-    other = ur.made("urContextCreate", 1, array(way.device.handle), None).value or 0
-    pool = ur.made("urUSMPoolCreate", other, ctypes.byref(describe()[0]))
+    other = ur.make("urContextCreate", 1, array(way.device.handle), None).value or 0
+    pool = ur.make("urUSMPoolCreate", other, ctypes.byref(describe()[0]))
     assert way.try_alloc("device", 64, pool=pool)[0] == "INVALID_VALUE"
     where = (way.context, way.device.handle, pool)
     assert ur("urUSMPoolTrimToExp", *where, 0) == "INVALID_VALUE"
@@ -150,7 +150,7 @@ def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_of_a_device_has_a_maximum(way: Way, ur: Calls) -> None:
-    pool = ur.made(
+    pool = ur.make(
         "urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0])
     )
     assert size(way, pool, "MAXIMUM_SIZE") == 1000 and size(way, pool, "RELEASE_THRESHOLD") == 0
@@ -165,7 +165,7 @@ def test_a_pool_of_a_device_has_a_maximum(way: Way, ur: Calls) -> None:
 
 
 def test_a_pool_makes_room_within_its_maximum(way: Way, ur: Calls) -> None:
-    pool = ur.made(
+    pool = ur.make(
         "urUSMPoolCreateExp", way.context, way.device.handle, ctypes.byref(describe(limit=1000)[0])
     )
     set_size(way, pool, "RELEASE_THRESHOLD", 1 << 20)
@@ -234,18 +234,18 @@ def test_the_query_without_a_size(way: Way, ur: Calls) -> None:
 
 def test_the_pools_of_a_device(way: Way, ur: Calls) -> None:
     where = (way.context, way.device.handle)
-    default = ur.made("urUSMPoolGetDefaultDevicePoolExp", *where)
-    assert ur.made("urUSMPoolGetDefaultDevicePoolExp", *where).value == default.value
-    assert ur.made("urUSMPoolGetDevicePoolExp", *where).value == default.value
+    default = ur.make("urUSMPoolGetDefaultDevicePoolExp", *where)
+    assert ur.make("urUSMPoolGetDefaultDevicePoolExp", *where).value == default.value
+    assert ur.make("urUSMPoolGetDevicePoolExp", *where).value == default.value
     way.free(way.alloc("device", 64, pool=default))
     assert size(way, default, "USED_HIGH") == 64
-    pool = ur.made("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
+    pool = ur.make("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
     ur.ok("urUSMPoolSetDevicePoolExp", *where, pool)
-    current = ur.made("urUSMPoolGetDevicePoolExp", *where)
+    current = ur.make("urUSMPoolGetDevicePoolExp", *where)
     assert current.value == pool.value
     for _ in range(2):  # its creation, and the answer
         ur.ok("urUSMPoolRelease", pool)
-    assert ur.made("urUSMPoolGetDevicePoolExp", *where).value == default.value
+    assert ur.make("urUSMPoolGetDevicePoolExp", *where).value == default.value
     assert (
         ur("urUSMPoolGetDefaultDevicePoolExp", way.context, None, ctypes.byref(ctypes.c_void_p()))
         == "INVALID_NULL_HANDLE"
@@ -253,8 +253,8 @@ def test_the_pools_of_a_device(way: Way, ur: Calls) -> None:
 
 
 def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
-    context = ur.made("urContextCreate", 1, array(way.device.handle), None)
-    pool = ur.made("urUSMPoolGetDefaultDevicePoolExp", context, way.device.handle)
+    context = ur.make("urContextCreate", 1, array(way.device.handle), None)
+    pool = ur.make("urUSMPoolGetDefaultDevicePoolExp", context, way.device.handle)
     assert ur.number("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_CONTEXT") == context.value
     ur.ok("urContextRelease", context)
     assert ur("urUSMPoolRelease", pool) == "INVALID_VALUE"
@@ -372,7 +372,7 @@ def test_many_frees_without_an_event(way: Way, ur: Calls) -> None:
 
 def test_the_pool_that_is_set_for_a_device_serves_its_queues(way: Way, ur: Calls) -> None:
     where, made = (way.context, way.device.handle), ctypes.c_void_p()
-    pool = ur.made("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
+    pool = ur.make("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
     ur.ok("urUSMPoolSetDevicePoolExp", *where, pool)
     ur.ok(
         "urEnqueueUSMDeviceAllocExp", way.queue, None, 64, None, 0, None, ctypes.byref(made), None
