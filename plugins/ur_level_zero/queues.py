@@ -40,7 +40,7 @@ from .event_kinds import EventUse
 from .events import LZEvent
 from .in_c import LZQueueInC
 from .regular_queues import ASYNCHRONOUS, RegularQueue
-from .unfinished_queues import ALL, UNFINISHED, Unfinished, drain_queues, forget_ended
+from .unfinished_queues import ALL, UNFINISHED, UnfinishedLZQueue, drain_queues, forget_ended
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
@@ -406,7 +406,7 @@ class LZQueue(LZObject):
             if self.owned and not (self.is_idle and not self.shared):
                 self._end = end = self._append_end()
                 kept = self._in_flight, self._regular
-                UNFINISHED.append(Unfinished(end, self.ze, self.context, self.device, kept))
+                UNFINISHED.append(UnfinishedLZQueue(end, self.ze, self.context, self.device, kept))
             elif self.owned:
                 super().close()
             self._gone = True

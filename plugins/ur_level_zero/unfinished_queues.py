@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
 
 
-class Unfinished(NamedTuple):
+class UnfinishedLZQueue(NamedTuple):
     """A queue that is gone, whose commands may run."""
 
     end: EventCell
@@ -34,7 +34,7 @@ class Unfinished(NamedTuple):
 #: The queues that exist, by their `id`. A released queue exists while an event of it does.
 ALL: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
 #: Queues that are gone, whose commands may run.
-UNFINISHED: Final[list[Unfinished]] = []
+UNFINISHED: Final[list[UnfinishedLZQueue]] = []
 _LOCK: Final = new_lock()
 
 
@@ -67,7 +67,7 @@ def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = 
         LevelZeroError: what the driver answers.
     """
 
-    def is_meant(one: LZQueue | Unfinished) -> bool:
+    def is_meant(one: LZQueue | UnfinishedLZQueue) -> bool:
         return (context is None or one.context.ze == context.ze) and (
             device is None or one.device.is_part_of(device)
         )

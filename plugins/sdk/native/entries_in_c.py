@@ -1,8 +1,7 @@
 """Entry points of Unified Runtime adapters that begin in C, and call Python for the others.
 
-There are three sorts: counts of references and updates of launches (`find_counts_and_updates`),
-what programs call all the time (`CALLS`, by the rules of calls.h), and queries whose answers C
-keeps (`_KEPT`).
+C counts references and updates launches (`find_counts_and_updates`). What programs call all the time begins in C by the rules of calls.h
+(`CALLS`). C also keeps the answers of some queries (`_KEPT`).
 """
 
 from __future__ import annotations
