@@ -32,7 +32,7 @@ def pair(gpu_plugin: Plugin, ur: Calls) -> Pair:
     if len(gpu_plugin.devices) < 2:
         pytest.skip("needs two GPUs")
     one, two = (device.handle for device in gpu_plugin.devices[:2])
-    context = ur.made("urContextCreate", 2, array(one, two), None).value or 0
+    context = ur.make("urContextCreate", 2, array(one, two), None).value or 0
     return Pair(Work(ur, one, context), Work(ur, two, context))
 
 
@@ -40,7 +40,7 @@ def _copy(work: Work, target: int, source: int, *waits: int) -> int:
     """Copy from memory of either device, after events, and return the event of the copy."""
     listed = (len(waits), array(*waits)) if waits else (0, None)
     given = work.queue, False, target, source, SIZE, *listed
-    return work.ur.made("urEnqueueUSMMemcpy", *given).value or 0
+    return work.ur.make("urEnqueueUSMMemcpy", *given).value or 0
 
 
 def test_the_devices_are_different(pair: Pair, ur: Calls) -> None:
@@ -68,10 +68,10 @@ def test_memory_is_copied_from_one_to_the_other_after_its_event(pair: Pair, ur: 
     one, two = pair
     first, second, back = one.memory(), two.memory(), one.memory()
     one.launch(one.kernel("store"), first, ctypes.c_int32(1))
-    launched = ur.made("urEnqueueEventsWait", one.queue, 0, None).value or 0
+    launched = ur.make("urEnqueueEventsWait", one.queue, 0, None).value or 0
     copied = _copy(two, second, first, launched)
     two.launch(one.kernel("add_one"), second)
-    added = ur.made("urEnqueueEventsWait", two.queue, 0, None).value or 0
+    added = ur.make("urEnqueueEventsWait", two.queue, 0, None).value or 0
     returned = _copy(one, back, second, copied, added)
     ur.ok("urEventWait", 1, array(returned))
     assert (one.numbers(first), one.numbers(back)) == (_ONES, _TWOS)
@@ -91,10 +91,10 @@ def test_both_use_memory_of_the_host(pair: Pair, ur: Calls, kind: str) -> None:
 def test_a_buffer_is_on_both(pair: Pair, ur: Calls) -> None:
     one, two = pair
     flag = UR["UR_MEM_FLAG_READ_WRITE"]
-    buffer = ur.made("urMemBufferCreate", one.context, flag, SIZE, None).value or 0
+    buffer = ur.make("urMemBufferCreate", one.context, flag, SIZE, None).value or 0
     pattern = (1).to_bytes(4, "little")
     given = one.queue, buffer, pattern, 4, 0, SIZE, 0, None
-    filled = ur.made("urEnqueueMemBufferFill", *given).value or 0
+    filled = ur.make("urEnqueueMemBufferFill", *given).value or 0
     ur.ok("urEnqueueEventsWaitWithBarrier", two.queue, 1, array(filled), None)
     two.launch(one.kernel("add_one"), Memory(buffer))
     ur.ok("urQueueFinish", two.queue)
@@ -131,7 +131,7 @@ def test_each_has_command_buffers(pair: Pair, ur: Calls) -> None:
     for work, memory in zip(pair, memories, strict=True):
         work.put(memory, bytes(SIZE))
         given = work.context, work.device, ctypes.byref(how)
-        commands = ur.made("urCommandBufferCreateExp", *given).value or 0
+        commands = ur.make("urCommandBufferCreateExp", *given).value or 0
         shape = 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
         more = 0, None, 0, None, None, None, None
         launch = "urCommandBufferAppendKernelLaunchWithArgsExp"

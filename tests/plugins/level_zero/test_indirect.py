@@ -232,8 +232,8 @@ def test_a_captured_launch_reads_at_each_replay(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandListBeginGraphCaptureExt", made, None)
     append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts)
     bench.launch(made, bench.kernel("mul", out.pointer, c_int(2)), 3)
-    graph = bench.ze.made("zeCommandListEndGraphCaptureExt", made, None)
-    runnable = bench.ze.made("zeGraphInstantiateExt", graph, None)
+    graph = bench.ze.make("zeCommandListEndGraphCaptureExt", made, None)
+    runnable = bench.ze.make("zeGraphInstantiateExt", graph, None)
     for groups, wanted in ((1, [2, 0, 0]), (3, [6, 2, 2])):
         counts[0] = groups
         bench.ze.ok("zeCommandListAppendGraphExt", made, runnable, None, 0, 0, None)
