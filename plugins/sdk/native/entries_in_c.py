@@ -1,7 +1,8 @@
 """Entry points of Unified Runtime adapters that begin in C, and call Python for the others.
 
-C counts references and updates launches (`find_counts_and_updates`). What programs call all the time begins in C by the rules of calls.h
-(`CALLS`). C also keeps the answers of some queries (`_KEPT`).
+C counts references and updates launches (`find_counts_and_updates`). What programs call all the
+time begins in C by the rules of calls.h (`CALLS`). C also keeps the answers of some queries
+(`_KEPT`).
 """
 
 from __future__ import annotations
