@@ -64,7 +64,7 @@ def test_launches_that_are_alike_are_not_updated(
             lambda h, one=value: h.parallel_for(N, program.add, to, numpy.int32(one))
             for value in values
         ]
-        return made(queue, *groups, edges=edges)
+        return make(queue, *groups, edges=edges)
 
     monkeypatch.setattr(AdapterCommandBuffer, "update", counted)
     executable, other = graph(1, 2, 3).finalize(updatable=True), zeros(queue)

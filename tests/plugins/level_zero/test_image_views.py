@@ -45,11 +45,11 @@ ONE = described("32", letters="R001")
 
 
 def image_of(bench: ZeBench, desc: Any) -> int:
-    return bench.ze.made(CREATE, bench.context, bench.device, byref(desc))
+    return bench.ze.make(CREATE, bench.context, bench.device, byref(desc))
 
 
 def view_of(bench: ZeBench, image: int, desc: Any, routine: str = VIEW) -> int:
-    return bench.ze.made(routine, bench.context, bench.device, byref(desc), image)
+    return bench.ze.make(routine, bench.context, bench.device, byref(desc), image)
 
 
 def refusal(bench: ZeBench, image: int, desc: Any) -> str:
@@ -140,7 +140,7 @@ def test_views_that_cannot_be_are_refused(bench: ZeBench, image: int) -> None:
         assert refusal(bench, image, desc) == code
     other = image_of(bench, described(kind="3D", depth=2))
     assert refusal(bench, other, described(kind="3D", depth=2)) == "UNSUPPORTED_FEATURE"
-    context = bench.ze.made("zeContextCreate", bench.driver, byref(new("ze_context_desc_t")))
+    context = bench.ze.make("zeContextCreate", bench.driver, byref(new("ze_context_desc_t")))
     given = context, bench.device, byref(ONE), image, byref(c_void_p())
     assert bench.ze.code(VIEW, *given) == "INVALID_ARGUMENT"
     bench.ze.ok("zeContextDestroy", context)
