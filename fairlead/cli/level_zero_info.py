@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..loader.base.query import text
+from ..loader.base.query import decode_text
 from ..loader.trace.values import word_text
 from ..loader.ze.abi import ZE
 from ..loader.ze.driver import ZEDevice
@@ -83,7 +83,7 @@ def _answer(field: Any, value: Any) -> Any:
     if isinstance(value, ctypes.Structure):  # an identifier
         return bytes(value)
     if isinstance(value, bytes):
-        return text(value)
+        return decode_text(value)
     if isinstance(value, ctypes.Array):
         return tuple(filter(None, value))
     if field.name == "spirvVersionSupported":

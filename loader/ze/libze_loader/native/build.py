@@ -322,8 +322,8 @@ def _emit_tool(name: str, letters: str) -> str:
 
 def emit_tools() -> str:
     """The text of thunks_libze_tools.c."""
-    api, tables = building.api("ze"), read_tools()
-    lines = [building.generated_by("loader/ze/libze_loader/native/build.py", api)]
+    api, tables = building.read_api("ze"), read_tools()
+    lines = [building.emit_first_line("loader/ze/libze_loader/native/build.py", api)]
     lines.append('#include "loader.h"')
     lines.append("typedef struct fl_words { uint64_t words[2]; } fl_words;")
     firsts = [0]
