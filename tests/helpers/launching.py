@@ -90,7 +90,7 @@ def build_once(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     if binary := _BINARIES.get((device, source)):
         data = ctypes.create_string_buffer(binary, len(binary))
         given = device, (ctypes.c_size_t * 1)(len(binary)), array(ctypes.addressof(data)), None
-        program = ur.made("urProgramCreateWithBinary", context, 1, *given).value or 0
+        program = ur.make("urProgramCreateWithBinary", context, 1, *given).value or 0
     else:
         program = program_of(ur, context, source)
     ur.ok("urProgramBuild", context, program, None)

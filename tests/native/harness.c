@@ -7,16 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Python: cuda.c tells it the end of a graph that was dropped, and there is none here --- */
-
-int Py_AddPendingCall(int (*function)(void *), void *data);
-
-int Py_AddPendingCall(int (*function)(void *), void *data) {
-    (void)function;
-    (void)data;
-    return -1;
-}
-
 /* --- files: the linker sends fopen here (--wrap) --- */
 
 static atomic_int opened;

@@ -182,7 +182,7 @@ def build_once(source: str, file: str) -> int:
     with open(file, "rb") as stream:
         binary = ctypes.create_string_buffer(stream.read())
     given = words(DEVICE), words(len(binary) - 1), words(ctypes.addressof(binary)), None
-    program = made(cl.clCreateProgramWithBinary, CONTEXT, 1, *given)
+    program = make(cl.clCreateProgramWithBinary, CONTEXT, 1, *given)
     ok(cl.clBuildProgram(program, 0, None, b"", None, None))
     return program
 
