@@ -1036,7 +1036,7 @@ def test_finalize_says_nothing_where_little_is_gained(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _launches(alone, 10).finalize()
-        y = alone.buffer(1)
+        y: Any = alone.buffer(1)
         with capture(queue) as graph:  # CUDA could not run it
             for _ in range(200):
                 alone.scale(y, 1, 1)
