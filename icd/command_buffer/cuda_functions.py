@@ -103,7 +103,7 @@ class _CudaLaunch(NamedTuple):
     lets_start: bool
 
 
-class _Part(NamedTuple):
+class _LaunchPart(NamedTuple):
     """A part of a launch (`fl_cuda_part`)."""
 
     first: tuple[int, int, int]
@@ -184,7 +184,7 @@ class CudaFunctions:
             rows += [self._row(launch, part) for launch, part in parts]
             self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
 
-    def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _Part]]:
+    def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _LaunchPart]]:
         """Yield the parts of launches that have too many work-groups for CUDA."""
         array, count, number = commands.array, len(commands), 0
         found, many = ffi.new("fl_cuda_part[]", lib.FL_CUDA_MOST_PARTS), ffi.new("uint32_t *")
@@ -193,7 +193,7 @@ class CudaFunctions:
             launch = _launch_of(array + number, commands.updatable)
             for part in found[0 : many[0]]:
                 first, groups, local = map(tuple, (part.first, part.groups, part.local))
-                yield launch, _Part(first, groups, local)
+                yield launch, _LaunchPart(first, groups, local)
             number += 1
 
     def _note_loads(self, launch: _CudaLaunch) -> None:
@@ -205,7 +205,7 @@ class CudaFunctions:
             loads = launch.cells & _loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 
-    def _row(self, launch: _CudaLaunch, part: _Part | None = None) -> dict[str, Any]:
+    def _row(self, launch: _CudaLaunch, part: _LaunchPart | None = None) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
         try:
             row |= self._found(launch, part)
@@ -214,7 +214,7 @@ class CudaFunctions:
             self.why_not[launch.kernel] = f"the kernel {name}: {reason_of(error)}"
         return row
 
-    def _found(self, launch: _CudaLaunch, part: _Part | None) -> Mapping[str, Any]:
+    def _found(self, launch: _CudaLaunch, part: _LaunchPart | None) -> Mapping[str, Any]:
         program = self._program_of(launch.kernel)
         found = program.kernel(kernel_name(launch.kernel))
         assert program.ptx is not None

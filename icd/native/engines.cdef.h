@@ -129,8 +129,8 @@ fl_cuda_counts fl_count_shared(void);
 
 /* What a parameter of a translated kernel is. */
 enum fl_cuda_parameter { FL_CUDA_VALUE, FL_CUDA_MEMORY, FL_CUDA_LOCAL };
-/* A part of a launch that has too many work-groups for CUDA: its first one, those of the launch, and
- * the work-items of each. */
+/* A part of a launch that has too many work-groups for CUDA: its first work-group, those of the
+ * launch, and the work-items of each. */
 typedef struct fl_cuda_part {
     uint32_t first[3], groups[3], local[3];
 } fl_cuda_part;
@@ -158,9 +158,9 @@ uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_c
  * and not more than `most`. A function whose `lets_start` is not 0 does that, and is for launches
  * of up to so many threads. */
 int fl_lets_start(const fl_command *command, uint64_t most);
-/* The numbers of launches that differ in what their functions depend on: kernel, dimensions, offset,
- * fl_lets_start and, in commands that can be updated, which arguments are Parameters. Each kind is
- * among them; a few may be twice. `found` has room for all. Returns how many there are. */
+/* The numbers of launches that differ in what their functions depend on: kernel, dimensions,
+ * offset, fl_lets_start and, in commands that can be updated, which arguments are Parameters. Each
+ * kind is among them; a few may be twice. `found` has room for all. Returns how many there are. */
 uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updatable,
                           uint64_t early_threads, uint32_t *found);
 /* Why a command cannot be a node. */

@@ -31,7 +31,7 @@ _SIMPLE: Final = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_DUMP_MODE_SIMPLE"]
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Capture:
+class ListCapture:
     """What lists are given while it lasts.
 
     Args:
@@ -135,7 +135,7 @@ class ZeGraph(Object):
 
     def __init__(self, context: ZeContext, is_own: bool = True) -> None:
         self.context, self.is_own = context, is_own
-        self.capture: Capture | None = None
+        self.capture: ListCapture | None = None
         self.primary: ZeCommandList | None = None
         self.recording: ListRecording | None = None
         self.failed = False
@@ -154,10 +154,10 @@ class ZeGraph(Object):
             raise ze_failure("INVALID_ARGUMENT", "the list is captured already, or synchronous")
         if self.primary is not None:
             raise ze_failure("INVALID_GRAPH", "the graph has a capture already")
-        self.primary, self.capture = made, Capture(self, made)
+        self.primary, self.capture = made, ListCapture(self, made)
 
     def end(self) -> None:
-        """End its capture. Raises LevelZeroError: see `Capture.finish`."""
+        """End its capture. Raises LevelZeroError: see `ListCapture.finish`."""
         assert self.capture is not None
         capture, self.capture = self.capture, None
         self.failed = True
@@ -219,7 +219,7 @@ def zeCommandListIsGraphCaptureEnabledExt(hCommandList: ZeCommandList) -> int:
     return _TRUE if hCommandList.capture is not None else _FALSE
 
 
-def _capture_of(made: ZeCommandList) -> Capture:
+def _capture_of(made: ZeCommandList) -> ListCapture:
     if made.capture is None:
         raise ze_failure("INVALID_ARGUMENT", "the list is not captured")
     return made.capture

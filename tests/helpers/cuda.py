@@ -134,6 +134,10 @@ class FakeGpu:
         """Let a function of the driver return a code from now on; 0: it works again."""
         self.library.fake_cuda_fail(function.encode(), code)
 
+    def set_device_count(self, count: int) -> None:
+        """Let the driver have so many devices in this process, and not in its children."""
+        self.library.fake_cuda_devices(count)
+
     def calls(self, function: str) -> int:
         """How often a function was called."""
         return self.library.fake_cuda_calls(function.encode())
@@ -196,7 +200,8 @@ def fake_cuda_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fake_cuda_driver(fake_cuda_path: Path) -> CudaDriver:
-    """The fake driver, opened once: a process can trace 16 tables."""
+    """The fake driver with two devices, opened once: a process can trace 16 tables."""
+    FakeGpu(fake_cuda_path).set_device_count(2)
     return CudaDriver.open(str(fake_cuda_path))
 
 

@@ -7,8 +7,8 @@
  * fake_cuda_fail(name, code) makes a function fail from then on, fake_cuda_calls(name) says how
  * often one was called, and fake_cuda_import is how an OpenCL driver of the same process imports
  * the memory. fake_cuda_hold(1) lets nothing begin on the device until fake_cuda_hold(0).
- * FAKE_CUDA_DEVICES is the number of devices, 1 if it is not set. FAKE_CUDA_FAIL is a list such as
- * "cuMemAlloc_v2=2,cuEventCreate=1". */
+ * FAKE_CUDA_DEVICES is the number of devices. Without it there is one, or as many as
+ * fake_cuda_devices() said. FAKE_CUDA_FAIL is a list such as "cuMemAlloc_v2=2,cuEventCreate=1". */
 #include "fake.h"
 
 enum { MOST = 512 };
@@ -95,9 +95,15 @@ CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 
+static int device_count = 1;
+
+void fake_cuda_devices(int count) {
+    device_count = count;
+}
+
 int fake_device_count(void) {
     const char *given = getenv("FAKE_CUDA_DEVICES");
-    return given ? atoi(given) : 1;
+    return given ? atoi(given) : device_count;
 }
 
 CUresult cuDeviceGetCount(int *count) {

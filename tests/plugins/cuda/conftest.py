@@ -130,13 +130,15 @@ def adapted(
         pytest.skip(_CUDA_ALONE)
     if driver is None:
         pocl: Candidate = request.getfixturevalue("pocl_wheel")
-        os.environ.update(FAKE_CUDA_OPENCL=locate(pocl)[0], FAKE_CUDA_DEVICES="2")
+        os.environ["FAKE_CUDA_OPENCL"] = locate(pocl)[0]
     if api == "cuda":
         driver = driver or request.getfixturevalue("fake_cuda_driver")
         plugin = _load(cuda_search, driver, plugins.cuda_adapter(), "cuda")
         return Adapted(plugin, "fairlead.plugins.cuda", driver)
     folder = tmp_path_factory.mktemp("hip")
-    hip_driver = HipDriver.open(str(build_fake_hip(folder, profile)))
+    path = build_fake_hip(folder, profile)
+    FakeGpu(path).set_device_count(2)
+    hip_driver = HipDriver.open(str(path))
     name = f"fairlead.plugins.hip_{profile[0]}"
     file = folder / f"hip_{profile[0]}_adapter.py"
     file.write_text(_PACKAGE.format(name=name))
