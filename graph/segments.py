@@ -10,17 +10,14 @@ partition). Those with equal makers can be in one partition.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import chain
-from struct import Struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.command_buffer import AdapterCommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
-from ..runtime.errors import SYCLError
 from ..runtime.event import Event
 from ..runtime.handles import handle_array
 from ..runtime.launch_updates import Change
@@ -145,38 +142,14 @@ class BufferSegment:
         updatable: bool,
         profiling: bool,
     ) -> None:
+        in_order = in_order and not profiling  # SPEC: profiling disables the hint
         self.buffer = AdapterCommandBuffer(
-            context,
-            device,
-            updatable=updatable,
-            in_order=in_order and not profiling,
-            profiling=profiling,
+            context, device, updatable=updatable, in_order=in_order, profiling=profiling
         )
-        self._handles: dict[int, int] = {}
-        points: dict[int, tuple[int, ...]] = {}  # of each node, what a follower waits for
-        waits: tuple[int, ...] = ()
-        packed: bytes | None = None
-        for node in nodes:
-            command = commands[node]
-            if not in_order:  # who comes before it in another partition has no points
-                before = predecessors[node]
-                waits = (
-                    points.get(before[0], ())
-                    if len(before) == 1
-                    else _merged([points.get(one, ()) for one in before])
-                )
-                packed = _packer(len(waits))(*waits) if waits else None
-            if isinstance(command, ORDER_ONLY):
-                points[node] = waits
-                continue
-            try:
-                point, handle = command.append(self.buffer, len(waits), packed)
-            except SYCLError as error:
-                raise error.with_message(f"node {node}: {error.message}", error.routine) from error
-            if not in_order:
-                points[node] = (point,)
-            if handle:
-                self._handles[node] = handle
+        order = [node for node in nodes if not isinstance(commands[node], ORDER_ONLY)]
+        after = None if in_order else _find_waits(nodes, commands, predecessors)
+        self.buffer.append_all([commands[node] for node in order], after, order)
+        self._handles = dict(zip(order, self.buffer.handles, strict=False))
         self.buffer.finalize()
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
@@ -191,11 +164,23 @@ class BufferSegment:
         self.buffer.update(launches)
 
 
-@lru_cache(64)
-def _packer(count: int) -> Callable[..., bytes]:
-    """Return the function that packs `count` sync-points."""
-    return Struct(f"@{count}I").pack
-
-
-def _merged(points: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(chain.from_iterable(points)))
+def _find_waits(
+    nodes: Sequence[int], commands: Sequence[Command], predecessors: Sequence[Sequence[int]]
+) -> list[Sequence[int]]:
+    """Return what each command comes after, as numbers of commands. Nodes that are there for their
+    order alone have none: who comes after one waits for what that waits for."""
+    found: list[Sequence[int]] = []
+    ends: dict[int, Sequence[int]] = {}  # of each node, what a follower waits for
+    for node in nodes:
+        before = predecessors[node]  # who comes before it in another partition has no end here
+        waits = (
+            ends.get(before[0], ())
+            if len(before) == 1
+            else tuple(dict.fromkeys([end for one in before for end in ends.get(one, ())]))
+        )
+        if isinstance(commands[node], ORDER_ONLY):
+            ends[node] = waits
+        else:
+            ends[node] = (len(found),)
+            found.append(waits)
+    return found

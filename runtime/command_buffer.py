@@ -5,26 +5,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
+from .commands import Command
 from .context import Context
 from .errors import SYCLError, unsupported
 from .handles import URObject, make_struct
+from .launch_appends import Appends
 from .launch_updates import Block, Change, describe
+from .launches import KernelLaunch
 from .platform import Device
 
 
 class AdapterCommandBuffer(URObject):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
-    One thread appends many launches, so some objects are made once: the adapter's function, and
-    where it writes handles to.
-
     Attributes:
-        append_launch: the adapter's function that appends a launch.
-        point, point_at: where a sync-point is written to, and its address.
-        command, command_at: where a command's handle is written to, and its address, which is None
-            if the buffer is not updatable.
+        handles: of each command, 0 if it cannot be updated; () if none can be.
     """
 
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"
@@ -54,13 +52,36 @@ class AdapterCommandBuffer(URObject):
             "urCommandBufferCreateExp", context.handle, device.handle, ctypes.byref(description)
         )
         super().__init__(context.adapter, made)
-        self.append_launch = context.adapter.ur.urCommandBufferAppendKernelLaunchWithArgsExp
-        self.point, self.command = ctypes.c_uint32(), ctypes.c_void_p()
-        self.point_at, self.command_at = (
-            ctypes.byref(self.point),
-            ctypes.byref(self.command) if updatable else None,
-        )
+        self.handles: Sequence[int] = ()
         self._block = Block()
+
+    def append_all(
+        self,
+        commands: Sequence[Command],
+        after: Sequence[Sequence[int]] | None,
+        nodes: Sequence[int],
+    ) -> None:
+        """Append all its commands. Launches next to each other are appended by one call.
+
+        Args:
+            commands: these.
+            after: the numbers of the commands that each comes after; None if it comes after none,
+                or the buffer is in order.
+            nodes: what messages call the commands.
+
+        Raises:
+            SYCLError: a command is refused; the message names its node.
+        """
+        appends = Appends(self, len(commands))
+        try:
+            for is_launch, run in groupby(commands, lambda one: isinstance(one, KernelLaunch)):
+                part: Any = list(run)
+                waits = None if after is None else after[appends.number :][: len(part)]
+                (appends.append_launches if is_launch else appends.append_others)(part, waits)
+        except SYCLError as error:
+            message = f"node {nodes[appends.number]}: {error.message}"
+            raise error.with_message(message, error.routine) from error
+        self.handles = appends.read_handles()
 
     def finalize(self) -> None:
         """Finish appending. The buffer can be enqueued from now on."""

@@ -72,11 +72,8 @@ class Command:
         """Give it to a queue after `count` events. Returns the handle of its own event."""
         raise NotImplementedError
 
-    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        """Record it into a command-buffer after `count` sync-points.
-
-        Returns:
-            Its own sync-point, and the handle by which it can be updated, 0 if it cannot be.
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
+        """Record it into a command-buffer after `count` sync-points. Returns its own sync-point.
 
         Raises:
             SYCLError: feature_not_supported, if the adapter's command-buffers do not have such
@@ -84,7 +81,7 @@ class Command:
         """
         raise NotImplementedError
 
-    def _appended(self, buffer: AdapterCommandBuffer, code: int, routine: str) -> None:
+    def check_appended(self, buffer: AdapterCommandBuffer, code: int, routine: str) -> None:
         """Raise SYCLError unless it was appended."""
         if code == UNSUPPORTED:
             raise unsupported(
@@ -205,7 +202,7 @@ class NativeCommand(Command):
         queue.adapter.check(code, "urEnqueueNativeCommandExp", f"({self})")
         return event.value or 0
 
-    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
         point = ctypes.c_uint32()
         call = _Call(self.function, InteropHandle(buffer.context, buffer=buffer))
         code = buffer.adapter.ur.urCommandBufferAppendNativeCommandExp(
@@ -218,8 +215,8 @@ class NativeCommand(Command):
             _byref(point),
         )
         call.check()
-        self._appended(buffer, code, "urCommandBufferAppendNativeCommandExp")
-        return point.value, 0
+        self.check_appended(buffer, code, "urCommandBufferAppendNativeCommandExp")
+        return point.value
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,12 @@ def _put_values(
     many values do."""
     begin = at = block.end
     for index, after in enumerate(new):
-        kind, size, word, flags, keep, buffer, _, _ = after
+        kind, size, word, flags, keep, buffer, *_ = after
         if old:
             before = old[index]
             if before is after:
                 continue
-            their_kind, their_size, their_word, their_flags, their_keep, their_buffer, _, _ = before
+            their_kind, their_size, their_word, their_flags, their_keep, their_buffer, *_ = before
             same = keep == their_keep if kind == VALUE else word == their_word
             if (
                 same

@@ -13,10 +13,8 @@ from .arguments import Argument, are_equal, pack
 from .checks import MOST
 from .commands import Command
 from .errors import Errc, SYCLError
-from .handles import handle_array
 
 if TYPE_CHECKING:
-    from .command_buffer import AdapterCommandBuffer
     from .program import Kernel
     from .queue import Queue
 
@@ -117,7 +115,7 @@ class Launch(Command):
 
 class KernelLaunch(Launch):
     """A kernel's launch: its range in work-items, in OpenCL's order of dimensions, and its
-    arguments by index.
+    arguments by index. `AdapterCommandBuffer.append_all` appends it.
 
     Attributes:
         kernel: the Kernel.
@@ -188,29 +186,6 @@ class KernelLaunch(Launch):
         if code:
             queue.adapter.check(code, "urEnqueueKernelLaunchWithArgsExp", f"({self})")
         return event.value or 0
-
-    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
-        others, point, command = self.alternatives, buffer.point, buffer.command
-        command.value = None
-        code = buffer.append_launch(
-            buffer.handle,
-            self.kernel.handle,
-            *self._sizes(),
-            len(self.arguments),
-            pack(self.arguments, buffer.context),
-            len(others),
-            handle_array([other.handle for other in others]) if others else None,
-            count,
-            sync_points,
-            0,
-            None,
-            buffer.point_at,
-            None,
-            buffer.command_at,
-        )
-        if code:
-            self._appended(buffer, code, "urCommandBufferAppendKernelLaunchWithArgsExp")
-        return point.value, command.value or 0
 
     def is_like(self, other: Command) -> bool:
         return (

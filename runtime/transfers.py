@@ -223,15 +223,15 @@ class Transfer(Command):
             queue.adapter.check(code, row.enqueue, f"({self})")
         return event.value or 0
 
-    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> tuple[int, int]:
+    def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
         row, point = self.row, ctypes.c_uint32()
         arguments = row.appended(*self._in(buffer.context))
         function = getattr(buffer.adapter.ur, row.append)
         code = function(
             buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None
         )
-        self._appended(buffer, code, row.append)
-        return point.value, 0
+        self.check_appended(buffer, code, row.append)
+        return point.value
 
     def describe(self) -> list[str]:
         named = dict(zip(self.row.fields, self.fields, strict=True))

@@ -24,7 +24,14 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import MAKERS, MAKERS_ALONE, POINTER, Argument, array_interface_of
+from .arguments import (
+    MAKERS,
+    MAKERS_ALONE,
+    Argument,
+    array_interface_of,
+    pointer_argument,
+    pointer_row,
+)
 from .checks import MOST, as_integer, element_type, wrong_type
 from .coherent_memory import CoherentMemory
 from .context import Context, default_context
@@ -99,6 +106,8 @@ class USM(NeverCopied):
         self.allocation = allocation
         self.pointer, self.nbytes, self.dtype = pointer, nbytes, numpy.dtype(dtype)
         self.kind, self.context, self.device = kind, context, device
+        #: `Argument.row` of the address, b"" until a launch has it
+        self.row = b""
 
     @property
     def size(self) -> int:
@@ -352,7 +361,10 @@ def _kind_of(address: int, context: Context) -> str | None:
 
 
 def _argument(value: USM) -> Argument:
-    return Argument(POINTER, _POINTER_SIZE, value.pointer, 0, value)
+    row = value.row
+    if not row:
+        row = value.row = pointer_row(value.pointer)
+    return pointer_argument(value.pointer, value, row)
 
 
 MAKERS[USM] = MAKERS_ALONE[USM] = _argument

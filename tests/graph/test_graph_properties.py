@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import numpy
 import pyopencl as cl
@@ -342,21 +343,29 @@ def test_a_graph_s_times_are_its_first_start_and_its_last_end(
 def test_profiling_turns_the_in_order_hint_off(
     queue: Queue, program: Program, memory: USM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The commands of a path are ordered by sync-points then."""
     from fairlead.graph import segments
 
-    hints: list[dict[str, bool]] = []
-    real = segments.AdapterCommandBuffer
+    hints: list[tuple[bool, bool]] = []
+    waits: list[Any] = []
 
-    def make(*arguments, **hint):
-        hints.append(hint)
-        return real(*arguments, **hint)
+    class Noted(segments.AdapterCommandBuffer):
+        def __init__(self, *given: Any, **hint: bool) -> None:
+            hints.append((hint["in_order"], hint["profiling"]))
+            super().__init__(*given, **hint)
 
-    monkeypatch.setattr(segments, "AdapterCommandBuffer", make)
+        def append_all(self, commands: Any, after: Any, nodes: Any) -> None:
+            waits.append(after)
+            super().append_all(commands, after, nodes)
+
+    monkeypatch.setattr(segments, "AdapterCommandBuffer", Noted)
     graph = CommandGraph(queue)
-    graph.add(lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)))
+    for _ in range(2):
+        graph.add(
+            lambda h: h.parallel_for(N, program.add, memory, numpy.int32(1)),
+            depends_on_all_leaves=True,
+        )
     graph.finalize()
     graph.finalize(enable_profiling=True)
-    assert [(hint["in_order"], hint["profiling"]) for hint in hints] == [
-        (True, False),
-        (False, True),
-    ]
+    assert hints == [(True, False), (False, True)]
+    assert waits == [None, [(), (0,)]]

@@ -1,5 +1,5 @@
 """Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, safe
-reads.
+reads, and appends of many launches to a command-buffer.
 
 `write_thunks` writes the C of an API's layers, generated from its ABI data, in three files:
 
@@ -308,22 +308,42 @@ def write_all(directory: Path) -> list[Path]:
     ]
 
 
+#: The function that appends a launch, and the structs in its arguments, the inner ones first.
+_APPEND = "urCommandBufferAppendKernelLaunchWithArgsExp"
+_ARGUMENT_STRUCTS = tuple(
+    f"ur_exp_kernel_arg_{name}_t" for name in ("mem_obj_tuple", "value", "properties")
+)
+
+
+def emit_append_header() -> str:
+    """Return the text of ur_append.h: what launches.c needs of Unified Runtime."""
+    api = building.read_api("ur")
+    lines = [building.emit_first_line("loader/base/native/build.py", api), "#pragma once"]
+    lines += [f"#include <{name}.h>" for name in ("stdbool", "stddef", "stdint")]
+    lines += building.emit_declarations(api)
+    lines += [api.structs[name].c_definition for name in _ARGUMENT_STRUCTS]
+    lines.append(f"typedef {api.functions[_APPEND].c_declaration('fn_' + _APPEND)};")
+    return "\n".join([*lines, ""])
+
+
 def ffibuilder() -> Any:
     """Return the cffi builder of `fairlead.loader.base._native`."""
     from cffi import FFI
 
     ffi = FFI()
-    for name in ("layer.cdef.h", "native.cdef.h"):
+    for name in ("layer.cdef.h", "native.cdef.h", "launches.cdef.h"):
         ffi.cdef((HERE / name).read_text(encoding="utf-8"))
     ffi.cdef(
         'extern "Python" int fl_python_before(fl_call *);\n'
         'extern "Python" void fl_python_after(fl_call *);'
     )
-    sources = [*SOURCES, *write_all(building.GENERATED)]
+    building.write_if_new(building.GENERATED / "ur_append.h", emit_append_header())
+    sources = [*SOURCES, HERE / "launches.c", *write_all(building.GENERATED)]
     options = building.describe_extension(
         sources, [HERE, building.GENERATED], libraries=["pthread"]
     )
-    ffi.set_source("fairlead.loader.base._native", '#include "native.h"', **options)
+    headers = '#include "native.h"\n#include "launches.cdef.h"'
+    ffi.set_source("fairlead.loader.base._native", headers, **options)
     return ffi
 
 
