@@ -291,7 +291,6 @@ class Stream:
             if before is not None and before.is_pending:  # nobody knows which of them is later
                 end = enqueue_marker(self.cl, (), "clEnqueueMarkerWithWaitList")
                 self.last = self.end_of(end)
-            self.in_c.struct.pending = 1
         return self.last
 
     def begin_times(self) -> None:

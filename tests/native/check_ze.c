@@ -88,11 +88,13 @@ static int32_t keep_argument(fl_kernel *kernel, uint32_t index, uint32_t type, s
 }
 
 static atomic_int waits;
-static atomic_bool wait_fails;
+static atomic_bool wait_fails, waits_twice;
 
 static int32_t wait_for(const fl_driver *driver, void *event) {
     CHECK(!driver && mock_references(event) >= 1);
     waits++;
+    if (atomic_exchange(&waits_twice, false))   /* as another thread does meanwhile */
+        OK(fl_zeCommandQueueSynchronize(DRIVER, QUEUE, UINT64_MAX));
     return wait_fails ? -14 : 0;
 }
 
@@ -423,6 +425,26 @@ SCENARIO(ze_executes) {
     end_ze();
 }
 
+/* A thread that waits while another one does waits for the same, and Python for what it takes. */
+SCENARIO(ze_waits_twice) {
+    begin_ze(w);
+    build(w);
+    OK(execute(1));
+    waits_twice = true;
+    OK(fl_zeCommandQueueSynchronize(DRIVER, QUEUE, UINT64_MAX));
+    CHECK(waits == 2 && !z.queue.last);
+    OK(execute(1));
+    void *last = fl_ze_take_last(&z.queue);
+    CHECK(last && z.queue.pending);
+    PYTHON(fl_zeCommandQueueSynchronize(DRIVER, QUEUE, UINT64_MAX));
+    release_event(last);
+    z.queue.pending = 0;
+    CHECK(!fl_ze_take_last(&z.queue) && !z.queue.pending);
+    fl_ze_pause(&z.queue);
+    PYTHON(execute(1));
+    end_ze();
+}
+
 static int32_t append_list(uintptr_t list, uintptr_t signal, uint32_t waits) {
     return fl_zeCommandListImmediateAppendCommandListsExp(DRIVER, IMMEDIATE, 1, (uintptr_t[]){list},
                                                           signal, waits, NULL);
@@ -544,7 +566,7 @@ static void *execute_and_wait(void *data) {
             code = fl_zeCommandQueueSynchronize(DRIVER, QUEUE, UINT64_MAX);
             CHECK(code == 0 || code == TO_PYTHON);
         }
-        void *last = i % 5 ? NULL : fl_ze_take_last(&z.queue);
+        void *last = i % 5 || i < ROUNDS / 2 ? NULL : fl_ze_take_last(&z.queue);
         if (last)
             release_event(last);
     }

@@ -44,7 +44,7 @@
         X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many)             \
             X(launches_updated) X(launches_entry) /* check_ze.c */                                 \
         X(ze_kernels) X(ze_appends) X(ze_appends_no_memory) X(ze_updates) X(ze_executes)           \
-            X(thread_ze) X(ze_signals_events) X(ze_signals_counter_events)                         \
+            X(ze_waits_twice) X(thread_ze) X(ze_signals_events) X(ze_signals_counter_events)       \
                 X(thread_ze_events) /* check_layers.c */                                           \
         X(layer_forwards) X(layer_answers) X(layer_alone) X(layer_table_no_memory) X(log_one_call) \
             X(log_keeps_errno) X(log_wild_pointers) X(log_end_of_memory) X(log_limit) X(log_long)  \

@@ -46,11 +46,11 @@ typedef struct fl_ze_queue {
     uintptr_t context, device, cl;
     const struct fl_driver *driver;
     int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
-    int32_t users;            /* threads that enqueue on it in C */
-    int32_t pending;          /* what Python has enqueued is not known to have ended */
+    int32_t busy;             /* a thread enqueues on it in C, or reads or changes what follows */
+    int32_t pending;          /* what Python has enqueued or taken is not known to have ended */
     void *last;               /* the event of what C has enqueued last, a reference, or NULL */
 } fl_ze_queue;
-/* Takes that event out. */
+/* Takes that event out. It is pending from now on. */
 void *fl_ze_take_last(fl_ze_queue *queue);
 /* Sets `in_python`, and waits until no thread enqueues on it in C. */
 void fl_ze_pause(fl_ze_queue *queue);

@@ -4,6 +4,7 @@ signal events to each other."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from ctypes import c_int
 
 import pytest
@@ -58,24 +59,69 @@ def build_and_signal(bench: ZeBench, number: int, turns: int, wrong: list[str]) 
     bench.ze.ok("zeCommandListDestroy", immediate)
 
 
+def in_threads(function: Callable[[int], None], count: int, wrong: list[str]) -> None:
+    """Call a function in so many threads, with their numbers. What it raises is wrong."""
+
+    def begin(number: int) -> None:
+        try:
+            function(number)
+        except BaseException as error:
+            wrong.append(f"thread {number}: {error!r}")
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def together(bench: ZeBench, turns: int, builds: int) -> None:
     """Let threads work. Two of them share a queue."""
     queues, wrong = [bench.new_queue() for _ in range(THREADS // 2)], list[str]()
 
     def begin(number: int) -> None:
-        try:
-            build_and_signal(bench, number, builds, wrong)
-            work(bench, queues[number // 2], number, turns, wrong)
-        except BaseException as error:
-            wrong.append(f"thread {number}: {error!r}")
+        build_and_signal(bench, number, builds, wrong)
+        work(bench, queues[number // 2], number, turns, wrong)
 
-    threads = [threading.Thread(target=begin, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(begin, THREADS, wrong)
     for queue in queues:
         bench.ze.ok("zeCommandQueueDestroy", queue)
+    assert not wrong
+
+
+#: Long enough for a thread to wait while another one does.
+LONG = b"""
+kernel void count(global int *out, int turns) {
+    int sum = 0;
+    for (int i = 0; i < turns; i++)
+        sum = (sum ^ i) * 3 + 1;
+    out[get_global_id(0)] += 1 | (sum == 1 << 30);
+}
+"""
+
+
+@pytest.mark.parametrize("others", [FOREVER, FOREVER - 1])
+def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: int) -> None:
+    """Four threads execute lists on one queue, and wait for it. C waits for ever, and Python for
+    any other time. Each of them may have taken the event that the next one looks for."""
+    queue, module, wrong = bench.new_queue(), bench.module(LONG), list[str]()
+    wait = "zeCommandQueueSynchronize"
+
+    def run_and_look(number: int) -> None:
+        out, made = bench.ints(count=4), bench.list(in_order=True)
+        arguments = out.pointer, c_int(20_000)
+        bench.launch(made, bench.kernel("count", *arguments, module=module), 4)
+        bench.ze.ok("zeCommandListClose", made)
+        for turn in range(1, 201):
+            bench.run(made, queue=queue, wait=False)
+            bench.ze.ok(wait, queue, others if number % 2 else FOREVER)
+            if out.all != [turn] * 4:
+                wrong.append(f"thread {number} after turn {turn}: {out.all}")
+                return
+        bench.ze.ok("zeCommandListDestroy", made)
+
+    in_threads(run_and_look, 4, wrong)
+    bench.ze.ok("zeCommandQueueDestroy", queue)
     assert not wrong
 
 
