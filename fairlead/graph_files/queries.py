@@ -10,6 +10,8 @@ from typing import Any, Final
 from ..icd._native import ffi
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call, kernel_name
+from ..icd.errors import OpenCLError
+from ..icd.program_binaries import binaries_of
 from .errors import cannot_save
 
 #: Flags of memory that mean the same in another process. Others lead to the saved program's memory.
@@ -168,16 +170,11 @@ def _known_source(program: int) -> str:
 def _binary_of(program: int, device: int) -> bytes:
     routine = "clGetProgramInfo"
     devices = ffi.from_buffer("uintptr_t[]", data_of(program, routine, "CL_PROGRAM_DEVICES"))
-    sizes = ffi.from_buffer("size_t[]", data_of(program, routine, "CL_PROGRAM_BINARY_SIZES"))
-    if device not in list(devices) or len(sizes) != len(devices):
+    try:
+        binaries = dict(zip(devices, binaries_of(program), strict=True))
+    except (OpenCLError, ValueError):  # the driver tells no binaries, or not those of all devices
         return b""
-    rooms = [ffi.new("unsigned char[]", max(size, 1)) for size in sizes]
-    pointers = ffi.new("void *[]", rooms)
-    query = OPENCL["CL_PROGRAM_BINARIES"]
-    if call(program, routine, query, 8 * len(rooms), address(pointers), None):
-        return b""
-    number = list(devices).index(device)
-    return bytes(ffi.buffer(rooms[number], sizes[number]))
+    return binaries.get(device, b"")
 
 
 def kernel_record(kernel: int, program: int, count: int) -> dict[str, Any]:

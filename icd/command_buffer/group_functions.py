@@ -16,6 +16,7 @@ from ..abi import OPENCL
 from ..calls import address, call, kernel_name
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
+from ..program_binaries import binaries_of
 
 _SPACES: Final = {
     "value": lib.FL_SPACE_VALUE,
@@ -67,19 +68,10 @@ def binary_of(program: int) -> bytes:
 
     Raises OpenCLError, or PoclBinaryError if it has several devices.
     """
-    sizes, devices = ffi.new("size_t *"), ffi.new("uint32_t *")
-
-    def ask(name: str, size: int, value: Any) -> None:
-        code = call(program, "clGetProgramInfo", OPENCL[name], size, address(value), None)
-        check(code, "clGetProgramInfo")
-
-    ask("CL_PROGRAM_NUM_DEVICES", 4, devices)
-    if devices[0] != 1:
+    found = binaries_of(program)
+    if len(found) != 1:
         raise PoclBinaryError("the program is of several devices.", routine="clGetProgramInfo")
-    ask("CL_PROGRAM_BINARY_SIZES", 8, sizes)
-    binary = ffi.new("unsigned char[]", max(1, sizes[0]))
-    ask("CL_PROGRAM_BINARIES", 8, ffi.new("unsigned char *[]", [binary]))
-    return bytes(ffi.buffer(binary, sizes[0]))
+    return found[0]
 
 
 class GroupFunctions:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
+from ...icd.program_binaries import binaries_of, sizes_of
 from ..sdk.rules import check_metadata, read_binaries, source_of
 from ..sdk.spirv import is_spirv
 from .contexts import URContext, check_native
@@ -72,25 +73,14 @@ class URProgram(CLObject):
         return text_of(self.query("CL_PROGRAM_KERNEL_NAMES"))
 
     @property
-    def binary_sizes(self) -> tuple[int, ...]:
+    def binary_sizes(self) -> list[int]:
         """Return the bytes of its binary for each device, 0 where it has none."""
-        try:
-            data = self.query("CL_PROGRAM_BINARY_SIZES")
-        except OpenCLError as error:
-            if error.code != "CL_INVALID_PROGRAM":  # PoCL's answer without binaries
-                raise
-            return (0,) * len(self.devices)
-        return struct.unpack(f"@{len(self.devices)}N", data)
+        return sizes_of(self.cl)
 
     @property
     def binaries(self) -> list[bytes]:
         """Return its binary for each device, b"" where it has none."""
-        made = [ctypes.create_string_buffer(max(size, 1)) for size in self.binary_sizes]
-        if any(self.binary_sizes):
-            array = (ctypes.c_void_p * len(made))(*map(ctypes.addressof, made))
-            name, size = OPENCL["CL_PROGRAM_BINARIES"], ctypes.sizeof(array)
-            check(self.table.clGetProgramInfo(self.cl, name, size, array, None), "clGetProgramInfo")
-        return [binary.raw[:size] for binary, size in zip(made, self.binary_sizes, strict=True)]
+        return binaries_of(self.cl)
 
 
 def text_of(data: bytes) -> str:

@@ -1,0 +1,65 @@
+"""What drivers have made of programs: CL_PROGRAM_BINARY_SIZES and CL_PROGRAM_BINARIES.
+
+One thread asks at a time. When PoCL 3.0 is asked for a size, the program leads to 256 MiB that are
+freed afterwards. A second thread that asked for the binary meanwhile copied them, or crashed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..loader.base.forks import new_lock
+from ._native import ffi
+from .abi import OPENCL
+from .calls import address, call
+from .errors import OpenCLError, check
+
+_ROUTINE: Final = "clGetProgramInfo"
+_lock: Final = new_lock()
+
+
+def _ask(program: int, name: str, size: int, into: Any) -> None:
+    check(call(program, _ROUTINE, OPENCL[name], size, address(into), None), _ROUTINE)
+
+
+def _sizes_of(program: int) -> list[int]:
+    count = ffi.new("uint32_t *")
+    _ask(program, "CL_PROGRAM_NUM_DEVICES", 4, count)
+    sizes = ffi.new("size_t[]", count[0])
+    try:
+        _ask(program, "CL_PROGRAM_BINARY_SIZES", ffi.sizeof(sizes), sizes)
+    except OpenCLError as error:
+        if error.code != "CL_INVALID_PROGRAM":  # PoCL's answer without binaries
+            raise
+    return list(sizes)
+
+
+def sizes_of(program: int) -> list[int]:
+    """Return the bytes of a program's binary for each of its devices, 0 where it has none.
+
+    Args:
+        program: a handle.
+
+    Raises:
+        OpenCLError: the driver does not tell.
+    """
+    with _lock:
+        return _sizes_of(program)
+
+
+def binaries_of(program: int) -> list[bytes]:
+    """Return a program's binary for each of its devices, b"" where it has none.
+
+    Args:
+        program: a handle.
+
+    Raises:
+        OpenCLError: the driver does not tell.
+    """
+    with _lock:
+        sizes = _sizes_of(program)
+        rooms = [ffi.new("unsigned char[]", max(1, size)) for size in sizes]
+        if any(sizes):
+            pointers = ffi.new("unsigned char *[]", rooms)
+            _ask(program, "CL_PROGRAM_BINARIES", ffi.sizeof(pointers), pointers)
+    return [bytes(ffi.buffer(room, size)) for room, size in zip(rooms, sizes, strict=True)]

@@ -1,0 +1,47 @@
+"""Binaries of programs, which threads ask for at the same time."""
+
+from __future__ import annotations
+
+import threading
+
+import pyopencl as cl
+from helpers.drivers import Driver
+
+from fairlead.icd.drivers import platforms
+from fairlead.icd.program_binaries import binaries_of, sizes_of
+
+THREADS, TIMES = 4, 5
+
+
+def test_threads_read_the_binary_of_one_program(each_driver: Driver) -> None:
+    """Without a lock, PoCL 3.0 gives 256 MiB, or crashes."""
+    platform = next(one for one in platforms() if each_driver.has(one))
+    context = cl.Context([platform.devices[0].to_pyopencl()])
+    sizes, binaries = set[int](), set[bytes]()
+    for turn in range(20):
+        source = f"kernel void put(global int *out) {{ out[get_global_id(0)] = {turn}; }}"
+        program = cl.Program(context, source).build(cache_dir=False)
+        all_are_here = threading.Barrier(THREADS)
+
+        def read(program: int = program.int_ptr, begin: threading.Barrier = all_are_here) -> None:
+            begin.wait()
+            for _ in range(TIMES):
+                binaries.update(binaries_of(program))
+                sizes.update(sizes_of(program))
+
+        threads = [threading.Thread(target=read) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(binaries) == 1
+        assert sizes == {len(binaries.pop())}
+        sizes.clear()
+
+
+def test_a_program_that_is_not_built_has_no_binary(each_driver: Driver) -> None:
+    platform = next(one for one in platforms() if each_driver.has(one))
+    context = cl.Context([platform.devices[0].to_pyopencl()])
+    program = cl.Program(context, "kernel void put(global int *out) { out[0] = 1; }")
+    assert sizes_of(program.int_ptr) == [0]
+    assert binaries_of(program.int_ptr) == [b""]
