@@ -102,10 +102,10 @@ class ZEObjects:
         self._waits.append(lambda: self.ze.number("zeCommandQueueSynchronize", made, _LONG))
         return made
 
-    def list(self, *, mutable: bool = False, in_order: bool = False) -> int:
+    def list(self, *, mutable: bool = False, in_order: bool = False, flags: int = 0) -> int:
         """Return a regular command list."""
         chained = new("ze_mutable_command_list_exp_desc_t") if mutable else None
-        flags = ZE["ZE_COMMAND_LIST_FLAG_IN_ORDER"] if in_order else 0
+        flags |= ZE["ZE_COMMAND_LIST_FLAG_IN_ORDER"] if in_order else 0
         desc = new("ze_command_list_desc_t", pNext=chained, flags=flags)
         given = self.context, self.device, byref(desc)
         return self._create("zeCommandListDestroy", "zeCommandListCreate", *given)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import (
     appends,
+    clones,
     contexts,
     device_properties,
     devices,
@@ -24,11 +25,13 @@ from . import (
     mutable,
     queues,
     samplers,
+    whole_launches,
 )
 from .core import driver
 
 __all__ = [
     "appends",
+    "clones",
     "contexts",
     "device_properties",
     "devices",
@@ -46,4 +49,5 @@ __all__ = [
     "mutable",
     "queues",
     "samplers",
+    "whole_launches",
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ..opencl.usm.addresses import as_copy, as_fill
 from ..opencl.usm.strategy import Operation
 from ..sdk._native_ze import ffi
 from .contexts import ZeContext
-from .core import driver, find_struct, ze_failure
+from .core import ZE, chain, driver, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
 from .group_counts import CountsInMemory
@@ -19,6 +19,8 @@ from .immediate import launch_at_once, order_at_once, transfer_at_once
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
 from .recording import ListLaunch, ListRecording
+
+_COOPERATIVE: Final = ZE["ZE_STRUCTURE_TYPE_COMMAND_LIST_APPEND_PARAM_COOPERATIVE_DESC"]
 
 
 def _check_counts(pLaunchFuncArgs: Any) -> tuple[int, int, int]:
@@ -178,18 +180,30 @@ def zeCommandListAppendLaunchKernelWithParameters(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    row = find_struct(
-        pNext,
-        "ZE_STRUCTURE_TYPE_COMMAND_LIST_APPEND_PARAM_COOPERATIVE_DESC",
-        "ze_command_list_append_launch_kernel_param_cooperative_desc_t",
-    )
-    is_cooperative = row is not None and row.isCooperative
-    append = (
-        zeCommandListAppendLaunchCooperativeKernel
-        if is_cooperative
-        else zeCommandListAppendLaunchKernel
-    )
-    append(hCommandList, hKernel, pGroupCounts, hSignalEvent, phWaitEvents)
+    append_with_extensions(hCommandList, hKernel, pGroupCounts, pNext, hSignalEvent, phWaitEvents)
+
+
+def append_with_extensions(
+    made: ZeCommandList,
+    kernel: ZeKernel,
+    counts: Any,
+    extensions: int,
+    signal: ZeEvent | None,
+    waits: list[ZeEvent],
+) -> None:
+    """Append a launch with a chain of structs that say how it runs.
+
+    Raises:
+        LevelZeroError: what `append_launch` raises; UNSUPPORTED_FEATURE for another struct.
+    """
+    append = zeCommandListAppendLaunchKernel
+    for stype, at in chain(extensions):
+        if stype != _COOPERATIVE:
+            raise ze_failure("UNSUPPORTED_FEATURE", f"{stype:#x} is not an extension of launches")
+        row = ffi.cast("ze_command_list_append_launch_kernel_param_cooperative_desc_t *", at)
+        if row.isCooperative:
+            append = zeCommandListAppendLaunchCooperativeKernel
+    append(made, kernel, counts, signal, waits)
 
 
 # transfers

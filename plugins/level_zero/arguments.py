@@ -45,19 +45,24 @@ _HANDLES: Final = {
 }
 
 
+def type_name(kernel: URKernel, index: int) -> bytes:
+    """Return the name of an argument's type, b"" where the driver does not tell it."""
+    name = ctypes.create_string_buffer(_NAME_SIZE)
+    return name.value if _ask(kernel, index, "TYPE_NAME", _NAME_SIZE, name) else b""
+
+
+def _ask(kernel: URKernel, index: int, what: str, size: int, into: Any) -> bool:
+    ask = kernel.table.clGetKernelArgInfo
+    return ask(kernel.cl, index, OPENCL[f"CL_KERNEL_ARG_{what}"], size, into, None) == 0
+
+
 def kind_of(kernel: URKernel, index: int) -> int:
     """Return what an argument is: IMAGE and its like, UNKNOWN where the driver does not tell."""
-    ask, name = kernel.table.clGetKernelArgInfo, ctypes.create_string_buffer(_NAME_SIZE)
-    place = ctypes.c_uint32()
-
-    def query(what: str, size: int, into: Any) -> bool:
-        return ask(kernel.cl, index, OPENCL[f"CL_KERNEL_ARG_{what}"], size, into, None) == 0
-
-    if query("TYPE_NAME", _NAME_SIZE, name):
-        for start, kind in _TYPES.items():
-            if name.value.startswith(start):
-                return kind
-    if query("ADDRESS_QUALIFIER", ctypes.sizeof(place), ctypes.byref(place)):
+    name, place = type_name(kernel, index), ctypes.c_uint32()
+    for start, kind in _TYPES.items():
+        if name.startswith(start):
+            return kind
+    if _ask(kernel, index, "ADDRESS_QUALIFIER", ctypes.sizeof(place), ctypes.byref(place)):
         return _KINDS.get(place.value, UNKNOWN)
     return UNKNOWN
 

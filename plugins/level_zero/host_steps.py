@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ...icd._native import ffi as icd_ffi
-from ...icd.calls import call, enqueue_marker
+from ...icd.calls import address, call, enqueue_marker
 from ..opencl.core import create
 from ..opencl.usm.addresses import as_copy
 from ..sdk._native_ze import ffi
@@ -21,6 +22,7 @@ from .core import driver, ze_failure
 from .events import ZeEvent, times_of
 from .host_threads import call_after
 from .lists import ZeCommandList
+from .recording import ListCommand, ListRecording
 from .streams import StepRun, Stream, StreamStep
 
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -53,25 +55,42 @@ def host_step(function: HostStep) -> StepRun:
     return run
 
 
+@dataclass(frozen=True)
+class HostCommand:
+    """A function of the host, and copies after it, as a command of a list.
+
+    Attributes:
+        make: returns the function, the copies (target, source, size), and what has to live as long.
+            Each recording makes its own: lists may run at the same time.
+        reads: the events whose times the function is given.
+    """
+
+    make: Callable[[], tuple[HostStep, Sequence[tuple[int, int, int]], Any]]
+    reads: Sequence[ZeEvent] = ()
+
+    def record(
+        self,
+        recording: ListRecording,
+        waits: Sequence[ZeEvent] = (),
+        signal: ZeEvent | None = None,
+    ) -> list[ListCommand]:
+        """Record it. Returns its commands."""
+        function, copies, keep = self.make()
+        operations = [as_copy(recording.context.ur, *copy) for copy in copies]
+        recording.kept.append(keep)
+        first = recording.add("host", waits, None if operations else signal)
+        first.run, first.reads, first.record_again = host_step(function), self.reads, self.record
+        commands = [first, *(recording.add_operation(operation) for operation in operations)]
+        if operations:
+            commands.append(recording.add("barrier", (), signal))
+        return commands
+
+
 def _append(
-    made: ZeCommandList,
-    function: HostStep,
-    copies: Sequence[tuple[int, int, int]],
-    signal: ZeEvent | None,
-    waits: Sequence[ZeEvent],
-    keep: Any = None,
-    reads: Sequence[ZeEvent] = (),
+    made: ZeCommandList, command: HostCommand, signal: ZeEvent | None, waits: Sequence[ZeEvent]
 ) -> None:
-    """Append a function of the host, and copies (target, source, size) after it."""
     recording = made.begin_append(signal, waits)
-    operations = [as_copy(made.context.ur, *copy) for copy in copies]
-    recording.kept.append(keep)
-    commands = [recording.add("host", waits, None if operations else signal)]
-    commands[0].run, commands[0].reads = host_step(function), reads
-    commands += [recording.add_operation(operation) for operation in operations]
-    if operations:
-        commands.append(recording.add("barrier", (), signal))
-    made.end_append(recording, *commands)
+    made.end_append(recording, *command.record(recording, waits, signal))
 
 
 @driver.entry
@@ -83,7 +102,8 @@ def zeCommandListAppendHostFunction(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     function = _HostFunction(pfnHostFunction)
-    _append(hCommandList, lambda _: function(pUserData), (), hSignalEvent, phWaitEvents)
+    command = HostCommand(lambda: (lambda _: function(pUserData), (), None))
+    _append(hCommandList, command, hSignalEvent, phWaitEvents)
 
 
 @driver.entry
@@ -93,13 +113,17 @@ def zeCommandListAppendWriteGlobalTimestamp(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    staging = icd_ffi.new("uint64_t *")
+    target = int(ffi.cast("uintptr_t", dstptr))
 
-    def write(_: Sequence[Completion | None]) -> None:
-        staging[0] = time.monotonic_ns()
+    def make() -> tuple[HostStep, Sequence[tuple[int, int, int]], Any]:
+        staging = icd_ffi.new("uint64_t *")
 
-    copy = int(ffi.cast("uintptr_t", dstptr)), int(icd_ffi.cast("uintptr_t", staging)), 8
-    _append(hCommandList, write, [copy], hSignalEvent, phWaitEvents, staging)
+        def write(_: Sequence[Completion | None]) -> None:
+            staging[0] = time.monotonic_ns()
+
+        return write, [(target, address(staging), 8)], staging
+
+    _append(hCommandList, HostCommand(make), hSignalEvent, phWaitEvents)
 
 
 @driver.entry
@@ -117,13 +141,17 @@ def zeCommandListAppendQueryKernelTimestamps(
     if not all(event.has_times for event in phEvents):
         raise ze_failure("INVALID_ARGUMENT", "the pool of an event has no timestamps")
     hCommandList.check_events(phEvents)
-    staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
-
-    def write(times: Sequence[Completion | None]) -> None:
-        for number, completion in enumerate(times):
-            staging[4 * number : 4 * number + 4] = times_of(completion) * 2
-
-    start = int(icd_ffi.cast("uintptr_t", staging))
     offsets = ffi.unpack(pOffsets, numEvents) if pOffsets else range(0, _ROW * numEvents, _ROW)
-    copies = [(dstptr + at, start + _ROW * n, _ROW) for n, at in enumerate(offsets)]
-    _append(hCommandList, write, copies, hSignalEvent, phWaitEvents, staging, phEvents)
+
+    def make() -> tuple[HostStep, Sequence[tuple[int, int, int]], Any]:
+        staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
+        start = address(staging)
+
+        def write(times: Sequence[Completion | None]) -> None:
+            for number, completion in enumerate(times):
+                staging[4 * number : 4 * number + 4] = times_of(completion) * 2
+
+        copies = [(dstptr + at, start + _ROW * n, _ROW) for n, at in enumerate(offsets)]
+        return write, copies, staging
+
+    _append(hCommandList, HostCommand(make, phEvents), hSignalEvent, phWaitEvents)

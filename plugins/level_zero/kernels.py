@@ -78,8 +78,10 @@ class ZeKernel(Object):
         whole: the device that it is compiled for.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
-        not_local: the arguments that are known to be no local memory, though the driver does not
-            tell what they are. NULL stands for zeros there.
+        value_sizes: the sizes of values that the driver has taken, by index.
+        not_local, local_arguments: the arguments that are known to be no local memory, or to be
+            some, though the driver does not tell what they are. NULL stands for zeros in the first.
+        sizes_known: whether the driver was asked for sizes (whole_launches.py).
     """
 
     type = "ze_kernel_handle_t"
@@ -102,6 +104,8 @@ class ZeKernel(Object):
         self.indirect = 0
         self.value_sizes: dict[int, int] = {}
         self.not_local: set[int] = set()
+        self.local_arguments: set[int] = set()
+        self.sizes_known = False
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""

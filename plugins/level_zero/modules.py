@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import URError
 from ...loader.ze.abi import LevelZeroError
+from ..opencl.core import create
+from ..opencl.kernels import URKernel
 from ..opencl.program_builds import (
     BuildError,
     LinkError,
@@ -45,6 +48,7 @@ driver.codes[LinkError] = "MODULE_LINK_FAILURE"
 _IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]
 _HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
 _NO_SPIRV: Final = SpirvModule({}, (), (), ())
+_SIZE_KERNEL: Final = "fairlead_size_of"
 #: OpenCL's options for those of Level Zero. Others that begin with -ze- are left out.
 _OPTIONS: Final = {"-ze-opt-disable": "-cl-opt-disable", "-ze-opt-level=O0": "-cl-opt-disable"}
 
@@ -96,13 +100,21 @@ class ModuleInput:
                 raise ze_failure("INVALID_NULL_POINTER", f"the value of constant {number}")
             yield number, bytes(ffi.buffer(ffi.cast("char *", value), size))
 
-    def create(self, context: ZeContext, device: ZeDevice) -> tuple[URProgram, str]:
+    def create(
+        self, context: ZeContext, device: ZeDevice, more: bytes = b""
+    ) -> tuple[URProgram, str]:
         """Return a new program that is not built, and the options to build it with.
+
+        Args:
+            context: its context.
+            device: its device.
+            more: further text, if it is text.
 
         Raises:
             URError, OpenCLError: what the reference adapter and the OpenCL driver answer.
         """
-        address, size = int(ffi.cast("uintptr_t", ffi.from_buffer(self._data))), len(self._data)
+        data = self._data.rstrip(b"\0") + more if more else self._data
+        address, size = int(ffi.cast("uintptr_t", ffi.from_buffer(data))), len(data)
         options = self._options
         try:
             program = urProgramCreateWithIL(context.ur, address, size, None)
@@ -210,6 +222,22 @@ class ZeModule(Object):
         """Take its program, which is linked with other modules."""
         self._program, self.links, self.log = program, tuple(links), program.log
 
+    def size_of(self, name: str) -> int:
+        """Return the bytes of a type of its OpenCL C, 0 if it is not made of any.
+
+        A kernel of this size of groups is compiled with each input. Nothing runs.
+        """
+        sizes = f"reqd_work_group_size(sizeof({name}), 1, 1)"
+        text = f"\nkernel __attribute__(({sizes})) void {_SIZE_KERNEL}(void) {{}}\n"
+        for one in self._inputs:
+            with suppress(URError, OpenCLError):  # it does not define the type
+                program, options = one.create(self.context, self.device, text.encode())
+                urProgramBuildExp(program, [self.whole], 0, options or None)
+                cl = create(program.table, "clCreateKernel", program.cl, _SIZE_KERNEL.encode())
+                size, _, _ = URKernel(cl, program).required_size(self.whole) or (0, 0, 0)
+                return size
+        return 0
+
     @property
     def kernel_names(self) -> list[str]:
         """Return the names of its kernels, without those of modules that it is linked with."""
@@ -300,8 +328,7 @@ def zeModuleGetNativeBinary(hModule: ZeModule, pSize: Any, pModuleNativeBinary: 
     Intel's second Unified Runtime adapter leaves the size uninitialized.
     """
     program = hModule.program
-    place = program.devices.index(hModule.whole)
-    data = program.binaries[place]
+    data = program.binaries[program.devices.index(hModule.whole)]
     pSize[0] = len(data)
     give_bytes(data, pSize, pModuleNativeBinary)
 

@@ -119,6 +119,14 @@ class MutableCommand:
                 copy = recording.copies.of(kernel, _pointers_of(kernel))
                 add_copy(recording.alternatives, copy)
 
+    def clone(self, owner: ZeCommandList) -> MutableCommand:
+        """Return the same command of a clone of its list."""
+        made = MutableCommand(owner, self.number, self.flags, self.kernels)
+        assert self.command is not None
+        made.command = owner.recording.commands[self.command.index]
+        made._signal, made._wait_count = self._signal, self._wait_count
+        return made
+
     def check(self, flag: str) -> ListCommand:
         """Return the command.
 

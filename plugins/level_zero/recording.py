@@ -12,10 +12,11 @@ several lists (graphs.py) orders the commands of each list so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ...icd._native import lib as icd_lib
 from ...icd.calls import address, call
 from ...icd.command_buffer.command_buffer import CommandBuffer
 from ...icd.command_buffer.commands import CommandArray, CommandList
@@ -27,7 +28,7 @@ from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments
 from .contexts import ZeContext
-from .core import driver
+from .core import driver, ze_failure
 from .devices import ZeDevice
 from .events import ZeEvent
 from .group_counts import CountsInMemory, CountsReading
@@ -50,6 +51,20 @@ class KernelCopies:
         """Return a copy of a kernel for a launch with these arguments, a `void *`."""
         owner: Any = self  # it reads `copies`
         return copy_of(owner, kernel.ur, address_bits(arguments))
+
+    def clone(self) -> tuple[KernelCopies, dict[int, Any]]:
+        """Return copies of the copies, and each of them by the address of its original.
+
+        Raises:
+            LevelZeroError: INVALID_KERNEL_HANDLE if the driver makes none.
+        """
+        made, found = KernelCopies(), dict[int, Any]()
+        for key, copy in self.copies.items():
+            new = icd_lib.fl_clone_kernel(copy)
+            if not new:
+                raise ze_failure("INVALID_KERNEL_HANDLE", "the driver cannot copy a kernel")
+            made.copies[key] = found[address(copy)] = new
+        return made, found
 
     def __del__(self) -> None:
         for copy in getattr(self, "copies", {}).values():
@@ -87,6 +102,8 @@ class ListCommand:
         counts: where its group counts are read when it runs, or those of the launches that it was
             appended with; None for a command without.
         list_number: the list that it was given, of those of a capture.
+        record_again: records it and the commands that it was appended with in another list; None
+            if a copy of it does.
     """
 
     index: int
@@ -98,6 +115,7 @@ class ListCommand:
     reads: Sequence[ZeEvent] = ()
     counts: CountsInMemory | None = None
     list_number: int = 0
+    record_again: Callable[[ListRecording], Sequence[ListCommand]] | None = None
 
 
 @dataclass
@@ -226,6 +244,41 @@ class ListRecording:
         self.commands.append(command)
         self._shape = None
         return command
+
+    def clone_into(self, made: ListRecording) -> None:
+        """Record the same commands in an empty recording, which shares nothing that changes.
+
+        Raises:
+            LevelZeroError: INVALID_KERNEL_HANDLE if the driver copies no kernel.
+            MemoryError: there is no memory.
+        """
+        made.copies, kernels = self.copies.clone()
+        made.alternatives = [kernels[address(copy)] for copy in self.alternatives]
+        made.kept = list(self.kept)
+        while len(made.commands) < len(self.commands):
+            first = len(made.commands)
+            again = self.commands[first].record_again
+            new = again(made) if again is not None else [made.add_copy(self, first, kernels)]
+            for command, old in zip(new, self.commands[first:], strict=False):
+                command.waits, command.signal = old.waits, old.signal
+
+    def add_copy(self, other: ListRecording, index: int, kernels: Mapping[int, Any]) -> ListCommand:
+        """Append a copy of a command of another recording.
+
+        Args:
+            other: the recording.
+            index: the command's number.
+            kernels: the kernel that takes the place of each, by address.
+        """
+        if icd_lib.fl_copy_commands(self.array.native, other.array.array + index, 1):
+            raise MemoryError("no memory for a command")
+        self.array.added((), other.array.order_only[index])
+        row, old = self.array.array[index], other.commands[index]
+        row.kernel = kernels.get(address(row.kernel), row.kernel)
+        launch = old.launch
+        if launch is not None:
+            launch = replace(launch, arguments=dict(launch.arguments))
+        return self._added(replace(old, launch=launch))
 
     # parts
 

@@ -26,8 +26,6 @@ REASONS: Final[Mapping[str, str]] = {
         r"zeVirtualMem\w+|zePhysicalMem\w+"
     ),
     "OpenCL has semaphores only as an extension that few drivers have.": r"ze\w+Semaphores?\w*",
-    "A list cannot be copied.": r"zeCommandListCreateCloneExp",
-    "OpenCL does not tell the sizes of arguments.": r"zeCommandListAppendLaunchKernelWithArguments",
     "OpenCL has no settings of caches.": r"zeDevice(ReserveCache|SetCacheAdvice)Ext",
     "The OpenCL drivers of CPUs have no PCI address.": r"zeDevicePciGetPropertiesExt",
     "OpenCL does not tell what a program needs of a device.": r"zeDevice\w*RuntimeRequirements\w*",

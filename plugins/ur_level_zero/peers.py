@@ -1,4 +1,7 @@
-"""Access of a device to the memory of another one. Level Zero has no switch for it."""
+"""Access of a device to the memory of another one.
+
+Level Zero has no switch for it. So the adapter only remembers what is enabled, and refuses what
+Unified Runtime does not allow."""
 
 from __future__ import annotations
 
@@ -21,19 +24,24 @@ def _can_access(device: LZDevice, peer: LZDevice) -> bool:
     return bool(can.value)
 
 
-def _check(commandDevice: LZDevice, peerDevice: LZDevice) -> None:
-    if not _can_access(commandDevice, peerDevice):
-        raise failure("INVALID_OPERATION", "the device cannot use the other one's memory")
+#: The devices whose access is enabled, and whose memory it is.
+_enabled: Final[set[tuple[LZDevice, LZDevice]]] = set()
 
 
 @adapter.entry
 def urUsmP2PEnablePeerAccessExp(commandDevice: LZDevice, peerDevice: LZDevice) -> None:
-    _check(commandDevice, peerDevice)
+    if not _can_access(commandDevice, peerDevice):
+        raise failure("INVALID_OPERATION", "the device cannot use the other one's memory")
+    if (commandDevice, peerDevice) in _enabled:
+        raise failure("INVALID_OPERATION", "the access is enabled already")
+    _enabled.add((commandDevice, peerDevice))
 
 
 @adapter.entry
 def urUsmP2PDisablePeerAccessExp(commandDevice: LZDevice, peerDevice: LZDevice) -> None:
-    _check(commandDevice, peerDevice)
+    if (commandDevice, peerDevice) not in _enabled:
+        raise failure("INVALID_OPERATION", "the access is not enabled")
+    _enabled.discard((commandDevice, peerDevice))
 
 
 @adapter.entry

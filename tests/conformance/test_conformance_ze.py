@@ -77,6 +77,22 @@ BROKEN = {
         "recording.CountsReading = Once",
         {*(f"indirect::read_anew[{one}]" for one in (False, True)), "indirect::several"},
     ),
+    "clones have no events": (
+        "clones",
+        "from fairlead.plugins.level_zero.recording import ListRecording\n"
+        "right = ListRecording.clone_into\n"
+        "def clone_into(self, made):\n"
+        "    right(self, made)\n"
+        "    for command in made.commands: command.waits, command.signal = (), None\n"
+        "ListRecording.clone_into = clone_into",
+        {"clones::events"},
+    ),
+    "launches do not set the size of groups": (
+        "whole-launches",
+        "from fairlead.plugins.level_zero.kernels import ZeKernel\n"
+        "ZeKernel.sizes = property(lambda self: (1, 1, 1), lambda self, value: None)",
+        {*(f"whole-launches::{name}" for name in ("launch", "local", "stays"))},
+    ),
     "constants keep their defaults": (
         "module-links",
         "from fairlead.plugins.level_zero import modules\n"

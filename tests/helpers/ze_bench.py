@@ -77,18 +77,22 @@ class ZeBench:
         """Return the module of OpenCL C, which is compiled once in a process for a device."""
         if source not in self._modules:
             native = None if self.compiles else _NATIVE.get((self.device, source))
-            text = ctypes.create_string_buffer(native or source, len(native or source))
-            desc = new("ze_module_desc_t", format=1, inputSize=len(text), pInputModule=text)
-            module = ctypes.c_void_p()
-            self.ze.ok(
-                "zeModuleCreate", self.context, self.device, byref(desc), byref(module), None
-            )
-            self._modules[source] = module.value or 0
+            self._modules[source] = self.build(native or source)
             if native is None:
-                _NATIVE[self.device, source] = self._native(module)
+                _NATIVE[self.device, source] = self.native(self._modules[source])
         return self._modules[source]
 
-    def _native(self, module: ctypes.c_void_p) -> bytes:
+    def build(self, data: bytes) -> int:
+        """Return a new module of OpenCL C, or of what was made of it."""
+        text = ctypes.create_string_buffer(data, len(data))
+        desc = new("ze_module_desc_t", format=1, inputSize=len(text), pInputModule=text)
+        made = ctypes.c_void_p()
+        given = self.context, self.device, byref(desc), byref(made), None
+        self.ze.ok("zeModuleCreate", *given)
+        return made.value or 0
+
+    def native(self, module: int) -> bytes:
+        """Return the native binary of a module."""
         size = ctypes.c_size_t()
         self.ze.ok("zeModuleGetNativeBinary", module, byref(size), None)
         binary = ctypes.create_string_buffer(size.value)
@@ -130,10 +134,11 @@ class ZeBench:
             for index in range(count)
         ]
 
-    def list(self, *, mutable: bool = False, in_order: bool = False) -> int:
+    def list(self, *, mutable: bool = False, in_order: bool = False, flags: int = 0) -> int:
         """Return a new regular command list."""
         chained = new("ze_mutable_command_list_exp_desc_t") if mutable else None
-        desc = new("ze_command_list_desc_t", pNext=chained, flags=8 if in_order else 0)
+        flags |= 8 if in_order else 0
+        desc = new("ze_command_list_desc_t", pNext=chained, flags=flags)
         return self.ze.make("zeCommandListCreate", self.context, self.device, byref(desc))
 
     def immediate(self, **fields: Any) -> int:
@@ -156,6 +161,14 @@ class ZeBench:
         count = new("ze_group_count_t", groupCountX=groups, groupCountY=1, groupCountZ=1)
         waiting = len(waits), array(*waits) if waits else None
         self.ze.ok("zeCommandListAppendLaunchKernel", made, kernel, byref(count), signal, *waiting)
+
+    def copy(
+        self, made: int, target: int, source: int, size: int, signal: int = 0, *waits: int
+    ) -> None:
+        """Append a copy of so many bytes."""
+        waiting = len(waits), array(*waits) if waits else None
+        given = target, source, size, signal, *waiting
+        self.ze.ok("zeCommandListAppendMemoryCopy", made, *given)
 
     def finish(self, made: int) -> None:
         """Run a new list of any kind, wait for its end, and destroy it."""

@@ -114,8 +114,9 @@ def test_a_driver_that_takes_memory_of_the_program(
 def test_peers(
     calls: URCalls, make: URObjects, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device has no access to itself. Between others nothing is switched."""
+    """A device has no access to itself. To others it is enabled once, and then disabled once."""
     enable, ask = "urUsmP2PEnablePeerAccessExp", "urUsmP2PPeerAccessGetInfoExp"
+    disable = "urUsmP2PDisablePeerAccessExp"
     queries = "UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT", "UR_EXP_PEER_INFO_UR_PEER_ATOMICS_SUPPORT"
     device = make.device
     assert [calls.info(ask, device, query, device) for query in queries] == [0, 0]
@@ -124,7 +125,11 @@ def test_peers(
     assert python_adapter.registry is not None
     peer = python_adapter.registry.show(other)
     assert [calls.info(ask, device, query, peer) for query in queries] == [1, 0]
-    calls.ok(enable, device, peer)
-    calls.ok("urUsmP2PDisablePeerAccessExp", device, peer)
+    for _ in range(2):
+        calls.fails(disable, "INVALID_OPERATION", device, peer)
+        calls.ok(enable, device, peer)
+        calls.fails(enable, "INVALID_OPERATION", device, peer)
+        calls.fails(disable, "INVALID_OPERATION", peer, device)
+        calls.ok(disable, device, peer)
     monkeypatch.setattr(behind.table, "zeDeviceCanAccessPeer", lambda *given: 0)
     calls.fails(enable, "INVALID_OPERATION", device, peer)
