@@ -136,7 +136,7 @@ class BuiltDirect(Built):
         self._commands, self._target, self._found = commands, target, found
         code, functions = ffi.new("int *"), found.functions
         order = commands.order
-        can_share = not target.in_order and self._threads > 1 and order.width > 1
+        can_share = self._threads > 1 and order.width > 1
         self._levels: Any = ffi.new("uint32_t[]", order.levels) if can_share else ffi.NULL
         made = lib.fl_new_direct(
             found.device.native,
@@ -204,7 +204,7 @@ class BuiltDirect(Built):
 
     @cached_property
     def _width(self) -> int:
-        """How many commands a replay would run at the same time."""
+        """How many commands the driver would run at the same time."""
         return 1 if self._target.in_order else max(1, self._commands.order.width)
 
     def explain(self) -> str:
