@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pyopencl as cl
 from helpers.drivers import Driver
@@ -20,7 +21,8 @@ def test_threads_read_the_binary_of_one_program(each_driver: Driver) -> None:
     sizes, binaries = set[int](), set[bytes]()
     for turn in range(20):
         source = f"kernel void put(global int *out) {{ out[get_global_id(0)] = {turn}; }}"
-        program = cl.Program(context, source).build(cache_dir=False)
+        build: Any = cl.Program(context, source).build
+        program = build(cache_dir=False)
         all_are_here = threading.Barrier(THREADS)
 
         def read(program: int = program.int_ptr, begin: threading.Barrier = all_are_here) -> None:
