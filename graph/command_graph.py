@@ -263,9 +263,8 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
             check_dynamic(handler)
         if isinstance(command, GraphExecution):
             command.executable.check_inside(self)
-        node = self._insert(
-            command, handler.requirements, self.predecessors_of(handler), device, queue
-        )
+        before = self.predecessors_of(handler) if handler.dependencies else list(handler.after)
+        node = self._insert(command, handler.requirements, before, device, queue)
         for dynamic, index in handler.dynamic:
             dynamic.register(command, index)
         if handler.when_added is not None:
@@ -276,8 +275,6 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         """Return the nodes that a handler's command comes after, named directly or by events.
         Raises SYCLError (invalid)."""
         found = list(handler.after)
-        if not handler.dependencies:
-            return found
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
                 raise invalid(
@@ -298,9 +295,9 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
     ) -> Node:
         for accessor in requirements:
             self.check_buffer(accessor.buffer)
-        node = Node(self._self, command, device, queue)
-        node.predecessors = before if len(before) < 2 else list(dict.fromkeys(before))
-        for earlier in node.predecessors:
+        before = before if len(before) < 2 else list(dict.fromkeys(before))
+        node = Node(self._self, command, device, queue, before)
+        for earlier in before:
             earlier.successors.append(node)
         for accessor in requirements:
             self._order(node, accessor)

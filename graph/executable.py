@@ -81,20 +81,23 @@ class ExecutableGraph(Drawable, Pickles):
         self._queue: Queue | None = None
         self._queues: dict[Device, Queue] = {}
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
-        commands = snapshot.commands
+        commands, kinds = snapshot.commands, snapshot.kinds
+        has_hosts = any(issubclass(kind, HostTask) for kind in kinds)
         self.requirements = required(snapshot)
         make_ready(context, self.requirements)
         self.partitions = partition(
             snapshot.successors,
             snapshot.predecessors,
-            host=[isinstance(command, HostTask) for command in commands],
+            host=[has_hosts and isinstance(command, HostTask) for command in commands],
             devices=snapshot.segment_makers() if whole is None else None,
             policy=policy,
             not_in_order=[
                 index
                 for index, command in enumerate(commands)
                 if isinstance(command, Transfer) and "rect" in command.title
-            ],
+            ]
+            if any(issubclass(kind, Transfer) for kind in kinds)
+            else (),
         )
         parts = self.partitions.partitions
         self._places = [self._places_of(part) for part in parts]
@@ -117,6 +120,8 @@ class ExecutableGraph(Drawable, Pickles):
         """Return the devices of a partition's nodes, except those that are there for their
         order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
+        if not any(issubclass(kind, ORDER_ONLY) for kind in self.snapshot.kinds):
+            return tuple(dict.fromkeys([devices[node] for node in part.nodes]))
         return tuple(
             dict.fromkeys(
                 devices[node] for node in part.nodes if not isinstance(commands[node], ORDER_ONLY)

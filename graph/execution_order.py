@@ -29,24 +29,26 @@ def execution_order(
     Raises:
         SYCLError: invalid, if the nodes have a cycle, which `make_edge` can make without its check.
     """
-    of = [-1] * len(successors)
-    for node in nodes:
-        of[node] = 0
+    of = None
+    if len(nodes) < len(successors):
+        of = [-1] * len(successors)
+        for node in nodes:
+            of[node] = 0
     return execution_orders([nodes], of, successors, predecessors)[0]
 
 
 def execution_orders(
     groups: Sequence[Sequence[int]],
-    of: Sequence[int],
+    of: Sequence[int] | None,
     successors: Neighbours,
     predecessors: Neighbours,
 ) -> list[list[int]]:
     """Return the order of each of several groups of nodes. `of` is the number of each node's group,
-    negative for none."""
-    waiting = [0] * len(of)
-    for node, own in enumerate(of):
+    negative for none. None: one group has all nodes."""
+    waiting = list(map(len, predecessors)) if of is None else [0] * len(of)
+    for node, own in enumerate(of or ()):
         for before in predecessors[node]:
-            if of[before] == own:
+            if of and of[before] == own:
                 waiting[node] += 1
     orders: list[list[int]] = []
     for own, group in enumerate(groups):
@@ -56,7 +58,7 @@ def execution_orders(
             node = ready.pop()
             order.append(node)
             for after in successors[node]:
-                if of[after] == own:
+                if of is None or of[after] == own:
                     waiting[after] -= 1
                     if not waiting[after]:
                         ready.append(after)

@@ -52,11 +52,12 @@ class Node(NeverCopied):
         command: Command,
         device: Device | None,
         queue: Queue | None = None,
+        predecessors: list[Node] | None = None,
     ) -> None:
         self._graph, self._queue = graph, None if queue is None else weakref.ref(queue)
         self.command, self._device = command, device
         self.id = next(_ids)
-        self.predecessors: list[Node] = []
+        self.predecessors: list[Node] = [] if predecessors is None else predecessors
         self.successors: list[Node] = []
         self.group: DynamicCommandGroup | None = None
 

@@ -103,6 +103,8 @@ def partition(
     if policy not in POLICIES:
         raise ValueError(f"there is no policy {policy!r}, only {' and '.join(POLICIES)}")
     order = execution_order(range(len(successors)), successors, predecessors)
+    if devices is None and True not in host:
+        return _whole(order, successors, not_in_order, policy)
     numbers: dict[Hashable, int] = {}
     # Where a node runs, as a number: one for each device, and one for each host task, which shares
     # its partition with nothing.
@@ -140,6 +142,15 @@ def partition(
         partitions.append(Partition(tuple(nodes), is_host, device, earlier, tuple(later), in_order))
     exits = tuple(number for number, later in enumerate(after) if not later)
     return Partitions(tuple(partitions), of, policy, reason, exits)
+
+
+def _whole(
+    order: Sequence[int], successors: Neighbours, not_in_order: Collection[int], policy: str
+) -> Partitions:
+    """Return a graph as one partition."""
+    in_order = _is_path(order, successors) and frozenset(not_in_order).isdisjoint(order)
+    only = Partition(tuple(order), False, None, (), (), in_order)
+    return Partitions((only,), [0] * len(order), policy, "", (0,))
 
 
 def _group_by_partition(partition_of: Sequence[int]) -> list[list[int]]:

@@ -146,10 +146,13 @@ class BufferSegment:
         self.buffer = AdapterCommandBuffer(
             context, device, updatable=updatable, in_order=in_order, profiling=profiling
         )
-        order = [node for node in nodes if not isinstance(commands[node], ORDER_ONLY)]
         after = None if in_order else _find_waits(nodes, commands, predecessors)
-        self.buffer.append_all([commands[node] for node in order], after, order)
-        self._handles = dict(zip(order, self.buffer.handles, strict=False))
+        own = [commands[node] for node in nodes]
+        if any(issubclass(kind, ORDER_ONLY) for kind in set(map(type, own))):
+            nodes = [node for node in nodes if not isinstance(commands[node], ORDER_ONLY)]
+            own = [commands[node] for node in nodes]
+        self.buffer.append_all(own, after, nodes)
+        self._handles = dict(zip(nodes, self.buffer.handles, strict=False))
         self.buffer.finalize()
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:

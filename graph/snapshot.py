@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from ..runtime.accessor import Accessor
 from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.commands import Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.event import Event
+from ..runtime.launches import KernelLaunch
 from ..runtime.memory import MODES
 from ..runtime.memory import lock as buffers
 from ..runtime.platform import Device
@@ -21,36 +22,52 @@ if TYPE_CHECKING:
     from .executable import ExecutableGraph
 
 
+#: What `Snapshot.kinds` is if there are only launches.
+_LAUNCHES: Final = {KernelLaunch}
+
+
 class Snapshot:
     """A graph's commands and edges by index, with sub-graphs inlined.
 
     Args:
         nodes: of a graph.
         to_compare: whether it is only compared with another one. Then the commands are the graph's
-            own, and there are no devices.
+            own, there are no devices, and neighbours may be nodes: only their number is right.
 
     Attributes:
         commands, devices: of each node.
+        kinds: the classes of the commands.
         predecessors, successors: of each node, as indices.
         index: of each node of the graph itself, by its id. A sub-graph's node has none.
     """
 
     def __init__(self, nodes: Sequence[Node], *, to_compare: bool = False) -> None:
         self.commands: list[Command] = [node.command for node in nodes]
+        self.kinds = set(map(type, self.commands))
         self.devices: list[Device] = []
         self.predecessors: list[Sequence[int]] = []
         self.successors: list[Sequence[int]] = []
         self.index: dict[int, int] = {}
-        if any(isinstance(command, GraphExecution) for command in self.commands):
+        before: list[list[Node]] = [node.predecessors for node in nodes]
+        after: list[list[Node]] = [node.successors for node in nodes]
+        if GraphExecution in self.kinds:
             self.commands.clear()
             self._inline_all(nodes)
-            return
-        self.index.update([(node.id, number) for number, node in enumerate(nodes)])
-        self.predecessors += [_indices(self.index, node.predecessors) for node in nodes]
-        self.successors += [_indices(self.index, node.successors, True) for node in nodes]
-        if not to_compare:
+            self.kinds = set(map(type, self.commands))
+        elif to_compare:
+            neighbours: Any = before, after
+            self.predecessors, self.successors = neighbours
+        else:
+            index = self.index = {node.id: number for number, node in enumerate(nodes)}
+            self.predecessors = [
+                (index[some[0].id],) if len(some) == 1 else _indices(index, some) for some in before
+            ]
+            self.successors = [
+                (index[some[0].id],) if len(some) == 1 else tuple(sorted(_indices(index, some)))
+                for some in after
+            ]
             self.commands = [command.copy() for command in self.commands]
-            self.devices += [node.device for node in nodes]
+            self.devices = [node.device for node in nodes]
 
     def _inline_all(self, nodes: Sequence[Node]) -> None:
         """Add nodes, of which some are sub-graphs."""
@@ -95,9 +112,12 @@ class Snapshot:
         A node that is only there for its order takes a neighbour's, so that it separates nothing.
         Host tasks are separate in any case.
         """
-        if len(set(self.devices)) < 2 and all(
-            command.segment_maker is None and command.in_command_buffers
-            for command in self.commands
+        if len(set(self.devices)) < 2 and (
+            self.kinds == _LAUNCHES
+            or all(
+                command.segment_maker is None and command.in_command_buffers
+                for command in self.commands
+            )
         ):
             return None
         makers: list[Hashable] = [
@@ -135,13 +155,8 @@ class Snapshot:
         return entries, exits
 
 
-def _indices(
-    index: Mapping[int, int], nodes: Sequence[Node], ordered: bool = False
-) -> Sequence[int]:
-    if len(nodes) == 1:
-        return (index[nodes[0].id],)
-    found = [index[node.id] for node in nodes]
-    return tuple(sorted(found) if ordered else found)
+def _indices(index: Mapping[int, int], nodes: Sequence[Node]) -> tuple[int, ...]:
+    return tuple([index[node.id] for node in nodes])
 
 
 def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:

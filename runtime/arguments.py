@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .handler import Handler
     from .memory import Memory
     from .sampler import Sampler
+    from .usm import USM
 
 VALUE: Final = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"]
 POINTER: Final = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"]
@@ -84,7 +85,12 @@ class Argument(NamedTuple):
 def are_equal(one: Argument, other: Argument) -> bool:
     """Return whether two arguments are known to be packed as the same bytes, and keep the same."""
     return one is other or (
-        one[:4] == other[:4] and one.keep is other.keep and one.buffer is other.buffer
+        one.word == other.word
+        and one.keep is other.keep
+        and one.type == other.type
+        and one.size == other.size
+        and one.flags == other.flags
+        and one.buffer is other.buffer
     )
 
 
@@ -174,7 +180,15 @@ def value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Arg
             _values.clear()
         word = _address(value)
         found = _values[key] = Argument(
-            VALUE, len(value), word, 0, value, None, dtype, is_raw, _row(VALUE, len(value), word)
+            VALUE,
+            len(value),
+            word,
+            0,
+            value,
+            None,
+            dtype,
+            is_raw,
+            pack_row(VALUE, len(value), word),
         )
     return found
 
@@ -188,7 +202,8 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 def number_argument(value: Any) -> Argument:
     """Return the argument for a NumPy number or bool. `value.data.tobytes()` is three times as fast
     as `value.tobytes()`."""
-    return value_argument(value.data.tobytes(), value.dtype)
+    data, dtype = value.data.tobytes(), value.dtype
+    return _values.get((dtype, data)) or value_argument(data, dtype)
 
 
 def _of_numpy(value: Any) -> Argument:
@@ -308,32 +323,25 @@ def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
 def row_of(one: Argument, context: Context) -> bytes:
     """Return an argument in the form that launches take, with 0 as its index."""
     word = one.word if one.buffer is None else one.buffer.memory(context)
-    return _row(one.type, one.size, word, one.flags)
+    return pack_row(one.type, one.size, word, one.flags)
 
 
-def pointer_argument(pointer: int, keep: Any, row: bytes = b"") -> Argument:
-    """Return the argument for an address. There are many of them.
-
-    Args:
-        pointer: the address.
-        keep: what must live as long as the argument is used.
-        row: what `pointer_row` has made of the address, if it is known.
-    """
+def of_usm(value: USM) -> Argument:
+    """Return the argument for USM. There are many of them."""
+    row = value.row
+    if not row:
+        row = value.row = pack_row(POINTER, _POINTER_SIZE, value.pointer)
     # what Argument(…) does, in half the time
-    values = POINTER, _POINTER_SIZE, pointer, 0, keep, None, IS_MEMORY, False, row
+    values = POINTER, _POINTER_SIZE, value.pointer, 0, value, None, IS_MEMORY, False, row
     return tuple.__new__(Argument, values)
 
 
-def pointer_row(pointer: int) -> bytes:
-    """Return `Argument.row` of an address."""
-    return _row(POINTER, _POINTER_SIZE, pointer)
+def pack_row(kind: int, size: int, word: int, flags: int = 0) -> bytes:
+    """Return `Argument.row` of an argument. `word` is an address, or a handle."""
+    return _pack(_STYPE, 0, kind, 0, size, word, flags)
 
 
-def _row(kind: int, size: int, word: int, flags: int = 0) -> bytes:
-    return _pack_row(_STYPE, 0, kind, 0, size, word, flags)
-
-
-_pack_row: Final = struct.Struct("<" + _ROW).pack
+_pack: Final = struct.Struct("<" + _ROW).pack
 
 
 @lru_cache(64)

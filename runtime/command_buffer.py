@@ -13,7 +13,7 @@ from .context import Context
 from .errors import SYCLError, unsupported
 from .handles import URObject, make_struct
 from .launch_appends import Appends
-from .launch_updates import Block, Change, describe
+from .launch_updates import Block, Change
 from .launches import KernelLaunch
 from .platform import Device
 
@@ -74,10 +74,13 @@ class AdapterCommandBuffer(URObject):
         """
         appends = Appends(self, len(commands))
         try:
-            for is_launch, run in groupby(commands, lambda one: isinstance(one, KernelLaunch)):
+            for kind, run in groupby(commands, type):
                 part: Any = list(run)
                 waits = None if after is None else after[appends.number :][: len(part)]
-                (appends.append_launches if is_launch else appends.append_others)(part, waits)
+                if issubclass(kind, KernelLaunch):
+                    appends.append_launches(part, waits)
+                else:
+                    appends.append_others(part, waits)
         except SYCLError as error:
             message = f"node {nodes[appends.number]}: {error.message}"
             raise error.with_message(message, error.routine) from error
@@ -111,10 +114,10 @@ class AdapterCommandBuffer(URObject):
 
     def update(self, changes: Sequence[Change]) -> None:
         """Replace launches. If the adapter refuses one, none is replaced."""
-        count = describe(self._block, changes, self.context)
+        count = self._block.describe(changes, self.context)
         if count:
             code = self.adapter.ur.urCommandBufferUpdateKernelLaunchExp(
-                self.handle, count, self._block.memory
+                self.handle, count, self._block.address
             )
             if code:
                 self.adapter.check(code, "urCommandBufferUpdateKernelLaunchExp")

@@ -10,7 +10,7 @@ name an operation. Ranges are in work-items, in OpenCL's order of dimensions: th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .platform import Device
 
 _ADVICE: Final = "UR_USM_ADVICE_FLAG_"
+#: A list that is not there yet.
+_NONE: Final[Any] = ()
 
 
 def _refuse_count(count: int | None, routine: str) -> None:
@@ -78,6 +80,7 @@ class Handler:
 
     __slots__ = (
         "_arguments",
+        "_has_gaps",
         "after",
         "command",
         "context",
@@ -100,17 +103,20 @@ class Handler:
         self.context, self.device = context, device
         self.graph, self.recorded = graph, recorded
         self.command: Command | None = None
-        self.dependencies: list[Event] = []
-        self.after: Sequence[Any] = ()
-        self.requirements: list[Accessor] = []
-        self.dynamic: list[tuple[DynamicArgument, int]] = []
+        # a graph has thousands of handlers, so they share what most of them need not have
+        self.dependencies: list[Event] = _NONE
+        self.after: Sequence[Any] = _NONE
+        self.requirements: list[Accessor] = _NONE
+        self.dynamic: list[tuple[DynamicArgument, int]] = _NONE
         self.when_added: Callable[[Any], object] | None = None
-        self._arguments: list[Argument | None] = []
+        self._arguments: list[Any] = []
+        self._has_gaps = False
 
     # what it comes after, what it uses
 
     def depends_on(self, *events: Any) -> None:
         """Run after these events: Event, pyopencl.Event, or lists of them."""
+        self.dependencies = self.dependencies or []
         for event in events:
             if isinstance(event, (list, tuple)):
                 self.depends_on(*event)
@@ -141,7 +147,7 @@ class Handler:
         if type(used) is not Accessor:
             expect(used, Accessor, "require", "access(buffer) makes one")
         if used not in self.requirements:
-            self.requirements.append(used)
+            self.requirements = [*self.requirements, used]
         return used
 
     def set_arg(self, index: int, value: Any) -> None:
@@ -151,7 +157,7 @@ class Handler:
         if isinstance(value, BoundArgument):
             found = value.bind(self, index)
             if isinstance(value, DynamicArgument):
-                self.dynamic.append((value, index))
+                self.dynamic = [*self.dynamic, (value, index)]
         else:
             found = argument(value, index)
         if found.buffer is not None and isinstance(found.keep, Accessor):
@@ -166,6 +172,7 @@ class Handler:
                 routine="set_arg",
                 remedy="count from 0",
             )
+        self._has_gaps |= index > len(arguments)
         arguments.extend([None] * (index + 1 - len(arguments)))
         arguments[index] = found
 
@@ -180,6 +187,9 @@ class Handler:
 
     def set_args(self, *values: Any) -> None:
         """Set all arguments, from index 0 on."""
+        self._take(values)
+
+    def _take(self, values: Sequence[Any]) -> None:
         arguments = self._arguments
         for index, value in enumerate(values):
             maker = MAKERS_ALONE.get(type(value))
@@ -204,16 +214,14 @@ class Handler:
             SYCLError: nd_range, for a wrong range; kernel_argument, for arguments that are missing
                 or wrong.
         """
-        kernel = (
-            kernel
-            if isinstance(kernel, Kernel)
-            else kernel_of(kernel, self.context, "parallel_for")
-        )
+        if not isinstance(kernel, Kernel):
+            kernel = kernel_of(kernel, self.context, "parallel_for")
         if arguments:
-            self.set_args(*arguments)
-        if len(self._arguments) != kernel.num_args or None in self._arguments:
-            given = [one for one in self._arguments if one is not None]
-            missing = [index for index, one in enumerate(self._arguments) if one is None]
+            self._take(arguments)
+        given: tuple[Any, ...] = tuple(self._arguments)
+        if len(given) != kernel.num_args or (self._has_gaps and None in given):
+            missing = [index for index, one in enumerate(given) if one is None]
+            given = tuple(one for one in given if one is not None)
             what = f"argument {missing[0]} is not set" if missing else f"{len(given)} are set"
             raise SYCLError(
                 Errc.kernel_argument,
@@ -221,10 +229,12 @@ class Handler:
                 routine="parallel_for",
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )
-        given = tuple(cast("list[Argument]", self._arguments))
         if not kernel.declares_nothing:
             given = fitted(given, kernel.declared, kernel.name, "parallel_for")
-        self.set_command(KernelLaunch(kernel, sizes(range), given))
+        launch = KernelLaunch(kernel, sizes(range), given)
+        if self.command is not None:
+            self.set_command(launch)  # which refuses it
+        self.command = launch
 
     def single_task(self, kernel: Any, *arguments: Any) -> None:
         """Launch a kernel as one work-item."""

@@ -22,7 +22,7 @@ from .errors import SYCLError
 if TYPE_CHECKING:
     from .command_buffer import AdapterCommandBuffer
     from .commands import Command
-    from .launches import KernelLaunch
+    from .launches import KernelLaunch, Sizes
 
 _APPEND: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
 #: So many launches are given to C at once.
@@ -98,9 +98,7 @@ class Appends:
         struct, first = self._struct, self.number
         arguments = self._pack(launches)
         kernels = array("Q", [launch.kernel.handle for launch in launches])
-        ranges = b"".join(
-            [_pack_range(one.global_size, one.local_size, one.offset) for one in launches]
-        )
+        ranges = b"".join([pack_range(launch.range) for launch in launches])
         counts = array("I", [len(launch.arguments) for launch in launches])
         waits = None if after is None else array("I", _with_lengths(after))
         others = None
@@ -134,9 +132,11 @@ class Appends:
 
 
 @lru_cache(256)
-def _pack_range(whole: tuple[int, ...], local: tuple[int, ...], offset: tuple[int, ...]) -> bytes:
-    sizes = ((*part, *_REST)[:3] for part in (offset, whole, local))
-    return _RANGE.pack(len(whole), bool(offset), bool(local), 0, *chain.from_iterable(sizes))
+def pack_range(sizes: Sizes) -> bytes:
+    """Return an `fl_range`."""
+    whole, local, offset = sizes
+    numbers = ((*part, *_REST)[:3] for part in (offset, whole, local))
+    return _RANGE.pack(len(whole), bool(offset), bool(local), 0, *chain.from_iterable(numbers))
 
 
 def _with_lengths(lists: Iterable[Sequence[int]]) -> list[int]:

@@ -6,6 +6,7 @@ import ctypes
 import operator
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .accessor import Accessor
@@ -42,7 +43,7 @@ def sizes(
         SYCLError: nd_range.
     """
     if type(range) is int and 0 <= range <= MOST:
-        return (range,), (), ()
+        return _sizes_of(range)
     if isinstance(range, NDRange):
         whole, local, offset = (_tuple(part, routine) for part in range)
     else:
@@ -64,6 +65,11 @@ def sizes(
             remedy="choose a local size that divides the global size in each dimension",
         )
     return whole, local, offset
+
+
+@lru_cache(256)
+def _sizes_of(number: int) -> Sizes:
+    return (number,), (), ()
 
 
 def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
@@ -119,7 +125,7 @@ class KernelLaunch(Launch):
 
     Attributes:
         kernel: the Kernel.
-        global_size, local_size, offset: of the range; () where none is given.
+        range: its Sizes.
         arguments: by index.
         requirements: the accessors that it uses.
         alternatives: the kernels that an update may put in its place.
@@ -129,10 +135,8 @@ class KernelLaunch(Launch):
         "__weakref__",
         "alternatives",
         "arguments",
-        "global_size",
         "kernel",
-        "local_size",
-        "offset",
+        "range",
         "requirements",
     )
 
@@ -142,9 +146,7 @@ class KernelLaunch(Launch):
         sizes: Sizes,
         arguments: tuple[Argument, ...],
     ) -> None:
-        self.kernel = kernel
-        self.global_size, self.local_size, self.offset = sizes
-        self.arguments = arguments
+        self.kernel, self.range, self.arguments = kernel, sizes, arguments
         self.requirements: Sequence[Accessor] = ()
         self.alternatives: Sequence[Kernel] = ()
 
@@ -154,13 +156,13 @@ class KernelLaunch(Launch):
 
     @property
     def sizes(self) -> Sizes:
-        return self.global_size, self.local_size, self.offset
+        return self.range
 
     def set_sizes(self, sizes: Sizes) -> None:
-        self.global_size, self.local_size, self.offset = sizes
+        self.range = sizes
 
     def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
-        whole, local, offset = self.global_size, self.local_size, self.offset
+        whole, local, offset = self.range
         dimensions = len(whole)
         pack = _SIZES[dimensions]
         return (
@@ -191,24 +193,19 @@ class KernelLaunch(Launch):
         return (
             type(other) is KernelLaunch
             and self.kernel is other.kernel
-            and self.sizes == other.sizes
+            and self.range == other.range
             and self.requirements == other.requirements
             and all(map(are_equal, self.arguments, other.arguments))
         )
 
     def copy(self) -> KernelLaunch:
-        made = KernelLaunch.__new__(KernelLaunch)  # what __init__ would take apart and put together
-        made.kernel, made.arguments = self.kernel, self.arguments
-        made.global_size, made.local_size, made.offset = (
-            self.global_size,
-            self.local_size,
-            self.offset,
-        )
+        made = KernelLaunch(self.kernel, self.range, self.arguments)
         made.requirements, made.alternatives = self.requirements, self.alternatives
         return made
 
     def describe(self) -> list[str]:
-        shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, self.global_size))}"]
-        if self.local_size:
-            shown.append(f"local: {'×'.join(map(str, self.local_size))}")
+        whole, local, _ = self.range
+        shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, whole))}"]
+        if local:
+            shown.append(f"local: {'×'.join(map(str, local))}")
         return shown

@@ -24,14 +24,7 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import (
-    MAKERS,
-    MAKERS_ALONE,
-    Argument,
-    array_interface_of,
-    pointer_argument,
-    pointer_row,
-)
+from .arguments import MAKERS, MAKERS_ALONE, array_interface_of, of_usm
 from .checks import MOST, as_integer, element_type, wrong_type
 from .coherent_memory import CoherentMemory
 from .context import Context, default_context
@@ -47,7 +40,6 @@ Place: TypeAlias = Union["Queue", Device, tuple[Context, Device]]
 
 KINDS: Final = ("device", "host", "shared")
 
-_POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 _TYPE: Final = UR["UR_USM_ALLOC_INFO_TYPE"]
 _KIND_OF: Final = {UR[f"UR_USM_TYPE_{kind.upper()}"]: kind for kind in KINDS}
 
@@ -360,14 +352,7 @@ def _kind_of(address: int, context: Context) -> str | None:
     return None if code else _KIND_OF.get(found.value)
 
 
-def _argument(value: USM) -> Argument:
-    row = value.row
-    if not row:
-        row = value.row = pointer_row(value.pointer)
-    return pointer_argument(value.pointer, value, row)
-
-
-MAKERS[USM] = MAKERS_ALONE[USM] = _argument
+MAKERS[USM] = MAKERS_ALONE[USM] = of_usm
 
 
 def pointer_of(

@@ -98,11 +98,12 @@ class RuntimeRows:
     def _launch(
         self, launch: KernelLaunch, parameters: Mapping[int, DynamicParameter]
     ) -> dict[str, Any]:
-        if 0 in launch.global_size:
+        whole, local, offset = launch.sizes
+        if 0 in whole:
             return {"op": MARKER}
         kernel = self._kernel(launch.kernel)
-        row: dict[str, Any] = {"op": KERNEL, "kernel": kernel, "global": [*launch.global_size]}
-        for name, sizes in (("local", launch.local_size), ("offset", launch.offset)):
+        row: dict[str, Any] = {"op": KERNEL, "kernel": kernel, "global": [*whole]}
+        for name, sizes in (("local", local), ("offset", offset)):
             row |= {name: [*sizes]} if sizes else {}
         declared = self._document.kernels[kernel].get("arguments", ())
         row["args"] = []

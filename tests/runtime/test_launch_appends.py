@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.loader.base._native import ffi
 from fairlead.loader.ur.abi import UR
-from fairlead.runtime.arguments import MEMORY, Argument, argument, pointer_argument
+from fairlead.runtime.arguments import MEMORY, POINTER, Argument, argument
 from fairlead.runtime.errors import SYCLError, invalid
 from fairlead.runtime.launch_appends import Appends
 from fairlead.runtime.launches import KernelLaunch
@@ -85,7 +85,7 @@ def _launch(
 
 
 def test_the_structs_of_c_are_those_of_the_api() -> None:
-    assert len(pointer_argument(1, None).row or argument(numpy.int8(1)).row) == ctypes.sizeof(ROW)
+    assert len(argument(numpy.int8(1)).row) == ctypes.sizeof(ROW)
     assert ffi.sizeof("fl_range") == 4 * 4 + 9 * ctypes.sizeof(ctypes.c_size_t)
 
 
@@ -96,7 +96,7 @@ def test_a_launch_arrives_as_it_was_given() -> None:
     buffer: Any = SimpleNamespace(memory=lambda context: {"context": 77}[context])
     memory = Argument(MEMORY, 8, 0, 3, None, buffer)
     sizes = (8, 4), (2, 2), (1, 0)
-    first = _launch(pointer_argument(0x40, None), value, memory, sizes=sizes, others=(11, 12))
+    first = _launch(Argument(POINTER, 8, 0x40), value, memory, sizes=sizes, others=(11, 12))
     appends.append_launches([first, _launch()], [(), (0,)])
     one, other = adapter.calls
     assert (one.buffer, one.kernel, one.sizes) == (7, 9, sizes)
@@ -131,7 +131,7 @@ def test_a_command_that_is_no_launch_stands_between_launches() -> None:
 def test_more_launches_than_c_is_given_at_once() -> None:
     adapter, count = _Adapter(), 1500
     appends = Appends(_buffer(adapter), count)
-    launches = [_launch(pointer_argument(number + 1, None)) for number in range(count)]
+    launches = [_launch(Argument(POINTER, 8, number + 1)) for number in range(count)]
     appends.append_launches(launches, [(max(number - 2, 0),) for number in range(count)])
     assert [one.values[0][3] for one in adapter.calls] == list(range(1, count + 1))
     assert [one.points for one in adapter.calls[2:]] == [(100 + one,) for one in range(count - 2)]

@@ -1,5 +1,5 @@
 """Builds `fairlead.loader.base._native` with cffi in API mode: layers, the log of calls, safe
-reads, and appends of many launches to a command-buffer.
+reads, and many launches by one call.
 
 `write_thunks` writes the C of an API's layers, generated from its ABI data, in three files:
 
@@ -308,21 +308,32 @@ def write_all(directory: Path) -> list[Path]:
     ]
 
 
-#: The function that appends a launch, and the structs in its arguments, the inner ones first.
+#: What launches.c uses of Unified Runtime: a function, structs, the inner ones first, and how the
+#: names of constants begin.
 _APPEND = "urCommandBufferAppendKernelLaunchWithArgsExp"
-_ARGUMENT_STRUCTS = tuple(
-    f"ur_exp_kernel_arg_{name}_t" for name in ("mem_obj_tuple", "value", "properties")
+_STRUCTS = (
+    *(f"ur_exp_kernel_arg_{name}_t" for name in ("mem_obj_tuple", "value", "properties")),
+    *(
+        f"ur_exp_command_buffer_update_{name}_desc_t"
+        for name in ("memobj_arg", "pointer_arg", "value_arg", "kernel_launch")
+    ),
 )
+_CONSTANTS = ("UR_EXP_KERNEL_ARG_TYPE_", "UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_")
 
 
-def emit_append_header() -> str:
-    """Return the text of ur_append.h: what launches.c needs of Unified Runtime."""
+def emit_launch_header() -> str:
+    """Return the text of ur_launches.h: what launches.c uses of Unified Runtime."""
     api = building.read_api("ur")
     lines = [building.emit_first_line("loader/base/native/build.py", api), "#pragma once"]
     lines += [f"#include <{name}.h>" for name in ("stdbool", "stddef", "stdint")]
     lines += building.emit_declarations(api)
-    lines += [api.structs[name].c_definition for name in _ARGUMENT_STRUCTS]
+    lines += [api.structs[name].c_definition for name in _STRUCTS]
     lines.append(f"typedef {api.functions[_APPEND].c_declaration('fn_' + _APPEND)};")
+    lines += [
+        f"#define {constant.name} ({constant.value})"
+        for constant in api.constants.values()
+        if constant.name.startswith(_CONSTANTS)
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -337,7 +348,7 @@ def ffibuilder() -> Any:
         'extern "Python" int fl_python_before(fl_call *);\n'
         'extern "Python" void fl_python_after(fl_call *);'
     )
-    building.write_if_new(building.GENERATED / "ur_append.h", emit_append_header())
+    building.write_if_new(building.GENERATED / "ur_launches.h", emit_launch_header())
     sources = [*SOURCES, HERE / "launches.c", *write_all(building.GENERATED)]
     options = building.describe_extension(
         sources, [HERE, building.GENERATED], libraries=["pthread"]

@@ -1,4 +1,4 @@
-/* --- launches.c: many launches appended to a command-buffer of Unified Runtime, by one call --- */
+/* --- launches.c: many launches of a command-buffer of Unified Runtime, by one call --- */
 /* The range of a launch. `has_…`: 0 if it is not given. */
 typedef struct fl_range {
     uint32_t dimensions, has_offset, has_local, unused;
@@ -26,3 +26,17 @@ typedef struct fl_new_launches {
 } fl_new_launches;
 /* Returns 0, or the code of the launch that is refused: that of `number`. */
 int32_t fl_append_launches(fl_new_launches *launches);
+
+/* A launch that is to replace another one. The arguments of the old one and of the new one follow,
+ * as ur_exp_kernel_arg_properties_t. If the kernel is another one, the old ones are left out. */
+typedef struct fl_changed_launch {
+    uintptr_t command;
+    uintptr_t kernel;          /* 0: the same as before */
+    size_t argument_count;     /* of each of them */
+    fl_range old_range, range;
+} fl_changed_launch;
+/* Writes a ur_exp_command_buffer_update_kernel_launch_desc_t to memory for each launch that differs,
+ * and what they lead to. It needs no more memory than the changes do. Returns how many differ;
+ * FL_NEW_SAMPLER if one has another sampler, which updates cannot say. */
+enum { FL_NEW_SAMPLER = -1 };
+int32_t fl_describe_changes(uint32_t count, const void *changes, void *memory);
