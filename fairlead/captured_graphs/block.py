@@ -127,7 +127,7 @@ class CapturedBlock:
         self.order = Order((), ())
         self.title = "a graph"
         self._commands: Any = None
-        self._names: dict[int, str] = {}
+        self._names: dict[Any, str] = {}
         #: The pairs of buffers that alternate (swaps.Swap).
         self.swaps: Sequence[Any] = ()
         #: What the program's variables were at the block's end, by the handles of their memory: the
@@ -244,11 +244,11 @@ class CapturedBlock:
         """Return a pointer to a recorded command, which must not be changed."""
         return self._commands + index
 
-    def kernel_name(self, kernel: int) -> str:
-        """Return the function name of a recorded kernel (a handle)."""
+    def kernel_name(self, kernel: Any) -> str:
+        """Return the function name of a recorded kernel, a pointer of cffi's."""
         name = self._names.get(kernel)
         if name is None:
-            name = self._names[kernel] = kernel_name(kernel)
+            name = self._names[kernel] = kernel_name(address(kernel))
         return name
 
     def where(self, index: int) -> str:

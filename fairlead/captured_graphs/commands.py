@@ -61,6 +61,10 @@ _MEMORY: Final = {
 }
 
 
+#: `Captured.title`, by `fl_command.op`.
+_TITLES: Final = tuple(f"captured {name}" for name in OPERATIONS)
+
+
 class Captured(Command):
     """A recorded command: number `index` of a block. `native` points to it (fl_command)."""
 
@@ -70,7 +74,7 @@ class Captured(Command):
     def __init__(self, block: CapturedBlock, index: int) -> None:
         self.block, self.index = block, index
         self.native = block.command(index)
-        self.title = f"captured {self.operation}"
+        self.title = _TITLES[self.native.op]
 
     @property
     def segment_maker(self) -> Any:
@@ -170,7 +174,7 @@ class CapturedLaunch(Captured, Launch):
 
     @property
     def kernel_name(self) -> str:
-        return self.block.kernel_name(address(self.native.kernel))
+        return self.block.kernel_name(self.native.kernel)
 
     @property
     def sizes(self) -> Sizes:

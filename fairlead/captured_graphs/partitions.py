@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..icd.command_buffer.commands import ORDER_ONLY, CommandArray, CommandList
-from ..icd.command_buffer.edits import put
+from ..icd.command_buffer.commands import CommandArray, CommandList
 from .block import CapturedBlock
 from .commands import Captured
 from .segment import CapturedSegment
@@ -31,7 +30,7 @@ class Replays:
         nodes = _in_order_of_recording(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
         array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
-        for number, node in enumerate(nodes):
+        for node in nodes:
             command = commands[node]
             before = [place[one] for one in predecessors[node] if one in place]
             if not isinstance(command, Captured):
@@ -39,9 +38,8 @@ class Replays:
                 continue
             block, native = command.block, command.native
             blocks[block] = None
-            array.add(command.operation, before, order_only=command.operation in ORDER_ONLY)
             queue = devices.setdefault(block.devices[native.queue], len(devices))
-            put(array.array + number, native, queue)
+            array.add_copy(native, before, queue)
         listed = CommandList(
             self.context,
             list(devices),

@@ -94,6 +94,24 @@ class CommandArray:
             )
         return self.added(dependencies, order_only)
 
+    def add_copy(self, command: Any, dependencies: Sequence[int], queue: int) -> int:
+        """Append a copy of a command, with arguments of its own.
+
+        Args:
+            command: the command, an `fl_command *`.
+            dependencies: the numbers of the commands that it comes after.
+            queue: the number of its queue.
+
+        Returns:
+            Its number.
+
+        Raises:
+            MemoryError: there is no memory.
+        """
+        if lib.fl_add_copy(self.native, command, queue):
+            raise MemoryError("no memory for a command")
+        return self.added(dependencies, OPERATIONS[command.op] in ORDER_ONLY)
+
     def added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
         """Count a command that C has appended to `native`. Returns its number."""
         self.dependencies.append(dependencies)

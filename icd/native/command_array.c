@@ -16,6 +16,21 @@ fl_command *fl_new_command(fl_array *array) {
     return &array->commands[array->count++];
 }
 
+int fl_add_copy(fl_array *array, const fl_command *command, uint32_t queue) {
+    const fl_arguments *list = command->arguments;
+    fl_arguments *copy =
+        list ? fl_change_arguments(list, fl_argument_count(list), NULL, 0) : NULL;
+    fl_command *made = !list || copy ? fl_new_command(array) : NULL;
+    if (!made) {
+        fl_release_arguments(copy);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    *made = *command;
+    made->arguments = copy;
+    made->queue = queue;
+    return CL_SUCCESS;
+}
+
 void fl_drop_command(fl_array *array) {
     fl_release_arguments(array->commands[--array->count].arguments);
 }

@@ -208,6 +208,8 @@ typedef struct fl_array {
 } fl_array;
 /* One more, of zeros; the others may have moved. NULL: there is no memory. */
 fl_command *fl_new_command(fl_array *array);
+/* One more, like another one, for a queue; its arguments are copied. 0 or CL_OUT_OF_HOST_MEMORY. */
+int fl_add_copy(fl_array *array, const fl_command *command, uint32_t queue);
 /* cells.c: more, like others; what these point to is not copied. 0 or CL_OUT_OF_HOST_MEMORY. */
 int fl_copy_commands(fl_array *array, const fl_command *commands, uint32_t count);
 void fl_drop_command(fl_array *array);   /* the last one */
