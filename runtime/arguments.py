@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from .handler import Handler
     from .memory import Memory
     from .sampler import Sampler
-    from .usm import USM
 
 VALUE: Final = UR["UR_EXP_KERNEL_ARG_TYPE_VALUE"]
 POINTER: Final = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"]
@@ -326,14 +325,10 @@ def row_of(one: Argument, context: Context) -> bytes:
     return pack_row(one.type, one.size, word, one.flags)
 
 
-def of_usm(value: USM) -> Argument:
-    """Return the argument for USM. There are many of them."""
-    row = value.row
-    if not row:
-        row = value.row = pack_row(POINTER, _POINTER_SIZE, value.pointer)
-    # what Argument(…) does, in half the time
-    values = POINTER, _POINTER_SIZE, value.pointer, 0, value, None, IS_MEMORY, False, row
-    return tuple.__new__(Argument, values)
+def pointer_argument(pointer: int, keep: Any) -> Argument:
+    """Return the argument for an address. `keep` must live as long as it is used."""
+    row = pack_row(POINTER, _POINTER_SIZE, pointer)
+    return Argument(POINTER, _POINTER_SIZE, pointer, 0, keep, row=row)
 
 
 def pack_row(kind: int, size: int, word: int, flags: int = 0) -> bytes:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import partial
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy
@@ -24,7 +25,7 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import MAKERS, MAKERS_ALONE, array_interface_of, of_usm
+from .arguments import MAKERS, MAKERS_ALONE, Argument, array_interface_of, pointer_argument
 from .checks import MOST, as_integer, element_type, wrong_type
 from .coherent_memory import CoherentMemory
 from .context import Context, default_context
@@ -98,8 +99,14 @@ class USM(NeverCopied):
         self.allocation = allocation
         self.pointer, self.nbytes, self.dtype = pointer, nbytes, numpy.dtype(dtype)
         self.kind, self.context, self.device = kind, context, device
-        #: `Argument.row` of the address, b"" until a launch has it
-        self.row = b""
+
+    @cached_property
+    def argument(self) -> Argument:
+        """It as an argument. That keeps another object of the same memory: one that kept this
+        object, which has it, would never go."""
+        rest = self.dtype, self.kind, self.context, self.device
+        same = USM(self.allocation, self.pointer, self.nbytes, *rest)
+        return pointer_argument(self.pointer, same)
 
     @property
     def size(self) -> int:
@@ -352,7 +359,7 @@ def _kind_of(address: int, context: Context) -> str | None:
     return None if code else _KIND_OF.get(found.value)
 
 
-MAKERS[USM] = MAKERS_ALONE[USM] = of_usm
+MAKERS[USM] = MAKERS_ALONE[USM] = attrgetter("argument")
 
 
 def pointer_of(
