@@ -165,7 +165,8 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                 graphs.
         """
         with self.lock:
-            if self.recorder.is_active:
+            recorder = self.recorder
+            if recorder.has_recorded and recorder.is_active:
                 self.check_explicit("add")
             if not self.context.adapter.open:  # in a forked child
                 self.context.adapter.check_open("add")
@@ -174,7 +175,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
             else:
                 before = as_list(depends_on, Node, "add", _NODE)
             for node in before:
-                if node.graph is not self:
+                if node.graph_ref is not self._self:
                     raise invalid(
                         "Node must be a node inside the graph.", routine="add", remedy=_NODE
                     )
@@ -258,12 +259,16 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
 
     def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
         """Make a node of a handler whose command-group function was called."""
-        command = handler.take_command()
+        command = handler.command
+        if command is None or handler.requirements:
+            command = handler.take_command()
         if handler.dynamic:
             check_dynamic(handler)
         if isinstance(command, GraphExecution):
             command.executable.check_inside(self)
-        before = self.predecessors_of(handler) if handler.dependencies else list(handler.after)
+        before = handler.after
+        if handler.dependencies or type(before) is not list:
+            before = self.predecessors_of(handler)
         node = self._insert(command, handler.requirements, before, device, queue)
         for dynamic, index in handler.dynamic:
             dynamic.register(command, index)

@@ -30,6 +30,7 @@ class Node(NeverCopied):
     Attributes:
         command: what it does. A dynamic command-group exchanges it.
         id: a number that grows in the order in which nodes are made. No other node has it.
+        graph_ref: gives its graph, None if that is gone. All nodes of a graph have the same one.
         predecessors, successors: its direct neighbours, in the order in which the edges were made.
         group: the dynamic command-group that it was made of, else None.
     """
@@ -37,9 +38,9 @@ class Node(NeverCopied):
     __slots__ = (
         "__weakref__",
         "_device",
-        "_graph",
         "_queue",
         "command",
+        "graph_ref",
         "group",
         "id",
         "predecessors",
@@ -54,7 +55,7 @@ class Node(NeverCopied):
         queue: Queue | None = None,
         predecessors: list[Node] | None = None,
     ) -> None:
-        self._graph, self._queue = graph, None if queue is None else weakref.ref(queue)
+        self.graph_ref, self._queue = graph, None if queue is None else weakref.ref(queue)
         self.command, self._device = command, device
         self.id = next(_ids)
         self.predecessors: list[Node] = [] if predecessors is None else predecessors
@@ -77,11 +78,11 @@ class Node(NeverCopied):
     @property
     def graph(self) -> CommandGraph | None:
         """Its graph, None if that is gone."""
-        return self._graph()
+        return self.graph_ref()
 
     def belong_to(self, graph: Callable[[], CommandGraph | None]) -> None:
         """Move the node to another graph, which has taken it over."""
-        self._graph = graph
+        self.graph_ref = graph
 
     @property
     def queue(self) -> Queue | None:
@@ -97,7 +98,7 @@ class Node(NeverCopied):
     def event(self) -> Event:
         """Return an event that stands for the node, as a recorded submission does. Other command
         groups of the graph can depend on it."""
-        graph = self._graph()
+        graph = self.graph_ref()
         event = Event(graph.context if graph is not None else None)
         event.node = self
         return event

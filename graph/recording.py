@@ -89,12 +89,16 @@ class QueueRecorder:
 
 
 class GraphRecorder:
-    """The queues that record into a graph."""
+    """The queues that record into a graph.
+
+    Attributes:
+        has_recorded: whether one has recorded, or records.
+    """
 
     def __init__(self, graph: weakref.ref[CommandGraph]) -> None:
         self._graph = graph
         self._recording: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._has_recorded = False
+        self.has_recorded = False
         self._tracks: weakref.WeakKeyDictionary[Queue, QueueRecorder] = weakref.WeakKeyDictionary()
 
     @property
@@ -105,7 +109,7 @@ class GraphRecorder:
     @property
     def is_active(self) -> bool:
         """Whether a queue records."""
-        return self._has_recorded and bool(self._recording)
+        return bool(self._recording)
 
     @property
     def queues(self) -> list[Queue]:
@@ -151,7 +155,7 @@ class GraphRecorder:
             self._tracks[queue] = QueueRecorder(self._graph)
         queue.recorder = self._tracks[queue]
         self._recording.add(queue)
-        self._has_recorded = True
+        self.has_recorded = True
 
     def end(self, queues: Iterable[Queue] | None) -> None:
         """Let queues, or all, execute again. Raises SYCLError (invalid)."""

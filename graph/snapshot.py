@@ -127,6 +127,8 @@ class Snapshot:
             or (device if command.in_command_buffers else (device, "queue"))
             for command, device in zip(self.commands, self.devices, strict=True)
         ]
+        if makers.count(makers[0]) == len(makers) and makers[0] is not None:
+            return None
         for node, maker in enumerate(makers):
             if maker is None:
                 near = (

@@ -199,7 +199,8 @@ class KernelLaunch(Launch):
         )
 
     def copy(self) -> KernelLaunch:
-        made = KernelLaunch(self.kernel, self.range, self.arguments)
+        made = KernelLaunch.__new__(KernelLaunch)  # graphs copy thousands
+        made.kernel, made.range, made.arguments = self.kernel, self.range, self.arguments
         made.requirements, made.alternatives = self.requirements, self.alternatives
         return made
 

@@ -41,7 +41,8 @@ class CapturedNode(Node):
     @property
     def device(self) -> Device:
         """The runtime's device that it was captured for."""
-        return self._captured.block.runtime_devices[self._captured.native.queue]
+        command = self._captured
+        return command.block.runtime_devices[command.native.queue]
 
     @property
     def queue(self) -> Any:
