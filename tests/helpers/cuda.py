@@ -7,7 +7,7 @@ import runpy
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +18,10 @@ from fairlead.icd.nvidia_ptx import PtxKernel, PtxParameter, PtxProgram, Variant
 from fairlead.loader.base.abi import Api
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.driver import CudaDriver
+from helpers.kept_files import KeptFiles, digest
 from helpers.support import ROOT
+
+_FOLDER: Final = ROOT / "tests/fake/cuda"
 
 #: What NVIDIA's compiler makes of the kernels of `SOURCE`: as much of it as is looked at.
 PTX = """//
@@ -154,30 +157,33 @@ class FakeCuda(FakeGpu):
 def compile_fake_gpu(
     path: Path, texts: Mapping[str, str], more: Iterable[Path] = (), *options: str
 ) -> Path:
-    """Compile the C files of tests/fake/cuda.
+    """Compile the C files of tests/fake/cuda, or copy what an earlier run has compiled.
 
     Args:
-        path: the library. Generated files are written into its folder.
+        path: the library. Generated files are written into its folder when it is compiled.
         texts: names and texts of generated files.
         more: C files that are compiled, too.
         options: of the compiler.
     """
     build = runpy.run_path(str(ROOT / "icd/native/build.py"))
-    folder = path.parent
     made = {
         "cuda_abi.h": build["emit_table_header"]("cuda"),
         "cuda_functions.h": prototypes(CUDA),
         "opencl_abi.h": build["emit_header"](),
         **texts,
     }
-    for name, text in made.items():
-        (folder / name).write_text(text, encoding="utf-8")
     command = ["cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    sources = map(str, [*sorted((ROOT / "tests/fake/cuda").glob("*.c")), *more])
     libraries = ["-ldl", "-lpthread"]
-    subprocess.run(
-        [*command, f"-I{folder}", *options, *sources, "-o", str(path), *libraries], check=True
-    )
+
+    def compile_it() -> None:
+        for name, text in made.items():
+            (path.parent / name).write_text(text, encoding="utf-8")
+        sources = map(str, [*sorted(_FOLDER.glob("*.c")), *more])
+        parts = *command, f"-I{path.parent}", *options, *sources, "-o", str(path), *libraries
+        subprocess.run(parts, check=True)
+
+    kept = KeptFiles(_FOLDER / "modules.c", [_FOLDER, _FOLDER.with_name("hip")], *command)
+    kept.copy(digest([path.name, *made.values()]), path, compile_it)
     return path
 
 

@@ -80,18 +80,42 @@ static bool open_opencl(void) {   /* the lock is held */
     return fake_context;
 }
 
-static cl_program build(const char *text, char *log, size_t room) {
-    pthread_mutex_lock(&lock);
-    bool works = open_opencl();
-    cl_program made =
-        works ? CL(fake_context, clCreateProgramWithSource)(fake_context, 1, &text, NULL, NULL)
-              : NULL;
+/* A driver's compiler takes longer than most tests: programs of the last texts are kept. */
+static struct {
+    char *text;
+    cl_program program;
+} kept[32];
+
+static cl_program build_kept(const char *text, char *log, size_t room) {   /* the lock is held */
+    static size_t place;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (kept[i].text && !strcmp(kept[i].text, text))
+            return kept[i].program;
+    cl_program made = open_opencl() ? CL(fake_context, clCreateProgramWithSource)(
+                                          fake_context, 1, &text, NULL, NULL)
+                                    : NULL;
     if (made &&
         CL(made, clBuildProgram)(made, 1, &fake_device, "-cl-kernel-arg-info", NULL, NULL)) {
         CL(made, clGetProgramBuildInfo)(made, fake_device, CL_PROGRAM_BUILD_LOG, room, log, NULL);
         CL(made, clReleaseProgram)(made);
         made = NULL;
     }
+    if (made) {
+        place = (place + 1) % (sizeof kept / sizeof *kept);
+        if (kept[place].text)
+            CL(kept[place].program, clReleaseProgram)(kept[place].program);
+        free(kept[place].text);
+        kept[place].text = strdup(text);
+        kept[place].program = made;
+    }
+    return made;
+}
+
+static cl_program build(const char *text, char *log, size_t room) {
+    pthread_mutex_lock(&lock);
+    cl_program made = build_kept(text, log, room);
+    if (made)
+        CL(made, clRetainProgram)(made);
     pthread_mutex_unlock(&lock);
     return made;
 }
