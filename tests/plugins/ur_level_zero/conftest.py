@@ -3,10 +3,12 @@ driver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from helpers.drivers import Driver
+from helpers.launching import build_once
+from helpers.ur_calls import Calls
 
 from fairlead import plugins
 from fairlead.api import nested_environment
@@ -65,9 +67,16 @@ def queue(make: URObjects, context: int) -> int:
 
 
 @pytest.fixture
-def program(make: URObjects, context: int) -> int:
+def build(level_zero: Plugin, make: URObjects, context: int) -> Callable[[bytes], int]:
+    """Makes a built program of the context from OpenCL C, which a process compiles once."""
+    ur = Calls(level_zero.table)
+    return lambda source: make.own("urProgramRelease", build_once(ur, context, source))
+
+
+@pytest.fixture
+def program(build: Callable[[bytes], int]) -> int:
     """The kernels of the conformance suite, made of OpenCL C."""
-    return make.source_program(context, kernels.SOURCE)
+    return build(kernels.SOURCE)
 
 
 @pytest.fixture

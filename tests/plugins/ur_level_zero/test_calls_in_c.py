@@ -29,9 +29,9 @@ FLAGS: Final = "", "OUT_OF_ORDER_EXEC_MODE_ENABLE"
 
 
 @pytest.fixture
-def program(make: URObjects, context: int) -> int:
+def program(build: Callable[[bytes], int]) -> int:
     """The kernels of SOURCE."""
-    return make.source_program(context, SOURCE)
+    return build(SOURCE)
 
 
 @pytest.fixture
