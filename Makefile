@@ -225,15 +225,18 @@ demo: $(VENV)/installed-demo
 FETCHED := OPENCL_HEADERS=$(CLIENTS)/now/include UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) ZE_HEADERS=$(ZE_DEV)/usr/include \
     CUDA_HEADERS=$(CUDA)/include PTXAS=$(CUDA)/bin/ptxas FATBINARY=$(CUDA)/bin/fatbinary PYOPENCL_SOURCES=$(PYOPENCL) OCLGRIND=$(OCLGRIND) \
     HIP_HEADERS=$(HIP)/usr/include:$(HIP_MORE) NVRTC=$(NVRTC) AMD=$(AMD) DPCPP_THEN=$(DPCPP_THEN)
-# Three workers on two cores: one of them mostly waits, for a child that hangs or for a device.
-WORKERS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
+# Four workers on two cores: some of them wait, for a child that hangs or for a device.
+WORKERS ?= $(shell echo $$(( ($$(nproc) * 3 + 3) / 2 )))
 PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
+# The kernels that PoCL has compiled, for the next run. `make test-all` compiles all of them.
+KEPT    := KEPT_POCL_CACHE=$(CURDIR)/build/tests/pocl
+
 test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
-	$(FETCHED) $(PYTEST) -m 'not thorough' $(TESTS)
+	$(FETCHED) $(KEPT) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
-	$(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
+	$(KEPT) $(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
 
 test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)

@@ -1,7 +1,8 @@
 """The environment of all tests, set before any driver is loaded.
 
 The caches of fairlead and PoCL are in a directory of the run. So no test reads what another run
-left, and none writes into the user's home. Variables of OpenCL, SYCL and fairlead are removed. The
+left, and none writes into the user's home. `make test` keeps the kernels that PoCL has compiled:
+PoCL finds them by what they are made of. Variables of OpenCL, SYCL and fairlead are removed. The
 system's registered drivers are those that it had when the run began, and those of
 OCL_ICD_FILENAMES. The fixtures are in helpers/fixtures.py and helpers/drivers.py.
 """
@@ -14,6 +15,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import types
 from collections.abc import Iterator
 from contextlib import suppress
@@ -72,6 +74,17 @@ def _rewrite_share(config: pytest.Config, number: int, count: int) -> None:
             loader.exec_module(module)
 
 
+def _remove_old(kernels: Path) -> None:
+    """Remove from a cache of PoCL's the programs that no run of the last week has built."""
+    last_week = time.time() - 7 * 24 * 60 * 60
+    used = [*kernels.glob("*/*/last_accessed"), *kernels.glob("tempfile_*")]
+    for file in used:
+        if file.stat().st_mtime < last_week:
+            file.unlink()
+            if file.parent != kernels:
+                shutil.rmtree(file.parent, ignore_errors=True)
+
+
 def _prepare(folder: Path) -> None:
     """Set the environment of this process, which the workers of pytest-xdist inherit."""
     further = os.environ.get("OCL_ICD_FILENAMES", "")
@@ -80,10 +93,12 @@ def _prepare(folder: Path) -> None:
             del os.environ[name]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each child would compile every module anew
     os.environ["XDG_CACHE_HOME"] = str(folder / "xdg")
-    os.environ["POCL_CACHE_DIR"] = str(folder / "pocl")
+    kernels = Path(os.environ.pop("KEPT_POCL_CACHE", folder / "pocl"))
+    os.environ["POCL_CACHE_DIR"] = str(kernels)
     os.environ["PYOPENCL_NO_CACHE"] = "1"
     os.environ["OPENCL_VENDOR_PATH"] = str(folder / "vendors")
-    (folder / "pocl").mkdir()
+    kernels.mkdir(parents=True, exist_ok=True)
+    _remove_old(kernels)
     (folder / "vendors").mkdir()
     for manifest in Path("/etc/OpenCL/vendors").glob("*.icd"):
         shutil.copy(manifest, folder / "vendors")
