@@ -389,7 +389,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
             return ExecutableGraph(
                 self.context,
                 self.devices,
-                Snapshot(self._nodes),
+                Snapshot(self._nodes, only=self.devices[0] if len(self.devices) == 1 else None),
                 updatable=updatable,
                 profiling=profiling,
                 policy=policy,

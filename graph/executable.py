@@ -88,7 +88,9 @@ class ExecutableGraph(Drawable, Pickles):
         self.partitions = partition(
             snapshot.successors,
             snapshot.predecessors,
-            host=[has_hosts and isinstance(command, HostTask) for command in commands],
+            host=[isinstance(command, HostTask) for command in commands]
+            if has_hosts
+            else [False] * len(commands),
             devices=snapshot.segment_makers() if whole is None else None,
             policy=policy,
             not_in_order=[

@@ -31,6 +31,7 @@ class Snapshot:
 
     Args:
         nodes: of a graph.
+        only: the device of all nodes, None if they have several.
         to_compare: whether it is only compared with another one. Then the commands are the graph's
             own, there are no devices, and neighbours may be nodes: only their number is right.
 
@@ -41,7 +42,9 @@ class Snapshot:
         index: of each node of the graph itself, by its id. A sub-graph's node has none.
     """
 
-    def __init__(self, nodes: Sequence[Node], *, to_compare: bool = False) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], *, only: Device | None = None, to_compare: bool = False
+    ) -> None:
         self.commands: list[Command] = [node.command for node in nodes]
         self.kinds = set(map(type, self.commands))
         self.devices: list[Device] = []
@@ -67,7 +70,7 @@ class Snapshot:
                 for some in after
             ]
             self.commands = [command.copy() for command in self.commands]
-            self.devices = [node.device for node in nodes]
+            self.devices = [node.device for node in nodes] if only is None else [only] * len(nodes)
 
     def _inline_all(self, nodes: Sequence[Node]) -> None:
         """Add nodes, of which some are sub-graphs."""

@@ -138,7 +138,10 @@ def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
             and before.kernel is after.kernel
         ):
             continue
-        if before.node_type != after.node_type or before.segment_maker != after.segment_maker:
+        makers = before.segment_maker, after.segment_maker
+        if before.node_type != after.node_type or (
+            makers[0] is not makers[1] and makers[0] != makers[1]
+        ):
             raise _differs(
                 f"Cannot update using a graph with mismatched node types. Node {index}: "
                 f"{before.node_type}, {after.node_type}."

@@ -139,9 +139,11 @@ class CapturedLaunch(Captured, Launch):
         self._declared: tuple[Declared, ...] | None = None
 
     def copy(self) -> CapturedLaunch:
-        made = CapturedLaunch(self.block, self.index)
-        if self.changed:
-            made.native, made.changed, made._kept = copy_of(self.native), True, self._kept.copy()
+        made = CapturedLaunch.__new__(CapturedLaunch)  # graphs copy thousands
+        made.block, made.index, made.title = self.block, self.index, self.title
+        made.changed, made._kept = self.changed, self._kept.copy()
+        made.native = copy_of(self.native) if self.changed else self.native
+        made._quick, made._declared = {}, self._declared
         return made
 
     def is_like(self, other: Command) -> bool:

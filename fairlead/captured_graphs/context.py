@@ -25,7 +25,7 @@ from ..loader.base.frames import variables_of
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
-from .partitions import Replays
+from .partitions import replays_of
 from .swaps import buffers_in, forms_of, swaps_of, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
@@ -107,7 +107,7 @@ class capture:
             allow_unseen=any(map(_client.is_device_object, self._keep)),
         )
         graph = CapturedGraph(
-            CapturedBlock(recording, observer, [*self._queues, extra], Replays(self._context))
+            CapturedBlock(recording, observer, [*self._queues, extra], replays_of(self._context))
         )
         graph.queue = extra
         return graph

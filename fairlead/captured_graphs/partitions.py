@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..icd.command_buffer.commands import CommandArray, CommandList
@@ -52,6 +53,12 @@ class Replays:
             title=" and ".join(dict.fromkeys(block.title for block in blocks)) or "a graph",
         )
         return CapturedSegment(SegmentCommands(listed, list(blocks), commands.__getitem__, nodes))
+
+
+@lru_cache(64)
+def replays_of(context: int) -> Replays:
+    """Return what makes segments of a context. Graphs compare it for each command."""
+    return Replays(context)
 
 
 def _in_order_of_recording(
