@@ -420,6 +420,30 @@ def test_kernels_of_a_graph_that_is_gone_are_not_compiled_again(program: Program
     assert program.fake.calls("cuModuleLoadDataEx") - before == 1
 
 
+def test_options_of_a_build_are_those_of_cudas_compiler(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL takes no options of NVIDIA's compiler, so it is asked in vain."""
+    real = cuda_functions.call
+
+    def call(handle: int, name: str, *given: Any) -> int:
+        if name != "clGetProgramBuildInfo":
+            return real(handle, name, *given)
+        text = b"-DA=1 -cl-nv-maxrregcount=24 -cl-nv-opt-level 1\0"
+        ctypes.memmove(given[3], text, len(text))
+        return 0
+
+    monkeypatch.setattr(cuda_functions, "call", call)
+    y = program.buffer(1)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 1)
+    with fairlead.trace(["cuda"]) as calls:
+        graph.finalize().replay(program.queue, wait=True)
+    (load,) = [str(one) for one in calls if one.name == "cuModuleLoadDataEx"]
+    assert "{CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL}" in load and "{0x18, 0x1}" in load
+    assert program.values(y) == [3]
+
+
 def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
     y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
     with capture(program.queue) as graph:

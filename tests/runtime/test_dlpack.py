@@ -142,6 +142,37 @@ def test_memory_of_other_packages_is_usm(queue: Queue, program: Program, shared:
     assert done.wait(60) and len(ours._given) == before - 1
 
 
+def _several(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> dict[str, Any]:
+    """Return the changes for a tensor of several dimensions."""
+    numbers = ctypes.c_int64 * len(shape)
+    steps = numbers(*strides) if strides else None
+    return {"ndim": len(shape), "shape": numbers(*shape), "strides": steps}
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [((4, 16), (16, 1)), ((2, 4, 8), None), ((1, 64), (7, 1)), ((8, 1, 8), (8, 3, 1)), ((), None)],
+)
+def test_memory_of_several_dimensions_lies_in_a_row(
+    queue: Queue, shared: USM, shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> None:
+    """The step of a dimension of one element may be any number."""
+    given = _Old(shared, **_several(shape, strides))
+    alias = from_dlpack(given, queue)
+    assert (alias.pointer, alias.size) == (shared.pointer, N if shape else 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((16, 4), (1, 16)), ((4, 8), (16, 1)), ((2, 2, 4), (4, 8, 1))]
+)
+def test_rows_with_gaps_and_columns_are_refused(
+    queue: Queue, shared: USM, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    given = _Old(shared, **_several(shape, strides))
+    with pytest.raises(SYCLError, match="is not contiguous"):
+        from_dlpack(given, queue)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
