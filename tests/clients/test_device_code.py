@@ -44,7 +44,7 @@ def test_they_print_what_they_say(
     """They run one after the other in one process: loading libsycl takes longer than they do."""
     watched = {} if programs == _UNWATCHED else WATCHED
     output = compile_client.run_device(programs, drivers[driver], adapter_path(adapter), **watched)
-    said = outputs(output) if len(programs) > 1 else dict.fromkeys(programs, output)
+    said = outputs(output, programs)
     for program in programs:
         if (adapter, program) == ("intel", "graph_update"):
             assert (error_of(said[program]), said[program].code) == (_NO_UPDATE, 1)
@@ -66,7 +66,7 @@ def test_command_buffers_of_both_kinds(
         programs, drivers[driver], adapter_path("fairlead"), FAIRLEAD_COMMAND_BUFFER=way
     )
     expected = {name: Output(0, printed(HERE / f"device/{name}.cpp"), "") for name in programs}
-    assert outputs(output) == expected
+    assert outputs(output, programs) == expected
     assert output.code == 0
 
 

@@ -7,6 +7,7 @@ backend. So no program calls `queue.fill`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +15,12 @@ import pytest
 from helpers.clients import (
     DEVICE_PROGRAMS,
     HERE,
+    ZE_PROCESSES,
     ZE_VARIABLES,
     Compiler,
     error_of,
     on,
+    outputs,
     printed,
 )
 from helpers.support import Output
@@ -39,22 +42,22 @@ _WITH_BUFFERS: Final = "arguments", "graph", "graph_update"
 def run_on(
     adapter: Path,
     real_plugins: Path,
-    program: str,
+    programs: Sequence[str],
     driver: str,
     compiler: Compiler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Output:
-    """Run a program on an adapter, with fairlead's loader and driver."""
+    """Run programs in one process on an adapter, with fairlead's loader and driver."""
     loader = libze_loader.environment({"LD_LIBRARY_PATH": str(real_plugins / "umf")})
     monkeypatch.setenv("LD_LIBRARY_PATH", loader["LD_LIBRARY_PATH"])
     return compiler.run_device(
-        [program],
+        programs,
         driver,
         str(adapter),
         ZEL_LIBRARY_PATH=loader["ZEL_LIBRARY_PATH"],
         ZE_ENABLE_ALT_DRIVERS=level_zero_driver(),
         UR_LOADER_USE_LEVEL_ZERO_V2=str(int("_v2" in adapter.name)),
-        **ZE_VARIABLES.get(program, {}),
+        **ZE_VARIABLES.get(programs[0], {}),
     )
 
 
@@ -67,9 +70,9 @@ def check(output: Output, program: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "_v2"])
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_it_prints_what_it_says(
-    program: str,
+@pytest.mark.parametrize("programs", ZE_PROCESSES, ids=lambda names: f"{len(names)} programs")
+def test_they_print_what_they_say(
+    programs: tuple[str, ...],
     kind: str,
     driver: str,
     real_plugins: Path,
@@ -78,8 +81,12 @@ def test_it_prints_what_it_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     adapter = real_plugins / f"ur-now/libur_adapter_level_zero{kind}.so.0"
-    output = run_on(adapter, real_plugins, program, drivers[driver], compile_client, monkeypatch)
-    check(output, program, kind)
+    output = run_on(adapter, real_plugins, programs, drivers[driver], compile_client, monkeypatch)
+    said = outputs(output, programs)
+    assert said.keys() == set(programs)
+    for program, one in said.items():
+        check(one, program, kind)
+    assert len(programs) == 1 or output.code == 0
 
 
 @pytest.mark.thorough
@@ -96,7 +103,7 @@ def test_dpcpp_2025_prints_the_same(
 ) -> None:
     """libsycl.so.8 of 2025.3.3, with its own loader of Unified Runtime and its own adapters."""
     adapter = real_plugins / f"ur-then/libur_adapter_level_zero{kind}.so.0"
-    output = run_on(adapter, real_plugins, program, drivers[driver], compile_then, monkeypatch)
+    output = run_on(adapter, real_plugins, [program], drivers[driver], compile_then, monkeypatch)
     if kind and program in _WITH_BUFFERS:
         expected = printed(HERE / f"device/{program}.cpp")
         assert output.out and expected.startswith(output.out) and _NO_UNMAP in output.err

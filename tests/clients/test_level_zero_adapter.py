@@ -8,51 +8,57 @@ reference adapter gives. libsycl fills USM by a kernel of DPC++ on this backend.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
-from helpers.clients import DEVICE_PROGRAMS, HERE, ZE_VARIABLES, Compiler, on, printed
+from helpers.clients import (
+    HERE,
+    ZE_PROCESSES,
+    ZE_VARIABLES,
+    Compiler,
+    on,
+    outputs,
+    printed,
+)
+from helpers.support import Output
 
 from fairlead import plugins
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", on("intel_cpu"))]
 
-#: Programs with graphs, and the others.
 GRAPHS: Final = ("graph", "graph_update")
-OTHERS: Final = sorted({*DEVICE_PROGRAMS} - {*GRAPHS})
 
 
-@pytest.mark.parametrize("program", OTHERS)
-def test_it_prints_what_it_says(
-    program: str, driver: str, compile_client: Compiler, drivers: dict[str, str]
+def expected(programs: tuple[str, ...]) -> dict[str, Output]:
+    """What programs of one process come to."""
+    return {name: Output(0, printed(HERE / f"device/{name}.cpp"), "") for name in programs}
+
+
+@pytest.mark.parametrize("process", ZE_PROCESSES, ids=lambda names: f"{len(names)} programs")
+def test_they_print_what_they_say(
+    process: tuple[str, ...], driver: str, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
-    output = compile_client.run_device(
-        [program],
-        drivers[driver],
-        plugins.level_zero_adapter(),
-        **ZE_VARIABLES.get(program, {}),
-    )
-    source = HERE / f"device/{program}.cpp"
-    assert (output.out, output.err, output.code) == (printed(source), "", 0)
+    programs = tuple(name for name in process if name not in GRAPHS)
+    variables = ZE_VARIABLES.get(programs[0], {})
+    adapter = plugins.level_zero_adapter()
+    output = compile_client.run_device(programs, drivers[driver], adapter, **variables)
+    assert (outputs(output, programs), output.code) == (expected(programs), 0)
 
 
 @pytest.mark.parametrize("path", ["wait-event", "immediate-append", "auto"])
-@pytest.mark.parametrize("program", GRAPHS)
 def test_graphs_and_their_updates_by_each_path(
-    program: str,
-    path: str,
-    driver: str,
-    compile_client: Compiler,
-    drivers: dict[str, str],
+    path: str, driver: str, compile_client: Compiler, drivers: dict[str, str]
 ) -> None:
     output = compile_client.run_device(
-        [program],
+        GRAPHS,
         drivers[driver],
         plugins.level_zero_adapter(),
         FAIRLEAD_ZE_COMMAND_BUFFER=path,
         UR_LOG_FAIRLEAD="level:info",
     )
-    assert (output.out, output.code) == (printed(HERE / f"device/{program}.cpp"), 0)
+    found = {name: replace(one, err="") for name, one in outputs(output, GRAPHS).items()}
+    assert (found, output.code) == (expected(GRAPHS), 0)
     if path == "auto":
         why = "one-append, because the driver has zeCommandListImmediateAppendCommandListsExp"
     else:

@@ -123,7 +123,7 @@ def told(output: Output) -> dict[str, tuple[str, str, int]]:
     """What each program of one process came to: its output, or the error that ended it."""
     return {
         program: (error_of(one) if one.code == 1 else one.out, one.err, one.code)
-        for program, one in outputs(output).items()
+        for program, one in outputs(output, PROGRAMS).items()
     }
 
 
@@ -164,7 +164,7 @@ def _complaints_of(
         adapter_path(case.adapter),
         **WATCHED,
     )
-    said = outputs(output) if len(programs) > 1 else dict.fromkeys(programs, output)
+    said = outputs(output, programs)
     for program, one in said.items():
         refused = refusal(case, program, drivers)
         source = HERE / f"sycl/{program}.cpp"

@@ -38,6 +38,11 @@ DEVICE_PROGRAMS: Final = tuple(sorted(path.stem for path in (HERE / "device").gl
 PREFIX_LIB: Final = Path(sys.prefix, "lib")
 #: What a program needs to know of Level Zero's devices.
 ZE_VARIABLES: Final[dict[str, dict[str, str]]] = {"sub_devices": {"FAIRLEAD_ZE_SUB_DEVICES": "2"}}
+#: On Level Zero: the programs of each process.
+ZE_PROCESSES: Final = (
+    tuple(name for name in DEVICE_PROGRAMS if name not in ZE_VARIABLES),
+    *((name,) for name in ZE_VARIABLES),
+)
 #: The drivers whose results the tests know: the names are those of helpers/drivers.py.
 DRIVERS: Final = ("intel_cpu", "pocl_wheel", "pocl-3.1")
 #: Intel's own adapter and ours; for PI the same names mean the plugins.
@@ -251,11 +256,13 @@ int main(int count, char **names) {{
 """
 
 
-def outputs(output: Output) -> dict[str, Output]:
-    """What each program came to that ran in one process, by its name.
+def outputs(output: Output, programs: Sequence[str]) -> dict[str, Output]:
+    """What each of these programs came to that ran in one process, by its name.
 
     One that did not end has the exit code of the process.
     """
+    if len(programs) == 1:
+        return {programs[0]: output}
     said: dict[str, Output] = {}
     errors = dict(_sections(output.err))
     for name, text in _sections(output.out):
