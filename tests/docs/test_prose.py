@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from helpers.support import ROOT
@@ -53,21 +54,39 @@ SOURCES = sorted(
 )
 
 
+class Read(NamedTuple):
+    """What is to be read in a file."""
+
+    docstrings: list[str]
+    comments: list[str]
+    messages: list[str]
+
+
 @cache
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def read(path: Path) -> Read:
+    """Read a module, or the comments of a file in C."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return Read([], list(comments_of_c(text)), [])
+    nodes = list(ast.walk(ast.parse(text)))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented)]
+    return Read(docstrings, list(comments_of_python(text)), list(messages_of(nodes)))
 
 
 def written_in(path: Path) -> Iterator[str]:
-    """Yield the docstrings and comments of a module, or the comments of a file in C."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix != ".py":
-        for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
-            yield re.sub(r"\n\s*\*? ?", "\n", comment).strip("- ")
-        return
-    for node in ast.walk(parse(path)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            yield ast.get_docstring(node) or ""
+    """Yield the docstrings and comments of a file."""
+    found = read(path)
+    yield from found.docstrings
+    yield from found.comments
+
+
+def comments_of_c(text: str) -> Iterator[str]:
+    for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
+        yield re.sub(r"\n\s*\*? ?", "\n", comment).strip("- ")
+
+
+def comments_of_python(text: str) -> Iterator[str]:
     lines: dict[int, str] = {}  # of a comment that begins there
     begin = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -134,7 +153,7 @@ def test_messages_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}, {part}"
         for path in SOURCES
-        for text in messages(path)
+        for text in read(path).messages
         for part in long_parts(text.splitlines())
     ]
     assert not long, "\n".join(long)
@@ -149,12 +168,10 @@ DIALECT = re.compile(
 )
 
 
-def messages(path: Path) -> Iterator[str]:
+def messages_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the strings of a module, docstrings too. A field of an f-string is one word."""
-    if path.suffix != ".py":
-        return
     fields = set[ast.AST]()
-    for node in ast.walk(parse(path)):  # what is inside an f-string comes after it
+    for node in nodes:  # what is inside an f-string comes after it
         if isinstance(node, ast.JoinedStr):
             fields |= set(node.values)
             words = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
@@ -165,7 +182,9 @@ def messages(path: Path) -> Iterator[str]:
 
 def test_dialect() -> None:
     texts = [(path, path.read_text(encoding="utf-8")) for path in FILES]
-    texts += [(path, text) for path in SOURCES for text in (*written_in(path), *messages(path))]
+    texts += [
+        (path, text) for path in SOURCES for text in (*written_in(path), *read(path).messages)
+    ]
     plain = ((path, " ".join(text.split())) for path, text in texts)
     found = [
         f"{path.relative_to(ROOT)}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
@@ -190,6 +209,6 @@ def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
     assert found == ["One", "two.", "three four five"]
     strings = tmp_path / "strings.py"
     strings.write_text("one, two = 'One. ' f'is {x} or {y}', 'two'")
-    assert list(messages(strings)) == ["One. is FIELD or FIELD", "two"]
+    assert read(strings).messages == ["One. is FIELD or FIELD", "two"]
     assert long_parts(["Short. " + "word " * WORDS]) == [f"{WORDS} words: {'word ' * WORDS}"]
     assert [" ".join(text.split()) for text in written_in(c)] == ["One two.", "three"]
