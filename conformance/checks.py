@@ -37,7 +37,7 @@ _SHORT: Final = 12
 #: counted separately.
 beyond_specification: Final = pytest.mark.beyond_specification
 
-#: The case runs in a forked process. It is for calls that return at once or crash. See README.md.
+#: The case may run in a fork. It is for calls that return at once or crash. See README.md.
 forked: Final = pytest.mark.forked
 
 

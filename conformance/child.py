@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -19,7 +20,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -35,7 +35,7 @@ from .report import Case
 _MARKS: Final = (
     "rule(entry_point, text): what the case is about",
     "beyond_specification: counted apart",
-    "forked: run in a fork",
+    "forked: run in a fork where needed",
 )
 #: Plugins of pytest that do nothing for the cases. Some of them take time in each.
 _PLUGINS_LEFT_OUT: Final = (
@@ -56,7 +56,8 @@ ENDING: Final = Case(
 class SuiteRequest:
     """What a child has to run: the cases of `interface`, except those in `done`.
 
-    `areas` limits them to these areas, unless it is empty.
+    `areas` limits them to these areas, unless it is empty. `forks` says that every case that may
+    crash the library runs in a fork, and not only those of an entry point that has failed one.
     """
 
     library: str
@@ -66,6 +67,7 @@ class SuiteRequest:
     beyond: bool = False
     done: tuple[str, ...] = ()
     timeout: float = 20.0
+    forks: bool = False
 
 
 @dataclasses.dataclass
@@ -102,6 +104,7 @@ class Reporter:
 
     def __init__(self, request: SuiteRequest, tell: Callable[..., None]) -> None:
         self.request, self.tell = request, tell
+        self._failed = set[str]()  # entry points
         self.target_ = LibraryUnderTest(
             request.library, request.interface, request.device, request.timeout, tell
         )
@@ -141,10 +144,33 @@ class Reporter:
         ]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
-                item.obj = in_fork(item.obj, self.request.timeout / 2, lambda: self._works_in_forks)
+                item.obj = self.guard(item.obj, case_of(item).entry_point)
         self.tell(collected=len(items), beyond=sum(case.beyond for _, case in cases))
 
-    @cached_property
+    def guard(self, case: Callable[..., object], entry_point: str) -> Callable[..., None]:
+        """Return a case that runs in a fork once such a case of its entry point has failed.
+
+        A fork takes ten times as long as most of these cases. The first that fails runs again.
+        """
+        forked = in_fork(case, self.request.timeout / 2, lambda: self._works_in_forks)
+
+        @functools.wraps(case)
+        def run(**arguments: Any) -> None:
+            if not self.request.forks and entry_point not in self._failed:
+                try:
+                    case(**arguments)
+                    return
+                except Unsupported:
+                    raise
+                except Exception:
+                    self._failed.add(entry_point)
+                    if not self._works_in_forks:
+                        raise
+            forked(**arguments)
+
+        return run
+
+    @functools.cached_property
     def _works_in_forks(self) -> bool:
         """Whether the library works in a forked copy of this process, once a case needs it."""
         return works_in_fork(self.target_.answer, self.request.timeout / 2)

@@ -120,7 +120,9 @@ def run(
             )
     begun = time.monotonic()
     for beyond in (False, True):
-        request = SuiteRequest(path, report.interface, device, areas, beyond, timeout=timeout)
+        request = SuiteRequest(
+            path, report.interface, device, areas, beyond, timeout=timeout, forks=beyond
+        )
         cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
         if report.trouble or not cases_beyond:
             break
@@ -135,9 +137,10 @@ def _run_all(
 
     Returns how many cases are beyond the specification.
     """
-    for _ in range(_MOST_CRASHES):
+    for number in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
-        child = _SuiteChild(dataclasses.replace(request, done=done), environ)
+        forks = request.forks or number > 0
+        child = _SuiteChild(dataclasses.replace(request, done=done, forks=forks), environ)
         for case in child.cases():
             if case.name not in done:  # every child opens the library
                 report.cases.append(case)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from helpers.support import FakePlugin, RunPython, with_short_limit
 
 from fairlead.api import registered
 from fairlead.conformance.checks import Mismatch, equal
+from fairlead.conformance.child import Reporter, SuiteRequest
 from fairlead.conformance.forks import in_fork, works_in_fork
 from fairlead.conformance.report import Case, SuiteReport, render
 from fairlead.conformance.ur.listed import LISTED
@@ -81,17 +83,15 @@ CRASH, HANG = "it crashed with SIGSEGV", "it hung for {limit} s"
 #: rules of different cases.
 BROKEN: list[tuple[dict[str, object], str, dict[str, str]]] = [
     (
-        {"check_retain": 0, "no_devices": "0"},
+        {"check_retain": 0, "no_devices": "0", "no_deleter": "ERROR(INVALID_VALUE)"},
         "arguments",
         {
             "arguments::listed_error[urContextRetain-hContext]": CRASH,
             "arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_SUCCESS",
+            "arguments::listed_error[urContextSetExtendedDeleter-pfnDeleter]": (
+                "UR_RESULT_ERROR_INVALID_VALUE"
+            ),
         },
-    ),
-    (
-        {"no_devices": "ERROR(INVALID_VALUE)"},
-        "arguments",
-        {"arguments::listed_error[urContextCreate-DeviceCount]": "UR_RESULT_ERROR_INVALID_VALUE"},
     ),
     (
         {"retain_step": 2},
@@ -419,3 +419,31 @@ def test_a_case_runs_in_a_copy_of_the_process_where_the_library_works_there(work
 def test_a_case_of_a_copy_fails_with_what_it_has_found() -> None:
     with pytest.raises(Mismatch, match="expected 1, got 2"):
         in_fork(lambda: equal(2, 1), 5, lambda: True)()
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_cases_run_in_copies_once_one_of_their_entry_point_has_failed(
+    forks: bool, tmp_path: Path
+) -> None:
+    """What fails is run again, in a copy."""
+    suite = Reporter(SuiteRequest("library", "ur", forks=forks), lambda **line: None)
+    process, file = os.getpid(), tmp_path / "where"
+
+    def places(entry_point: str, expected: int) -> list[str]:
+        def case() -> None:
+            with file.open("a") as ran:
+                ran.write("here " if os.getpid() == process else "copy ")
+            equal(1, expected)
+
+        file.write_text("")
+        with nullcontext() if expected == 1 else pytest.raises(Mismatch):
+            suite.guard(case, entry_point)()
+        return file.read_text().split()
+
+    def unless_all_fork(*ran: str) -> list[str]:
+        return ["copy"] if forks else [*ran]
+
+    assert places("urQueueFlush", 1) == unless_all_fork("here")
+    assert places("urQueueFlush", 2) == unless_all_fork("here", "copy")
+    assert places("urQueueFlush", 1) == ["copy"]
+    assert places("urQueueFinish", 1) == unless_all_fork("here")

@@ -36,6 +36,9 @@
 #ifndef NO_DEVICES
 #define NO_DEVICES ERROR(INVALID_SIZE) /* what urContextCreate answers for 0 devices */
 #endif
+#ifndef NO_DELETER
+#define NO_DELETER ERROR(INVALID_NULL_POINTER) /* what urContextSetExtendedDeleter answers for 0 */
+#endif
 #ifndef BEYOND
 #define BEYOND 0 /* bytes that urContextGetInfo writes behind the value */
 #endif
@@ -333,7 +336,8 @@ HIDDEN int urContextGetInfo(object *context, uint32_t name, size_t room, void *i
 HIDDEN int urContextSetExtendedDeleter(object *context, deleter_function deleter, void *data) {
     AT_DELETER;
     CHECK(context, CONTEXT, INVALID_CONTEXT);
-    NEED(deleter, INVALID_NULL_POINTER);
+    if (!deleter)
+        return NO_DELETER;
     context->deleter = deleter;
     context->data = data;
     return 0;
