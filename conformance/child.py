@@ -57,7 +57,7 @@ class SuiteRequest:
     """What a child has to run: the cases of `interface`, except those in `done`.
 
     `areas` limits them to these areas, unless it is empty. `forks` says that every case that may
-    crash the library runs in a fork, and not only those of an entry point that has failed one.
+    crash the library runs in a fork: also of entry points that have failed no such case yet.
     """
 
     library: str
@@ -151,6 +151,8 @@ class Reporter:
         """Return a case that runs in a fork once such a case of its entry point has failed.
 
         A fork takes ten times as long as most of these cases. The first that fails runs again.
+        Beyond the specification it may have corrupted memory: then the process ends, and the next
+        child runs it again.
         """
         forked = in_fork(case, self.request.timeout / 2, lambda: self._works_in_forks)
 
@@ -163,6 +165,8 @@ class Reporter:
                 except Unsupported:
                     raise
                 except Exception:
+                    if self.request.beyond:
+                        os._exit(1)
                     self._failed.add(entry_point)
                     if not self._works_in_forks:
                         raise

@@ -4,8 +4,10 @@
 >>> print(render(report))
 
 A child writes a line before and after each case. If it crashes, or is silent for longer than a case
-may take, the running case has failed. A new child continues with the remaining cases. Cases that
-are beyond the specification come last, in children of their own, because they may corrupt memory.
+may take, the running case has failed. A new child continues with the remaining cases. The first
+child that crashes leaves the running case to the next one, because another case may be to blame.
+Cases that are beyond the specification come last, in children of their own, because they may
+corrupt memory.
 """
 
 from __future__ import annotations
@@ -120,9 +122,7 @@ def run(
             )
     begun = time.monotonic()
     for beyond in (False, True):
-        request = SuiteRequest(
-            path, report.interface, device, areas, beyond, timeout=timeout, forks=beyond
-        )
+        request = SuiteRequest(path, report.interface, device, areas, beyond, timeout=timeout)
         cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
         if report.trouble or not cases_beyond:
             break
@@ -139,8 +139,7 @@ def _run_all(
     """
     for number in range(_MOST_CRASHES):
         done = tuple(case.name for case in report.cases)
-        forks = request.forks or number > 0
-        child = _SuiteChild(dataclasses.replace(request, done=done, forks=forks), environ)
+        child = _SuiteChild(dataclasses.replace(request, done=done, forks=number > 0), environ)
         for case in child.cases():
             if case.name not in done:  # every child opens the library
                 report.cases.append(case)
@@ -169,6 +168,7 @@ class _SuiteChild:
     finished: bool = False
     running: Case | None = None
     any_began: bool = False
+    hung: bool = False
 
     def cases(self) -> Iterator[Case]:
         """Start the process and read its lines to the end."""
@@ -176,19 +176,18 @@ class _SuiteChild:
             tempfile.TemporaryFile() as printed,
             _process(self.request, self.environ, printed) as (process, pipe),
         ):
-            hung = False
             try:
                 for line in _lines(
                     pipe, lambda: self.request.timeout if self.any_began else _START
                 ):
                     yield from self._take(line)
             except TimeoutError:
-                hung = True
+                self.hung = True
                 os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
-            got = (
-                f"it hung for {self.request.timeout:g} s" if hung else ending(code) if code else ""
-            )
+            got = ending(code) if code else ""
+            if self.hung:
+                got = f"it hung for {self.request.timeout:g} s"
             yield from self._last(got, printed)
 
     def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
@@ -232,6 +231,8 @@ class _SuiteChild:
         got = got or "it ended the process"
         if self.running.name == OPENING.name:
             self.trouble = f"{got} while it was opened{_printed(printed)}"
+        elif not self.request.forks and not self.hung:
+            return  # an earlier case may be to blame: the next child runs this one again
         else:
             self.left -= 1
         yield dataclasses.replace(self.running, outcome="failed", expected="an answer", got=got)

@@ -148,6 +148,24 @@ def test_a_broken_rule_fails_its_cases_and_no_others(
         check(PATIENT)
 
 
+def test_a_case_is_not_blamed_for_a_crash_that_an_earlier_one_has_caused(
+    fake_adapter: FakePlugin, conformance: Callable[..., Run]
+) -> None:
+    """The call that was to be refused leaves something behind. In a copy that is lost."""
+    library = fake_adapter(
+        no_deleter='(setenv("TAKEN", "1", 1), ERROR(INVALID_VALUE))',
+        at_num_devices='if (getenv("TAKEN")) crash()',
+    )
+    whole, run = (
+        conformance(one, area=("arguments", "context"), timeout=PATIENT)
+        for one in (fake_adapter(), library)
+    )
+    assert run.failed.keys() - whole.failed.keys() == {
+        "arguments::listed_error[urContextSetExtendedDeleter-pfnDeleter]"
+    }
+    assert len(run.report["cases"]) == len(whole.report["cases"]) and not run.report["trouble"]
+
+
 def test_what_is_written_behind_a_value_is_seen(
     fake_adapter: FakePlugin, conformance: Callable[..., Run]
 ) -> None:
