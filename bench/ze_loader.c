@@ -1,7 +1,8 @@
 /* With -DDRIVER: a Level Zero driver that does nothing. Else a program, LIBRARY HOW CALLS: it
  * prints the nanoseconds of a zeEventQueryStatus, the least of its batches. HOW is "table", by the
  * driver's own table, "jump", by that and one direct jump, "pointer", by a jump as the loader has
- * it, or "loader", by the exported function of a loader. */
+ * it, or "loader", by the exported function of a loader. With -DLINKED the program is linked with a
+ * loader, and calls its function by name. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,14 @@ static void *jump_to(void *target, int by_pointer) {
 #endif
 }
 
+#ifdef LINKED
+fn_zeInitDrivers zeInitDrivers;
+fn_zeEventQueryStatus zeEventQueryStatus;
+#define QUERY zeEventQueryStatus
+#else
+#define QUERY query
+#endif
+
 int main(int count, char **arguments) {
     void *library = count > 3 ? dlopen(arguments[1], RTLD_NOW) : NULL;
     if (!library)
@@ -103,7 +112,7 @@ int main(int count, char **arguments) {
     for (int batch = 0; batch < BATCHES; batch++) {
         double begin = now();
         for (long i = 0; i < calls / BATCHES; i++)
-            query((void *)driver);
+            QUERY((void *)driver);
         double took = (now() - begin) / (double)(calls / BATCHES);
         least = took < least ? took : least;
     }

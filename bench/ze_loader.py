@@ -2,8 +2,10 @@
 
 The first part is a driver that does nothing (ze_loader.c). Jumps that begin at a line of the cache
 are measured, too: a direct one, which is the least that an exported function can cost, and one by a
-pointer, as the library has it. The second part is calls of fairlead's own driver (ze_calls.c). It
-also has the loader that ZE_LOADER names, another library of this kind, such as Debian's.
+pointer, as the library has it. So are programs that are linked with the library: as compilers do
+it, they jump once more, in their own procedure linkage table; with -fno-plt they do not. The second
+part is calls of fairlead's own driver (ze_calls.c). It also has the loader that ZE_LOADER names,
+another library of this kind, such as Debian's.
 
 It is measured once for the machine. Each sample is a fresh C process, and the processes take turns.
 """
@@ -30,6 +32,8 @@ from .measuring import Row, Target, summary
 _HERE: Final = Path(__file__).parent
 _BUILD: Final = _HERE.parent / "loader/ze/libze_loader/native/build.py"
 _TARGET: Final = Target("≤", 1.1)
+#: Programs that are linked with the library, and the options of their compiler.
+_LINKED: Final = {"linked": ["-fplt"], "linked with -fno-plt": ["-fno-plt"]}
 #: The cheapest calls of the driver.
 _CALLS: Final = (
     *("zeEventQueryStatus", "zeEventHostSignal-and-Reset", "zeKernelSetArgumentValue"),
@@ -44,37 +48,41 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _of_an_empty_driver(folder: Path, quick: bool) -> list[Row]:
-    program, driver = _build(folder)
+    programs, driver = _build(folder)
     other = shutil.copy(driver, folder / "other.so")
     jumps = ("jump", "pointer") if machine() == "x86_64" else ()
     loader = str(libze_loader.path())
     ways = {way: (str(driver), way, "") for way in ("table", *jumps)}
     ways["loader"] = loader, "loader", str(driver)
     ways["two drivers"] = loader, "loader", f"{driver},{other}"
+    ways |= dict.fromkeys(_LINKED, ways["loader"])
 
-    def call(library: str, how: str, drivers: str) -> float:
-        command = [program, library, how, "200000" if quick else "20000000"]
+    def call(way: str) -> float:
+        library, how, drivers = ways[way]
+        command = [programs.get(way, programs[""]), library, how, "200000" if quick else "20000000"]
         environ = {**os.environ, "ZE_ENABLE_ALT_DRIVERS": drivers}
         done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
         return float(done.stdout)
 
     samples: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(2 if quick else 15):
-        for way, arguments in ways.items():
-            samples[way].append(call(*arguments))
+        for way in ways:
+            samples[way].append(call(way))
     least = {way: min(values) for way, values in samples.items()}
     note = "least: " + ", ".join(f"{way} {value:.3g}" for way, value in least.items())
     series = {way: summary(values) for way, values in samples.items()}
     what = "a Level Zero call through libze_loader.so.1"
 
-    def row(what: str, way: str, target: Target | None = None) -> Row:
-        rounds = median(a / b for a, b in zip(samples[way], samples["table"], strict=True))
-        value, shown = least[way] / least["table"], {one: series[one] for one in (way, "table")}
+    def row(what: str, way: str, target: Target | None = None, base: str = "table") -> Row:
+        rounds = median(a / b for a, b in zip(samples[way], samples[base], strict=True))
+        value, shown = least[way] / least[base], {one: series[one] for one in (way, base)}
         return Row(what, value, "×", target, shown, "ns", rounds, note)
 
     return [
         row(what, "loader", _TARGET),
         *(row(f"the same by one {way} at a line of the cache", way) for way in jumps),
+        *(row(f"the same ÷ one {way}", "loader", _TARGET, way) for way in jumps),
+        *(row(f"the same from a program that is {way}", way) for way in _LINKED),
         Row(f"{what}, two drivers", least["two drivers"] - least["table"], "ns", note=note),
     ]
 
@@ -117,12 +125,20 @@ def _compared(
     return Row(what, least[name] / least["own"], "×", target, series, "ns", rounds, note)
 
 
-def _build(folder: Path) -> tuple[Path, Path]:
-    program, driver = folder / "program", folder / "driver.so"
+def _build(folder: Path) -> tuple[dict[str, Path], Path]:
+    """Return programs by the ways that need one of their own, "" for all others, and the driver."""
+    driver, loader = folder / "driver.so", libze_loader.path()
     compiler = os.environ.get("CC", "cc").split()
     subprocess.run([sys.executable, _BUILD, folder], check=True)
     common = [*compiler, "-O2", f"-I{folder}", _HERE / "ze_loader.c"]
-    subprocess.run([*common, "-o", program, "-ldl"], check=True)
     shared = ["-DDRIVER", "-shared", "-fPIC", "-fvisibility=hidden"]
     subprocess.run([*common, *shared, "-o", driver], check=True)
-    return program, driver
+    linked = ["-DLINKED", loader, f"-Wl,-rpath,{loader.parent}"]
+    programs: dict[str, Path] = {}
+    for way, options in {
+        "": [],
+        **{way: [*linked, *more] for way, more in _LINKED.items()},
+    }.items():
+        programs[way] = folder / (way.replace(" ", "-") or "program")
+        subprocess.run([*common, "-o", programs[way], *options, "-ldl"], check=True)
+    return programs, driver
