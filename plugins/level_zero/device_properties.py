@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.base.search import secure_environ
+from ..opencl.device_info import pci_numbers
 from ..opencl.devices import takes_spirv
 from ..opencl.usm.strategies import STRATEGIES
 from ..sdk._native_ze import ffi
-from .core import ZE, chain, driver
+from .core import ZE, chain, driver, ze_failure
 from .devices import LARGEST, MUTABLE, ZeDevice, list_structs
 
 _INTEL: Final = 0x8086
@@ -175,6 +176,16 @@ def zeDeviceGetExternalMemoryProperties(hDevice: ZeDevice, pExternalMemoryProper
     row = pExternalMemoryProperties
     row.memoryAllocationImportTypes = row.memoryAllocationExportTypes = 0
     row.imageImportTypes = row.imageExportTypes = 0
+
+
+@driver.entry
+def zeDevicePciGetPropertiesExt(hDevice: ZeDevice, pPciProperties: Any) -> None:
+    numbers = pci_numbers(hDevice.ur)
+    if not numbers:
+        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no cl_khr_pci_bus_info")
+    address, speed = pPciProperties.address, pPciProperties.maxSpeed
+    address.domain, address.bus, address.device, address.function = numbers
+    speed.genVersion = speed.width = speed.maxBandwidth = -1  # unknown
 
 
 #: The types of numbers whose vector widths are told.

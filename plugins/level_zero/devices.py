@@ -11,6 +11,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import new_lock
 from ...loader.ze.abi import PLATFORM_EXTENSION
+from ..opencl.device_info import pci_numbers
 from ..opencl.devices import URDevice
 from ..opencl.images import has_images
 from ..opencl.platforms import URPlatform, platforms
@@ -50,6 +51,8 @@ EXTENSIONS: Final = {
 VIEWS: Final = {
     f"ZE_IMAGE_VIEW_{end}_NAME": f"ZE_IMAGE_VIEW_{end}_VERSION_1_0" for end in ("EXT", "EXP")
 }
+#: Those of drivers that tell a device's PCI address.
+PCI: Final = {"ZE_PCI_PROPERTIES_EXT_NAME": "ZE_PCI_PROPERTIES_EXT_VERSION_1_0"}
 #: The extension of fairlead that says that OpenCL C text is a native format of modules.
 OPENCL_C_MODULES: Final = "ZE_fairlead_opencl_c_modules"
 
@@ -268,7 +271,8 @@ def zeDriverGetExtensionProperties(
         return fill
 
     has_views = any(device.has_image_views for device in hDriver.devices)
-    listed = {**EXTENSIONS, **(VIEWS if has_views else {})}
+    has_pci = any(pci_numbers(device.ur) for device in hDriver.devices)
+    listed = {**EXTENSIONS, **(VIEWS if has_views else {}), **(PCI if has_pci else {})}
     found = {ZE.strings[name]: ZE[version] for name, version in listed.items()}
     own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
     list_structs(

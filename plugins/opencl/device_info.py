@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
@@ -156,11 +156,16 @@ _ORDERS: Final = (
 _SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCOPE_DEVICE")
 
 
-def _pci_address(device: URDevice) -> str | None:
-    """Return domain, bus, device and function (cl_khr_pci_bus_info)."""
+def pci_numbers(device: URDevice) -> Sequence[int]:
+    """Return domain, bus, device and function (cl_khr_pci_bus_info), nothing without them."""
     if "cl_khr_pci_bus_info" not in device.icd.extensions:
-        return None
-    return "{:04x}:{:02x}:{:02x}.{:x}".format(*_numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I"))
+        return ()
+    return _numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I")
+
+
+def _pci_address(device: URDevice) -> str | None:
+    numbers = pci_numbers(device)
+    return "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers) if numbers else None
 
 
 def _of_windows(name: str) -> Callable[[URDevice], Any]:

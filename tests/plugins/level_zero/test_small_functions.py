@@ -14,6 +14,7 @@ from helpers.ze_calls import array, new
 
 from fairlead.icd.drivers import platforms
 from fairlead.loader.ze.abi import ZE
+from fairlead.plugins.level_zero import device_properties
 
 END = (None, 0, None)
 
@@ -51,6 +52,16 @@ def test_a_list_says_what_it_was_made_with(bench: ZeBench) -> None:
     for name in asked:
         routine = f"zeCommandListImmediateGet{name}"
         assert bench.ze.code(routine, regular, byref(c_uint32())) != "SUCCESS"
+
+
+def test_a_device_says_its_pci_address(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    routine, row = "zeDevicePciGetPropertiesExt", new("ze_pci_ext_properties_t")
+    assert bench.ze.code(routine, bench.device, byref(row)) == "UNSUPPORTED_FEATURE"
+    monkeypatch.setattr(device_properties, "pci_numbers", lambda device: (1, 2, 3, 4))
+    bench.ze.ok(routine, bench.device, byref(row))
+    address, speed = row.address, row.maxSpeed
+    assert (address.domain, address.bus, address.device, address.function) == (1, 2, 3, 4)
+    assert (speed.genVersion, speed.width, speed.maxBandwidth) == (-1, -1, -1)
 
 
 def test_an_event_and_its_pool_say_what_they_were_made_with(bench: ZeBench) -> None:
