@@ -45,8 +45,9 @@ _STRICT: Final = (
 )
 _FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
 _FOPEN: Final = "-Wl,--wrap=fopen"
-#: They become libraries by themselves, with their own idea of which APIs there are.
-_APART: Final = ("trace_layer.c", "opencl_layer.c")
+#: They become libraries by themselves, with their own idea of which APIs there are. Of two files
+#: that are called launches.c, the harness has that of the adapters.
+_APART: Final = ("trace_layer.c", "opencl_layer.c", "launches.c")
 #: In `build` or `build_shells`.
 _ELSEWHERE: Final = ("shell.c", "pi_shell.c", "ze_shell.c", "python.c")
 _LONGEST: Final = 900.0  # seconds that a run may take
@@ -111,7 +112,7 @@ def build(directory: Path, flags: Sequence[str] = ()) -> Path:
     program = directory / "harness"
     compiler = os.environ.get("CC", "cc").split()
     (directory / "ur_slots.h").write_text(_slots(), encoding="utf-8")
-    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, LOADER, PLUGINS)]
+    folders = [f"-I{folder}" for folder in (NATIVE, HERE, directory, PLUGINS, LOADER)]
     sources = [
         str(source)
         for folder in (NATIVE, LOADER, HERE)
