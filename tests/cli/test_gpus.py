@@ -16,6 +16,14 @@ from helpers.support import RunPython
 WITHOUT = {"cuda": "cuDeviceGetCount", "hip": "hipInit"}
 
 
+#: The profile decides what is read of a device. The other tests are of an API's name and states.
+_ONE_HIP = pytest.mark.parametrize(
+    "fake",
+    ["cuda", "hip-6.4", pytest.param("hip-5.2", marks=pytest.mark.thorough)],
+    indirect=True,
+)
+
+
 @pytest.fixture(params=["cuda", "hip-5.2", "hip-6.4"])
 def fake(request: pytest.FixtureRequest) -> tuple[str, Path]:
     """An API, as `--interface` takes it, and its fake driver."""
@@ -50,6 +58,7 @@ def test_devices_are_listed_and_described(run_python: RunPython, fake: tuple[str
     assert found["info"][name] == int(warp)
 
 
+@_ONE_HIP
 def test_no_device_is_an_error_with_the_reasons(
     run_python: RunPython, fake: tuple[str, Path]
 ) -> None:
@@ -62,6 +71,7 @@ def test_no_device_is_an_error_with_the_reasons(
     assert json.loads(rows.out) == [] and "warning: " in rows.err
 
 
+@_ONE_HIP
 def test_the_doctor_tells_their_states(machine: Machine, fake: tuple[str, Path]) -> None:
     api, path = fake
     machine.env["LD_LIBRARY_PATH"] = str(path.parent)
@@ -84,6 +94,7 @@ def test_the_doctor_tells_their_states(machine: Machine, fake: tuple[str, Path])
     assert driver["state"] == "excluded" and path.name in driver["reason"]
 
 
+@_ONE_HIP
 def test_the_doctor_tells_why_they_have_no_device(machine: Machine, fake: tuple[str, Path]) -> None:
     """A driver without a device is a warning where there is a GPU, and nothing elsewhere."""
     api, path = fake
@@ -95,6 +106,7 @@ def test_the_doctor_tells_why_they_have_no_device(machine: Machine, fake: tuple[
     assert [one["severity"] for one in problems] == ["warning"] * bool(facts["nodes"])
 
 
+@_ONE_HIP
 def test_the_doctor_tells_a_driver_that_crashes(
     machine: Machine, tmp_path: Path, fake: tuple[str, Path]
 ) -> None:

@@ -20,6 +20,8 @@ from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
 from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
 from fairlead.loader.base.search import Candidate
 
+pytestmark = pytest.mark.slow
+
 MODULE = '''
 import atexit, ctypes, os, signal, sys, threading
 

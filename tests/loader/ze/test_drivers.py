@@ -17,6 +17,8 @@ from fairlead.loader.ze.driver import ZEDriver, load
 from fairlead.loader.ze.drivers import ZEDrivers, open_drivers
 from fairlead.loader.ze.probe import probe_all
 
+pytestmark = pytest.mark.slow
+
 UNSUPPORTED = ZE.codes["ZE_RESULT_ERROR_UNSUPPORTED_FEATURE"]
 
 

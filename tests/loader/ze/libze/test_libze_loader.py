@@ -15,6 +15,8 @@ from helpers.support import ROOT, FakePlugin, Output, RunPython, once
 from fairlead.loader.ze import libze_loader
 from fairlead.loader.ze.abi import TABLES, ZE, getter, size_in_version
 
+pytestmark = pytest.mark.slow
+
 TOOLS = runpy.run_path(str(ROOT / "loader/ze/libze_loader/native/build.py"))["read_tools"]()
 Client = Callable[..., Output]
 UNINITIALIZED, NULL_HANDLE, UNSUPPORTED, ARGUMENT = (
