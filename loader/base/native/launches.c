@@ -116,8 +116,8 @@ static bool has_new_sampler(const argument *old, const argument *new, uint32_t c
 }
 
 /* Describes a launch. Returns whether it differs. */
-static bool describe(const fl_changed_launch *c, const argument *old, const argument *new, update *u,
-                     char **end) {
+static bool describe(const fl_changed_launch *c, const argument *old, const argument *new,
+                     update *u, char **end) {
     const fl_range *before = &c->old_range, *r = &c->range;
     void *lists[LISTS];
     uint32_t counts[LISTS];

@@ -35,8 +35,8 @@ typedef struct fl_changed_launch {
     size_t argument_count;     /* of each of them */
     fl_range old_range, range;
 } fl_changed_launch;
-/* Writes a ur_exp_command_buffer_update_kernel_launch_desc_t to memory for each launch that differs,
- * and what they lead to. It needs no more memory than the changes do. Returns how many differ;
- * FL_NEW_SAMPLER if one has another sampler, which updates cannot say. */
+/* Writes a ur_exp_command_buffer_update_kernel_launch_desc_t to memory for each launch that
+ * differs, and what they lead to. It needs no more memory than the changes do. Returns how many
+ * differ; FL_NEW_SAMPLER if one has another sampler, which updates cannot say. */
 enum { FL_NEW_SAMPLER = -1 };
 int32_t fl_describe_changes(uint32_t count, const void *changes, void *memory);
