@@ -15,7 +15,13 @@ pytestmark = pytest.mark.slow
 GUIDE = (ROOT / "docs/graphs.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("selector", ["opencl:0", "opencl:1"], ids=["intel", "pocl"])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        pytest.param("opencl:0", id="intel"),
+        pytest.param("opencl:1", id="pocl", marks=pytest.mark.thorough),
+    ],
+)
 def test_the_examples_print_what_is_below_them(
     run_python: RunPython, wheel_drivers: dict[str, str], selector: str
 ) -> None:
