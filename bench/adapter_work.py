@@ -42,10 +42,10 @@ _FUNCTIONS: Final = {
 _STRUCTS: Final = ("ur_exp_command_buffer_update_kernel_launch_desc_t",)
 _CONSTANTS: Final = ("UR_API_VERSION_CURRENT", "UR_DEVICE_TYPE_ALL")
 
-Argument: Final = UR.struct("ur_exp_kernel_arg_properties_t")
-Update: Final = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
-ValueUpdate: Final = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
-MemoryUpdate: Final = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
+Argument: Final = UR.get_struct("ur_exp_kernel_arg_properties_t")
+Update: Final = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
+ValueUpdate: Final = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
+MemoryUpdate: Final = UR.get_struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
 
 
 # C
@@ -58,7 +58,7 @@ def _abi() -> Iterator[str]:
     for api in apis:
         yield from building["emit_declarations"](api)
         yield from (
-            f"typedef {api.functions[name].c_declaration(f'fn_{name}')};"
+            f"typedef {api.functions[name].format_c_declaration(f'fn_{name}')};"
             for name in _FUNCTIONS[api]
         )
     yield from (UR.structs[name].c_definition for name in _STRUCTS)
@@ -178,7 +178,7 @@ class Objects:
 def command_buffer(context: int, device: int, *, in_order: bool, updatable: bool = False) -> int:
     """Make a command-buffer that is not finalized."""
     stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-    desc = UR.struct("ur_exp_command_buffer_desc_t")(stype, None, updatable, in_order, False)
+    desc = UR.get_struct("ur_exp_command_buffer_desc_t")(stype, None, updatable, in_order, False)
     return make("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
 
 

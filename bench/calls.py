@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.base.search import python_libraries
+from fairlead.loader.base.search import find_python_libraries
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins import reference_adapter
 
@@ -46,7 +46,7 @@ def _abi(source: str) -> Iterator[str]:
         yield from building["emit_declarations"](api)
         for function in api.functions.values():
             if re.search(rf"\b(fn_)?{function.name}\b", source):
-                yield f"typedef {function.c_declaration(f'fn_{function.name}')};"
+                yield f"typedef {function.format_c_declaration(f'fn_{function.name}')};"
                 if api is OPENCL:
                     yield f"#define SLOT_{function.name} {function.slot}"
     for name in sorted(set(re.findall(r"\bUR_[A-Z0-9_]+\b", source)) & set(UR.constants)):
@@ -76,7 +76,7 @@ def build(folder: Path) -> Path:
 def run(program: Path, adapter: str, layout: str, rounds: int) -> dict[str, float]:
     """Return nanoseconds by the name of the call, from one process."""
     environ = {**os.environ, "FAIRLEAD_UR_LAYOUT": layout}
-    libraries = [os.environ.get("LD_LIBRARY_PATH", ""), *map(str, python_libraries())]
+    libraries = [os.environ.get("LD_LIBRARY_PATH", ""), *map(str, find_python_libraries())]
     libraries.append(str(Path(os.environ["UR_PLUGINS"], "umf")))  # Intel's adapter needs it
     environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
     done = subprocess.run(

@@ -281,7 +281,7 @@ def choice(queue: Any) -> dict[str, float]:
         body()
     loop = graph.finalize()
     loop.replay(queue, wait=True)
-    segment: Any = loop.of_context(context_of(queue.context)).only
+    segment: Any = loop.find_executable(context_of(queue.context)).only
 
     def decided() -> None:
         place = queue.int_ptr, 1, (flag.int_ptr, 0)

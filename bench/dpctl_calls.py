@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from fairlead.loader.base.search import python_libraries
+from fairlead.loader.base.search import find_python_libraries
 from fairlead.plugins import reference_adapter
 
 _HOME: Final = Path(os.environ["SYCL_CLIENTS"], "now")
@@ -37,7 +37,7 @@ _HEAVY: Final = ("malloc", "first USM", "a context")
 
 
 def _libraries() -> list[str]:
-    return [str(_HOME / "lib"), *map(str, python_libraries())]
+    return [str(_HOME / "lib"), *map(str, find_python_libraries())]
 
 
 def build(folder: Path) -> list[str] | None:

@@ -31,7 +31,7 @@ _BIND = """
 import json, sys, time
 from pathlib import Path
 from fairlead.loader.base import library, probe_verdicts
-from fairlead.loader.base.search import python_libraries
+from fairlead.loader.base.search import find_python_libraries
 from fairlead.loader.ur import adapters, discovery, plugins
 
 def probe(candidates):
@@ -40,7 +40,7 @@ def probe(candidates):
 
 def everything():
     bound = []
-    plugins.environment_selector()
+    plugins.read_selector()
     for interface, find in (("ur", discovery.find_adapters), ("pi", discovery.find_plugins)):
         found = find().candidates
         unsound = probe_verdicts.judge(found, probe, interface)
@@ -50,7 +50,7 @@ def everything():
 
 start = time.perf_counter()
 for path in sys.argv[1:]:
-    library.open_with_siblings(path, [str(directory) for directory in python_libraries()])
+    library.open_with_siblings(path, [str(directory) for directory in find_python_libraries()])
 opened = time.perf_counter()
 count = len(everything())
 print(json.dumps([(opened - start) * 1000, (time.perf_counter() - opened) * 1000, count]))

@@ -79,7 +79,7 @@ def _kernel(context: int) -> int:
 
 def _queue(context: int, device: int, out_of_order: bool) -> int:
     flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] if out_of_order else 0
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags
     )
     return make("urQueueCreate", context, device, ctypes.byref(properties))
@@ -90,7 +90,7 @@ def _prepare(
 ) -> list[Any]:
     """Make what a thread works with. Returns the objects to keep alive."""
     zeros = (ctypes.c_uint32 * _LAUNCHES)()
-    desc = UR.struct("ur_buffer_properties_t")(
+    desc = UR.get_struct("ur_buffer_properties_t")(
         UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(zeros)
     )
     flags = UR["UR_MEM_FLAG_READ_WRITE"] | UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"]

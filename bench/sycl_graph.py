@@ -24,7 +24,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from fairlead.loader.base.search import python_libraries
+from fairlead.loader.base.search import find_python_libraries
 from fairlead.plugins import level_zero_adapter, reference_adapter
 
 _HOME: Final = Path(os.environ["SYCL_CLIENTS"], "now")
@@ -45,7 +45,7 @@ _COUNTED: Final = (
 
 
 def _libraries() -> list[str]:
-    return [str(_HOME / "lib"), *map(str, python_libraries())]
+    return [str(_HOME / "lib"), *map(str, find_python_libraries())]
 
 
 def build(folder: Path) -> Path:

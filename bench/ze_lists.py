@@ -83,7 +83,7 @@ class _Program:
         self.ok("zeMemAllocShared", self.context, *given)
         self.ok("zeKernelSetGroupSize", self.kernel, 64, 1, 1)
         self.ok("zeKernelSetArgumentValue", self.kernel, 0, 8, ctypes.byref(memory))
-        groups = ZE.struct("ze_group_count_t")(1, 1, 1)
+        groups = ZE.get_struct("ze_group_count_t")(1, 1, 1)
         for number in range(_LAUNCHES):
             value = ctypes.c_int(number)
             self.ok("zeKernelSetArgumentValue", self.kernel, 1, 4, ctypes.byref(value))
@@ -99,7 +99,7 @@ class _Program:
 
 
 def _struct(name: str, **fields: Any) -> Any:
-    row = ZE.struct(f"ze_{name}_t")()
+    row = ZE.get_struct(f"ze_{name}_t")()
     row.stype = ZE[f"ZE_STRUCTURE_TYPE_{name.upper()}"]
     for field, value in fields.items():
         is_data = isinstance(value, ctypes.Array)

@@ -51,7 +51,7 @@ def _of_an_empty_driver(folder: Path, quick: bool) -> list[Row]:
     programs, driver = _build(folder)
     other = shutil.copy(driver, folder / "other.so")
     jumps = ("jump", "pointer") if machine() == "x86_64" else ()
-    loader = str(libze_loader.path())
+    loader = str(libze_loader.find_library())
     ways = {way: (str(driver), way, "") for way in ("table", *jumps)}
     ways["loader"] = loader, "loader", str(driver)
     ways["two drivers"] = loader, "loader", f"{driver},{other}"
@@ -90,7 +90,7 @@ def _of_an_empty_driver(folder: Path, quick: bool) -> list[Row]:
 def _of_our_driver(folder: Path, quick: bool) -> list[Row]:
     """Calls through loaders ÷ the same calls of the driver's own functions."""
     program = ze_calls.build(folder)
-    loaders = {"libze_loader.so.1": str(libze_loader.path())}
+    loaders = {"libze_loader.so.1": str(libze_loader.find_library())}
     if os.environ.get("ZE_LOADER"):
         loaders["the other loader"] = os.environ["ZE_LOADER"]
     actions: dict[str, Callable[[], Mapping[str, float]]] = {
@@ -127,7 +127,7 @@ def _compared(
 
 def _build(folder: Path) -> tuple[dict[str, Path], Path]:
     """Return programs by the ways that need one of their own, "" for all others, and the driver."""
-    driver, loader = folder / "driver.so", libze_loader.path()
+    driver, loader = folder / "driver.so", libze_loader.find_library()
     compiler = os.environ.get("CC", "cc").split()
     subprocess.run([sys.executable, _BUILD, folder], check=True)
     common = [*compiler, "-O2", f"-I{folder}", _HERE / "ze_loader.c"]

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from fairlead.loader.base.children import ending
+from fairlead.loader.base.children import describe_exit
 
 from .checks import Mismatch, Unsupported, equal
 
@@ -103,7 +103,9 @@ def _raise(text: bytes, status: int) -> None:
     if not text:
         raise Mismatch(
             "an answer",
-            ending(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)),
+            describe_exit(
+                -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            ),
         )
     outcome, *rest = json.loads(text)
     if outcome == "unsupported":

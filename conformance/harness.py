@@ -1,6 +1,6 @@
 """Runs the cases for a library in child processes, and survives what the library does to them.
 
->>> report = run("/usr/lib/libur_adapter_opencl.so.0", environment=nested_environment())
+>>> report = run("/usr/lib/libur_adapter_opencl.so.0", environment=make_nested_environment())
 >>> print(render(report))
 
 A child writes a line before and after each case. If it crashes, or is silent for longer than a case
@@ -28,10 +28,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
-from fairlead.loader.base.children import ending
+from fairlead.loader.base.children import describe_exit
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.forked import ForkedChild, may_fork
-from fairlead.loader.ur.preview import preview
+from fairlead.loader.ur.preview import examine_file
 
 from .child import ENDING, OPENING, SuiteRequest, area_of, run_request
 from .device import UsageError
@@ -61,7 +61,7 @@ def interface_of(library: str) -> str:
     Raises:
         FairleadError: the suite has no cases for this file.
     """
-    seen = preview(library)
+    seen = examine_file(library)
     if seen.interface and not seen.reason:
         return seen.interface.lower()
     if "zeGetGlobalProcAddrTable" in seen.exports and "zelLoaderGetVersions" not in seen.exports:
@@ -185,7 +185,7 @@ class _SuiteChild:
                 self.hung = True
                 os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
-            got = ending(code) if code else ""
+            got = describe_exit(code) if code else ""
             if self.hung:
                 got = f"it hung for {self.request.timeout:g} s"
             yield from self._last(got, printed)

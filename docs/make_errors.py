@@ -112,7 +112,7 @@ def first_paragraph(each: type) -> str:
 
 def pages() -> Iterator[str]:
     """Yield the lines of the catalogue."""
-    yield BEGIN.format(example=OpenCLError.of(-11, "clBuildProgram"))
+    yield BEGIN.format(example=OpenCLError.from_code(-11, "clBuildProgram"))
     yield "## Exceptions\n"
     yield "| exception | base | raised when | next |\n|---|---|---|---|"
     for each in exceptions():

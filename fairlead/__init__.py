@@ -111,7 +111,7 @@ _MODULES = {
 }
 
 
-def _version() -> str:
+def read_version() -> str:
     """Return the version of the installed package, "unknown" for sources that are not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -123,7 +123,7 @@ def _version() -> str:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        value: Any = _version()
+        value: Any = read_version()
     elif name in _MODULES:
         value = getattr(import_module(_MODULES[name], __name__), name)
     else:

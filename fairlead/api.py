@@ -4,7 +4,7 @@ Each returns everything that is usable, or raises an error with every reason why
 
 An adapter for OpenCL looks for OpenCL drivers itself, through the libOpenCL that it finds. That
 loader misses drivers that only fairlead finds, above all those that pip installed. So
-`nested_environment` registers every usable driver in a directory of manifests. The adapter is
+`make_nested_environment` registers every usable driver in a directory of manifests. The adapter is
 loaded while OCL_ICD_VENDORS names that directory.
 """
 
@@ -23,15 +23,15 @@ from typing import Final
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
 from .icd.objects import CLDevice, CLPlatform
-from .loader.base.errors import FairleadError, NotFoundError, reason_of
-from .loader.base.forks import new_lock
+from .loader.base.errors import FairleadError, NotFoundError, explain_error
+from .loader.base.forks import make_lock
 from .loader.ur.plugins import Plugins, open_plugins
 from .loader.ze.drivers import ZEDrivers, open_drivers
 
 _REMEDY: Final = "run `fairlead doctor`"
 
 _opened: Final[dict[str, Plugins]] = {}
-_lock = new_lock()
+_lock = make_lock()
 
 
 def platforms() -> tuple[CLPlatform, ...]:
@@ -68,13 +68,13 @@ def devices() -> tuple[CLDevice, ...]:
         PlatformNotFoundError: there is no platform.
         NotFoundError: no platform has a device (CL_DEVICE_NOT_FOUND).
     """
-    found, failures = usable_devices()
+    found, failures = find_usable_devices()
     for failure in failures:
         warnings.warn(failure, RuntimeWarning, stacklevel=2)
     return found
 
 
-def usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
+def find_usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
     """The devices of all platforms, and a sentence for each faulty list of devices.
 
     Raises:
@@ -92,7 +92,7 @@ def usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
             if not platform.devices and not platform.device_faults:
                 empty.append(f"{who} has no device ({path})")
         except FairleadError as error:
-            reason = reason_of(error, with_code=True)
+            reason = explain_error(error, with_code=True)
             failures.append(f"{who} failed to list its devices ({path}): {reason}")
     if not found:
         raise NotFoundError(
@@ -132,7 +132,7 @@ def _open(interface: str) -> Plugins:
     with _lock:
         known = _opened.get(interface)
         if known is None or known.closed or any(plugin.closed for plugin in known):
-            _opened[interface] = open_plugins(interface, environment=nested_environment())
+            _opened[interface] = open_plugins(interface, environment=make_nested_environment())
         return _opened[interface]
 
 
@@ -155,13 +155,13 @@ def _open_level_zero() -> ZEDrivers:
 
 
 @cache
-def nested_environment() -> dict[str, str]:
+def make_nested_environment() -> dict[str, str]:
     """Return the variables by which a plugin's own OpenCL loader finds fairlead's drivers, or
     {}."""
-    return registered([driver.path for driver in drivers().drivers])
+    return register_drivers([driver.path for driver in drivers().drivers])
 
 
-def registered(libraries: Sequence[str]) -> dict[str, str]:
+def register_drivers(libraries: Sequence[str]) -> dict[str, str]:
     """The variables by which an OpenCL loader finds these drivers and no others.
 
     Args:

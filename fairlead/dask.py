@@ -46,10 +46,10 @@ from .graph.executable import ExecutableGraph
 from .graph_files.archive import GraphArchive
 from .graph_files.loaded import LoadedExecutable
 from .graph_files.loading import load
-from .graph_files.pickled import data_of
+from .graph_files.pickled import dump_graph
 from .icd.objects import CLDevice
-from .loader.base.errors import FairleadError, NotFoundError, reason_of
-from .loader.base.frames import variables_of
+from .loader.base.errors import FairleadError, NotFoundError, explain_error
+from .loader.base.frames import get_variables
 
 #: The Dask resource that a worker with a device has one of.
 RESOURCE: Final = "fairlead"
@@ -105,16 +105,16 @@ def map(
         GraphFileError: the graph cannot be written down, or the file is none.
         ArgumentError: an argument is of the wrong type.
     """
-    batches = _checked(graph, batches, times)
-    saved = _saved(graph, sys._getframe(1), names)
-    client = client or _current_client()
+    batches = _check_batches(graph, batches, times)
+    saved = _save_graph(graph, sys._getframe(1), names)
+    client = client or _find_client()
     if client is None:
         run = delayed(_run, pure=False)
         return [run(saved, number, times, device, dict(one)) for number, one in enumerate(batches)]
     client.register_plugin(_OneDevice(), name=RESOURCE)
     name = f"fairlead-{saved.key[:16]}"
-    (there,) = client.map(_itself, [saved], key=[name], pure=False)
-    _spread(there, client, options.get("workers"))
+    (there,) = client.map(_get_saved, [saved], key=[name], pure=False)
+    _copy_to_workers(there, client, options.get("workers"))
     again = f"{name}-{uuid4().hex[:8]}"
     options = {"pure": False, "resources": {RESOURCE: 1}} | options
     return [
@@ -125,7 +125,7 @@ def map(
     ]
 
 
-def _spread(there: Any, client: Client, workers: Any) -> None:
+def _copy_to_workers(there: Any, client: Client, workers: Any) -> None:
     """Copy the file to all workers that are there.
 
     Dask gives tasks to workers that have what they need. If one worker alone had the file, it would
@@ -137,7 +137,7 @@ def _spread(there: Any, client: Client, workers: Any) -> None:
             client.replicate([there], workers=wanted)
 
 
-def _checked(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:
+def _check_batches(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:
     """Return the batches. Raises ArgumentError for what `map` does not take."""
     wrong = ""
     if not isinstance(graph, (*_GRAPHS, str, os.PathLike)):
@@ -159,28 +159,28 @@ def _checked(graph: Any, batches: Any, times: Any) -> list[Mapping[str, Any]]:
     )
 
 
-def _current_client() -> Client | None:
+def _find_client() -> Client | None:
     with suppress(ValueError):
         return default_client()
     return None
 
 
-def _saved(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
+def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
     """The file of whatever was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
         GraphArchive(graph).close()  # the refusal of a file that is not a graph
         name, data = Path(graph).name, Path(graph).read_bytes()
     else:
         wanted = graph.graph if isinstance(graph, Executable) else graph
-        variables = {**caller.f_globals, **variables_of(caller)}
+        variables = {**caller.f_globals, **get_variables(caller)}
         name = next((key for key, value in variables.items() if value is graph), "graph")
         if names is None:
             names = variables if wanted.known_names is None else {}
-        data = data_of(wanted, names)
+        data = dump_graph(wanted, names)
     return _SavedGraph(name, sha256(data).hexdigest(), data)
 
 
-def _itself(saved: _SavedGraph) -> _SavedGraph:
+def _get_saved(saved: _SavedGraph) -> _SavedGraph:
     """The file on a worker. Dask can make it again, unlike what was scattered."""
     return saved
 
@@ -216,31 +216,31 @@ def _run(
     """Run a batch in a worker. Raises BatchError, which tells where."""
     where = "no device"
     try:
-        loaded = _loaded(saved, device)
+        loaded = _load_graph(saved, device)
         where = f"{loaded.device.name} ({loaded.device.platform.name})"
         return loaded.executable(times=times, **loaded.start | values)
     except Exception as error:
-        reason = reason_of(error) if isinstance(error, FairleadError) else str(error)
+        reason = explain_error(error) if isinstance(error, FairleadError) else str(error)
         raise BatchError(
-            f"batch {number} of {saved.name} failed on {_worker()}, {where}: {reason}",
+            f"batch {number} of {saved.name} failed on {_find_worker()}, {where}: {reason}",
             routine="map",
             code=getattr(error, "code", "") or type(error).__name__,
             remedy=getattr(error, "remedy", ""),
         ) from error
 
 
-def _worker() -> str:
+def _find_worker() -> str:
     with suppress(ValueError):
         return f"worker {get_worker().address}"
     return f"process {os.getpid()}"
 
 
-def _loaded(saved: _SavedGraph, device: str) -> _Loaded:
+def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
     """The graph, loaded once in this process."""
     with _lock:
         found = _executables.get((saved.key, device))
         if found is None:
-            chosen = _device(device)
+            chosen = _choose_device(device)
             graph = load(io.BytesIO(saved.data), chosen)
             found = _Loaded(graph.finalize(), chosen, graph.start_values())
             _executables[saved.key, device] = found
@@ -250,7 +250,7 @@ def _loaded(saved: _SavedGraph, device: str) -> _Loaded:
         return found
 
 
-def _device(wanted: str) -> CLDevice:
+def _choose_device(wanted: str) -> CLDevice:
     """This process's share of the machine's devices."""
     text = wanted.lower()
     found = [
@@ -265,10 +265,10 @@ def _device(wanted: str) -> CLDevice:
             code="CL_DEVICE_NOT_FOUND",
             remedy="run `fairlead devices` there",
         )
-    return found[_number_of_process() % len(found)]
+    return found[_number_process() % len(found)]
 
 
-def _number_of_process() -> int:
+def _number_process() -> int:
     """The lowest number that no other living process of this user and machine has."""
     if not _slot:
         folder = Path(tempfile.gettempdir(), f"fairlead-dask-{os.getuid()}")

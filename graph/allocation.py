@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..runtime.checks import as_integer, element_type, expect
+from ..runtime.checks import as_integer, check_element_type, expect
 from ..runtime.commands import Empty, HostTask
-from ..runtime.errors import invalid
+from ..runtime.errors import make_invalid_error
 from ..runtime.handler import Handler
 from ..runtime.queue import Queue
 from ..runtime.usm import USM, allocate
@@ -72,7 +72,7 @@ class Allocations:
     def check_single(self) -> None:
         """Raise SYCLError (invalid) if there is an executable graph already."""
         if self._executable is not None and self._executable() is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "Graphs containing allocations can only have a single executable graph alive at "
                 "any one time.",
                 routine="finalize",
@@ -83,7 +83,7 @@ class Allocations:
         """Give the memory to an executable graph, which must not be updatable, and write the zeros
         that were asked for."""
         if executable.updatable:
-            raise invalid(
+            raise make_invalid_error(
                 "Graphs containing allocations cannot be updated.",
                 routine="finalize",
                 remedy="finalize without updatable=True",
@@ -131,7 +131,7 @@ class Allocations:
     def check_in_use(self, memory: USM) -> None:
         """Raise SYCLError (invalid) for memory that is not the graph's, or was freed."""
         if memory.pointer not in self._in_use:
-            raise invalid(
+            raise make_invalid_error(
                 "the memory was not allocated in this graph, or was freed already",
                 routine="async_free",
                 remedy="free once what async_malloc gave in this graph",
@@ -177,7 +177,7 @@ def async_malloc(
         handler.set_command(Empty())
         return memory
     if kind != "device":
-        raise invalid(
+        raise make_invalid_error(
             "only device memory can be allocated in a graph",
             routine="async_malloc",
             remedy='kind="device"',
@@ -185,7 +185,7 @@ def async_malloc(
     allocations = graph.allocations = graph.allocations or Allocations()
     nbytes = (
         as_integer(count, "number of elements", "async_malloc")
-        * element_type(dtype, "async_malloc").itemsize
+        * check_element_type(dtype, "async_malloc").itemsize
     )
     memory = allocations.allocate(nbytes, dtype, graph, graph.predecessors_of(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))

@@ -25,8 +25,8 @@ from ..runtime.accessor import Accessor
 from ..runtime.checks import as_list, check_group
 from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.commands import Barrier, Command
-from ..runtime.context import Context, default_context
-from ..runtime.errors import invalid, unsupported
+from ..runtime.context import Context, get_default_context
+from ..runtime.errors import make_invalid_error, make_unsupported_error
 from ..runtime.handler import Handler
 from ..runtime.interop import queue_of
 from ..runtime.memory import MODES
@@ -34,10 +34,10 @@ from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .conditions import Decides
 from .dynamic import DynamicCommandGroup, DynamicParameter, check_dynamic
-from .edges import connect, connected, cut_edges
+from .edges import are_connected, connect, cut_edges
 from .executable import ExecutableGraph
 from .files import Saves
-from .graph_devices import graph_devices
+from .graph_devices import find_graph_devices
 from .node import Node
 from .nodes import Nodes
 from .partition import POLICIES
@@ -89,13 +89,13 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         if isinstance(of, Context):
             self.context = of
         elif isinstance(of, Device):
-            self.context, device = default_context(of), device or of
+            self.context, device = get_default_context(of), device or of
         else:
             queue = of if isinstance(of, Queue) else queue_of(of, "CommandGraph")
             self.context, device = queue.context, device or queue.device
-        self.devices = graph_devices(self.context, device)
+        self.devices = find_graph_devices(self.context, device)
         if enable_native_recording:
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{self.device.backend} backend does not record natively",
                 routine="CommandGraph",
                 remedy="leave that property out",
@@ -176,11 +176,11 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                 before = as_list(depends_on, Node, "add", _NODE)
             for node in before:
                 if node.graph_ref is not self._self:
-                    raise invalid(
+                    raise make_invalid_error(
                         "Node must be a node inside the graph.", routine="add", remedy=_NODE
                     )
             if device is not None and device not in self.devices:
-                raise invalid(
+                raise make_invalid_error(
                     f"{device!r} is not a device of the graph",
                     routine="add",
                     remedy="CommandGraph(context, [devices])",
@@ -198,7 +198,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                     check_group(error, what, "add")
                     raise
             if isinstance(handler.command, Barrier):
-                raise invalid(
+                raise make_invalid_error(
                     "The sycl_ext_oneapi_enqueue_barrier feature is not available with SYCL Graph "
                     "Explicit API. Please use empty nodes instead.",
                     routine="add",
@@ -210,7 +210,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         self, group: DynamicCommandGroup, before: list[Node], device: Device | None
     ) -> Node:
         if group.graph is not self:
-            raise invalid(
+            raise make_invalid_error(
                 "Cannot add dynamic command-group to a graph other than the one it was created "
                 "with.",
                 routine="add",
@@ -233,22 +233,22 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         with self.lock:
             self.check_explicit("make_edge")
             if src is dst:
-                raise invalid(
+                raise make_invalid_error(
                     "make_edge() cannot be called when Src and Dest are the same.",
                     routine="make_edge",
                     remedy="give two nodes",
                 )
             for node, name in ((src, "Src"), (dst, "Dest")):
                 if not isinstance(node, Node) or node.graph is not self:
-                    raise invalid(
+                    raise make_invalid_error(
                         f"{name} must be a node inside the graph.",
                         routine="make_edge",
                         remedy="give nodes of this graph",
                     )
-            if connected(src, dst):
+            if are_connected(src, dst):
                 return
             if not self.no_cycle_check and dst.leads_to(src):
-                raise invalid(
+                raise make_invalid_error(
                     "Command graphs cannot contain cycles.",
                     routine="make_edge",
                     remedy="turn the edge round",
@@ -282,7 +282,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         found = list(handler.after)
         for event in handler.dependencies:
             if event.node is None or event.node.graph is not self:
-                raise invalid(
+                raise make_invalid_error(
                     "Graph nodes cannot depend on events from outside the graph.",
                     routine="depends_on",
                     remedy="let the submission of the executable graph depend on them",
@@ -305,11 +305,11 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         for earlier in before:
             earlier.successors.append(node)
         for accessor in requirements:
-            self._order(node, accessor)
+            self._add_buffer_edges(node, accessor)
         self._nodes.append(node)
         return node
 
-    def _order(self, node: Node, accessor: Accessor) -> None:
+    def _add_buffer_edges(self, node: Node, accessor: Accessor) -> None:
         """Add the edges of a buffer's use: from the last writer, and for a writer also from the
         readers since."""
         buffer = accessor.buffer
@@ -329,14 +329,14 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
     def check_buffer(self, buffer: CoherentMemory) -> None:
         """Raise SYCLError (invalid) for a buffer that its nodes cannot use."""
         if not self.assume_buffer_outlives_graph:
-            raise invalid(
+            raise make_invalid_error(
                 "Cannot use buffers in a graph without passing the assume_buffer_outlives_graph "
                 "property on Graph construction.",
                 routine="add",
                 remedy="CommandGraph(…, assume_buffer_outlives_graph=True)",
             )
         if buffer.write_back:
-            raise invalid(
+            raise make_invalid_error(
                 "Accessors to buffers which have write_back enabled are not allowed to be used in "
                 "command graphs.",
                 routine="add",
@@ -371,7 +371,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         """Do what `finalize` does, with a schedule for commands that are not the adapter's
         (Command.segment_maker)."""
         if policy not in POLICIES:
-            raise invalid(
+            raise make_invalid_error(
                 f"there is no policy {policy!r}",
                 routine="finalize",
                 remedy=f"one of {', '.join(POLICIES)}",
@@ -380,7 +380,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
             if self.allocations is not None:
                 self.allocations.check_single()
             if updatable and any(not device.has("ext_oneapi_graph") for device in self.devices):
-                raise unsupported(
+                raise make_unsupported_error(
                     f"{self.device.name} has the aspect ext_oneapi_limited_graph alone: "
                     "executable graphs cannot be updated on it",
                     routine="finalize",
@@ -397,10 +397,10 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                 schedule=schedule,
             )
 
-    def of_context(self, context: Context) -> NoReturn:
+    def find_executable(self, context: Context) -> NoReturn:
         """Raise SYCLError (invalid): a submission asks an executable graph for this, and this graph
         is none."""
-        raise invalid(
+        raise make_invalid_error(
             "a modifiable graph cannot be submitted",
             routine="ext_oneapi_graph",
             remedy="submit what finalize() gives",

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy
 
-from ..runtime.checks import wrong_type
+from ..runtime.checks import make_type_error
 from ..runtime.context import Context
-from ..runtime.errors import SYCLError, invalid
+from ..runtime.errors import SYCLError, make_invalid_error
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
 
@@ -34,7 +34,7 @@ _MOST: Final = (1 << 32) - 1
 class IsExecutable(Protocol):
     """An executable graph, or what has one, such as a finalized captured graph."""
 
-    def of_context(self, context: Context) -> ExecutableGraph: ...
+    def find_executable(self, context: Context) -> ExecutableGraph: ...
 
 
 @runtime_checkable
@@ -102,7 +102,7 @@ class _Decision:
         self.queue.graph(graph).wait()
 
 
-def loop_of(
+def make_loop(
     context: Context, device: Device, body: IsExecutable, flag: Any, at_most: int | None
 ) -> Callable[[], None]:
     """The function of a node that repeats a graph for as long as a flag is set.
@@ -111,13 +111,16 @@ def loop_of(
         SYCLError: invalid, if the graph is not executable or of another context, or the flag is not
             memory.
     """
-    made, decision = checked(body, context, "while_loop"), decision_of(context, device, flag)
+    made, decision = (
+        check_executable(body, context, "while_loop"),
+        check_decision(context, device, flag),
+    )
 
     def run() -> None:
         turns, has_ended = decision.run_here(made, _MOST if at_most is None else at_most)
         while not has_ended and decision.is_set():
             if turns == at_most:
-                raise invalid(
+                raise make_invalid_error(
                     f"the flag of while_loop was still set after {turns} turns",
                     routine="while_loop",
                     remedy="let a kernel of the body write 0 to the flag, or allow more turns",
@@ -129,18 +132,19 @@ def loop_of(
     return run
 
 
-def choice_of(
+def make_choice(
     context: Context,
     device: Device,
     flag: Any,
     then: IsExecutable | None,
     otherwise: IsExecutable | None,
 ) -> Callable[[], None]:
-    """The function of a node that runs one of two graphs. See `loop_of`."""
+    """The function of a node that runs one of two graphs. See `make_loop`."""
     graphs = [
-        None if one is None else checked(one, context, "if_else") for one in (otherwise, then)
+        None if one is None else check_executable(one, context, "if_else")
+        for one in (otherwise, then)
     ]
-    decision = decision_of(context, device, flag)
+    decision = check_decision(context, device, flag)
 
     when = then is not None  # the flag for which the first look is part of a graph's run
     tried = graphs[when]
@@ -156,28 +160,28 @@ def choice_of(
     return run
 
 
-def checked(graph: IsExecutable, context: Context, routine: str) -> ExecutableGraph:
+def check_executable(graph: IsExecutable, context: Context, routine: str) -> ExecutableGraph:
     """The executable graph that something is. Raises SYCLError (invalid)."""
-    if not hasattr(graph, "of_context"):
-        raise wrong_type(graph, "executable graph", routine, "finalize() it")
-    return graph.of_context(context)
+    if not hasattr(graph, "find_executable"):
+        raise make_type_error(graph, "executable graph", routine, "finalize() it")
+    return graph.find_executable(context)
 
 
-def decision_of(context: Context, device: Device, flag: Any) -> _Decision:
+def check_decision(context: Context, device: Device, flag: Any) -> _Decision:
     """Check a flag. Raises SYCLError (invalid)."""
     buffer = getattr(flag, "base_data", None)  # a pyopencl.array.Array
     if buffer is not None:
         if flag.offset or flag.nbytes < WORD:
-            raise _no_flag()
+            raise _make_flag_error()
         flag = buffer
     size = getattr(flag, "nbytes", getattr(flag, "size", 0))
     if isinstance(flag, numpy.ndarray) or not isinstance(size, int) or size < WORD:
-        raise _no_flag()
+        raise _make_flag_error()
     return _Decision(context, device, flag)
 
 
-def _no_flag() -> SYCLError:
-    return invalid(
+def _make_flag_error() -> SYCLError:
+    return make_invalid_error(
         f"a flag is memory of the device, of at least {WORD} bytes",
         routine="flag",
         remedy="give USM memory, or a pyopencl.Buffer or Array that begins with the word",
@@ -213,7 +217,7 @@ class Decides:
             SYCLError: invalid.
         """
         graph: Any = self
-        run = loop_of(graph.context, graph.device, body, flag, at_most)
+        run = make_loop(graph.context, graph.device, body, flag, at_most)
         return graph.add(lambda handler: handler.host_task(run), depends_on=depends_on)
 
     def if_else(
@@ -231,5 +235,5 @@ class Decides:
             SYCLError: invalid.
         """
         graph: Any = self
-        run = choice_of(graph.context, graph.device, flag, then, otherwise)
+        run = make_choice(graph.context, graph.device, flag, then, otherwise)
         return graph.add(lambda handler: handler.host_task(run), depends_on=depends_on)

@@ -21,12 +21,12 @@ from ..runtime.arguments import (
     Argument,
     DynamicArgument,
     LocalMemory,
-    argument,
     check_local,
+    make_argument,
 )
-from ..runtime.checks import as_integer, check_group, expect, wrong_type
+from ..runtime.checks import as_integer, check_group, expect, make_type_error
 from ..runtime.commands import Command, HostTask
-from ..runtime.errors import SYCLError, invalid
+from ..runtime.errors import SYCLError, make_invalid_error
 from ..runtime.handler import Handler
 from ..runtime.kernel_types import fit
 from ..runtime.launches import KernelLaunch
@@ -50,22 +50,22 @@ class DynamicParameter(DynamicArgument):
 
     def __init__(self, graph: CommandGraph, value: Any) -> None:
         kind = type(self).__name__
-        self._graph = weakref.ref(_graph(graph, kind))
+        self._graph = weakref.ref(_check_graph(graph, kind))
         self._lock = graph.lock  # held, so that nobody else looks at the graph meanwhile
         self._uses: list[tuple[weakref.ref[Command], int]] = []
-        self._argument = self._checked(value, kind)
-        _graph(graph, kind).dynamic_parameters.add(self)
+        self._argument = self._check_value(value, kind)
+        _check_graph(graph, kind).dynamic_parameters.add(self)
 
     @staticmethod
-    def _checked(value: Any, routine: str) -> Argument:
+    def _check_value(value: Any, routine: str) -> Argument:
         if isinstance(value, DynamicArgument):
-            raise invalid(
+            raise make_invalid_error(
                 "a dynamic parameter holds a value, not another dynamic parameter",
                 routine=routine,
                 remedy="give the value",
             )
         try:
-            return argument(value)
+            return make_argument(value)
         except SYCLError as error:
             raise error.with_message(
                 error.message.replace("argument 0", "the value", 1), routine
@@ -80,19 +80,19 @@ class DynamicParameter(DynamicArgument):
         """Return the argument for a handler's kernel. Raises SYCLError (invalid) outside of its
         graph, and in recordings."""
         if handler.graph is None:
-            raise invalid(
+            raise make_invalid_error(
                 "A dynamic parameter can only be used in a node of a graph",
                 routine="set_arg",
                 remedy="graph.add(…) of its own graph",
             )
         if handler.recorded:
-            raise invalid(
+            raise make_invalid_error(
                 "dynamic parameters cannot be registered with nodes that are recorded from a queue",
                 routine="set_arg",
                 remedy="add the node with graph.add",
             )
         if handler.graph is not self._graph():
-            raise invalid(
+            raise make_invalid_error(
                 "Cannot use a Dynamic Parameter with a node associated with a graph other than "
                 "the one it was created with.",
                 routine="set_arg",
@@ -118,16 +118,16 @@ class DynamicParameter(DynamicArgument):
         Raises:
             SYCLError: invalid, kernel_argument.
         """
-        found = self._checked(value, "DynamicParameter.update")
+        found = self._check_value(value, "DynamicParameter.update")
         old = self._argument
         if found.type != old.type or (found.buffer is None) != (old.buffer is None):
-            raise invalid(
+            raise make_invalid_error(
                 "a dynamic parameter keeps its kind: value, pointer, accessor or local memory",
                 routine="DynamicParameter.update",
                 remedy="make another parameter, in another graph",
             )
         if found.size != old.size and not isinstance(self, DynamicLocalMemory):
-            raise invalid(
+            raise make_invalid_error(
                 f"the new value has {found.size} bytes, not {old.size}",
                 routine="DynamicParameter.update",
                 remedy="keep the type of the first value: numpy.int32(…)",
@@ -204,7 +204,7 @@ class DynamicLocalMemory(DynamicParameter):
 def check_dynamic(handler: Handler) -> None:
     """Raise SYCLError (invalid) for a command with dynamic parameters that is not a kernel."""
     if handler.dynamic and not isinstance(handler.command, KernelLaunch):
-        raise invalid(
+        raise make_invalid_error(
             "dynamic_parameters cannot be registered with graph nodes which do not represent "
             "kernel executions",
             routine="set_arg",
@@ -232,9 +232,9 @@ class DynamicCommandGroup:
     def __init__(
         self, graph: CommandGraph, functions: Iterable[Callable[[Handler], object]]
     ) -> None:
-        _graph(graph, "DynamicCommandGroup")
+        _check_graph(graph, "DynamicCommandGroup")
         if callable(functions) or not isinstance(functions, Iterable):
-            raise wrong_type(
+            raise make_type_error(
                 functions,
                 "list of functions",
                 "DynamicCommandGroup",
@@ -242,7 +242,7 @@ class DynamicCommandGroup:
             )
         functions = list(functions)
         if not functions:
-            raise invalid(
+            raise make_invalid_error(
                 "Dynamic command-group cannot be created with an empty CGF list.",
                 routine="DynamicCommandGroup",
                 remedy="DynamicCommandGroup(graph, [one, another])",
@@ -286,7 +286,7 @@ class DynamicCommandGroup:
         """Make another command group active in all nodes. Executable graphs see it after `update`.
         (set_active_index)"""
         if not 0 <= as_integer(index, "index", "active_index") < len(self.commands):
-            raise invalid(
+            raise make_invalid_error(
                 f"Index is out of range: there are {len(self.commands)} command-groups",
                 routine="active_index",
                 remedy="count from 0",
@@ -309,7 +309,7 @@ class DynamicCommandGroup:
         return f"<DynamicCommandGroup of {len(self)}, active: {self._active}: {active}>"
 
 
-def _graph(value: Any, routine: str) -> CommandGraph:
+def _check_graph(value: Any, routine: str) -> CommandGraph:
     """Return a modifiable graph. Raises SYCLError (invalid) for other objects."""
     from .command_graph import CommandGraph
 
@@ -327,20 +327,20 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     """Raise SYCLError (invalid) for handlers whose commands cannot replace each other."""
     kinds = {type(handler.command) for handler in handlers}
     if not kinds <= _KINDS:
-        raise invalid(
+        raise make_invalid_error(
             "The only type of command-groups that can be used in a dynamic command-group is "
             "kernels and host-tasks.",
             routine="DynamicCommandGroup",
             remedy="add the others with graph.add",
         )
     if len(kinds) > 1:
-        raise invalid(
+        raise make_invalid_error(
             "Command-groups in a dynamic command-group have to be all of one type.",
             routine="DynamicCommandGroup",
             remedy="make a dynamic command-group for each type",
         )
     if HostTask in kinds and any(handler.dynamic for handler in handlers):
-        raise invalid(
+        raise make_invalid_error(
             "Cannot use dynamic parameters in a host_task",
             routine="DynamicCommandGroup",
             remedy="a host task reads its variables when it runs: change those",
@@ -353,7 +353,7 @@ def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     for handler in handlers[1:]:
         theirs = {(id(accessor.buffer), accessor.writes) for accessor in handler.requirements}
         if set(map(id, graph.predecessors_of(handler))) != first or theirs != uses:
-            raise invalid(
+            raise make_invalid_error(
                 "Command-groups in dynamic command-group don't have equivalent dependencies to "
                 "other graph nodes.",
                 routine="DynamicCommandGroup",

@@ -14,7 +14,7 @@ def cut_edges(nodes: Iterable[Node]) -> None:
         node.successors.clear()
 
 
-def connected(src: Node, dst: Node) -> bool:
+def are_connected(src: Node, dst: Node) -> bool:
     """Return whether an edge exists. The side with fewer edges is searched, because a node may have
     very many."""
     after, before = src.successors, dst.predecessors
@@ -23,6 +23,6 @@ def connected(src: Node, dst: Node) -> bool:
 
 def connect(src: Node, dst: Node) -> None:
     """Make an edge, unless it exists."""
-    if not connected(src, dst):
+    if not are_connected(src, dst):
         src.successors.append(dst)
         dst.predecessors.append(src)

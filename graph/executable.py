@@ -19,7 +19,7 @@ from ..loader.trace import pictures
 from ..runtime.accessor import Accessor
 from ..runtime.commands import Command, HostTask
 from ..runtime.context import Context
-from ..runtime.errors import invalid
+from ..runtime.errors import make_invalid_error
 from ..runtime.event import Event
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
@@ -31,7 +31,7 @@ from .node import Node
 from .partition import Partition, partition
 from .picture import Drawable, note_submission
 from .segments import ORDER_ONLY, BufferSegment, EmptySegment, HostSegment, QueueSegment, Segment
-from .snapshot import GraphExecution, Snapshot, make_ready, required
+from .snapshot import GraphExecution, Snapshot, find_required_accessors, make_ready
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,7 +83,7 @@ class ExecutableGraph(Drawable, Pickles):
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
         commands, kinds = snapshot.commands, snapshot.kinds
         has_hosts = any(issubclass(kind, HostTask) for kind in kinds)
-        self.requirements = required(snapshot)
+        self.requirements = find_required_accessors(snapshot)
         make_ready(context, self.requirements)
         self.partitions = partition(
             snapshot.successors,
@@ -91,7 +91,7 @@ class ExecutableGraph(Drawable, Pickles):
             host=[isinstance(command, HostTask) for command in commands]
             if has_hosts
             else [False] * len(commands),
-            devices=snapshot.segment_makers() if whole is None else None,
+            devices=snapshot.find_segment_makers() if whole is None else None,
             policy=policy,
             not_in_order=[
                 index
@@ -102,9 +102,9 @@ class ExecutableGraph(Drawable, Pickles):
             else (),
         )
         parts = self.partitions.partitions
-        self._places = [self._places_of(part) for part in parts]
+        self._places = [self._find_places(part) for part in parts]
         self._segments = (
-            [whole] if whole is not None else list(map(self._segment, parts, self._places))
+            [whole] if whole is not None else list(map(self._make_segment, parts, self._places))
         )
         #: The segment that is the whole graph, None if there are several, or a host task.
         self.only = whole
@@ -118,7 +118,7 @@ class ExecutableGraph(Drawable, Pickles):
         """What runs the partitions, in their order."""
         return self._segments
 
-    def _places_of(self, part: Partition) -> Sequence[Device]:
+    def _find_places(self, part: Partition) -> Sequence[Device]:
         """Return the devices of a partition's nodes, except those that are there for their
         order."""
         commands, devices = self.snapshot.commands, self.snapshot.devices
@@ -130,7 +130,7 @@ class ExecutableGraph(Drawable, Pickles):
             )
         )
 
-    def _segment(self, part: Partition, places: Sequence[Device]) -> Segment:
+    def _make_segment(self, part: Partition, places: Sequence[Device]) -> Segment:
         commands = self.snapshot.commands
         if part.host:
             command = commands[part.nodes[0]]
@@ -143,7 +143,7 @@ class ExecutableGraph(Drawable, Pickles):
         if first is None:
             return EmptySegment()
         if first.segment_maker is not None:
-            return first.segment_maker.segment(self, part)
+            return first.segment_maker.make_segment(self, part)
         if not first.in_command_buffers:
             return QueueSegment([commands[node] for node in part.nodes])
         return BufferSegment(
@@ -159,10 +159,10 @@ class ExecutableGraph(Drawable, Pickles):
 
     # submissions
 
-    def of_context(self, context: Context) -> Self:
+    def find_executable(self, context: Context) -> Self:
         """Return the graph itself. Raises SYCLError (invalid) for another context than its own."""
         if context is not self.context and context != self.context:
-            raise invalid(
+            raise make_invalid_error(
                 "the graph was made for another context than this queue or graph",
                 routine="ext_oneapi_graph",
                 remedy="use its context",
@@ -178,13 +178,13 @@ class ExecutableGraph(Drawable, Pickles):
     def check_inside(self, graph: CommandGraph) -> None:
         """Raise SYCLError (invalid) if it cannot be a sub-graph of a graph of its context."""
         if self.allocations is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "Graphs containing allocations cannot be used as sub-graphs.",
                 routine="ext_oneapi_graph",
                 remedy="allocate outside of the graph",
             )
         if any(device not in graph.devices for device in self.devices):
-            raise invalid(
+            raise make_invalid_error(
                 "the sub-graph was made for another device than the graph",
                 routine="ext_oneapi_graph",
                 remedy="make the graph for both devices: CommandGraph(context, [devices])",
@@ -217,7 +217,7 @@ class ExecutableGraph(Drawable, Pickles):
         if (
             queue.context is not self.context and queue.context != self.context
         ) or queue.device not in self.devices:
-            raise invalid(
+            raise make_invalid_error(
                 "the graph was made for another device or context than the queue's",
                 routine="ext_oneapi_graph",
                 remedy="submit it to a queue of its context and device",
@@ -241,7 +241,7 @@ class ExecutableGraph(Drawable, Pickles):
         try:
             return self._run_each(queue, dependencies, events)
         except BaseException:  # what has begun goes on, also on other devices
-            queue.also_wait_for(events)
+            queue.add_waits(events)
             raise
 
     def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:
@@ -301,7 +301,7 @@ class ExecutableGraph(Drawable, Pickles):
         Raises:
             SYCLError: invalid.
         """
-        changes = update.changes(self, what, strict)
+        changes = update.find_changes(self, what, strict)
         used: list[Accessor] = []
         for command in changes.values():
             used += command.requirements
@@ -309,11 +309,11 @@ class ExecutableGraph(Drawable, Pickles):
             make_ready(self.context, used)
         while True:
             with self.lock:
-                waiting = self._in_flight()
+                waiting = self._list_submissions()
                 if not waiting:
                     self._exchange(changes)
                     if used:
-                        self.requirements = required(self.snapshot)
+                        self.requirements = find_required_accessors(self.snapshot)
                     return
             for deferred in waiting:  # not with the lock: they may be waiting for whoever wants it
                 deferred.wait()
@@ -321,10 +321,10 @@ class ExecutableGraph(Drawable, Pickles):
     def wait_for_deferred(self) -> None:
         """Wait until the adapter has all submissions, because a change must not reach the
         others."""
-        for deferred in self._in_flight():
+        for deferred in self._list_submissions():
             deferred.wait()
 
-    def _in_flight(self) -> list[Deferred]:
+    def _list_submissions(self) -> list[Deferred]:
         """Return the submissions that the adapter does not have yet, which an update must not
         reach."""
         event = self._last

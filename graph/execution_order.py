@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from typing import TypeAlias, TypeVar
 
-from ..runtime.errors import SYCLError, invalid
+from ..runtime.errors import SYCLError, make_invalid_error
 
 Neighbours = Sequence[Sequence[int]]
 _Place = TypeVar("_Place", bound=Hashable)
 _Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
 
 
-def execution_order(
+def find_execution_order(
     nodes: Sequence[int], successors: Neighbours, predecessors: Neighbours
 ) -> list[int]:
     """Return `nodes` in the order in which they are enqueued (spec B2): reversed depth-first.
@@ -34,10 +34,10 @@ def execution_order(
         of = [-1] * len(successors)
         for node in nodes:
             of[node] = 0
-    return execution_orders([nodes], of, successors, predecessors)[0]
+    return find_execution_orders([nodes], of, successors, predecessors)[0]
 
 
-def execution_orders(
+def find_execution_orders(
     groups: Sequence[Sequence[int]],
     of: Sequence[int] | None,
     successors: Neighbours,
@@ -63,12 +63,12 @@ def execution_orders(
                     if not waiting[after]:
                         ready.append(after)
         if len(order) < len(group):
-            raise _cycle_error({node for node in group if waiting[node]}, predecessors)
+            raise _make_cycle_error({node for node in group if waiting[node]}, predecessors)
         orders.append(order)
     return orders
 
 
-def _cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
+def _make_cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
     """Return the error for nodes that wait for each other. Each has a predecessor among them, so
     walking up meets one twice."""
     node, walked = min(waiting), {}
@@ -76,7 +76,7 @@ def _cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
         walked[node] = len(walked)
         node = next(before for before in predecessors[node] if before in waiting)
     cycle = [node, *reversed(list(walked)[walked[node] :])]
-    return invalid(
+    return make_invalid_error(
         f"Command graphs cannot contain cycles: nodes {' → '.join(map(str, cycle))}",
         routine="finalize",
         remedy="leave the check for cycles on, which names the edge",

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, BinaryIO, Final, NoReturn
 
-from ..loader.base.frames import variables_of
+from ..loader.base.frames import get_variables
 from ..loader.base.never_copied import NeverCopied
 
 _SAVING: Final = "fairlead.graph_files.saving"
@@ -29,7 +29,7 @@ class Pickles(NeverCopied):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle it with the contents of its inputs (docs/graph_files.md)."""
-        return import_module(_PICKLED).reduced(self)
+        return import_module(_PICKLED).reduce_for_pickle(self)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         super().__reduce_ex__(2)
@@ -72,7 +72,7 @@ class Saves(Pickles):
             names = {**self.known_names, **(names or {})}
         elif names is None:
             frame = sys._getframe(1)
-            names = {**frame.f_globals, **variables_of(frame)}
+            names = {**frame.f_globals, **get_variables(frame)}
         with self.lock:
             save = import_module(_SAVING).save
             save(self, path, contents, names, inputs, outputs, binaries=binaries)

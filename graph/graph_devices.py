@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from ..runtime.checks import as_list
 from ..runtime.context import Context
-from ..runtime.errors import invalid
+from ..runtime.errors import make_invalid_error
 from ..runtime.platform import Device
 
 
-def graph_devices(context: Context, device: Device | Iterable[Device] | None) -> tuple[Device, ...]:
+def find_graph_devices(
+    context: Context, device: Device | Iterable[Device] | None
+) -> tuple[Device, ...]:
     """Return the devices of a graph.
 
     Args:
@@ -26,20 +28,20 @@ def graph_devices(context: Context, device: Device | Iterable[Device] | None) ->
         as_list(given, Device, "CommandGraph", "CommandGraph(context, device)")
     )
     if not wanted:
-        raise invalid(
+        raise make_invalid_error(
             "a graph needs a device",
             routine="CommandGraph",
             remedy="CommandGraph(context, device)",
         )
     for one in wanted:
         if one not in context:
-            raise invalid(
+            raise make_invalid_error(
                 f"{one.name} is not a device of the context",
                 routine="CommandGraph",
                 remedy="give a device of the context",
             )
         if not one.has("ext_oneapi_limited_graph"):
-            raise invalid(
+            raise make_invalid_error(
                 f"{one.backend} backend is not supported by SYCL Graph extension.",
                 routine="CommandGraph",
                 remedy="use an adapter with command-buffers: the reference adapter has "

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.never_copied import NeverCopied
 from ..runtime.commands import Command
-from ..runtime.errors import Errc, SYCLError, invalid
+from ..runtime.errors import Errc, SYCLError, make_invalid_error
 from ..runtime.event import Event
-from ..runtime.launches import Launch, NDRange, sizes
+from ..runtime.launches import Launch, NDRange, parse_sizes
 from .execution_order import leads_to
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Node(NeverCopied):
         """Come after other nodes of the graph too. Raises what `CommandGraph.make_edge` raises."""
         graph = self.graph
         if graph is None:
-            raise invalid(
+            raise make_invalid_error(
                 "the graph of the node is gone", routine="depends_on", remedy="keep the graph"
             )
         for node in nodes:
@@ -128,7 +128,7 @@ class Node(NeverCopied):
             SYCLError: invalid, for other events.
         """
         if getattr(event, "node", None) is None:
-            raise invalid(
+            raise make_invalid_error(
                 "No event associated with a node is in this event",
                 routine="Node.of_event",
                 remedy="give an event of a recorded submission",
@@ -154,7 +154,7 @@ class Node(NeverCopied):
     def _update_range(self, range: Any, is_nd: bool, routine: str) -> None:
         command = self.command
         if not isinstance(command, Launch):
-            raise invalid(
+            raise make_invalid_error(
                 "Cannot update execution range of nodes which are not kernel nodes",
                 routine=routine,
                 remedy="update kernel nodes",
@@ -162,14 +162,14 @@ class Node(NeverCopied):
         present, work_group, _ = command.sizes
         if is_nd != (routine == "update_nd_range") or bool(work_group) != is_nd:
             there = "an nd-range" if work_group else "a range"
-            raise invalid(
+            raise make_invalid_error(
                 f"Cannot update node with {'an nd-range' if is_nd else 'a range'}: it was created "
                 f"with {there}",
                 routine=routine,
                 remedy="update_nd_range(NDRange(…)) for nodes with work-groups, "
                 "update_range(…) for others",
             )
-        whole, local, offset = sizes(range, routine)
+        whole, local, offset = parse_sizes(range, routine)
         if len(whole) != len(present):
             raise SYCLError(
                 Errc.invalid,

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from .execution_order import Neighbours, execution_order, execution_orders
+from .execution_order import Neighbours, find_execution_order, find_execution_orders
 
 POLICIES: Final = ("seed", "rank")
 
@@ -102,7 +102,7 @@ def partition(
     """
     if policy not in POLICIES:
         raise ValueError(f"there is no policy {policy!r}, only {' and '.join(POLICIES)}")
-    order = execution_order(range(len(successors)), successors, predecessors)
+    order = find_execution_order(range(len(successors)), successors, predecessors)
     if devices is None and True not in host:
         return _whole(order, successors, not_in_order, policy)
     numbers: dict[Hashable, int] = {}
@@ -118,10 +118,10 @@ def partition(
     if cut and policy == "seed":
         of, reason = _follow_seed(successors, predecessors, host, order, len(numbers))
     if cut and (policy == "rank" or reason):
-        policy, of = "rank", _number(_compute_ranks(successors, predecessors, places, order))
+        policy, of = "rank", _renumber(_compute_ranks(successors, predecessors, places, order))
     members = [order]
     if cut:
-        members = execution_orders(_group_by_partition(of), of, successors, predecessors)
+        members = find_execution_orders(_group_by_partition(of), of, successors, predecessors)
     before: list[tuple[int, ...]] = []
     after: list[list[int]] = [[] for _ in members]
     for number, nodes in enumerate(members):
@@ -170,7 +170,7 @@ def _is_path(nodes: Sequence[int], successors: Neighbours) -> bool:
     return not nodes or len(successors[nodes[-1]]) <= 1
 
 
-def _number(labels: Sequence[int]) -> list[int]:
+def _renumber(labels: Sequence[int]) -> list[int]:
     """Return partition numbers, from 0 on, in the order of the labels that occur."""
     number_of = {label: number for number, label in enumerate(sorted(set(labels)))}
     return [number_of[label] for label in labels]
@@ -237,7 +237,7 @@ def _follow_seed(
     turns = _assign_turns(successors, host, order)
     if turns is None:
         return [], "too many host tasks lead to host tasks that were added before them"
-    of = _number(_annotate(successors, predecessors, host, order, turns))
+    of = _renumber(_mark_seeds(successors, predecessors, host, order, turns))
     for node, number in enumerate(of):
         for before in predecessors[node]:
             if of[before] > number:
@@ -334,7 +334,7 @@ def _find_last_host(
     return node
 
 
-def _annotate(
+def _mark_seeds(
     successors: Neighbours,
     predecessors: Neighbours,
     host: Sequence[bool],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..loader.trace import pictures
-from ..runtime.errors import invalid
+from ..runtime.errors import make_invalid_error
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,13 +32,13 @@ class Drawable:
             verbose: whether to show what each command was given.
         """
         lines = ["digraph dot {"]
-        for number, command, successors in _drawn(self):
+        for number, command, successors in _list_drawn(self):
             label = [
                 f"ID = {number}",
                 f"TYPE = {command.node_type}",
                 *(command.describe() if verbose else ()),
             ]
-            text = "".join(f"{_escaped(line)}\\n" for line in label)
+            text = "".join(f"{_escape(line)}\\n" for line in label)
             lines.append(f'"{number}" [style=bold, label="{text}"];')
             lines += [f'"{number}" -> "{successor}"' for successor in successors]
         return "\n".join([*lines, "}", ""])
@@ -46,7 +46,7 @@ class Drawable:
     def print_graph(self, path: str | Path, verbose: bool = False) -> None:
         """Write the graph to a file whose name ends in .dot. Raises SYCLError (invalid)."""
         if not str(path).endswith(".dot"):
-            raise invalid(
+            raise make_invalid_error(
                 "DOT graph is the only format supported at the moment.",
                 routine="print_graph",
                 remedy='print_graph("graph.dot")',
@@ -54,7 +54,7 @@ class Drawable:
         try:
             Path(path).write_text(self.to_dot(verbose), encoding="utf-8")
         except OSError as error:
-            raise invalid(
+            raise make_invalid_error(
                 f"{path} cannot be written: {error.strerror}",
                 routine="print_graph",
                 remedy="give a path that can",
@@ -81,7 +81,7 @@ def note_submission(graph: Any, drawn: Any = None) -> None:
     """
 
     def draw() -> pictures.Drawing:
-        found = list(_drawn(graph if drawn is None else drawn))
+        found = list(_list_drawn(graph if drawn is None else drawn))
         places = {number: place for place, (number, _, _) in enumerate(found)}
         return [
             (str(command), [places[number] for number in after if number in places])
@@ -91,7 +91,7 @@ def note_submission(graph: Any, drawn: Any = None) -> None:
     pictures.note(graph, repr(graph).strip("<>"), draw)
 
 
-def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
+def _list_drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
     """Yield the number, the command and the successors of each node."""
     if hasattr(graph, "snapshot"):
         snapshot = graph.snapshot
@@ -103,5 +103,5 @@ def _drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:
             yield node.id, node.command, [successor.id for successor in node.successors]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')

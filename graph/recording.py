@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import make_lock
 from ..runtime.checks import as_list
 from ..runtime.commands import Barrier
-from ..runtime.errors import SYCLError, invalid
+from ..runtime.errors import SYCLError, make_invalid_error
 from ..runtime.event import Event
 from ..runtime.handler import Handler
 from ..runtime.queue import Queue
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Held while queues begin or end to record: of two graphs that both want a queue, one gets it. A
 #: graph may go in any line of Python.
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 class QueueRecorder:
@@ -50,11 +50,11 @@ class QueueRecorder:
         """The graph, None if it is gone."""
         return self._graph()
 
-    def handler(self, queue: Queue) -> Handler:
+    def make_handler(self, queue: Queue) -> Handler:
         """Return the handler for a submission."""
         made = Handler(queue.context, self._graph(), True)
         if queue.in_order:
-            made.after = self._before(
+            made.after = self._find_predecessors(
                 queue, made
             )  # here, so that the command group sees it: async_malloc
         return made
@@ -64,14 +64,14 @@ class QueueRecorder:
         that stands for the node."""
         graph = self._graph()
         if graph is None:
-            raise invalid(
+            raise make_invalid_error(
                 "the graph that the queue recorded to is gone",
                 routine="submit",
                 remedy="keep the graph while it is recorded",
             )
         with graph.lock:
             handler.graph, handler.recorded = graph, True
-            handler.after = self._before(queue, handler)
+            handler.after = self._find_predecessors(queue, handler)
             node = graph.insert(handler, queue.device, queue)
             self._order.follow(node, queue.in_order, isinstance(node.command, Barrier))
             if not queue.in_order:
@@ -80,7 +80,7 @@ class QueueRecorder:
                 self._exits[node] = None
             return node.event()
 
-    def _before(self, queue: Queue, handler: Handler) -> Sequence[Node]:
+    def _find_predecessors(self, queue: Queue, handler: Handler) -> Sequence[Node]:
         """Return the nodes that a node comes after because of the queue."""
         if isinstance(handler.command, Barrier) and not handler.dependencies and not queue.in_order:
             return tuple(self._exits)
@@ -120,7 +120,7 @@ class GraphRecorder:
     def begin(self, queues: Sequence[Queue]) -> None:
         """Let queues record, all or none. Raises SYCLError (invalid)."""
         if not queues:
-            raise invalid(
+            raise make_invalid_error(
                 "there is no queue to be recorded",
                 routine="begin_recording",
                 remedy="graph.recording(queue)",
@@ -131,7 +131,7 @@ class GraphRecorder:
             for queue in queues:
                 queue.adapter.check_open("begin_recording")
                 if queue.recorder is not None:
-                    raise invalid(
+                    raise make_invalid_error(
                         "begin_recording cannot be called for a queue which is already in the "
                         "recording state.",
                         routine="begin_recording",
@@ -163,7 +163,7 @@ class GraphRecorder:
             chosen = list(self._recording) if queues is None else list(queues)
             for queue in chosen:
                 if queue.recorder is not None and queue.recorder is not self._tracks.get(queue):
-                    raise invalid(
+                    raise make_invalid_error(
                         "end_recording called for a queue which is recording to a different graph.",
                         routine="end_recording",
                         remedy="end it with the graph that it records to: queue.get_graph()",
@@ -176,20 +176,20 @@ class GraphRecorder:
 def _check_place(queue: Queue, graph: CommandGraph) -> None:
     """Raise SYCLError (invalid) for a queue of another context or device than the graph's."""
     if queue.context != graph.context:
-        raise invalid(
+        raise make_invalid_error(
             "begin_recording called for a queue whose context differs from the graph context.",
             routine="begin_recording",
             remedy="make the graph of the queue: CommandGraph(queue)",
         )
     if queue.device not in graph.devices:
-        raise invalid(
+        raise make_invalid_error(
             "begin_recording called for a queue whose device differs from the graph device.",
             routine="begin_recording",
             remedy="make the graph for both devices: CommandGraph(context, [devices])",
         )
 
 
-def queues_of(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
+def list_queues(given: Queue | Iterable[Queue], routine: str) -> list[Queue]:
     """Return one queue, or several, as a list. Raises SYCLError (invalid) for other objects."""
     remedy = (
         "give a fairlead.runtime.Queue; a pyopencl.CommandQueue is recorded by fairlead.capture"
@@ -215,7 +215,7 @@ class Recordable:
                 context or device.
         """
         with self.lock:
-            self.recorder.begin(queues_of(queues, "begin_recording"))
+            self.recorder.begin(list_queues(queues, "begin_recording"))
         return True
 
     def end_recording(self, queues: Queue | Iterable[Queue] | None = None) -> bool:
@@ -226,7 +226,7 @@ class Recordable:
             SYCLError: invalid, for a queue that records to another graph.
         """
         with self.lock:
-            self.recorder.end(None if queues is None else queues_of(queues, "end_recording"))
+            self.recorder.end(None if queues is None else list_queues(queues, "end_recording"))
         return True
 
     @contextmanager
@@ -256,12 +256,12 @@ class Recordable:
     def check_explicit(self, routine: str) -> None:
         """Raise SYCLError (invalid) if a queue is recording, as `routine` changes the graph."""
         if self.is_recording:
-            raise explicit_while_recording(routine)
+            raise make_recording_error(routine)
 
 
-def explicit_while_recording(routine: str) -> SYCLError:
+def make_recording_error(routine: str) -> SYCLError:
     """Return the error for a graph that is changed while a queue records to it."""
-    return invalid(
+    return make_invalid_error(
         f'Explicit API "{routine[0].upper()}{routine[1:]}()" function cannot be called '
         "when a queue is currently recording commands to a graph.",
         routine=routine,

@@ -19,7 +19,7 @@ from ..runtime.command_buffer import AdapterCommandBuffer
 from ..runtime.commands import Barrier, Command, Empty, HostTask
 from ..runtime.context import Context
 from ..runtime.event import Event
-from ..runtime.handles import handle_array
+from ..runtime.handles import make_handle_array
 from ..runtime.launch_updates import Change
 from ..runtime.launches import KernelLaunch
 from ..runtime.memory import MODES
@@ -106,7 +106,7 @@ class QueueSegment:
         for command in self._commands:
             if event:
                 times.append(Event(queue.context, event))
-                count, waits = 1, handle_array([event])
+                count, waits = 1, make_handle_array([event])
             event = command.enqueue(queue, count, waits)
         return event
 

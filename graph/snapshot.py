@@ -55,7 +55,7 @@ class Snapshot:
         after: list[list[Node]] = [node.successors for node in nodes]
         if GraphExecution in self.kinds:
             self.commands.clear()
-            self._inline_all(nodes)
+            self._add_nodes(nodes)
             self.kinds = set(map(type, self.commands))
         elif to_compare:
             neighbours: Any = before, after
@@ -63,16 +63,19 @@ class Snapshot:
         else:
             index = self.index = {node.id: number for number, node in enumerate(nodes)}
             self.predecessors = [
-                (index[some[0].id],) if len(some) == 1 else _indices(index, some) for some in before
+                (index[some[0].id],) if len(some) == 1 else _find_indices(index, some)
+                for some in before
             ]
             self.successors = [
-                (index[some[0].id],) if len(some) == 1 else tuple(sorted(_indices(index, some)))
+                (index[some[0].id],)
+                if len(some) == 1
+                else tuple(sorted(_find_indices(index, some)))
                 for some in after
             ]
             self.commands = [command.copy() for command in self.commands]
             self.devices = [node.device for node in nodes] if only is None else [only] * len(nodes)
 
-    def _inline_all(self, nodes: Sequence[Node]) -> None:
+    def _add_nodes(self, nodes: Sequence[Node]) -> None:
         """Add nodes, of which some are sub-graphs."""
         #: of each node, by its id: itself; or those nodes of the sub-graph that nothing of this
         #: comes before, and after
@@ -82,14 +85,17 @@ class Snapshot:
             command = node.command
             if isinstance(command, GraphExecution):
                 if command.executable.snapshot.commands:
-                    begins[node.id], ends[node.id] = self._inline(command.executable.snapshot)
+                    begins[node.id], ends[node.id] = self._add_subgraph(command.executable.snapshot)
                     continue
                 command = Empty()
             number = self.index[node.id] = len(self.commands)
             begins[node.id] = ends[node.id] = (number,)
             self._add(command.copy(), node.device)
         for node in nodes:
-            before, after = _numbers(ends, node.predecessors), _numbers(begins, node.successors)
+            before, after = (
+                _find_numbers(ends, node.predecessors),
+                _find_numbers(begins, node.successors),
+            )
             for begin in begins[node.id]:
                 self.predecessors[begin] = before
             for end in ends[node.id]:
@@ -107,7 +113,7 @@ class Snapshot:
         self.predecessors.append(before)
         self.successors.append(after)
 
-    def segment_makers(self) -> list[Hashable] | None:
+    def find_segment_makers(self) -> list[Hashable] | None:
         """Return what the nodes of a partition must have in common, for each node: its segment
         maker, or its device, and for what no command-buffer has a mark besides. None if all have
         the same.
@@ -140,7 +146,7 @@ class Snapshot:
                 makers[node] = next((one for one in near if one is not None), self.devices[node])
         return makers
 
-    def _inline(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _add_subgraph(self, inner: Snapshot) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Add a sub-graph's nodes. Returns those without predecessors, and those without
         successors."""
         base = len(self.commands)
@@ -160,11 +166,11 @@ class Snapshot:
         return entries, exits
 
 
-def _indices(index: Mapping[int, int], nodes: Sequence[Node]) -> tuple[int, ...]:
+def _find_indices(index: Mapping[int, int], nodes: Sequence[Node]) -> tuple[int, ...]:
     return tuple([index[node.id] for node in nodes])
 
 
-def _numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
+def _find_numbers(places: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]) -> tuple[int, ...]:
     """Return the numbers of nodes. They are tuples, because the garbage collector stops tracking
     tuples of numbers, and graphs may be large."""
     if len(nodes) == 1:
@@ -190,7 +196,7 @@ class GraphExecution(Command):
         return [f"nodes: {len(self.executable.snapshot.commands)}"]
 
 
-def required(snapshot: Snapshot) -> Sequence[Accessor]:
+def find_required_accessors(snapshot: Snapshot) -> Sequence[Accessor]:
     """Return one accessor for each buffer, which reads, writes or needs the old contents if one of
     the commands' does."""
     found: dict[CoherentMemory, tuple[bool, bool, bool]] = {}

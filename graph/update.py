@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..runtime.checks import as_list
 from ..runtime.commands import Barrier, Command, HostTask
-from ..runtime.errors import SYCLError, invalid
+from ..runtime.errors import SYCLError, make_invalid_error
 from ..runtime.launches import KernelLaunch, Launch
 from ..runtime.transfers import Transfer
 from .node import Node
@@ -29,25 +29,25 @@ class HasCommandGraph(Protocol):
     def command_graph(self) -> CommandGraph: ...
 
 
-def changes(
+def find_changes(
     executable: ExecutableGraph, what: HasCommandGraph | Node | Iterable[Node], strict: bool
 ) -> dict[int, Command]:
     """Return the commands that `ExecutableGraph.update` puts in the place of others, by index.
     Raises SYCLError (invalid)."""
     executable.context.adapter.check_open("update")
     if not executable.updatable:
-        raise invalid(
+        raise make_invalid_error(
             "update() cannot be called on an executable graph which was not created with "
             "property::updatable",
             routine="update",
             remedy="finalize(updatable=True)",
         )
     if isinstance(what, Node):
-        return _of_nodes(executable, (what,))
+        return _find_changes_of_nodes(executable, (what,))
     given: Any = what
     if hasattr(given, "command_graph"):
-        return _of_graph(executable, given.command_graph, strict)
-    return _of_nodes(
+        return _find_changes_of_graph(executable, given.command_graph, strict)
+    return _find_changes_of_nodes(
         executable,
         as_list(
             given, Node, "update", "give a node, several, or a CommandGraph", "Node or CommandGraph"
@@ -55,18 +55,20 @@ def changes(
     )
 
 
-def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, Command]:
+def _find_changes_of_nodes(
+    executable: ExecutableGraph, nodes: Iterable[Node]
+) -> dict[int, Command]:
     changes: dict[int, Command] = {}
     for node in nodes:
         command, index = node.command, executable.snapshot.index.get(node.id)
         if index is None and command.node_type != "subgraph":
-            raise invalid(
+            raise make_invalid_error(
                 "Node passed to update() is not part of the graph.",
                 routine="update",
                 remedy="give nodes of the graph that was finalized",
             )
         if command.node_type not in _UPDATABLE:
-            raise invalid(
+            raise make_invalid_error(
                 f"node_type::{command.node_type} nodes are not supported for update. "
                 "Only kernel, host_task, barrier and empty nodes are supported.",
                 routine="update",
@@ -78,13 +80,17 @@ def _of_nodes(executable: ExecutableGraph, nodes: Iterable[Node]) -> dict[int, C
     return changes
 
 
-def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) -> dict[int, Command]:
+def _find_changes_of_graph(
+    executable: ExecutableGraph, graph: CommandGraph, strict: bool
+) -> dict[int, Command]:
     from .snapshot import Snapshot
 
     if graph.devices != executable.devices:
-        raise _differs("Cannot update using a graph created with a different device.")
+        raise _make_difference_error("Cannot update using a graph created with a different device.")
     if graph.context != executable.context:
-        raise _differs("Cannot update using a graph created with a different context.")
+        raise _make_difference_error(
+            "Cannot update using a graph created with a different context."
+        )
     with graph.lock:
         old, new = executable.snapshot, Snapshot(graph.nodes, to_compare=not strict)
         different = _find_different(old, new, strict)
@@ -95,8 +101,8 @@ def _of_graph(executable: ExecutableGraph, graph: CommandGraph, strict: bool) ->
             before.segment_maker is not None and not isinstance(before, Barrier)
         ):
             changes[index] = after.copy()
-        elif before.node_type not in _UPDATABLE and not _same(before, after):
-            raise _differs(
+        elif before.node_type not in _UPDATABLE and not are_same(before, after):
+            raise _make_difference_error(
                 f"node_type::{before.node_type} nodes are not supported for update, and node "
                 f"{index} differs: {before}, {after}."
             )
@@ -110,7 +116,9 @@ def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
         "Cannot update using a graph with a different topology. Mismatch found in the number of"
     )
     if len(old.commands) != len(new.commands):
-        raise _differs(f"{prefix} nodes: {len(old.commands)} and {len(new.commands)}.")
+        raise _make_difference_error(
+            f"{prefix} nodes: {len(old.commands)} and {len(new.commands)}."
+        )
     different = list[int]()
     sides = (old.successors, new.successors), (old.predecessors, new.predecessors)
     looks_at_edges = strict or any(
@@ -120,12 +128,12 @@ def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
         if looks_at_edges:
             for here, there in sides:
                 if len(here[index]) != len(there[index]):
-                    raise _differs(
+                    raise _make_difference_error(
                         f"{prefix} edges of node {index}: {len(here[index])} and "
                         f"{len(there[index])}."
                     )
             if strict and sorted(old.successors[index]) != sorted(new.successors[index]):
-                raise _differs(
+                raise _make_difference_error(
                     f"Cannot update using a graph with a different topology. Node {index} leads "
                     f"to {list(new.successors[index])}, not {list(old.successors[index])}."
                 )
@@ -142,7 +150,7 @@ def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
         if before.node_type != after.node_type or (
             makers[0] is not makers[1] and makers[0] != makers[1]
         ):
-            raise _differs(
+            raise _make_difference_error(
                 f"Cannot update using a graph with mismatched node types. Node {index}: "
                 f"{before.node_type}, {after.node_type}."
             )
@@ -151,21 +159,21 @@ def _find_different(old: Snapshot, new: Snapshot, strict: bool) -> list[int]:
             and isinstance(after, Launch)
             and before.kernel_name != after.kernel_name
         ):
-            raise _differs(
+            raise _make_difference_error(
                 "Cannot update using a graph with mismatched kernel types. "
                 f"Source node type {after.kernel_name}, target {before.kernel_name} (node {index})."
             )
     return different
 
 
-def _same(before: Command, after: Command) -> bool:
+def are_same(before: Command, after: Command) -> bool:
     """Whether two commands that cannot be updated do the same."""
     if isinstance(before, Transfer) and isinstance(after, Transfer):
-        return before.row is after.row and _content(before) == _content(after)
+        return before.row is after.row and _list_content(before) == _list_content(after)
     return getattr(before, "function", before) is getattr(after, "function", after)
 
 
-def _content(transfer: Transfer) -> list[Any]:
+def _list_content(transfer: Transfer) -> list[Any]:
     named = dict(zip(transfer.row.fields, transfer.fields, strict=True))
     if "pattern" in named:
         named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"])
@@ -174,5 +182,5 @@ def _content(transfer: Transfer) -> list[Any]:
     ]
 
 
-def _differs(message: str) -> SYCLError:
-    return invalid(message, routine="update", remedy=_SAME)
+def _make_difference_error(message: str) -> SYCLError:
+    return make_invalid_error(message, routine="update", remedy=_SAME)

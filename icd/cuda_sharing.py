@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..loader.base.errors import FairleadError, NotFoundError, reason_of
-from ..loader.base.forks import in_child, new_lock
+from ..loader.base.errors import FairleadError, NotFoundError, explain_error
+from ..loader.base.forks import call_in_child, make_lock
 from ..loader.base.log import warn
-from ..loader.base.search import secure_environ
+from ..loader.base.search import filter_environ
 from ..loader.cuda.abi import CUDA, check
 from ..loader.cuda.driver import CudaDevice, CudaDriver, cuda
 from ._native import ffi, lib
@@ -72,7 +72,7 @@ class SharedDevice:
             return "the driver's profile does not allow it"
         if self.device.capability < EARLY_SINCE:
             return "the GPU is older than sm_90"
-        if not self.driver.address_of(CUDA.functions["cuGraphAddDependencies_v2"]):
+        if not self.driver.find_address(CUDA.functions["cuGraphAddDependencies_v2"]):
             return "the driver is older than CUDA 12.3"
         return ""
 
@@ -114,12 +114,12 @@ class SharedMemory:
     reasons: tuple[str, ...]
 
 
-_lock = new_lock()
+_lock = make_lock()
 _shared: Final[dict[int, SharedDevice]] = {}
 _immortal: Final[list[SharedDevice]] = []
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the devices, which a forked child cannot use. Their immortal parts stay."""
     for opencl in _shared:
@@ -151,7 +151,7 @@ def share_memory(importer: Any = None) -> SharedMemory:
             try:
                 share_opencl_device(opencl, importer)
             except FairleadError as error:
-                reasons.append(f"{name}: {reason_of(error, with_code=True)}")
+                reasons.append(f"{name}: {explain_error(error, with_code=True)}")
         if not _shared:
             raise NotFoundError(
                 "no device shares its memory between OpenCL and CUDA",
@@ -164,7 +164,7 @@ def share_memory(importer: Any = None) -> SharedMemory:
 
 def follow_environment() -> None:
     """Share memory if FAIRLEAD_CUDA is 1. Where that is not possible there is a warning line."""
-    given = secure_environ().get("FAIRLEAD_CUDA", "")
+    given = filter_environ().get("FAIRLEAD_CUDA", "")
     if given in ("", "0"):
         return
     if given != "1":
@@ -178,7 +178,7 @@ def follow_environment() -> None:
 
 def may_ask() -> bool:
     """Whether the user has not decided, by FAIRLEAD_CUDA=0, that nothing is shared."""
-    return secure_environ().get("FAIRLEAD_CUDA") != "0"
+    return filter_environ().get("FAIRLEAD_CUDA") != "0"
 
 
 def stop_sharing() -> None:
@@ -197,7 +197,7 @@ def _opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
                 if profile_of_device(device.handle).compiles_to_ptx:
                     yield device.handle, device.name
         except FairleadError as error:
-            reasons.append(f"{platform.name}: {reason_of(error, with_code=True)}")
+            reasons.append(f"{platform.name}: {explain_error(error, with_code=True)}")
 
 
 def share_opencl_device(opencl: int, importer: Any = None) -> None:
@@ -210,7 +210,7 @@ def share_opencl_device(opencl: int, importer: Any = None) -> None:
     code = call(opencl, "clGetDeviceInfo", _UUID, 16, ctypes.addressof(uuid), None)
     check_opencl(code, "clGetDeviceInfo", "(CL_DEVICE_UUID_KHR)")
     driver = cuda()
-    device = driver.device_of(uuid.raw)
+    device = driver.find_device(uuid.raw)
     if device is None:
         raise FairleadError("CUDA does not list it", remedy="look at CUDA_VISIBLE_DEVICES")
     if not device.shares_memory:

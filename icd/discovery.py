@@ -30,7 +30,7 @@ from ..loader.base.search import (
     Variable,
     VariableInUse,
     collect,
-    secure_environ,
+    filter_environ,
     split_list,
 )
 
@@ -182,7 +182,7 @@ def find(
         prefix: the Python environment whose `etc/OpenCL/vendors` is read; by default the running
             one.
     """
-    return collect(_without_loaders(_walk(DriverSearch(secure_environ(environ), vendors, prefix))))
+    return collect(_without_loaders(_walk(DriverSearch(filter_environ(environ), vendors, prefix))))
 
 
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:

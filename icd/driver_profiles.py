@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, open_with_siblings
-from ..loader.base.search import Candidate, secure_environ
+from ..loader.base.search import Candidate, filter_environ
 from .repairs import name_the_cpu, path_inside_prefix
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, .
     Args:
         value: the variable's value. None reads the environment, unless the process is set-uid.
     """
-    given = secure_environ().get(_VARIABLE, "") if value is None else value
+    given = filter_environ().get(_VARIABLE, "") if value is None else value
     ids = {row.id for row in ROWS}
     off, unknown = set[str](), list[str]()
     for item in filter(None, (part.strip() for part in given.split(","))):
@@ -202,14 +202,14 @@ def profile_of(platform: CLPlatform) -> DriverProfile:
 
 def profile_for(name: str, vendor: str, version: str) -> DriverProfile:
     """The profile for CL_PLATFORM_NAME, CL_PLATFORM_VENDOR and CL_PLATFORM_VERSION."""
-    return _profile(name, vendor, version, secure_environ().get(_VARIABLE, ""))
+    return _profile(name, vendor, version, filter_environ().get(_VARIABLE, ""))
 
 
 @cache
 def _profile(name: str, vendor: str, version: str, switches: str) -> DriverProfile:
     profile = DriverProfile()
     for row in habits_of(name, vendor, version, switches):
-        profile = profile.changed(**row.sets)
+        profile = profile.copy_with(**row.sets)
     return profile
 
 

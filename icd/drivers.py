@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base import search
 from ..loader.base.elf import check_file
-from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.errors import FairleadError, explain_error
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, dlopen, open_library
 from ..loader.base.probe_verdicts import Report, judge
-from ..loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ..loader.base.search import Candidate, Refusal, SearchResult, filter_environ
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
 from .errors import PlatformNotFoundError, error
@@ -68,7 +68,7 @@ class Driver:
         self.platforms: tuple[CLPlatform, ...] = ()
         self.refusals: tuple[Refusal, ...] = ()
         self.quirks: tuple[str, ...] = tuple(applied)
-        entry = library.symbol("clGetExtensionFunctionAddress")
+        entry = library.find_symbol("clGetExtensionFunctionAddress")
         self._get_extension_function: Any = _GetExtensionFunction(entry) if entry else None
 
     def extension_function(self, name: str) -> int | None:
@@ -80,7 +80,7 @@ class Driver:
 
         It is asked for by clGetExtensionFunctionAddress, then among the exported symbols.
         """
-        return self.extension_function(name) or self.library.symbol(name)
+        return self.extension_function(name) or self.library.find_symbol(name)
 
     def unload(self) -> None:
         """Close the driver's library. Nothing that came from its platforms may be used afterwards.
@@ -123,7 +123,7 @@ class Drivers(Value):
         OCL_ICD_PLATFORM_SORT=devices puts those with GPUs first, then those with CPUs.
         """
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
-        if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
+        if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
             return found
         return tuple(sorted(found, key=device_counts, reverse=True))
 
@@ -177,7 +177,7 @@ def default_platform() -> CLPlatform:
                 "install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`"
             ),
         )
-    index = secure_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
+    index = filter_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
     if not index.isdecimal() or int(index) >= len(found.platforms):
         last = len(found.platforms) - 1
         detail = (
@@ -300,7 +300,7 @@ def unusable(
 
 def excluding_pattern(candidate: Candidate) -> str:
     """Return the pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, or ""."""
-    return search.excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
+    return search.find_excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
 
 def _open(path: str) -> tuple[Library, tuple[str, ...]]:
@@ -382,10 +382,10 @@ def _platform(driver: Driver, handle: int | None) -> CLPlatform:
     _ = platform.suffix, platform.version
     if (
         "cl_khr_icd" not in platform.extensions
-        and "OCL_ICD_ASSUME_ICD_EXTENSION" not in secure_environ()
+        and "OCL_ICD_ASSUME_ICD_EXTENSION" not in filter_environ()
     ):
         note = "it does not list cl_khr_icd among its extensions; some loaders refuse it for that"
-        platform = platform.changed(notes=(*platform.notes, note))
+        platform = platform.copy_with(notes=(*platform.notes, note))
     _owners[handle] = driver
     return platform
 
@@ -413,4 +413,4 @@ def device_counts(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]
 
 
 def _refusal(what: str, error: FairleadError, found_via: str) -> Refusal:
-    return Refusal(what, reason_of(error, with_code=True), error.remedy, found_via)
+    return Refusal(what, explain_error(error, with_code=True), error.remedy, found_via)

@@ -38,7 +38,7 @@ class PlatformNotFoundError(NotFoundError):
 
 #: The symbolic name and the plain sentence of an OpenCL error code; the exception for one.
 describe = OpenCLError.describe
-error = OpenCLError.of
+error = OpenCLError.from_code
 
 
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..loader.base.errors import FairleadError
-from ..loader.base.forks import new_lock
-from ..loader.base.search import secure_environ
+from ..loader.base.forks import make_lock
+from ..loader.base.search import filter_environ
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ class PoclKernel:
 
 def _cache() -> str:
     """The folder of PoCL's cache of kernels."""
-    environ = secure_environ()
+    environ = filter_environ()
     home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
     return environ.get("POCL_CACHE_DIR") or os.path.join(home, "pocl", "kcache")
 
 
 _libraries: Final[dict[bytes, Any]] = {}
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def _open(library: bytes) -> Any:

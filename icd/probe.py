@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..loader.base.children import Outcome, Request, candidate_from, run_all
-from ..loader.base.errors import FairleadError, LibraryError, reason_of
-from ..loader.base.frozen_value import Value, plain
+from ..loader.base.children import Outcome, Request, decode_candidate, run_all
+from ..loader.base.errors import FairleadError, LibraryError, explain_error
+from ..loader.base.frozen_value import Value, convert_for_json
 from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
 from .driver_profiles import habits_of
@@ -91,7 +91,7 @@ class ProbeReport(Value):
 
     def as_dict(self) -> dict[str, Any]:
         """The report in types that JSON has."""
-        return json.loads(json.dumps(self.fields(), default=plain))
+        return json.loads(json.dumps(self.get_fields(), default=convert_for_json))
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProbeReport:
@@ -104,7 +104,7 @@ class ProbeReport(Value):
             **{
                 **data,
                 **lists,
-                "candidate": candidate_from(data["candidate"]),
+                "candidate": decode_candidate(data["candidate"]),
                 "platforms": platforms,
             }
         )
@@ -136,7 +136,7 @@ def list_all(candidates: Sequence[Candidate], timeout: float | None = None) -> l
 def _run(
     candidates: Sequence[Candidate], timeout: float | None, *, devices: bool
 ) -> list[ProbeReport]:
-    requests = [Request(__name__, {**one.fields(), "devices": devices}) for one in candidates]
+    requests = [Request(__name__, {**one.get_fields(), "devices": devices}) for one in candidates]
     return list(map(_report, candidates, run_all(requests, timeout)))
 
 
@@ -152,7 +152,7 @@ def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
             listed=outcome.step.startswith(_BEHIND_THE_LIST),
         )
     report = ProbeReport.from_dict(outcome.report)
-    return report.changed(notes=(*report.notes, *outcome.notes))
+    return report.copy_with(notes=(*report.notes, *outcome.notes))
 
 
 # The child
@@ -161,7 +161,7 @@ def _report(candidate: Candidate, outcome: Outcome) -> ProbeReport:
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Called in the child: probe the candidate whose `fields` are in `data`."""
     devices = data.pop("devices")
-    return describe(candidate_from(data), progress, devices=devices).as_dict()
+    return describe(decode_candidate(data), progress, devices=devices).as_dict()
 
 
 def describe(
@@ -182,7 +182,7 @@ def describe(
         return ProbeReport(
             candidate,
             False,
-            reason_of(error, with_code=True),
+            explain_error(error, with_code=True),
             error.remedy,
             time.monotonic() - started,
             missing=missing,
@@ -192,7 +192,7 @@ def describe(
         _platform_report(platform, notes, progress, devices=devices)
         for platform in driver.platforms
     )
-    notes += state.changes()
+    notes += state.describe_changes()
     return ProbeReport(
         candidate,
         True,
@@ -202,7 +202,7 @@ def describe(
         platforms=platforms,
         quirks=driver.quirks,
         habits=_habits(driver.platforms),
-        handlers=state.changed_handlers(),
+        handlers=state.find_changed_handlers(),
         notes=tuple(notes),
     )
 
@@ -231,7 +231,7 @@ def _platform_report(
                 faults.append(report.fault or _context_fault(device, progress))
             notes += platform.device_faults
     except FairleadError as error:
-        fault = reason_of(error, with_code=True)
+        fault = explain_error(error, with_code=True)
     notes += filter(None, (fault, *faults))
     values = (
         platform.name,
@@ -254,7 +254,7 @@ def _device_report(device: CLDevice, number: int, progress: Callable[[str], None
         values["global_mem"] = device.info("CL_DEVICE_GLOBAL_MEM_SIZE")
     except FairleadError as error:
         fault = f"the device {values['name']!r} fails to describe itself: "
-        return DeviceReport(**values, fault=fault + reason_of(error, with_code=True))
+        return DeviceReport(**values, fault=fault + explain_error(error, with_code=True))
     return DeviceReport(**values)
 
 
@@ -264,7 +264,7 @@ def _context_fault(device: CLDevice, progress: Callable[[str], None]) -> str:
     try:
         _try_context(device)
     except FairleadError as error:
-        return reason_of(error, with_code=True)
+        return explain_error(error, with_code=True)
     return ""
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import make_lock
 from ._native import ffi
 from .abi import OPENCL
 from .calls import address, call
 from .errors import OpenCLError, check
 
 _ROUTINE: Final = "clGetProgramInfo"
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def _ask(program: int, name: str, size: int, into: Any) -> None:

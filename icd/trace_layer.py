@@ -22,7 +22,7 @@ from typing import Final
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError
 from ..loader.base.log import warn
-from ..loader.trace.device import DeviceCommand, commands_of, thread_names
+from ..loader.trace.device import DeviceCommand, read_commands, read_thread_names
 from ..loader.trace.names import Names
 from ..loader.trace.printing import COMMAND, NOTES, THREAD, TracedCall, decode
 from .abi import OPENCL
@@ -148,9 +148,9 @@ def _process(data: bytes) -> Process:
     calls = decode(words, layers)
     calls.sort(key=lambda call: (call.begin, -call.end))
     program, names = name.partition(b"\0")[0].decode(errors="replace"), Names(calls)
-    commands = commands_of(words, layers, names)
+    commands = read_commands(words, layers, names)
     return Process(
-        pid, parent, program, begin, time, lost, calls, commands, thread_names(words), names
+        pid, parent, program, begin, time, lost, calls, commands, read_thread_names(words), names
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy
 
 from .arguments import MAKERS, MEMORY, Argument
-from .checks import as_shape, wrong_type
+from .checks import as_shape, make_type_error
 from .coherent_memory import CoherentMemory
-from .errors import Errc, SYCLError, invalid
+from .errors import Errc, SYCLError, make_invalid_error
 from .handles import make_struct
 from .memory import MODES
 
@@ -44,7 +44,7 @@ class Accessor:
         offset: Any = None,
     ) -> None:
         if not isinstance(buffer, CoherentMemory):
-            raise wrong_type(
+            raise make_type_error(
                 buffer,
                 "Buffer or Image",
                 "Accessor",
@@ -57,14 +57,14 @@ class Accessor:
             (0,) * len(buffer.shape) if offset is None else as_shape(offset, "Accessor")
         )
         if len(self.offset) != len(buffer.shape):
-            raise invalid(
+            raise make_invalid_error(
                 f"the {buffer.noun} has {len(buffer.shape)} dimensions, not {len(self.offset)}",
                 routine="Accessor",
             )
         whole = tuple(size - start for size, start in zip(buffer.shape, self.offset, strict=True))
         self.shape: Sequence[int] = whole if shape is None else as_shape(shape, "Accessor")
         if len(self.shape) != len(whole):
-            raise invalid(
+            raise make_invalid_error(
                 f"the {buffer.noun} has {len(whole)} dimensions, not {len(self.shape)}",
                 routine="Accessor",
             )
@@ -83,7 +83,7 @@ class Accessor:
         """The part as a NumPy array, inside the host task that has the accessor. Raises SYCLError
         (invalid) elsewhere."""
         if not self.in_host_task:
-            raise invalid(
+            raise make_invalid_error(
                 "an accessor is an array in its host task alone",
                 routine="Accessor.array",
                 remedy="use buffer.host_access() outside of commands",
@@ -117,7 +117,7 @@ class Accessor:
         return f"<Accessor {self.mode} of {self.buffer!r}>"
 
 
-def span(accessor: Accessor) -> tuple[int, bool]:
+def find_span(accessor: Accessor) -> tuple[int, bool]:
     """Return where an accessor's part begins in bytes, and whether it is contiguous."""
     shape, part = accessor.buffer.shape, accessor.shape
     begin = (
@@ -134,7 +134,7 @@ def span(accessor: Accessor) -> tuple[int, bool]:
     return begin, all(size == 1 for size in part[:full])
 
 
-def rectangle(accessor: Accessor) -> tuple[Any, Any, int, int]:
+def find_rectangle(accessor: Accessor) -> tuple[Any, Any, int, int]:
     """Return an accessor's part as a rectangle: origin and region in bytes along the last
     dimension, and the buffer's pitches."""
     item = accessor.buffer.dtype.itemsize
@@ -146,7 +146,7 @@ def rectangle(accessor: Accessor) -> tuple[Any, Any, int, int]:
     return origin, region, shape[2] * item, shape[2] * shape[1] * item
 
 
-def _argument(accessor: Accessor) -> Argument:
+def _make_argument(accessor: Accessor) -> Argument:
     return Argument(
         MEMORY,
         ctypes.sizeof(ctypes.c_void_p),
@@ -158,4 +158,4 @@ def _argument(accessor: Accessor) -> Argument:
     )
 
 
-MAKERS[Accessor] = _argument
+MAKERS[Accessor] = _make_argument

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy
 
 from ..loader.ur.abi import UR
-from .checks import as_integer, element_type, wrong_type
-from .errors import Errc, SYCLError, invalid
+from .checks import as_integer, check_element_type, make_type_error
+from .errors import Errc, SYCLError, make_invalid_error
 
 if TYPE_CHECKING:
     from .commands import Command
@@ -122,7 +122,7 @@ class LocalMemory(BoundArgument):
 
     def __init__(self, count: int, dtype: Any = None) -> None:
         self.size = as_integer(count, "number of bytes or elements", "LocalMemory")
-        self.size *= element_type(dtype, "LocalMemory").itemsize if dtype is not None else 1
+        self.size *= check_element_type(dtype, "LocalMemory").itemsize if dtype is not None else 1
         if self.size <= 0:
             raise SYCLError(
                 Errc.invalid, "local memory has at least one byte", routine="LocalMemory"
@@ -146,7 +146,9 @@ class RawArgument:
         try:
             self.value = bytes(memoryview(value))
         except TypeError as error:
-            raise wrong_type(value, "bytes", "RawArgument", "bytes(…), array.tobytes()") from error
+            raise make_type_error(
+                value, "bytes", "RawArgument", "bytes(…), array.tobytes()"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<RawArgument of {len(self.value)} bytes>"
@@ -158,7 +160,7 @@ def check_local(arguments: Iterable[Argument | None], context: Context, routine:
     total = sum(one.size for one in arguments if one is not None and one.type == LOCAL)
     most = max(device.local_memory for device in context.devices)
     if total > most:
-        raise invalid(
+        raise make_invalid_error(
             f"a work-group would have {total} bytes of local memory, the device has {most}",
             routine=routine,
             remedy="use smaller work-groups, or several launches",
@@ -169,7 +171,7 @@ _values: Final[dict[tuple[Any, bytes], Argument]] = {}
 _MOST_VALUES: Final = 256
 
 
-def value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
+def make_value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
     """Return the argument for a value that is copied to the kernel. Equal values share one
     argument, because many launches use the same few."""
     key = is_raw or dtype, value
@@ -198,24 +200,26 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 )
 
 
-def number_argument(value: Any) -> Argument:
+def make_number_argument(value: Any) -> Argument:
     """Return the argument for a NumPy number or bool. `value.data.tobytes()` is three times as fast
     as `value.tobytes()`."""
     data, dtype = value.data.tobytes(), value.dtype
-    return _values.get((dtype, data)) or value_argument(data, dtype)
+    return _values.get((dtype, data)) or make_value_argument(data, dtype)
 
 
-def _of_numpy(value: Any) -> Argument:
-    return value_argument(value.tobytes())
+def _make_from_numpy(value: Any) -> Argument:
+    return make_value_argument(value.tobytes())
 
 
-def _of_ctypes(value: Any) -> Argument:
-    return value_argument(bytes(value))
+def _make_from_ctypes(value: Any) -> Argument:
+    return make_value_argument(bytes(value))
 
 
-def _of_simple_ctypes(value: Any) -> Argument:
+def _make_from_simple_ctypes(value: Any) -> Argument:
     kind = type(value)._type_
-    return value_argument(bytes(value), numpy.dtype(kind) if kind in _NUMBERS_OF_CTYPES else None)
+    return make_value_argument(
+        bytes(value), numpy.dtype(kind) if kind in _NUMBERS_OF_CTYPES else None
+    )
 
 
 #: The codes of ctypes' numbers, which NumPy shares.
@@ -224,24 +228,24 @@ _NUMBERS_OF_CTYPES: Final = frozenset("bBhHiIlLqQfd?")
 #: How a value of a type becomes an argument; filled by the modules of the types (usm, buffer),
 #: looked up along the type's bases.
 MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
-    numpy.number: number_argument,
-    numpy.bool_: number_argument,
-    numpy.generic: _of_numpy,
+    numpy.number: make_number_argument,
+    numpy.bool_: make_number_argument,
+    numpy.generic: _make_from_numpy,
     # The base of ctypes' numbers has no public name.
-    ctypes._SimpleCData: _of_simple_ctypes,  # pyright: ignore[reportPrivateUsage]
-    ctypes.Structure: _of_ctypes,
-    ctypes.Union: _of_ctypes,
-    ctypes.Array: _of_ctypes,
-    RawArgument: lambda value: value_argument(value.value, is_raw=True),
+    ctypes._SimpleCData: _make_from_simple_ctypes,  # pyright: ignore[reportPrivateUsage]
+    ctypes.Structure: _make_from_ctypes,
+    ctypes.Union: _make_from_ctypes,
+    ctypes.Array: _make_from_ctypes,
+    RawArgument: lambda value: make_value_argument(value.value, is_raw=True),
     LocalMemory: lambda value: Argument(LOCAL, value.size),
-    bool: lambda value: number_argument(numpy.bool_(value)),
+    bool: lambda value: make_number_argument(numpy.bool_(value)),
     type(None): lambda value: Argument(POINTER, _POINTER_SIZE),
 }
 
 #: The makers of types whose values are known by themselves, whatever handler they are given to:
 #: numbers, and USM. There are many of them.
 MAKERS_ALONE: Final[dict[type, Callable[[Any], Argument]]] = {
-    kind: number_argument
+    kind: make_number_argument
     for kind in set(numpy.sctypeDict.values())
     if issubclass(kind, (numpy.number, numpy.bool_))
 }
@@ -250,7 +254,7 @@ MAKERS_ALONE: Final[dict[type, Callable[[Any], Argument]]] = {
 FOREIGN: Final[list[Callable[[type], Callable[[Any], Argument] | None]]] = []
 
 
-def argument(value: Any, index: int = 0) -> Argument:
+def make_argument(value: Any, index: int = 0) -> Argument:
     """Make a value an argument.
 
     Args:
@@ -262,16 +266,16 @@ def argument(value: Any, index: int = 0) -> Argument:
     """
     maker = MAKERS.get(type(value))
     if maker is None:
-        maker = MAKERS[type(value)] = _maker(value, index)
+        maker = MAKERS[type(value)] = _find_maker(value, index)
     return maker(value)
 
 
-def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
+def _find_maker(value: Any, index: int) -> Callable[[Any], Argument]:
     for base in type(value).__mro__:
         if base in MAKERS:
             return MAKERS[base]
-    if array_interface_of(value) is not None:
-        return _of_usm_array
+    if find_array_interface(value) is not None:
+        return _make_from_usm_array
     for maker in filter(None, (find(type(value)) for find in FOREIGN)):
         return maker
     if isinstance(value, (int, float, complex)):
@@ -292,14 +296,14 @@ def _maker(value: Any, index: int) -> Callable[[Any], Argument]:
     )
 
 
-def array_interface_of(value: Any) -> dict[str, Any] | None:
+def find_array_interface(value: Any) -> dict[str, Any] | None:
     """Return what an object of another package says of its memory on a device, or None."""
     names = "__sycl_usm_array_interface__", "__cuda_array_interface__"
     return next((found for name in names if (found := getattr(value, name, None))), None)
 
 
-def _of_usm_array(value: Any) -> Argument:
-    interface = array_interface_of(value) or {}
+def _make_from_usm_array(value: Any) -> Argument:
+    interface = find_array_interface(value) or {}
     return Argument(POINTER, _POINTER_SIZE, interface["data"][0], 0, value)
 
 
@@ -316,7 +320,7 @@ def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
             word if buffer is None else buffer.memory(context),
             flags,
         )
-    return _packer(len(arguments))(*rows) if rows else None
+    return _make_packer(len(arguments))(*rows) if rows else None
 
 
 def row_of(one: Argument, context: Context) -> bytes:
@@ -340,6 +344,6 @@ _pack: Final = struct.Struct("<" + _ROW).pack
 
 
 @lru_cache(64)
-def _packer(count: int) -> Callable[..., bytes]:
+def _make_packer(count: int) -> Callable[..., bytes]:
     """Return the function that packs `count` rows."""
     return struct.Struct("<" + count * _ROW).pack

@@ -12,7 +12,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .coherent_memory import CoherentMemory
-from .errors import invalid
+from .errors import make_invalid_error
 from .handles import make_struct
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class Buffer(CoherentMemory):
         "Buffer(array), Buffer([1, 2, 3], numpy.int32) or Buffer((rows, columns), numpy.float32)"
     )
 
-    def _shape_of(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
+    def _set_shape(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
         self.shape = given if array is None else array
         if not 1 <= len(self.shape) <= 3 or min(self.shape) <= 0:
-            raise invalid(
+            raise make_invalid_error(
                 "a buffer has one to three dimensions and at least one element",
                 routine="Buffer",
                 remedy=self.made_of,

@@ -8,28 +8,28 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from .accessor import Accessor, rectangle, span
+from .accessor import Accessor, find_rectangle, find_span
 from .commands import Command, Empty
-from .errors import invalid, unsupported
+from .errors import make_invalid_error, make_unsupported_error
 from .handles import make_struct
-from .image_copies import of_image
+from .image_copies import is_image_accessor
 from .memory import Memory
-from .transfers import Transfer, byte_count, copy_row, element_bytes
-from .usm import pointer_of
+from .transfers import Transfer, check_byte_count, copy_row, encode_element
+from .usm import find_pointer
 
 
 def check_use(accessor: Accessor, routine: str, *, writes: bool) -> None:
     """Raise SYCLError (invalid) unless an accessor lets a command write, or read."""
     if not (accessor.writes if writes else accessor.reads):
         can, needed = ("written to", "write") if writes else ("read", "read")
-        raise invalid(
+        raise make_invalid_error(
             f"the accessor's mode is {accessor.mode!r}: it cannot be {can}",
             routine=routine,
             remedy=f'access(buffer, "{needed}")',
         )
 
 
-def accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
+def make_accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
     """Return the command that copies a part of a buffer to a part of another one.
 
     Raises:
@@ -37,14 +37,16 @@ def accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
     """
     if source.nbytes != destination.nbytes:
         message = f"the parts differ in size: {source.nbytes} and {destination.nbytes} bytes"
-        raise invalid(message, routine="copy", remedy="copy equal parts")
-    (src, plain), (dst, also_plain) = span(source), span(destination)
+        raise make_invalid_error(message, routine="copy", remedy="copy equal parts")
+    (src, plain), (dst, also_plain) = find_span(source), find_span(destination)
     if plain and also_plain:
         fields: tuple[Any, ...] = (source.buffer, destination.buffer, src, dst, source.nbytes)
         return Transfer("buffer_copy", fields)
     if tuple(source.shape) != tuple(destination.shape):
-        raise invalid("parts that are not contiguous have to be of one shape", routine="copy")
-    rects = rectangle(source), rectangle(destination)
+        raise make_invalid_error(
+            "parts that are not contiguous have to be of one shape", routine="copy"
+        )
+    rects = find_rectangle(source), find_rectangle(destination)
     fields = (
         source.buffer,
         destination.buffer,
@@ -57,7 +59,7 @@ def accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
     return Transfer("buffer_copy_rect", fields)
 
 
-def host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
+def make_host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
     """Return the command that copies a part of a buffer to memory, or memory to it.
 
     Args:
@@ -68,43 +70,43 @@ def host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
     Raises:
         SYCLError: invalid.
     """
-    address, room, owner = pointer_of(memory, writable=row == "buffer_read", routine="copy")
+    address, room, owner = find_pointer(memory, writable=row == "buffer_read", routine="copy")
     if room is not None and room < accessor.nbytes:
-        raise invalid(
+        raise make_invalid_error(
             f"the memory has {room} bytes, the accessor {accessor.nbytes}",
             routine="copy",
             remedy="give as much memory",
         )
-    begin, contiguous = span(accessor)
+    begin, contiguous = find_span(accessor)
     if contiguous:
         fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
         return Transfer(row, fields, owner)
-    origin, region, pitch, slice_pitch = rectangle(accessor)
+    origin, region, pitch, slice_pitch = find_rectangle(accessor)
     zero = make_struct("ur_rect_offset_t")
     tight = region.width, region.width * region.height
     fields = (accessor.buffer, origin, zero, region, pitch, slice_pitch, *tight, address)
     return Transfer(f"{row}_rect", fields, owner)
 
 
-def accessor_fill(accessor: Accessor, pattern: Any) -> Transfer:
+def make_accessor_fill(accessor: Accessor, pattern: Any) -> Transfer:
     """Return the command that fills a part of a buffer with an element.
 
     Raises:
         SYCLError: invalid; feature_not_supported, for an image.
     """
     buffer = accessor.buffer
-    if of_image(accessor):
-        raise unsupported(
+    if is_image_accessor(accessor):
+        raise make_unsupported_error(
             "Unified Runtime has no fill of an image",
             routine="fill",
             remedy="launch a kernel, or make the Image of an array: numpy.full(…)",
         )
-    data = element_bytes(pattern, buffer.dtype)
+    data = encode_element(pattern, buffer.dtype)
     kept = ctypes.create_string_buffer(data, len(data))
-    begin, contiguous = span(accessor)
+    begin, contiguous = find_span(accessor)
     if not contiguous:
         remedy = "fill rows one by one, or launch a kernel"
-        raise invalid(
+        raise make_invalid_error(
             "a part that is not contiguous cannot be filled", routine="fill", remedy=remedy
         )
     check_use(accessor, "fill", writes=True)
@@ -112,7 +114,7 @@ def accessor_fill(accessor: Accessor, pattern: Any) -> Transfer:
     return Transfer("buffer_fill", fields, kept)
 
 
-def memory_copy(destination: Any, source: Any, nbytes: int | None, routine: str) -> Command:
+def make_memory_copy(destination: Any, source: Any, nbytes: int | None, routine: str) -> Command:
     """Return the command that copies bytes between memory by address and PyOpenCL's objects.
 
     Args:
@@ -123,14 +125,14 @@ def memory_copy(destination: Any, source: Any, nbytes: int | None, routine: str)
     Raises:
         SYCLError: invalid.
     """
-    to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-    start, there, other = pointer_of(source, routine=routine, objects=True)
-    count = byte_count(nbytes, room, there, routine)
+    to, room, owner = find_pointer(destination, writable=True, routine=routine, objects=True)
+    start, there, other = find_pointer(source, routine=routine, objects=True)
+    count = check_byte_count(nbytes, room, there, routine)
     row, fields = copy_row(to, start, count)
     return Transfer(row, fields, (owner, other)) if count else Empty()
 
 
-def memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | None) -> Command:
+def make_memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | None) -> Command:
     """Return the command that fills memory with a pattern.
 
     Args:
@@ -144,9 +146,11 @@ def memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | None) 
     """
     routine = row.removeprefix("usm_")
     if not pattern:
-        raise invalid("the pattern is empty", routine=routine, remedy="give an element, or bytes")
-    to, room, owner = pointer_of(destination, writable=True, routine=routine, objects=True)
-    count = byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
+        raise make_invalid_error(
+            "the pattern is empty", routine=routine, remedy="give an element, or bytes"
+        )
+    to, room, owner = find_pointer(destination, writable=True, routine=routine, objects=True)
+    count = check_byte_count(nbytes, room, room, routine) // len(pattern) * len(pattern)
     kept = ctypes.create_string_buffer(pattern, len(pattern))
     fields: tuple[Any, ...] = (to, ctypes.addressof(kept), len(pattern), count)
     if isinstance(to, Memory):

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy
 
 from ..loader.base.errors import with_article
-from .errors import SYCLError, invalid
+from .errors import SYCLError, make_invalid_error
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ MOST: Final = (1 << 63) - 1
 _NAMES: Final = {str: "text", numpy.ndarray: "NumPy array"}
 
 
-def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
+def make_type_error(value: Any, what: str, routine: str, remedy: str = "") -> SYCLError:
     """Return the error for a value of a wrong type.
 
     Args:
@@ -39,7 +39,9 @@ def wrong_type(value: Any, what: str, routine: str, remedy: str = "") -> SYCLErr
         shown = f"{package}'s {shown}"
     if package == "pyopencl" and package not in remedy:
         remedy += "; fairlead.runtime.interop makes the runtime's objects of pyopencl's"
-    return invalid(f"{shown} is not {with_article(what)}", routine=routine, remedy=remedy)
+    return make_invalid_error(
+        f"{shown} is not {with_article(what)}", routine=routine, remedy=remedy
+    )
 
 
 def expect(
@@ -52,7 +54,7 @@ def expect(
             _NAMES.get(kind, kind.__name__)
             for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
         )
-        raise wrong_type(value, what or " or ".join(names), routine, remedy)
+        raise make_type_error(value, what or " or ".join(names), routine, remedy)
 
 
 def as_list(
@@ -73,9 +75,9 @@ def as_integer(value: Any, what: str, routine: str) -> int:
     try:
         found = operator.index(value)
     except TypeError as error:
-        raise wrong_type(value, what, routine, "give a whole number") from error
+        raise make_type_error(value, what, routine, "give a whole number") from error
     if abs(found) > MOST:
-        raise invalid(
+        raise make_invalid_error(
             f"{found} is too large for a {what}", routine=routine, remedy="stay below 2**63"
         )
     return found
@@ -92,19 +94,21 @@ def as_shape(
             else (operator.index(given),)
         )
     except TypeError as error:
-        raise invalid(f"{given!r} is not a shape", routine=routine, remedy=remedy) from error
+        raise make_invalid_error(
+            f"{given!r} is not a shape", routine=routine, remedy=remedy
+        ) from error
 
 
-def element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
+def check_element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
     """Return the dtype of elements that a device can have. Raises SYCLError (invalid)."""
     try:
         found = numpy.dtype(dtype)
     except TypeError as error:
-        raise invalid(
+        raise make_invalid_error(
             f"{dtype!r} is not a dtype", routine=routine, remedy='numpy.float32, "int32"'
         ) from error
     if found.hasobject:
-        raise invalid(
+        raise make_invalid_error(
             "Python objects have no place in a device's memory",
             routine=routine,
             remedy="use a dtype of numbers",
@@ -117,7 +121,7 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
     and not from inside it."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is None:
         name = getattr(function, "__qualname__", None) or type(function).__name__
-        raise invalid(
+        raise make_invalid_error(
             f"{name} is not a command-group function: {error}",
             routine=routine,
             remedy=f"{routine}(lambda handler: handler.parallel_for(…))",
@@ -126,5 +130,5 @@ def check_group(error: TypeError, function: Any, routine: str) -> None:
 
 def check_executable(value: Any, routine: str) -> None:
     """Raise SYCLError (invalid) unless a value is an executable graph of some package."""
-    if not hasattr(value, "of_context"):
-        raise wrong_type(value, "ExecutableGraph", routine, "give what graph.finalize() gives")
+    if not hasattr(value, "find_executable"):
+        raise make_type_error(value, "ExecutableGraph", routine, "give what graph.finalize() gives")

@@ -23,9 +23,9 @@ import numpy
 
 from ..loader.ur.abi import UR
 from .arguments import IS_MEMORY
-from .checks import as_integer, as_shape, element_type, expect
+from .checks import as_integer, as_shape, check_element_type, expect
 from .deferred_actions import DeferredActions
-from .errors import invalid
+from .errors import make_invalid_error
 from .event import Event, Unfinished
 from .memory import MODES, Memory, check_mode, lock
 from .scheduler import check_no_deadlock, open_event, submit
@@ -76,22 +76,22 @@ class CoherentMemory(Memory):
         if given is None and dtype is None:
             kinds = int, numpy.integer, tuple, list
             expect(data, kinds, name, self.made_of, "array, list or shape")
-            raise invalid(
+            raise make_invalid_error(
                 f"{self.kind} of a shape or a list needs a dtype",
                 routine=name,
                 remedy=f"{name}(1024, numpy.float32)",
             )
-        self.dtype = element_type(
+        self.dtype = check_element_type(
             given.dtype if given is not None and dtype is None else dtype, name
         )
         if given is not None and given.dtype != self.dtype:
-            raise invalid(
+            raise make_invalid_error(
                 f"the array's elements are {given.dtype}, not {self.dtype}",
                 routine=name,
                 remedy=f'convert them first: array.astype("{self.dtype}")',
             )
-        array = _elements(data, self.dtype, name) if isinstance(data, list) else given
-        self._array_shape = self._shape_of(
+        array = _make_array(data, self.dtype, name) if isinstance(data, list) else given
+        self._array_shape = self._set_shape(
             array.shape if array is not None else None,
             () if array is not None else as_shape(data, name, self.made_of),
         )
@@ -100,7 +100,7 @@ class CoherentMemory(Memory):
         self.itemsize = self.nbytes // math.prod(self.shape)
         self.final_data = given if given is not None and given.flags.writeable else None
         if write_back and self.final_data is None:
-            raise invalid(
+            raise make_invalid_error(
                 "there is no array that could be written to",
                 routine=name,
                 remedy="set_final_data(array)",
@@ -120,7 +120,7 @@ class CoherentMemory(Memory):
 
     # what buffers and images do in their own ways
 
-    def _shape_of(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
+    def _set_shape(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
         """Set `shape`, and return that of the host's array.
 
         Args:
@@ -186,7 +186,7 @@ class CoherentMemory(Memory):
         if array is not None:
             expect(array, numpy.ndarray, "set_final_data", "give a NumPy array, or None")
         if array is not None and (array.size != self.size or not array.flags.writeable):
-            raise invalid(
+            raise make_invalid_error(
                 f"the contents are {self.size} elements, and the array has {array.size} or cannot "
                 "be written to",
                 routine="set_final_data",
@@ -227,7 +227,7 @@ class CoherentMemory(Memory):
         self.check_open(routine)
         if self._loses and MODES[mode][1]:
             name = type(self).__name__
-            raise invalid(
+            raise make_invalid_error(
                 f"the array that the {self.noun} was made of is read-only, so it would not get the "
                 "result",
                 routine=routine,
@@ -237,7 +237,7 @@ class CoherentMemory(Memory):
 
     def check_open(self, routine: str) -> None:
         if self._closed:
-            raise invalid(
+            raise make_invalid_error(
                 f"the {self.noun} is closed",
                 routine=routine,
                 remedy="close it when everything that uses it is submitted",
@@ -324,7 +324,7 @@ class CoherentMemory(Memory):
         """
         self.check_access(mode, "host_access")
         if any(graph.is_recording for graph in self.graphs):
-            raise invalid(
+            raise make_invalid_error(
                 f"host_accessor cannot be used on {self.kind} that a graph uses which is being "
                 "recorded",
                 routine="host_access",
@@ -427,12 +427,12 @@ class CoherentMemory(Memory):
         return self.shape[0]
 
 
-def _elements(given: list[Any], dtype: numpy.dtype[Any], routine: str) -> numpy.ndarray[Any, Any]:
+def _make_array(given: list[Any], dtype: numpy.dtype[Any], routine: str) -> numpy.ndarray[Any, Any]:
     """Return a list as an array. Raises SYCLError (invalid)."""
     try:
         return numpy.array(given, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(
+        raise make_invalid_error(
             f"the list cannot be an array of {dtype}: {error}",
             routine=routine,
             remedy="give elements of that type",

@@ -10,7 +10,7 @@ from typing import Any
 
 from .commands import Command
 from .context import Context
-from .errors import SYCLError, unsupported
+from .errors import SYCLError, make_unsupported_error
 from .handles import URObject, make_struct
 from .launch_appends import Appends
 from .launch_updates import Block, Change
@@ -44,7 +44,7 @@ class AdapterCommandBuffer(URObject):
             enableProfiling=profiling,
         )
         if not device.has("ext_oneapi_limited_graph"):
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{device.backend} backend is not supported by SYCL Graph extension",
                 routine="CommandBuffer",
             )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
 from .accessor import Accessor
-from .errors import unsupported
+from .errors import make_unsupported_error
 from .event import Event
 from .scheduler import run_on_host, submit
 
@@ -84,7 +84,7 @@ class Command:
     def check_appended(self, buffer: AdapterCommandBuffer, code: int, routine: str) -> None:
         """Raise SYCLError unless it was appended."""
         if code == UNSUPPORTED:
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{self.title} command not supported by graph backend",
                 routine=routine,
                 remedy="use an adapter whose command-buffers have it (`fairlead adapter`), or "

@@ -14,13 +14,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.forks import in_child, new_lock
+from ..loader.base.forks import call_in_child, make_lock
 from ..loader.ur.abi import UR
 from .checks import as_list
 from .deferred_actions import DeferredActions
-from .errors import invalid
+from .errors import make_invalid_error
 from .event import Event, Unfinished
-from .handles import RuntimeAdapter, URObject, handle_array, make_struct
+from .handles import RuntimeAdapter, URObject, make_handle_array, make_struct
 from .platform import Device, devices
 from .workers import stop_starting, wait_for_adapter_calls
 
@@ -54,9 +54,11 @@ class Context(URObject):
             else as_list(of, Device, "Context", "Context(devices()[0])")
         )
         if not chosen:
-            raise invalid("a context needs a device", routine="Context", remedy="Context(device)")
+            raise make_invalid_error(
+                "a context needs a device", routine="Context", remedy="Context(device)"
+            )
         if any(device.platform is not chosen[0].platform for device in chosen):
-            raise invalid(
+            raise make_invalid_error(
                 "the devices are of several platforms",
                 routine="Context",
                 remedy="make a context for each platform",
@@ -66,11 +68,14 @@ class Context(URObject):
         adapter = self.platform.adapter
         adapter.check_open("Context")
         made = handle or adapter.obtain(
-            "urContextCreate", len(chosen), handle_array([device.handle for device in chosen]), None
+            "urContextCreate",
+            len(chosen),
+            make_handle_array([device.handle for device in chosen]),
+            None,
         )
         super().__init__(adapter, made)
         self.keep = keep  # what its handle was made of
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
         self._released: list[
             int
@@ -79,7 +84,7 @@ class Context(URObject):
         self._transfers = 0
         self._deferred = DeferredActions()
         contexts.add(self)
-        _last_thread()
+        _get_last_thread()
         if threading.main_thread().is_alive():  # what is registered later is never called
             atexit.unregister(_end)
             atexit.register(_end)  # to be called before what its adapter has registered
@@ -104,7 +109,7 @@ class Context(URObject):
             if len(self._released) > _MOST_LEFT:
                 self._deferred.add(self.finish)
 
-    def when_idle(self, action: Callable[[], object]) -> None:
+    def call_when_idle(self, action: Callable[[], object]) -> None:
         """Call `action` when everything that was submitted in the context has ended: now, or later
         in another thread. For finalizers.
 
@@ -198,11 +203,11 @@ def _release_queues(adapter: RuntimeAdapter, queues: Iterable[int]) -> None:
 #: All that there are.
 contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
 
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 _defaults: Final[dict[Device, Context]] = {}
 
 
-def default_context(device: Device) -> Context:
+def get_default_context(device: Device) -> Context:
     """Return the context of queues that are made for a device alone. It is of all devices of the
     platform, or of the device alone if that is a sub-device."""
     with _lock:
@@ -215,7 +220,7 @@ def default_context(device: Device) -> Context:
         return _defaults[device]
 
 
-def context_for(of: Any, routine: str) -> Context:
+def find_context(of: Any, routine: str) -> Context:
     """Return the context that a user means.
 
     Args:
@@ -231,14 +236,14 @@ def context_for(of: Any, routine: str) -> Context:
         return context
     members = as_list(of, Device, routine, f"{routine}(queue, …)", "Context, Queue or Device")
     if not members or any(
-        default_context(device) != default_context(members[0]) for device in members
+        get_default_context(device) != get_default_context(members[0]) for device in members
     ):
-        raise invalid(
+        raise make_invalid_error(
             "the devices have no context in common",
             routine=routine,
             remedy="Context([…]) makes one",
         )
-    return default_context(members[0])
+    return get_default_context(members[0])
 
 
 _LONGEST_END: Final = 10.0  # seconds
@@ -265,14 +270,14 @@ class _LastThread:
 _last: _LastThread | None = None
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the thread, which is the parent's."""
     global _last
     _last = None
 
 
-def _last_thread() -> _LastThread | None:
+def _get_last_thread() -> _LastThread | None:
     """Return the thread for the end of the process. Start it if there is none. None if no thread
     can be started."""
     global _last
@@ -298,7 +303,7 @@ def _end() -> None:
             context.finish()
         wait_for_adapter_calls()
 
-    last = _last_thread()
+    last = _get_last_thread()
     if last is not None:
         last.call(finish, _LONGEST_END)
         return

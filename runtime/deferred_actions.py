@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from .workers import adapter_call
+from .workers import mark_adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
 
@@ -50,7 +50,7 @@ class DeferredActions:
                     return
                 self._runs = True  # one was added meanwhile
                 continue
-            with adapter_call() as go:
+            with mark_adapter_call() as go:
                 if go:
                     action()
             del action  # and what it holds

@@ -93,24 +93,26 @@ _USED: Final = {name: ctypes.create_string_buffer(b"used_" + name) for name in _
 _NAMES: Final = {name: ctypes.create_string_buffer(name) for name in _STRUCTS}
 
 
-def _api(name: str, result: Any, *parameters: Any) -> Any:
+def _get_api(name: str, result: Any, *parameters: Any) -> Any:
     return ctypes.PYFUNCTYPE(result, *parameters)((name, ctypes.pythonapi))
 
 
 _Destructor: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_new: Final = _api(
+_new: Final = _get_api(
     "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 )
-_address_in: Final = _api(
+_address_in: Final = _get_api(
     "PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p
 )
-_is_named: Final = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-_rename: Final = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+_is_named: Final = _get_api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_rename: Final = _get_api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
 # A capsule that ends has no references any more, and must not get one.
-_address_in_ended: Final = _api(
+_address_in_ended: Final = _get_api(
     "PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
 )
-_is_named_ended: Final = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_is_named_ended: Final = _get_api(
+    "PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
+)
 
 
 class _Given(NamedTuple):
@@ -142,7 +144,7 @@ for _one in (_delete, _end, _USED, _NAMES):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_one))
 
 
-def type_of(backend: str, kind: str) -> int:
+def find_device_type(backend: str, kind: str) -> int:
     """Return the type of device of USM. Raises BufferError if DLPack has none.
 
     Args:
@@ -212,7 +214,7 @@ class Taken:
         self.pointer = (tensor.data or 0) + tensor.byte_offset
         self.place = tensor.device_type, tensor.device_id
         self.size = math.prod(shape)
-        self.dtype = _dtype_of(tensor)
+        self.dtype = _find_dtype(tensor)
 
     def release(self) -> None:
         """Call the deleter, once."""
@@ -221,7 +223,7 @@ class Taken:
             _Function(struct.deleter)(ctypes.addressof(struct))
 
 
-def _dtype_of(tensor: _Tensor) -> Any:
+def _find_dtype(tensor: _Tensor) -> Any:
     """Return NumPy's type of the elements. Raises BufferError if there is none."""
     if tensor.lanes == 1 and tensor.code in _KINDS and not tensor.bits % 8:
         with suppress(TypeError):

@@ -51,12 +51,12 @@ class SYCLError(FairleadError):
         return SYCLError(self.errc, message, routine=routine, code=self.code, remedy=self.remedy)
 
 
-def invalid(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
+def make_invalid_error(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
     """Return the error for a misuse."""
     return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
 
 
-def unsupported(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
+def make_unsupported_error(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
     """Return the error for something that the device or its adapter cannot do."""
     return SYCLError(Errc.feature_not_supported, message, routine=routine, remedy=remedy)
 

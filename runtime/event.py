@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
-from .checks import wrong_type
-from .errors import Errc, SYCLError, invalid
-from .handles import RuntimeAdapter, handle_array
+from .checks import make_type_error
+from .errors import Errc, SYCLError, make_invalid_error
+from .handles import RuntimeAdapter, make_handle_array
 
 if TYPE_CHECKING:
     from .context import Context
@@ -97,7 +97,7 @@ class Event(NeverCopied):
             BaseException: what went wrong in the command.
         """
         if self.node is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "wait method cannot be used for an event associated with a command graph",
                 routine="Event.wait",
                 remedy=_REMEDY_RECORDED,
@@ -118,7 +118,7 @@ class Event(NeverCopied):
             self.context.adapter.wait(
                 "urEventWait",
                 1,
-                handle_array((self.handle,)),
+                make_handle_array((self.handle,)),
                 holder=self,
                 detail="A command before this point has failed.",
             )
@@ -128,7 +128,7 @@ class Event(NeverCopied):
         """Wait for several events. PyOpenCL's are accepted too."""
         for event in events if isinstance(events, Iterable) else (events,):
             if not hasattr(event, "wait"):
-                raise wrong_type(event, "Event", "Event.wait_all", "give events")
+                raise make_type_error(event, "Event", "Event.wait_all", "give events")
             event.wait()
 
     @property
@@ -136,12 +136,12 @@ class Event(NeverCopied):
         """ "submitted", "running" or "complete". Raises SYCLError (invalid) for an event of a
         graph's recording, or what went wrong."""
         if self.node is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "the status of an event associated with a command graph cannot be asked",
                 routine="Event.status",
                 remedy=_REMEDY_RECORDED,
             )
-        found = {part._status_alone() for part in self.parts()}
+        found = {part._query_status() for part in self.parts()}
         return (
             found.pop()
             if len(found) == 1
@@ -158,7 +158,7 @@ class Event(NeverCopied):
             SYCLError: invalid, for an event of a graph's recording.
         """
         if self.node is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "whether an event associated with a command graph is complete cannot be asked",
                 routine="Event.done",
                 remedy=_REMEDY_RECORDED,
@@ -177,7 +177,7 @@ class Event(NeverCopied):
             or status.value not in _UNFINISHED
         )
 
-    def _status_alone(self) -> str:
+    def _query_status(self) -> str:
         if self.deferred is not None:
             return self.deferred.status
         if self.error is not None:
@@ -208,13 +208,13 @@ class Event(NeverCopied):
                 graph does not profile.
         """
         if what not in PROFILING:
-            raise invalid(
+            raise make_invalid_error(
                 f"there is no profiling information {what!r}",
                 routine="Event.profiling",
                 remedy=f"one of {', '.join(PROFILING)}",
             )
         if self.node is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "Profiling information is unavailable for events returned from a submission to a "
                 "queue in the recording state",
                 routine="Event.profiling",
@@ -236,10 +236,10 @@ class Event(NeverCopied):
                 routine="Event.profiling",
                 remedy="measure in the host task",
             )
-        times = [part._time_alone(PROFILING[what]) for part in parts]
+        times = [part._query_time(PROFILING[what]) for part in parts]
         return max(times) if what == "end" else min(times)
 
-    def _time_alone(self, name: str) -> int:
+    def _query_time(self, name: str) -> int:
         assert self.context is not None
         value = ctypes.c_uint64()
         adapter = self.context.adapter
@@ -255,11 +255,11 @@ class Event(NeverCopied):
         What it raises goes to `sys.unraisablehook`, which prints it.
         """
         if not callable(callback):
-            raise wrong_type(
+            raise make_type_error(
                 callback, "function", "Event.add_callback", "add_callback(lambda event: …)"
             )
         if self.node is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "an event associated with a command graph never completes",
                 routine="Event.add_callback",
                 remedy=_REMEDY_RECORDED,
@@ -275,7 +275,7 @@ class Event(NeverCopied):
         import pyopencl
 
         if not self.handle or self.others or self.context is None:
-            raise invalid(
+            raise make_invalid_error(
                 "it stands for no single event of the driver",
                 routine="Event.to_pyopencl",
                 remedy="wait for it instead",

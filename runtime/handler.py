@@ -21,29 +21,29 @@ from .arguments import (
     Argument,
     BoundArgument,
     DynamicArgument,
-    argument,
     check_local,
+    make_argument,
 )
 from .buffer_copies import (
-    accessor_copy,
-    accessor_fill,
     check_use,
-    host_copy,
-    memory_copy,
-    memory_fill,
+    make_accessor_copy,
+    make_accessor_fill,
+    make_host_copy,
+    make_memory_copy,
+    make_memory_fill,
 )
-from .checks import as_integer, check_executable, expect, wrong_type
+from .checks import as_integer, check_executable, expect, make_type_error
 from .coherent_memory import CoherentMemory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
-from .errors import Errc, SYCLError, invalid
+from .errors import Errc, SYCLError, make_invalid_error
 from .event import Event
-from .image_copies import image_copy, of_image
+from .image_copies import is_image_accessor, make_image_copy
 from .interop import event_of, kernel_of
-from .kernel_types import fitted
-from .launches import KernelLaunch, NDRange, sizes
+from .kernel_types import fit_arguments
+from .launches import KernelLaunch, NDRange, parse_sizes
 from .program import Kernel
-from .transfers import Transfer, byte_count, element_bytes
-from .usm import USM, pointer_of
+from .transfers import Transfer, check_byte_count, encode_element
+from .usm import USM, find_pointer
 
 if TYPE_CHECKING:
     from .context import Context
@@ -57,7 +57,7 @@ _NONE: Final[Any] = ()
 def _refuse_count(count: int | None, routine: str) -> None:
     """Raise SYCLError (invalid) for a count beside an accessor, which has its own."""
     if count is not None:
-        raise invalid(
+        raise make_invalid_error(
             "an accessor itself says how many elements there are",
             routine=routine,
             remedy="give the accessor a shape, access(buffer, shape=…), and no count",
@@ -159,7 +159,7 @@ class Handler:
             if isinstance(value, DynamicArgument):
                 self.dynamic = [*self.dynamic, (value, index)]
         else:
-            found = argument(value, index)
+            found = make_argument(value, index)
         if found.buffer is not None and isinstance(found.keep, Accessor):
             self.require(found.keep)
         if index == len(arguments):
@@ -230,8 +230,8 @@ class Handler:
                 remedy="set each of them with set_arg, or give them to parallel_for",
             )
         if not kernel.declares_nothing:
-            given = fitted(given, kernel.declared, kernel.name, "parallel_for")
-        launch = KernelLaunch(kernel, sizes(range), given)
+            given = fit_arguments(given, kernel.declared, kernel.name, "parallel_for")
+        launch = KernelLaunch(kernel, parse_sizes(range), given)
         if self.command is not None:
             self.set_command(launch)  # which refuses it
         self.command = launch
@@ -251,17 +251,17 @@ class Handler:
         Raises:
             SYCLError: invalid.
         """
-        self.set_command(memory_copy(destination, source, nbytes, "memcpy"))
+        self.set_command(make_memory_copy(destination, source, nbytes, "memcpy"))
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
         """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid)."""
         if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:
-            raise invalid(
+            raise make_invalid_error(
                 f"{value} is not a value of a byte",
                 routine="memset",
                 remedy="0 to 255; fill takes elements",
             )
-        self.set_command(memory_fill("memset", destination, bytes([value]), nbytes))
+        self.set_command(make_memory_fill("memset", destination, bytes([value]), nbytes))
 
     def fill(self, destination: Any, pattern: Any, count: int | None = None) -> None:
         """Fill memory with an element, over and over.
@@ -276,17 +276,17 @@ class Handler:
         """
         if isinstance(destination, Accessor):
             _refuse_count(count, "fill")
-            command = accessor_fill(destination, pattern)
+            command = make_accessor_fill(destination, pattern)
             self.require(destination)
             self.set_command(command)
             return
         data = (
             pattern
             if isinstance(pattern, bytes)
-            else element_bytes(pattern, getattr(destination, "dtype", None))
+            else encode_element(pattern, getattr(destination, "dtype", None))
         )
         nbytes = None if count is None else as_integer(count, "count", "fill") * len(data)
-        self.set_command(memory_fill("usm_fill", destination, data, nbytes))
+        self.set_command(make_memory_fill("usm_fill", destination, data, nbytes))
 
     def copy(self, source: Any, destination: Any, count: int | None = None) -> None:
         """Copy elements between accessors and memory. Memory is USM, a NumPy array or an address.
@@ -312,27 +312,27 @@ class Handler:
             for memory in (source, destination)
             if _has_type(memory)
         ]
-        if of_image(source) or of_image(destination):
-            self.set_command(image_copy(source, destination))
+        if is_image_accessor(source) or is_image_accessor(destination):
+            self.set_command(make_image_copy(source, destination))
             return
         if len(types) == 2 and types[0] != types[1]:
-            raise invalid(
+            raise make_invalid_error(
                 f"elements of {types[0]} cannot be copied to elements of {types[1]}",
                 routine="copy",
                 remedy="convert them first (array.astype), or copy bytes with memcpy",
             )
         if isinstance(source, Accessor) and isinstance(destination, Accessor):
-            self.set_command(accessor_copy(source, destination))
+            self.set_command(make_accessor_copy(source, destination))
         elif isinstance(source, Accessor):
-            self.set_command(host_copy("buffer_read", source, destination))
+            self.set_command(make_host_copy("buffer_read", source, destination))
         elif isinstance(destination, Accessor):
-            self.set_command(host_copy("buffer_write", destination, source))
+            self.set_command(make_host_copy("buffer_write", destination, source))
         else:
             item = getattr(
                 source, "dtype", getattr(destination, "dtype", numpy.dtype(numpy.uint8))
             ).itemsize
             nbytes = None if count is None else as_integer(count, "count", "copy") * item
-            self.set_command(memory_copy(destination, source, nbytes, "copy"))
+            self.set_command(make_memory_copy(destination, source, nbytes, "copy"))
 
     def update_host(self, accessor: Accessor) -> None:
         """Bring the contents of an accessor's buffer to the host's copy. (SYCL 2020, section
@@ -342,10 +342,12 @@ class Handler:
 
     def prefetch(self, memory: Any, nbytes: int | None = None) -> None:
         """Tell the device that it will soon need USM memory."""
-        to, room, owner = pointer_of(memory, routine="prefetch")
+        to, room, owner = find_pointer(memory, routine="prefetch")
         flags = UR["UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE"]
         self.set_command(
-            Transfer("prefetch", (to, byte_count(nbytes, room, room, "prefetch"), flags), owner)
+            Transfer(
+                "prefetch", (to, check_byte_count(nbytes, room, room, "prefetch"), flags), owner
+            )
         )
 
     def mem_advise(
@@ -358,12 +360,12 @@ class Handler:
             advice: a name of ur_usm_advice_flag_t such as "SET_READ_MOSTLY", or its number.
             nbytes: how many bytes, by default all.
         """
-        to, room, owner = pointer_of(memory, routine="mem_advise")
+        to, room, owner = find_pointer(memory, routine="mem_advise")
         if isinstance(advice, str) and _ADVICE + advice not in UR.constants:
             known = ", ".join(
                 name.removeprefix(_ADVICE) for name in UR.constants if name.startswith(_ADVICE)
             )
-            raise invalid(
+            raise make_invalid_error(
                 f"there is no advice {advice!r}", routine="mem_advise", remedy=f"one of {known}"
             )
         value = (
@@ -372,7 +374,9 @@ class Handler:
             else as_integer(advice, "advice", "mem_advise")
         )
         self.set_command(
-            Transfer("mem_advise", (to, byte_count(nbytes, room, room, "mem_advise"), value), owner)
+            Transfer(
+                "mem_advise", (to, check_byte_count(nbytes, room, room, "mem_advise"), value), owner
+            )
         )
 
     def host_task(self, function: Callable[[], object]) -> None:
@@ -382,7 +386,7 @@ class Handler:
         The event's `wait`, and the queue's, raise what it raises.
         """
         if not callable(function):
-            raise wrong_type(function, "function", "host_task", "host_task(lambda: …)")
+            raise make_type_error(function, "function", "host_task", "host_task(lambda: …)")
         self.set_command(HostTask(function))
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> None:
@@ -395,7 +399,7 @@ class Handler:
         """Let a function give commands to the native queue, or record them into the native
         command-buffer. (sycl_ext_codeplay_enqueue_native_command)"""
         if not callable(function):
-            raise wrong_type(
+            raise make_type_error(
                 function, "function", "native_command", "native_command(lambda interop: …)"
             )
         self.set_command(NativeCommand(function))
@@ -403,7 +407,7 @@ class Handler:
     def graph_execution(self, executable: Any) -> None:
         """Run an executable graph. In a graph it becomes a sub-graph. (ext_oneapi_graph)"""
         try:
-            command: Command = executable.of_context(self.context).as_command()
+            command: Command = executable.find_executable(self.context).as_command()
         except AttributeError:
             check_executable(executable, "graph_execution")
             raise
@@ -416,7 +420,7 @@ class Handler:
     def set_command(self, command: Command) -> None:
         """Set the operation. Raises SYCLError (invalid) if there is one already."""
         if self.command is not None:
-            raise invalid(
+            raise make_invalid_error(
                 f"the command group names a second operation, {command.title} after "
                 f"{self.command.title}",
                 routine="submit",

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ..loader.base.forks import in_child
-from ..loader.base.interrupts import is_stoppable, leaves_waits, run_aside
+from ..loader.base.forks import call_in_child
+from ..loader.base.interrupts import is_stoppable, mark_leaving_waits, run_aside
 from ..loader.base.never_copied import NeverCopied
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
@@ -25,7 +25,7 @@ from .errors import Errc, SYCLError, check
 _arrays: Final[dict[int, Any]] = {}
 
 
-def handle_array(handles: Sequence[int]) -> Any:
+def make_handle_array(handles: Sequence[int]) -> Any:
     """Return handles as a C array, None if there are none."""
     if not handles:
         return None
@@ -37,7 +37,7 @@ def handle_array(handles: Sequence[int]) -> Any:
 
 def make_struct(name: str, **fields: Any) -> Any:
     """Make a structure of the API. Its `stype` follows from its name."""
-    made = UR.struct(name)(**fields)
+    made = UR.get_struct(name)(**fields)
     if hasattr(made, "stype"):
         made.stype = UR["UR_STRUCTURE_TYPE_" + name.removeprefix("ur_").removesuffix("_t").upper()]
     return made
@@ -77,9 +77,9 @@ class RuntimeAdapter:
         """Raise SYCLError if a function of the adapter failed, with the adapter's last error in
         this thread."""
         if code:
-            check(code, routine, detail, remedy, self._last_error)
+            check(code, routine, detail, remedy, self._read_last_error)
 
-    def _last_error(self) -> str:
+    def _read_last_error(self) -> str:
         words, number = ctypes.c_char_p(), ctypes.c_int32()
         code = self.ur.urAdapterGetLastError(
             self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
@@ -87,7 +87,7 @@ class RuntimeAdapter:
         text = b"" if code or words.value is None else words.value
         return re.sub(r"^\[\w+\]: ", "", text.decode("utf-8", "replace"))
 
-    @leaves_waits
+    @mark_leaving_waits
     def call(self, routine: str, *arguments: Any, detail: str = "") -> None:
         """Call a function. Raises SYCLError."""
         self.check_open(routine)
@@ -118,7 +118,7 @@ class RuntimeAdapter:
         else:
             run_aside(call)
 
-    @leaves_waits
+    @mark_leaving_waits
     def obtain(self, routine: str, *arguments: Any, detail: str = "") -> int:
         """Call a function and return what it writes to its last parameter: a handle, an address.
         Raises SYCLError."""
@@ -153,7 +153,7 @@ class RuntimeAdapter:
 _adapters: Final[list[RuntimeAdapter]] = []
 
 
-@in_child
+@call_in_child
 def _close_all() -> None:
     for adapter in _adapters:
         adapter.open = False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..loader.ur.abi import UR
 from .coherent_memory import CoherentMemory
-from .errors import invalid, unsupported
+from .errors import make_invalid_error, make_unsupported_error
 from .handles import make_struct
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Image(CoherentMemory):
     ) -> None:
         self._closed = True
         if channels not in _ORDERS:
-            raise invalid(
+            raise make_invalid_error(
                 f"a pixel has 1 to 4 channels, not {channels!r}",
                 routine="Image",
                 remedy=self.made_of,
@@ -132,20 +132,20 @@ class Image(CoherentMemory):
         self.order = _ORDERS[channels] if order is None else order
         if _CHANNELS.get(self.order) != channels:
             known = [name for name, number in _CHANNELS.items() if number == channels]
-            raise invalid(
+            raise make_invalid_error(
                 f"{order!r} is not an order of {channels} channels",
                 routine="Image",
                 remedy=f"one of {', '.join(known)}",
             )
         self.normalized, self.image_array = normalized, image_array
         super().__init__(data, dtype, write_back=write_back)
-        self.channel_type = self._channel_type()
+        self.channel_type = self._find_channel_type()
 
-    def _shape_of(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
+    def _set_shape(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
         axis = (self.channels,) if self.channels > 1 else ()
         whole = given + axis if array is None else array
         if axis and whole[-1:] != axis:
-            raise invalid(
+            raise make_invalid_error(
                 f"the last axis of the array has {whole[-1] if whole else 'no'} elements, and a "
                 f"pixel {self.channels} channels",
                 routine="Image",
@@ -158,7 +158,7 @@ class Image(CoherentMemory):
                 if self.image_array
                 else ("one to three dimensions")
             )
-            raise invalid(
+            raise make_invalid_error(
                 f"an image has {least}, and at least one pixel, not the shape {self.shape}",
                 routine="Image",
                 remedy=self.made_of,
@@ -166,11 +166,11 @@ class Image(CoherentMemory):
         self._kind = _KINDS[len(self.shape), self.image_array]
         return whole
 
-    def _channel_type(self) -> str:
+    def _find_channel_type(self) -> str:
         found = _TYPES.get(self.dtype.name, ("", ""))[self.normalized]
         if not found or not self.dtype.isnative:
             how = "normalized channels" if self.normalized else "channels"
-            raise invalid(
+            raise make_invalid_error(
                 f"an image has no {how} of {self.dtype}", routine="Image", remedy=_FORMATS
             )
         return found
@@ -182,7 +182,7 @@ class Image(CoherentMemory):
 
     def _create(self, context: Context, flags: int, host: int) -> int:
         if not any(device.has("image") for device in context.devices):
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{context.devices[0].name} has no images",
                 routine="Image",
                 remedy='choose a device of which device.has("image") is true, or use a Buffer',
@@ -200,7 +200,7 @@ class Image(CoherentMemory):
         )
 
     def _transfer_by(self, direction: str) -> tuple[str, tuple[Any, ...]]:
-        area = image_area((0,) * len(self.shape), self.shape)
+        area = find_image_area((0,) * len(self.shape), self.shape)
         return f"urEnqueueMemImage{direction}", (*area, 0, 0)
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ class Image(CoherentMemory):
         return f"<Image{array} {'×'.join(map(str, self.shape))} {what}>"
 
 
-def image_area(offset: Any, shape: Any) -> tuple[Any, Any]:
+def find_image_area(offset: Any, shape: Any) -> tuple[Any, Any]:
     """Return a part of an image as origin and region in pixels.
 
     Args:

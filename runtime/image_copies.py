@@ -7,46 +7,46 @@ from typing import Any
 import numpy
 
 from .accessor import Accessor
-from .errors import invalid, unsupported
-from .image import Image, image_area
+from .errors import make_invalid_error, make_unsupported_error
+from .image import Image, find_image_area
 from .transfers import Transfer
-from .usm import pointer_of
+from .usm import find_pointer
 
 
-def of_image(value: Any) -> bool:
+def is_image_accessor(value: Any) -> bool:
     """Whether a value is an accessor of an image."""
     return isinstance(value, Accessor) and isinstance(value.buffer, Image)
 
 
-def image_copy(source: Any, destination: Any) -> Transfer:
+def make_image_copy(source: Any, destination: Any) -> Transfer:
     """Return the command that copies the parts of two accessors of images, or such a part to memory
     or from it. Raises SYCLError (invalid, feature_not_supported)."""
     if isinstance(source, Accessor) and isinstance(destination, Accessor):
-        return _between(source, destination)
+        return _make_copy_between(source, destination)
     if isinstance(source, Accessor):
         return _with_host("image_read", source, destination)
     return _with_host("image_write", destination, source)
 
 
-def _between(source: Accessor, destination: Accessor) -> Transfer:
+def _make_copy_between(source: Accessor, destination: Accessor) -> Transfer:
     first, second = source.buffer, destination.buffer
     if not (isinstance(first, Image) and isinstance(second, Image)):
-        raise unsupported(
+        raise make_unsupported_error(
             "Unified Runtime has no copy between an image and a buffer",
             routine="copy",
             remedy="copy through a NumPy array, or launch a kernel",
         )
     if (first.order, first.channel_type) != (second.order, second.channel_type):
-        raise invalid(
+        raise make_invalid_error(
             f"the images have different formats: {first!r}, {second!r}",
             routine="copy",
             remedy="launch a kernel, which converts pixels",
         )
     (start, region), (to, other) = (
-        image_area(accessor.offset, accessor.shape) for accessor in (source, destination)
+        find_image_area(accessor.offset, accessor.shape) for accessor in (source, destination)
     )
     if bytes(region) != bytes(other):
-        raise invalid(
+        raise make_invalid_error(
             f"the parts differ in shape: {tuple(source.shape)} and {tuple(destination.shape)}",
             routine="copy",
             remedy="copy equal parts",
@@ -57,17 +57,17 @@ def _between(source: Accessor, destination: Accessor) -> Transfer:
 def _with_host(row: str, accessor: Accessor, memory: Any) -> Transfer:
     image = accessor.buffer
     if isinstance(memory, numpy.ndarray) and memory.dtype != image.dtype:
-        raise invalid(
+        raise make_invalid_error(
             f"elements of {memory.dtype} cannot be copied to or from channels of {image.dtype}",
             routine="copy",
             remedy="convert them first (array.astype)",
         )
-    address, room, owner = pointer_of(memory, writable=row == "image_read", routine="copy")
+    address, room, owner = find_pointer(memory, writable=row == "image_read", routine="copy")
     if room is not None and room < accessor.nbytes:
-        raise invalid(
+        raise make_invalid_error(
             f"the memory has {room} bytes, the accessor {accessor.nbytes}",
             routine="copy",
             remedy="give as much memory",
         )
-    area = image_area(accessor.offset, accessor.shape)
+    area = find_image_area(accessor.offset, accessor.shape)
     return Transfer(row, (image, *area, 0, 0, address), owner)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
-from .checks import wrong_type
-from .errors import Errc, SYCLError, invalid, unsupported
+from .checks import make_type_error
+from .errors import Errc, SYCLError, make_invalid_error, make_unsupported_error
 from .event import Event
-from .handles import handle_array, make_struct
+from .handles import make_handle_array, make_struct
 from .memory import Memory
 from .platform import Device, platforms
 
@@ -56,23 +56,23 @@ def _check(value: Any, name: str, routine: str) -> None:
             if name in _OURS
             else f"give a pyopencl.{name}"
         )
-        raise wrong_type(value, name.removeprefix("Command"), routine, remedy)
+        raise make_type_error(value, name.removeprefix("Command"), routine, remedy)
 
 
-def _context_of(value: Any, routine: str) -> Any:
+def _get_context(value: Any, routine: str) -> Any:
     """Return the pyopencl.Context of a pyopencl object. Raises SYCLError (invalid) if it is gone:
     on Intel's driver an object does not keep its context."""
     try:
         return value.context
     except Exception as error:  # pyopencl's, of the driver
-        raise invalid(
+        raise make_invalid_error(
             f"the context of the pyopencl.{type(value).__name__} is gone: {error}",
             routine=routine,
             remedy="keep the pyopencl.Context",
         ) from error
 
 
-def _not_owned(kind: str) -> Any:
+def _make_native_properties(kind: str) -> Any:
     """Return the properties for a native handle whose reference stays PyOpenCL's."""
     return ctypes.byref(make_struct(f"ur_{kind}_native_properties_t", isNativeHandleOwned=False))
 
@@ -95,10 +95,10 @@ def device_of(device: Any) -> Device:
                 "urDeviceCreateWithNativeHandle",
                 wanted,
                 adapter.plugin.handles[0],
-                _not_owned("device"),
+                _make_native_properties("device"),
             )
         )
-    raise invalid(
+    raise make_invalid_error(
         f"no adapter of the runtime has the device {device.name}",
         routine="device_of",
         remedy="run `fairlead doctor`",
@@ -127,8 +127,8 @@ def context_of(context: Any) -> Context:
         native,
         adapter.plugin.handles[0],
         len(members),
-        handle_array([device.handle for device in members]),
-        _not_owned("context"),
+        make_handle_array([device.handle for device in members]),
+        _make_native_properties("context"),
     )
     return Context(members, handle=handle, keep=context)
 
@@ -152,13 +152,13 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     if known is not None and known.handle:
         return known
     flags = pyopencl.command_queue_properties
-    context, device = context_of(_context_of(queue, routine)), device_of(queue.device)
+    context, device = context_of(_get_context(queue, routine)), device_of(queue.device)
     handle = context.adapter.obtain(
         "urQueueCreateWithNativeHandle",
         queue.int_ptr,
         context.handle,
         device.handle,
-        _not_owned("queue"),
+        _make_native_properties("queue"),
     )
     made = _queues[queue.int_ptr] = Queue(
         context,
@@ -175,13 +175,16 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
     """Return an event for a pyopencl.Event, of this context or of another. `routine` is named in
     errors."""
     _check(event, "Event", routine)
-    its_own = _context_of(event, routine)
+    its_own = _get_context(event, routine)
     if its_own.int_ptr != context.native():
         context = context_of(its_own)
     return Event(
         context,
         context.adapter.obtain(
-            "urEventCreateWithNativeHandle", event.int_ptr, context.handle, _not_owned("event")
+            "urEventCreateWithNativeHandle",
+            event.int_ptr,
+            context.handle,
+            _make_native_properties("event"),
         ),
     )
 
@@ -198,17 +201,24 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
     try:
         adapter, its_own = context.adapter, kernel.program
     except Exception as error:  # pyopencl's, of the driver
-        raise invalid(
+        raise make_invalid_error(
             f"the kernel {kernel.function_name} has no program any more: {error}",
             routine=routine,
             remedy="keep the pyopencl.Program",
         ) from error
     made = adapter.obtain(
-        "urProgramCreateWithNativeHandle", its_own.int_ptr, context.handle, _not_owned("program")
+        "urProgramCreateWithNativeHandle",
+        its_own.int_ptr,
+        context.handle,
+        _make_native_properties("program"),
     )
     program = Program(context, b"", handle=made, built=True)
     handle = adapter.obtain(
-        "urKernelCreateWithNativeHandle", kernel.int_ptr, context.handle, made, _not_owned("kernel")
+        "urKernelCreateWithNativeHandle",
+        kernel.int_ptr,
+        context.handle,
+        made,
+        _make_native_properties("kernel"),
     )
     return Kernel(context, handle, program, keep=(kernel, its_own))
 
@@ -222,8 +232,8 @@ class PyOpenCLMemory(Memory):
 
     def memory(self, context: Context) -> int:
         if self._made is None or self._made[0] is not context:
-            if _context_of(self.keep, "submit").int_ptr != context.native():
-                raise invalid(
+            if _get_context(self.keep, "submit").int_ptr != context.native():
+                raise make_invalid_error(
                     "the pyopencl memory belongs to another context",
                     routine="submit",
                     remedy="use context_of(…) of it",
@@ -234,7 +244,7 @@ class PyOpenCLMemory(Memory):
 
     def _take(self, context: Context) -> int:
         """Return a handle of the adapter's for it."""
-        given = self.keep.int_ptr, context.handle, _not_owned("mem")
+        given = self.keep.int_ptr, context.handle, _make_native_properties("mem")
         return context.adapter.obtain("urMemBufferCreateWithNativeHandle", *given)
 
     def _release(self) -> None:
@@ -269,7 +279,7 @@ class PyOpenCLImage(PyOpenCLMemory):
         channel = pyopencl.channel_type.to_string(self.keep.format.channel_data_type)
         names = f"UR_IMAGE_CHANNEL_ORDER_{order}", f"UR_IMAGE_CHANNEL_TYPE_{channel}"
         if any(name not in UR.constants for name in names):
-            raise unsupported(
+            raise make_unsupported_error(
                 f"Unified Runtime has no images of {order} and {channel}", routine="set_arg"
             )
         format = make_struct(
@@ -277,7 +287,7 @@ class PyOpenCLImage(PyOpenCLMemory):
         )
         kind = UR[f"UR_MEM_TYPE_{self.kind.removesuffix('_BUFFER')}"]
         desc = make_struct("ur_image_desc_t", type=kind)
-        given = ctypes.byref(format), ctypes.byref(desc), _not_owned("mem")
+        given = ctypes.byref(format), ctypes.byref(desc), _make_native_properties("mem")
         native = self.keep.int_ptr
         return context.adapter.obtain(
             "urMemImageCreateWithNativeHandle", native, context.handle, *given
@@ -287,13 +297,13 @@ class PyOpenCLImage(PyOpenCLMemory):
         return f"<pyopencl image of {self.nbytes} bytes>"
 
 
-def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
+def find_memory(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
     """Return the memory object, or the address, and the size in bytes of a pyopencl.Buffer,
     pyopencl.array.Array or SVM. None for others."""
     offset, nbytes = 0, None
     if _is(value, "Array"):
         if not value.flags.forc:
-            raise invalid(
+            raise make_invalid_error(
                 "the pyopencl array is not contiguous", routine="submit", remedy="copy it first"
             )
         offset, nbytes, value = value.offset, value.nbytes, value.base_data
@@ -305,21 +315,21 @@ def memory_of(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
     return None
 
 
-def _maker(kind: type) -> Callable[[Any], Argument] | None:
+def _find_maker(kind: type) -> Callable[[Any], Argument] | None:
     """Return what makes arguments of a class of pyopencl's memory, None for other classes."""
     return (
-        _argument
+        _make_argument
         if any(_is_class(kind, name) for name in ("Array", "SVMPointer", "MemoryObjectHolder"))
         else None
     )
 
 
-def _argument(value: Any) -> Argument:
+def _make_argument(value: Any) -> Argument:
     if _is(value, "Image"):
         image = PyOpenCLImage(value)
         flags, declared = UR["UR_MEM_FLAG_READ_WRITE"], sys.intern(f"{image.kind.lower()}_t")
         return Argument(MEMORY, 8, 0, flags, value, image, declared)
-    found = memory_of(value)
+    found = find_memory(value)
     if found is None or (isinstance(found[0], PyOpenCLMemory) and found[0].offset):
         raise SYCLError(
             Errc.kernel_argument,
@@ -333,7 +343,7 @@ def _argument(value: Any) -> Argument:
     return Argument(MEMORY, 8, 0, UR["UR_MEM_FLAG_READ_WRITE"], value, memory)
 
 
-FOREIGN.append(_maker)
+FOREIGN.append(_find_maker)
 
 
 def to_pyopencl(value: Any) -> Any:
@@ -362,10 +372,10 @@ def to_pyopencl(value: Any) -> Any:
     target = kinds.get(type(value))
     kind = type(value).__name__
     if target is None:
-        raise invalid(f"{kind} has no counterpart in pyopencl", routine="to_pyopencl")
+        raise make_invalid_error(f"{kind} has no counterpart in pyopencl", routine="to_pyopencl")
     backend = value.adapter.plugin.backend
     if backend != "opencl":
-        raise invalid(
+        raise make_invalid_error(
             f"a {kind} of {backend} has no counterpart in pyopencl, which has devices of OpenCL's "
             "alone",
             routine="to_pyopencl",

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy
 
 from ..loader.base.memory import read_words
-from .arguments import IS_MEMORY, VALUE, Argument, number_argument
+from .arguments import IS_MEMORY, VALUE, Argument, make_number_argument
 from .errors import Errc, SYCLError
 
 #: What a kernel declares: a dtype for a number, IS_MEMORY for a pointer, and the type's name for an
@@ -69,18 +69,18 @@ _Function: Final = ctypes.CFUNCTYPE(
 )
 
 
-def declared_types(kernel: int, count: int) -> tuple[Declared, ...]:
+def query_declared_types(kernel: int, count: int) -> tuple[Declared, ...]:
     """What a kernel declares for each of its arguments.
 
     Args:
         kernel: a cl_kernel.
         count: how many arguments it has.
     """
-    function = _arg_info(kernel)
-    return tuple(_declared(function, kernel, index) for index in range(count))
+    function = _find_arg_info(kernel)
+    return tuple(_query_declared(function, kernel, index) for index in range(count))
 
 
-def _arg_info(kernel: int) -> Any:
+def _find_arg_info(kernel: int) -> Any:
     """The function of the kernel's driver, None if it has none."""
     table, data = read_words(kernel, 2)
     if table and read_words(table, 1)[0] == TAG:
@@ -89,7 +89,7 @@ def _arg_info(kernel: int) -> Any:
     return _Function(address) if address else None
 
 
-def _declared(function: Any, kernel: int, index: int) -> Declared:
+def _query_declared(function: Any, kernel: int, index: int) -> Declared:
     text = ctypes.create_string_buffer(_LONGEST)
     if function is None or function(kernel, index, TYPE_NAME, _LONGEST, text, None):
         return None
@@ -99,7 +99,7 @@ def _declared(function: Any, kernel: int, index: int) -> Declared:
     return sys.intern(name) if name in _OBJECTS else _NUMBERS.get(name)
 
 
-def fitted(
+def fit_arguments(
     arguments: tuple[Argument, ...], declared: Sequence[Declared], kernel: str, routine: str
 ) -> tuple[Argument, ...]:
     """The arguments as a kernel declares them.
@@ -119,36 +119,40 @@ def fitted(
 
 
 def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) -> Argument:
-    """One argument as `wanted`. See `fitted`."""
+    """One argument as `wanted`. See `fit_arguments`."""
     if wanted is None or one.dtype is wanted or one.is_raw:
         return one
-    what = _what(one)
+    what = _describe(one)
     if wanted is IS_MEMORY:
-        raise _misfit(index, kernel, "a pointer", what, "USM memory or an accessor", routine)
+        raise _make_misfit_error(
+            index, kernel, "a pointer", what, "USM memory or an accessor", routine
+        )
     if wanted in _OBJECTS:
         remedy = f"{_OBJECTS[wanted]}, or PyOpenCL's object of that type"
-        raise _misfit(index, kernel, wanted, what, remedy, routine)
+        raise _make_misfit_error(index, kernel, wanted, what, remedy, routine)
     name = _NAMES[wanted]
     if one.type != VALUE:
-        raise _misfit(index, kernel, name, what, f"numpy.{wanted}(…)", routine)
+        raise _make_misfit_error(index, kernel, name, what, f"numpy.{wanted}(…)", routine)
     if one.dtype is None:  # a structure or a vector: the driver looks at its size
         return one
     value = numpy.frombuffer(one.keep, one.dtype)[0]
     with numpy.errstate(all="ignore"):
         made = value.astype(wanted) if one.dtype.kind != "c" else None
     if made is None or (made.item() != value.item() and value == value):
-        raise _misfit(index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine)
-    return number_argument(made)
+        raise _make_misfit_error(
+            index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine
+        )
+    return make_number_argument(made)
 
 
-def _what(one: Argument) -> str:
+def _describe(one: Argument) -> str:
     """What an argument is called in messages."""
     if one.type == VALUE:
         return "a value"
     return f"an object of the type {one.dtype}" if one.dtype in _OBJECTS else "memory"
 
 
-def _misfit(
+def _make_misfit_error(
     index: int, kernel: str, declared: str, given: str, remedy: str, routine: str
 ) -> SYCLError:
     return SYCLError(

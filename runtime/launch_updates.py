@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base._native import ffi, lib
 from .arguments import Argument, pack_row, row_of
-from .errors import unsupported
+from .errors import make_unsupported_error
 from .launch_appends import pack_range
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Block:
             self.address = int(ffi.cast("uintptr_t", self._memory))
         found = lib.fl_describe_changes(len(changes), self._changes, self._memory)
         if found == lib.FL_NEW_SAMPLER:
-            raise unsupported(
+            raise make_unsupported_error(
                 "Unified Runtime cannot exchange the sampler of a launch in a command-buffer",
                 routine="update",
                 remedy="declare samplers in the kernels, or finalize the graph again",

@@ -33,7 +33,7 @@ class NDRange(NamedTuple):
     offset: Sequence[int] | int = ()
 
 
-def sizes(
+def parse_sizes(
     range: NDRange | Sequence[int] | int, routine: str = "parallel_for"
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return the global size, local size and offset of a launch: tuples of one to three numbers, ()
@@ -45,9 +45,9 @@ def sizes(
     if type(range) is int and 0 <= range <= MOST:
         return _sizes_of(range)
     if isinstance(range, NDRange):
-        whole, local, offset = (_tuple(part, routine) for part in range)
+        whole, local, offset = (_parse_tuple(part, routine) for part in range)
     else:
-        whole, local, offset = _tuple(range, routine), (), ()
+        whole, local, offset = _parse_tuple(range, routine), (), ()
     if not 1 <= len(whole) <= 3 or any(
         len(other) not in (0, len(whole)) for other in (local, offset)
     ):
@@ -72,7 +72,7 @@ def _sizes_of(number: int) -> Sizes:
     return (number,), (), ()
 
 
-def _tuple(sizes: Any, routine: str) -> tuple[int, ...]:
+def _parse_tuple(sizes: Any, routine: str) -> tuple[int, ...]:
     numbers = (
         sizes if isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)) else (sizes,)
     )
@@ -161,7 +161,7 @@ class KernelLaunch(Launch):
     def set_sizes(self, sizes: Sizes) -> None:
         self.range = sizes
 
-    def _sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
+    def _pack_sizes(self) -> tuple[int, bytes | None, bytes, bytes | None]:
         whole, local, offset = self.range
         dimensions = len(whole)
         pack = _SIZES[dimensions]
@@ -177,7 +177,7 @@ class KernelLaunch(Launch):
         code = queue.adapter.ur.urEnqueueKernelLaunchWithArgsExp(
             queue.handle,
             self.kernel.handle,
-            *self._sizes(),
+            *self._pack_sizes(),
             len(self.arguments),
             pack(self.arguments, queue.context),
             None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import make_lock
 from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
-from .errors import invalid
+from .errors import make_invalid_error
 
 if TYPE_CHECKING:
     from .context import Context
@@ -22,7 +22,7 @@ MODES: Final = {
 }
 
 #: Held while a submission looks at buffers and is entered into them: one at a time.
-lock: Final = new_lock()
+lock: Final = make_lock()
 
 
 class Memory(NeverCopied):
@@ -45,7 +45,7 @@ class Memory(NeverCopied):
 def check_mode(mode: str, routine: str) -> None:
     """Raise SYCLError (invalid) unless `mode` is an access mode."""
     if not isinstance(mode, str) or mode not in MODES:
-        raise invalid(
+        raise make_invalid_error(
             f"there is no access mode {mode!r}",
             routine=routine,
             remedy=f"one of {', '.join(MODES)}",

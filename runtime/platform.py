@@ -14,17 +14,17 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import make_lock
 from ..loader.base.never_copied import NeverCopied
-from ..loader.base.search import secure_environ
+from ..loader.base.search import filter_environ
 from ..loader.ur.abi import UR
 from ..loader.ur.adapters import load
 from ..loader.ur.devices import PluginDevice, PluginPlatform
 from ..loader.ur.discovery import PluginCandidate
 from ..loader.ur.plugin import Plugin
-from ..loader.ur.plugins import environment_selector, open_plugins
+from ..loader.ur.plugins import open_plugins, read_selector
 from .checks import as_list
-from .errors import Errc, SYCLError, invalid, unsupported
+from .errors import Errc, SYCLError, make_invalid_error, make_unsupported_error
 from .handles import RuntimeAdapter, make_struct
 
 #: The reference adapter, as it lies in the package.
@@ -101,13 +101,13 @@ class Device(NeverCopied):
         """What it can do, by SYCL's names: "fp64", "usm_device_allocations", "ext_oneapi_graph".
         (SYCL 2020, section 4.6.4.5)"""
         found = {self.type} | {
-            name for name, (query, bits) in _ASPECTS.items() if self._number(query) & bits
+            name for name, (query, bits) in _ASPECTS.items() if self._query_number(query) & bits
         }
-        extensions = self._number("EXTENSIONS", "").split()
+        extensions = self._query_number("EXTENSIONS", "").split()
         found.update(name for name in ("fp64", "fp16") if f"cl_khr_{name}" in extensions)
-        if self._number("COMMAND_BUFFER_SUPPORT_EXP"):
+        if self._query_number("COMMAND_BUFFER_SUPPORT_EXP"):
             found.add("ext_oneapi_limited_graph")
-            able = self._number("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
+            able = self._query_number("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
             if all(able & UR[_UPDATES + name] for name in _ALL_UPDATES):
                 found.add("ext_oneapi_graph")
         return frozenset(found)
@@ -121,7 +121,7 @@ class Device(NeverCopied):
         """Whether it has an aspect."""
         return aspect in self.aspects
 
-    def _number(self, name: str, otherwise: Any = 0) -> Any:
+    def _query_number(self, name: str, otherwise: Any = 0) -> Any:
         """Return the answer to a query that an adapter may not know."""
         try:
             return self.info(name)
@@ -144,10 +144,10 @@ class Device(NeverCopied):
             else ("BY_COUNTS", as_list(counts, int, "partition", _PARTS))
         )
         if not all(isinstance(value, int) and value > 0 for value in values) or not values:
-            raise invalid(
+            raise make_invalid_error(
                 "a part has at least one compute unit", routine="partition", remedy=_PARTS
             )
-        property_type = UR.struct("ur_device_partition_property_t")
+        property_type = UR.get_struct("ur_device_partition_property_t")
         properties = (property_type * len(values))()
         for one, value in zip(properties, values, strict=True):
             one.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
@@ -163,7 +163,7 @@ class Device(NeverCopied):
                 "urDevicePartition", self.handle, ctypes.byref(how), 0, None, ctypes.byref(count)
             )
         except SYCLError as error:
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{self.name} cannot be divided so: {error.message}", routine="partition"
             ) from error
         handles = (ctypes.c_void_p * count.value)()
@@ -222,7 +222,7 @@ class Platform(NeverCopied):
         return f"<Platform {self.name!r} ({self.backend})>"
 
 
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platform, ...]:
@@ -231,20 +231,20 @@ def platforms(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Platfor
     Args:
         plugins: adapters of `fairlead.adapters()`, one or several, to use instead.
     """
-    return _platforms(_plugins(plugins, "platforms"))
+    return _find_platforms(_find_plugins(plugins, "platforms"))
 
 
-def _platforms(plugins: Iterable[Plugin]) -> tuple[Platform, ...]:
+def _find_platforms(plugins: Iterable[Plugin]) -> tuple[Platform, ...]:
     with _lock:
-        return tuple(platform for plugin in plugins for platform in _platforms_of(plugin))
+        return tuple(platform for plugin in plugins for platform in _list_platforms(plugin))
 
 
-def _plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Plugin, ...]:
+def _find_plugins(plugins: Iterable[Plugin] | Plugin | None, routine: str) -> tuple[Plugin, ...]:
     """Return the adapters that a caller means: those given, else those of the environment."""
     remedy = "give what fairlead.adapters() gives; ONEAPI_DEVICE_SELECTOR chooses devices"
     with _lock:
         return (
-            _default()
+            _find_default_plugins()
             if plugins is None
             else tuple(as_list(plugins, Plugin, routine, remedy, "adapter"))
         )
@@ -260,13 +260,14 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
     Raises:
         SYCLError: runtime, if there is none.
     """
-    adapters = _plugins(plugins, "devices")
-    everything = [device for platform in _platforms(adapters) for device in platform.devices]
-    selector = environment_selector()
+    adapters = _find_plugins(plugins, "devices")
+    everything = [device for platform in _find_platforms(adapters) for device in platform.devices]
+    selector = read_selector()
     chosen = everything
     if selector is not None:
         chosen = [
-            _device(found) for found in selector.select([device._found for device in everything])
+            _get_device(found)
+            for found in selector.select([device._found for device in everything])
         ]
     if not chosen:
         # an adapter that works and has no platform says why, and what is missing
@@ -288,17 +289,17 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
 _known: Final[dict[PluginDevice, Device]] = {}
 
 
-def _device(found: PluginDevice) -> Device:
+def _get_device(found: PluginDevice) -> Device:
     """Return the object for a device, the same one each time."""
     if found not in _known:
         assert found.parent is not None  # a platform has entered its own devices
-        parent = _device(found.parent)
+        parent = _get_device(found.parent)
         _known[found] = Device(parent.platform, found.handle, parent, found)
     return _known[found]
 
 
 @cache
-def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
+def _list_platforms(plugin: Plugin) -> tuple[Platform, ...]:
     adapter = RuntimeAdapter(plugin)
     return tuple(Platform(adapter, found) for found in plugin.platforms)
 
@@ -306,10 +307,10 @@ def _platforms_of(plugin: Plugin) -> tuple[Platform, ...]:
 _opened: Final[list[tuple[str, tuple[Plugin, ...]]]] = []
 
 
-def _default() -> tuple[Plugin, ...]:
+def _find_default_plugins() -> tuple[Plugin, ...]:
     """Return the adapters for the present environment: the reference adapter and those of other
     backends, or those that are forced."""
-    forced = secure_environ().get("UR_ADAPTERS_FORCE_LOAD", "")
+    forced = filter_environ().get("UR_ADAPTERS_FORCE_LOAD", "")
     for key, opened in _opened:
         if key == forced and not any(plugin.closed for plugin in opened):
             return opened

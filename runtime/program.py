@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.ur.abi import UR
 from .checks import expect
-from .context import Context, context_for
-from .errors import Errc, SYCLError, invalid, unsupported
-from .handles import URObject, handle_array, make_struct
-from .kernel_types import Declared, declared_types
+from .context import Context, find_context
+from .errors import Errc, SYCLError, make_invalid_error, make_unsupported_error
+from .handles import URObject, make_handle_array, make_struct
+from .kernel_types import Declared, query_declared_types
 
 if TYPE_CHECKING:
     from .platform import Device
@@ -43,7 +43,7 @@ class Kernel(URObject):
         if self.context.platform.backend != "opencl" or not self.num_args:
             return (None,) * self.num_args
         asked = self.to_be_asked()  # which lives until it has answered
-        return declared_types(asked.native(), self.num_args)
+        return query_declared_types(asked.native(), self.num_args)
 
     @cached_property
     def declares_nothing(self) -> bool:
@@ -106,7 +106,7 @@ class Program(URObject):
             "source text or SPIR-V",
         )
         expect(options, str, "Program", 'give the options as one str, "-DN=4 -cl-mad-enable"')
-        self.context = context_for(context, "Program")
+        self.context = find_context(context, "Program")
         super().__init__(self.context.adapter, handle or _create(self.context, code))
         self._kernels: dict[str, Kernel] = {}
         if not built:
@@ -118,7 +118,7 @@ class Program(URObject):
     ) -> Program:
         """Make a program of what `binary` returned, for the context's one device."""
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
-        context = context_for(context, "Program.from_binary")
+        context = find_context(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))
         lengths, addresses = (
             (ctypes.c_size_t * 1)(len(binary)),
@@ -128,7 +128,7 @@ class Program(URObject):
             "urProgramCreateWithBinary",
             context.handle,
             1,
-            handle_array((context.devices[0].handle,)),
+            make_handle_array((context.devices[0].handle,)),
             lengths,
             addresses,
             None,
@@ -140,7 +140,7 @@ class Program(URObject):
         UR_PROGRAM_INFO_BINARIES)"""
         sizes = self.adapter.info("urProgramGetInfo", self.handle, "UR_PROGRAM_INFO_BINARY_SIZES")
         blocks = [ctypes.create_string_buffer(max(size, 1)) for size in sizes]
-        pointers = handle_array([ctypes.addressof(block) for block in blocks])
+        pointers = make_handle_array([ctypes.addressof(block) for block in blocks])
         self.adapter.call(
             "urProgramGetInfo",
             self.handle,
@@ -184,7 +184,7 @@ class Program(URObject):
                 handle = self.adapter.obtain("urKernelCreate", self.handle, name.encode())
             except SYCLError as error:
                 names = ", ".join(self.kernel_names)
-                raise invalid(
+                raise make_invalid_error(
                     f"the program has no kernel {name!r}"
                     if name not in self.kernel_names
                     else error.message,
@@ -219,7 +219,7 @@ class Program(URObject):
 
 def _create(context: Context, code: str | bytes) -> int:
     if isinstance(code, bytes) and not code.startswith(_SPIRV):
-        raise invalid(
+        raise make_invalid_error(
             "the bytes are not a SPIR-V module",
             routine="Program",
             remedy="give OpenCL C as a str, a binary to Program.from_binary",
@@ -243,12 +243,12 @@ def _create_natively(context: Context, source: bytes) -> int:
     SPIR-V is expected.
     """
     if context.platform.backend != "opencl":
-        raise unsupported(
+        raise make_unsupported_error(
             f"no program can be made from OpenCL C on the backend {context.platform.backend}",
             routine="Program",
             remedy="give SPIR-V",
         )
-    create = _opencl_function("clCreateProgramWithSource")
+    create = _find_opencl_function("clCreateProgramWithSource")
     create.restype = ctypes.c_void_p
     code = ctypes.c_int32()
     text = (ctypes.c_char_p * 1)(source)
@@ -269,10 +269,10 @@ def _create_natively(context: Context, source: bytes) -> int:
     )
 
 
-def _opencl_function(name: str) -> Any:
+def _find_opencl_function(name: str) -> Any:
     try:
         return getattr(ctypes.CDLL("libOpenCL.so.1"), name)
     except (OSError, AttributeError) as error:
-        raise unsupported(
+        raise make_unsupported_error(
             "no OpenCL loader is found", routine="Program", remedy="install libOpenCL.so.1"
         ) from error

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..loader.base.forks import in_child
+from ..loader.base.forks import call_in_child
 from ..loader.ur.abi import UR
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
-from .context import Context, contexts, default_context, is_empty
-from .errors import invalid
+from .context import Context, contexts, get_default_context, is_empty
+from .errors import make_invalid_error
 from .event import Event, Unfinished
 from .handler import Handler
 from .handles import URObject, make_struct
@@ -30,7 +30,7 @@ from .launches import NDRange
 from .memory import lock as buffers
 from .platform import Device, devices
 from .queue_order import QueueOrder
-from .recorder import Recorder, recorder_to_join
+from .recorder import Recorder, find_recorder
 from .scheduler import check_no_deadlock
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class Queue(URObject):
             self.context, self.device = of, device or of.devices[0]
         else:
             self.device = device or of or devices()[0]
-            self.context = default_context(self.device)
+            self.context = get_default_context(self.device)
         if self.device not in self.context:
-            raise invalid(
+            raise make_invalid_error(
                 "the device is not one of the context's",
                 routine="Queue",
                 remedy="make a context of this device",
@@ -123,14 +123,14 @@ class Queue(URObject):
             handler = (
                 Handler(self.context, device=self.device)
                 if recorder is None
-                else recorder.handler(self)
+                else recorder.make_handler(self)
             )
             try:
                 function(handler)
             except TypeError as error:
                 check_group(error, function, "submit")
                 raise
-            if recorder is None and (recorder := recorder_to_join(self, handler)) is None:
+            if recorder is None and (recorder := find_recorder(self, handler)) is None:
                 return self.run(handler.take_command(), handler.dependencies)
             return recorder.record(self, handler)
 
@@ -184,7 +184,7 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Launch a kernel. See `Handler.parallel_for`."""
-        return self._shortcut(depends_on, "parallel_for", range, kernel, *arguments)
+        return self._submit_one(depends_on, "parallel_for", range, kernel, *arguments)
 
     def memcpy(
         self,
@@ -195,7 +195,7 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Copy bytes. See `Handler.memcpy`."""
-        return self._shortcut(depends_on, "memcpy", destination, source, nbytes)
+        return self._submit_one(depends_on, "memcpy", destination, source, nbytes)
 
     def memset(
         self,
@@ -206,7 +206,7 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Set bytes. See `Handler.memset`."""
-        return self._shortcut(depends_on, "memset", destination, value, nbytes)
+        return self._submit_one(depends_on, "memset", destination, value, nbytes)
 
     def fill(
         self,
@@ -217,7 +217,7 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Fill with a pattern. See `Handler.fill`."""
-        return self._shortcut(depends_on, "fill", destination, pattern, count)
+        return self._submit_one(depends_on, "fill", destination, pattern, count)
 
     def copy(
         self,
@@ -228,13 +228,13 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Copy elements. See `Handler.copy`."""
-        return self._shortcut(depends_on, "copy", source, destination, count)
+        return self._submit_one(depends_on, "copy", source, destination, count)
 
     def prefetch(
         self, memory: Any, nbytes: int | None = None, *, depends_on: Event | Iterable[Any] = ()
     ) -> Event:
         """Tell the device that it will need memory. See `Handler.prefetch`."""
-        return self._shortcut(depends_on, "prefetch", memory, nbytes)
+        return self._submit_one(depends_on, "prefetch", memory, nbytes)
 
     def mem_advise(
         self,
@@ -245,49 +245,49 @@ class Queue(URObject):
         depends_on: Event | Iterable[Any] = (),
     ) -> Event:
         """Tell the device how memory will be used. See `Handler.mem_advise`."""
-        return self._shortcut(depends_on, "mem_advise", memory, advice, nbytes)
+        return self._submit_one(depends_on, "mem_advise", memory, advice, nbytes)
 
     def host_task(
         self, function: Callable[[], object], *, depends_on: Event | Iterable[Any] = ()
     ) -> Event:
         """Run a Python function. See `Handler.host_task`."""
-        return self._shortcut(depends_on, "host_task", function)
+        return self._submit_one(depends_on, "host_task", function)
 
     def barrier(self, events: Event | Iterable[Any] = ()) -> Event:
         """Let later commands of this queue come after these events, or after everything before. See
         `Handler.barrier`."""
-        return self._shortcut(events, "barrier")
+        return self._submit_one(events, "barrier")
 
     def graph(self, executable: Any, *, depends_on: Event | Iterable[Any] = ()) -> Event:
         """Run an executable graph. While the queue is recorded, it becomes a sub-graph.
         (ext_oneapi_graph)"""
         if depends_on or self.recorder is not None:
-            return self._shortcut(depends_on, "graph_execution", executable)
+            return self._submit_one(depends_on, "graph_execution", executable)
         try:
-            command = executable.of_context(self.context)
+            command = executable.find_executable(self.context)
         except AttributeError:
             check_executable(executable, "graph")
             raise
         return self.run(command, ())
 
-    def also_wait_for(self, events: Iterable[Event]) -> None:
+    def add_waits(self, events: Iterable[Event]) -> None:
         """Let `wait` wait for events on other queues too, those of a submission that was refused
         after some of it had begun."""
         with self.lock:
             for event in events:
                 self._unsettled.add(event)
 
-    def _shortcut(
+    def _submit_one(
         self, depends_on: Event | Iterable[Any], operation: str, *arguments: Any
     ) -> Event:
-        def function(handler: Handler) -> None:
+        def call_handler(handler: Handler) -> None:
             if depends_on != ():
                 handler.depends_on(
                     *(depends_on if isinstance(depends_on, Iterable) else (depends_on,))
                 )
             getattr(handler, operation)(*arguments)
 
-        return self.submit(function)
+        return self.submit(call_handler)
 
     # state
 
@@ -300,7 +300,7 @@ class Queue(URObject):
         """Return the graph that it is recording to. Raises SYCLError (invalid) if it is not
         recording. (ext_oneapi_get_graph)"""
         if self.recorder is None:
-            raise invalid(
+            raise make_invalid_error(
                 "ext_oneapi_get_graph() can only be called on recording queues",
                 routine="Queue.get_graph",
                 remedy="begin a recording first",
@@ -317,7 +317,7 @@ class Queue(URObject):
         """
         self.adapter.check_open("Queue.wait")
         if self.recorder is not None:
-            raise invalid(
+            raise make_invalid_error(
                 "wait cannot be called for a queue which is recording to a command graph",
                 routine="Queue.wait",
                 remedy="end the recording first",
@@ -379,12 +379,12 @@ class _Forked:
 
     graph = None
 
-    def handler(self, queue: Queue) -> Handler:
+    def make_handler(self, queue: Queue) -> Handler:
         queue.adapter.check_open("submit")
         raise AssertionError("its adapter is closed in a child")
 
 
-@in_child
+@call_in_child
 def _refuse_all() -> None:
     for context in list(contexts):
         for queue in context.queues():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import invalid
+from .errors import make_invalid_error
 from .event import Event
 from .handler import Handler
 
@@ -17,11 +17,11 @@ class Recorder(Protocol):
 
     graph: Any
 
-    def handler(self, queue: Queue) -> Handler: ...
+    def make_handler(self, queue: Queue) -> Handler: ...
     def record(self, queue: Queue, handler: Handler) -> Event: ...
 
 
-def recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
+def find_recorder(queue: Queue, handler: Handler) -> Recorder | None:
     """Return the recorder of an event that the command depends on.
 
     It begins to record the queue, too. (SYCL-Graph, transitive queue recording)
@@ -35,7 +35,7 @@ def recorder_to_join(queue: Queue, handler: Handler) -> Recorder | None:
             if recorder is not None:
                 recorder.join(queue)
                 return queue.recorder
-            raise invalid(
+            raise make_invalid_error(
                 "an event of a graph cannot be depended on outside of the graph",
                 routine="submit",
                 remedy="depend on the event of the submission of the executable graph",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.forks import new_lock
+from ..loader.base.forks import make_lock
 from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from .arguments import MAKERS, SAMPLER, Argument
-from .errors import invalid, unsupported
+from .errors import make_invalid_error, make_unsupported_error
 from .handles import make_struct
 
 if TYPE_CHECKING:
@@ -44,19 +44,19 @@ class Sampler(NeverCopied):
         self._handles: dict[Context, int] = {}
         for value, known in ((addressing, _ADDRESSING), (filtering, _FILTERING)):
             if value not in known:
-                raise invalid(
+                raise make_invalid_error(
                     f"a sampler has no mode {value!r}",
                     routine="Sampler",
                     remedy=f"one of {', '.join(known)}",
                 )
         if addressing.endswith("repeat") and not normalized:
-            raise invalid(
+            raise make_invalid_error(
                 f"{addressing!r} needs normalized coordinates",
                 routine="Sampler",
                 remedy=f"Sampler({addressing!r}, normalized=True)",
             )
         self.addressing, self.filtering, self.normalized = addressing, filtering, bool(normalized)
-        self._lock = new_lock()
+        self._lock = make_lock()
 
     def memory(self, context: Context) -> int:
         """Return the handle of its sampler in a context."""
@@ -67,7 +67,7 @@ class Sampler(NeverCopied):
 
     def _create(self, context: Context) -> int:
         if not any(device.has("image") for device in context.devices):
-            raise unsupported(
+            raise make_unsupported_error(
                 f"{context.devices[0].name} has no images",
                 routine="Sampler",
                 remedy='choose a device of which device.has("image") is true',
@@ -90,9 +90,9 @@ class Sampler(NeverCopied):
         return f"<Sampler {self.addressing} {self.filtering} {how}>"
 
 
-def _argument(sampler: Any) -> Argument:
+def _make_argument(sampler: Any) -> Argument:
     size = ctypes.sizeof(ctypes.c_void_p)
     return Argument(SAMPLER, size, 0, 0, sampler, sampler, "sampler_t")
 
 
-MAKERS[Sampler] = _argument
+MAKERS[Sampler] = _make_argument

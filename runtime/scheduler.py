@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.forks import in_child, new_lock
-from .errors import SYCLError, invalid
+from ..loader.base.forks import call_in_child, make_lock
+from .errors import SYCLError, make_invalid_error
 from .event import Event
-from .handles import handle_array
-from .workers import adapter_call, has_ended, run_in_worker
+from .handles import make_handle_array
+from .workers import has_ended, mark_adapter_call, run_in_worker
 
 if TYPE_CHECKING:
     from .context import Context
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: handles)`.
 Enqueue = Callable[[int, Any], int]
 
-_lock: Final = new_lock()  # of all Deferred: what they wait for, and who waits for them
+_lock: Final = make_lock()  # of all Deferred: what they wait for, and who waits for them
 
 
 class Deferred:
@@ -89,9 +89,9 @@ class Deferred:
                 if event.deferred is not None:
                     event.deferred.followers.append(self)
                     self._waiting += 1
-        self.dependency_ended()
+        self.note_ended_dependency()
 
-    def dependency_ended(self) -> None:
+    def note_ended_dependency(self) -> None:
         """Count one dependency less."""
         with _lock:
             self._waiting -= 1
@@ -129,7 +129,7 @@ class Deferred:
 _own: Final[dict[Deferred, int]] = {}
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget what the parent's threads have open."""
     _own.clear()
@@ -149,7 +149,7 @@ def check_no_deadlock(events: Iterable[Event], routine: str) -> None:
             if deferred is None or deferred in seen:
                 continue
             if _own.get(deferred) == me:
-                raise invalid(
+                raise make_invalid_error(
                     "this thread would wait for itself: for a host accessor that it has open, or "
                     "for the host task that it runs",
                     routine=routine,
@@ -176,7 +176,7 @@ def _notify(followers: Iterable[Deferred]) -> None:
     agenda = _here.agenda = deque(followers)
     try:
         while agenda:
-            agenda.popleft().dependency_ended()
+            agenda.popleft().note_ended_dependency()
     finally:
         _here.agenda = None
 
@@ -203,7 +203,7 @@ def submit(context: Context, dependencies: Sequence[Event], enqueue: Enqueue) ->
             return _submit_parts(context, dependencies, enqueue)
         if event.handle:
             handles.append(event.handle)
-    return Event(context, enqueue(len(handles), handle_array(handles)))
+    return Event(context, enqueue(len(handles), make_handle_array(handles)))
 
 
 def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqueue) -> Event:
@@ -217,22 +217,22 @@ def _submit_parts(context: Context, dependencies: Iterable[Event], enqueue: Enqu
         for part in all_parts
     ):
         handles = [part.handle for part in all_parts if part.handle]
-        event.handle = enqueue(len(handles), handle_array(handles))
+        event.handle = enqueue(len(handles), make_handle_array(handles))
         return event
 
     def hand_over(deferred: Deferred) -> None:
         elsewhere = [part for part in all_parts if part.handle and part.context is not context]
         if elsewhere:
-            run_in_worker(lambda: _after_waiting(deferred, elsewhere, give))
+            run_in_worker(lambda: _act_after_waiting(deferred, elsewhere, give))
         else:
             give(deferred)
 
     def give(deferred: Deferred) -> None:
         here = [part.handle for part in all_parts if part.handle and part.context is context]
-        with adapter_call() as go:
+        with mark_adapter_call() as go:
             if go:
                 _resolve_with(
-                    deferred, lambda: enqueue(len(here), handle_array(here)), gives_handle=True
+                    deferred, lambda: enqueue(len(here), make_handle_array(here)), gives_handle=True
                 )
 
     return _defer(Deferred(event, all_parts, hand_over))
@@ -259,7 +259,7 @@ def run_on_host(
     all_parts = [part for dependency in dependencies for part in dependency.parts()]
 
     def call(deferred: Deferred) -> None:
-        run_in_worker(lambda: _after_waiting(deferred, all_parts, run))
+        run_in_worker(lambda: _act_after_waiting(deferred, all_parts, run))
 
     def run(deferred: Deferred) -> None:
         deferred.running = True
@@ -285,7 +285,7 @@ def _defer(deferred: Deferred) -> Event:
     return event
 
 
-def _after_waiting(
+def _act_after_waiting(
     deferred: Deferred, events: Iterable[Event], action: Callable[[Deferred], None]
 ) -> None:
     """Wait for events of the device in a worker, then act. Whoever waits for the command gets an
@@ -300,7 +300,7 @@ def _after_waiting(
 def _wait_for(events: Iterable[Event]) -> BaseException | None:
     """Wait for all events. Returns the first error."""
     failed = None
-    with adapter_call() as go:
+    with mark_adapter_call() as go:
         for event in events if go else ():
             try:
                 event.wait()

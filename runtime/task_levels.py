@@ -31,7 +31,7 @@ from itertools import groupby
 from typing import Any
 
 from . import task_levels_picture
-from .errors import invalid
+from .errors import make_invalid_error
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class ModelUserEvent:
             SYCLError: invalid, if it is complete.
         """
         if self.is_complete:
-            raise invalid(
+            raise make_invalid_error(
                 f"the user event {self.name} is complete already",
                 routine="ModelUserEvent.complete",
                 remedy="complete each event once",
@@ -167,20 +167,20 @@ class ModelQueue:
     def _check(self, event: Any) -> None:
         """Raise SYCLError unless a command can wait for `event`."""
         if not isinstance(event, (ModelCommand, ModelUserEvent)):
-            raise invalid(
+            raise make_invalid_error(
                 f"a command cannot wait for {event!r}",
                 routine="ModelQueue.enqueue",
                 remedy="give what `enqueue` or `user_event` returned: waits_for=[command]",
             )
         of = event.queue.model if isinstance(event, ModelCommand) else event.model
         if of is not self.model:
-            raise invalid(
+            raise make_invalid_error(
                 f"{event.name} is of another model",
                 routine="ModelQueue.enqueue",
                 remedy="make all queues and events with one TaskLevels",
             )
         if isinstance(event, ModelCommand) and not event.returns:
-            raise invalid(
+            raise make_invalid_error(
                 f"{event.name} returns no event, so no command can wait for it",
                 routine="ModelQueue.enqueue",
                 remedy=f'name its event: enqueue("{event.name}", returns="e1")',
@@ -245,7 +245,7 @@ class TaskLevels:
         """The batches of the commands that the receiver has, in its order."""
         return [
             Batch(level, tuple(group), buffer < self._buffer)
-            for (level, buffer, _), group in groupby(self.passed, _batch_key)
+            for (level, buffer, _), group in groupby(self.passed, _make_batch_key)
             if level is not None
         ]
 
@@ -259,10 +259,10 @@ class TaskLevels:
         command.level = queue.level = self.level = level
         command.queue_levels = tuple(one.level for one in self.queues)
         command.buffer = self._buffer
-        command.why_alone = self._why_alone(command, was_blocked)
+        command.why_alone = self._explain_alone(command, was_blocked)
         self.passed.append(command)
 
-    def _why_alone(self, command: ModelCommand, was_blocked: bool) -> str:
+    def _explain_alone(self, command: ModelCommand, was_blocked: bool) -> str:
         """The limitations: why a command shares no batch, "" if it may."""
         if command.queue.profiling:
             return "its queue has profiling"
@@ -287,7 +287,7 @@ class TaskLevels:
     def __str__(self) -> str:
         names = [queue.name for queue in self.queues]
         head = ["command", "queue", "waits for", "returns", "level", *names, "receiver"]
-        rows = [head, *map(self._row, self.passed), *map(self._row, self.blocked)]
+        rows = [head, *map(self._format_row, self.passed), *map(self._format_row, self.blocked)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -297,7 +297,7 @@ class TaskLevels:
         lines += [f"alone: {one.name}, {one.why_alone}" for one in self.passed if one.why_alone]
         return "\n".join(lines)
 
-    def _row(self, command: ModelCommand) -> list[str]:
+    def _format_row(self, command: ModelCommand) -> list[str]:
         waits = ",".join(
             event.name if isinstance(event, ModelUserEvent) else event.returns
             for event in command.waits_for
@@ -323,6 +323,6 @@ class TaskLevels:
     _repr_svg_ = to_svg
 
 
-def _batch_key(command: ModelCommand) -> tuple[int | None, int, int]:
+def _make_batch_key(command: ModelCommand) -> tuple[int | None, int, int]:
     """What the commands of a batch have in common, as far as they follow each other."""
     return command.level, command.buffer, id(command) if command.why_alone else 0

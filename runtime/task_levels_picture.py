@@ -27,61 +27,62 @@ _Rows = list[tuple[str, Sequence["ModelCommand"]]]
 
 def to_dot(model: TaskLevels) -> str:
     """Return the batches in Graphviz's language."""
-    rows = _rows(model)
+    rows = _find_rows(model)
     commands = [command for _, row in rows for command in row]
     numbers = {command: number for number, command in enumerate(commands)}
     lines = ["digraph task_levels {", "node [shape=box];"]
     for place, (name, row) in enumerate(rows):
-        lines.append(f"subgraph cluster_{place} {{ label={_quoted(name)};")
+        lines.append(f"subgraph cluster_{place} {{ label={_quote(name)};")
         lines += [
-            f"{numbers[one]} [label={_quoted(one.name)}, tooltip={_quoted(one.queue.name)}];"
+            f"{numbers[one]} [label={_quote(one.name)}, tooltip={_quote(one.queue.name)}];"
             for one in row
         ]
         lines.append("}")
     lines += [
-        f'{numbers[before]} -> {numbers[after]} [color="{color}", label={_quoted(event)}];'
-        for before, after, color, event in _arrows(commands)
+        f'{numbers[before]} -> {numbers[after]} [color="{color}", label={_quote(event)}];'
+        for before, after, color, event in _find_arrows(commands)
     ]
     return "\n".join([*lines, "}", ""])
 
 
 def to_svg(model: TaskLevels) -> str:
     """Return the batches as an SVG picture."""
-    rows = _rows(model)
-    places, columns, width = _layout(model, rows)
+    rows = _find_rows(model)
+    places, columns, width = _lay_out(model, rows)
     height = _ROW_GAP + len(rows) * (_HEIGHT + _ROW_GAP)
     width = max(width, _LEGEND)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
         f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="13">',
-        *(_arrow_head(color) for color in (_QUEUE_COLOR, _EVENT_COLOR)),
+        *(_draw_arrow_head(color) for color in (_QUEUE_COLOR, _EVENT_COLOR)),
         f'<rect width="{width:g}" height="{height}" fill="white"/>',
     ]
     parts += [
-        _text(x, _ROW_GAP / 2, queue.name) for queue, x in zip(model.queues, columns, strict=True)
+        _draw_text(x, _ROW_GAP / 2, queue.name)
+        for queue, x in zip(model.queues, columns, strict=True)
     ]
     for number, (name, _) in enumerate(rows):
-        y = _top(number)
+        y = _find_top(number)
         parts.append(
             f'<rect x="4" y="{y - 8}" width="{width - 8:g}" height="{_HEIGHT + 16}" rx="6" '
             'fill="#eef2f7"/>'
         )
-        parts.append(_text(_MARGIN / 2, y + _HEIGHT / 2, name))
-    parts += _lines(places)
+        parts.append(_draw_text(_MARGIN / 2, y + _HEIGHT / 2, name))
+    parts += _draw_lines(places)
     for command, (x, y) in places.items():
         parts.append(
             f'<rect x="{x - _WIDTH / 2:g}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
             'fill="white" stroke="#334155"/>'
         )
-        parts.append(_text(x, y + _HEIGHT / 2, command.name))
-    parts += _legend(height - _ROW_GAP / 2)
+        parts.append(_draw_text(x, y + _HEIGHT / 2, command.name))
+    parts += _draw_legend(height - _ROW_GAP / 2)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _lines(places: Mapping[ModelCommand, tuple[float, float]]) -> Iterator[str]:
+def _draw_lines(places: Mapping[ModelCommand, tuple[float, float]]) -> Iterator[str]:
     """The arrows, with the names of their events."""
-    arrows = list(_arrows(list(places)))
-    ends = _ends(places, arrows)
+    arrows = list(_find_arrows(list(places)))
+    ends = _find_ends(places, arrows)
     for number, (before, after, color, event) in enumerate(arrows):
         (x1, y1), (x2, y2) = places[before], places[after]
         if y1 == y2:  # both are blocked
@@ -94,10 +95,10 @@ def _lines(places: Mapping[ModelCommand, tuple[float, float]]) -> Iterator[str]:
         if event:
             y = y1 + _HEIGHT + _ROW_GAP / 4  # near its start, where few others are
             x = x1 + (x2 - x1) * _ROW_GAP / 4 / (y2 - y1 - _HEIGHT) + 6
-            yield _text(x, y, event, f'font-size="11" fill="{color}"')
+            yield _draw_text(x, y, event, f'font-size="11" fill="{color}"')
 
 
-def _ends(
+def _find_ends(
     places: Mapping[ModelCommand, tuple[float, float]],
     arrows: Sequence[tuple[ModelCommand, ModelCommand, str, str]],
 ) -> dict[int, float]:
@@ -119,18 +120,18 @@ def _ends(
     return found
 
 
-def _legend(y: float) -> Iterator[str]:
+def _draw_legend(y: float) -> Iterator[str]:
     for x, color, text in ((8, _QUEUE_COLOR, "order of a queue"), (160, _EVENT_COLOR, "event")):
         yield f'<path d="M{x} {y:g}h24" stroke="{color}" stroke-width="1.5"/>'
-        yield _text(x + 30, y, text, 'font-size="11"')
+        yield _draw_text(x + 30, y, text, 'font-size="11"')
 
 
-def _rows(model: TaskLevels) -> _Rows:
+def _find_rows(model: TaskLevels) -> _Rows:
     rows: _Rows = [(f"level {batch.level}", batch.commands) for batch in model.batches]
     return [*rows, ("blocked", model.blocked)] if model.blocked else rows
 
 
-def _arrows(
+def _find_arrows(
     commands: Sequence[ModelCommand],
 ) -> Iterator[tuple[ModelCommand, ModelCommand, str, str]]:
     """Yield what comes directly after what, with the arrow's color and the event's name."""
@@ -141,7 +142,7 @@ def _arrows(
             yield before, command, _EVENT_COLOR, before.returns
 
 
-def _layout(
+def _lay_out(
     model: TaskLevels, rows: _Rows
 ) -> tuple[dict[ModelCommand, tuple[float, float]], list[float], float]:
     """The middle of each command's upper edge, the middle of each queue's column, and the width."""
@@ -155,26 +156,26 @@ def _layout(
         for number, commands in enumerate(own):
             start = columns[-1] - (len(commands) - 1) * (_WIDTH + _GAP) / 2
             for place, command in enumerate(commands):
-                places[command] = start + place * (_WIDTH + _GAP), _top(number)
+                places[command] = start + place * (_WIDTH + _GAP), _find_top(number)
         left += count * (_WIDTH + _GAP)
     return places, columns, left
 
 
-def _top(row: int) -> int:
+def _find_top(row: int) -> int:
     return _ROW_GAP + row * (_HEIGHT + _ROW_GAP)
 
 
-def _text(x: float, y: float, text: str, style: str = 'text-anchor="middle"') -> str:
+def _draw_text(x: float, y: float, text: str, style: str = 'text-anchor="middle"') -> str:
     """A text that begins at a place, or has its middle there."""
     return f'<text x="{x:g}" y="{y + 4:g}" {style}>{escape(text)}</text>'
 
 
-def _arrow_head(color: str) -> str:
+def _draw_arrow_head(color: str) -> str:
     return (
         f'<marker id="arrow-{color[1:]}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{color}"/></marker>'
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

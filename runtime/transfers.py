@@ -12,7 +12,7 @@ import numpy
 from ..loader.ur.abi import UR
 from .checks import as_integer
 from .commands import Command
-from .errors import invalid
+from .errors import make_invalid_error
 from .memory import Memory
 
 if TYPE_CHECKING:
@@ -203,14 +203,14 @@ class Transfer(Command):
         owners = keep if isinstance(keep, tuple) else (keep,)
         self.host_memory = any(isinstance(owner, numpy.ndarray) for owner in owners)
 
-    def _in(self, context: Context) -> list[Any]:
+    def _list_arguments(self, context: Context) -> list[Any]:
         return [
             field.memory(context) if isinstance(field, Memory) else field for field in self.fields
         ]
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
-        arguments = row.enqueued(*self._in(queue.context))
+        arguments = row.enqueued(*self._list_arguments(queue.context))
         if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
             if count:
                 queue.adapter.check(
@@ -225,7 +225,7 @@ class Transfer(Command):
 
     def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
         row, point = self.row, ctypes.c_uint32()
-        arguments = row.appended(*self._in(buffer.context))
+        arguments = row.appended(*self._list_arguments(buffer.context))
         function = getattr(buffer.adapter.ur, row.append)
         code = function(
             buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None
@@ -238,17 +238,18 @@ class Transfer(Command):
         if "pattern" in named:
             named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
         return [
-            f"{name}: {_shown(field, name in self.row.pointers)}" for name, field in named.items()
+            f"{name}: {_format_field(field, name in self.row.pointers)}"
+            for name, field in named.items()
         ]
 
 
-def _shown(field: Any, is_pointer: bool) -> str:
+def _format_field(field: Any, is_pointer: bool) -> str:
     if isinstance(field, ctypes.Structure):
         return f"({', '.join(str(getattr(field, name)) for name, *_ in field._fields_)})"
     return hex(field) if is_pointer and isinstance(field, int) else str(field)
 
 
-def element_bytes(value: Any, dtype: Any) -> bytes:
+def encode_element(value: Any, dtype: Any) -> bytes:
     """Return a value as the bytes of an element, by NumPy's rules for numbers of the same kind.
     Raises SYCLError (invalid)."""
     try:
@@ -258,24 +259,24 @@ def element_bytes(value: Any, dtype: Any) -> bytes:
             return numpy.asarray(value, dtype).tobytes()
         return numpy.asarray(value).astype(dtype, casting="same_kind").tobytes()
     except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(
+        raise make_invalid_error(
             f"{value!r} is not an element of {dtype}: {error}",
             routine="fill",
             remedy="give a value of that type, or a pattern of bytes",
         ) from error
 
 
-def byte_count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
+def check_byte_count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
     known = [size for size in (room, there) if size is not None]
     if nbytes is None and not known:
-        raise invalid(
+        raise make_invalid_error(
             "how many bytes is not known from addresses",
             routine=routine,
             remedy="say how many bytes",
         )
     count = min(known) if nbytes is None else as_integer(nbytes, "number of bytes", routine)
     if count < 0 or any(count > size for size in known):
-        raise invalid(
+        raise make_invalid_error(
             f"{count} bytes are more than there are: {min(known)}",
             routine=routine,
             remedy="stay within the memory",

@@ -25,12 +25,12 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import MAKERS, MAKERS_ALONE, Argument, array_interface_of, pointer_argument
-from .checks import MOST, as_integer, element_type, wrong_type
+from .arguments import MAKERS, MAKERS_ALONE, Argument, find_array_interface, pointer_argument
+from .checks import MOST, as_integer, check_element_type, make_type_error
 from .coherent_memory import CoherentMemory
-from .context import Context, default_context
-from .errors import SYCLError, invalid, unsupported
-from .interop import memory_of
+from .context import Context, get_default_context
+from .errors import SYCLError, make_invalid_error, make_unsupported_error
+from .interop import find_memory
 from .platform import Device
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class _Allocation:
     def __del__(self) -> None:
         context = getattr(self, "context", None)
         if context is not None and context.adapter.open:
-            context.when_idle(partial(context.adapter.ur.urUSMFree, context.handle, self.address))
+            context.call_when_idle(
+                partial(context.adapter.ur.urUSMFree, context.handle, self.address)
+            )
 
 
 class _Foreign:
@@ -69,7 +71,7 @@ class _Foreign:
         if context is None:
             return
         if context.adapter.open:
-            context.when_idle(self.taken.release)
+            context.call_when_idle(self.taken.release)
         else:
             self.taken.release()
 
@@ -118,7 +120,7 @@ class USM(NeverCopied):
         """The memory as a NumPy array, which keeps it alive. Raises SYCLError (invalid) for device
         memory."""
         if self.kind == "device":
-            raise invalid(
+            raise make_invalid_error(
                 "the host cannot reach device memory",
                 routine="USM.array",
                 remedy="copy it with queue.memcpy",
@@ -130,7 +132,9 @@ class USM(NeverCopied):
     def __add__(self, elements: int) -> USM:
         step = as_integer(elements, "number of elements", "USM") * self.dtype.itemsize
         if not 0 <= step < self.nbytes:
-            raise invalid(f"element {elements} is not within the {self.size} of it", routine="USM")
+            raise make_invalid_error(
+                f"element {elements} is not within the {self.size} of it", routine="USM"
+            )
         return USM(
             self.allocation,
             self.pointer + step,
@@ -171,7 +175,7 @@ class USM(NeverCopied):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's type of the device and its number. Raises BufferError if it has none."""
-        kind = dlpack.type_of(self.context.platform.backend, self.kind)
+        kind = dlpack.find_device_type(self.context.platform.backend, self.kind)
         device = self.device or self.context.devices[0]
         return kind, device.native() if kind in dlpack.NUMBERED else 0
 
@@ -211,14 +215,14 @@ class USM(NeverCopied):
         return f"<USM {self.kind} {self.nbytes} bytes at {self.pointer:#x}>"
 
 
-def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
+def _find_context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, Device]:
     """Return the context and the device to allocate for. Raises SYCLError (invalid)."""
     if isinstance(where, Device):
-        return default_context(where), where
+        return get_default_context(where), where
     if isinstance(where, Context):
         if kind == "host":
             return where, where.devices[0]
-        raise invalid(
+        raise make_invalid_error(
             "a context alone does not say which device the memory is for",
             routine=routine,
             remedy=f"{routine}(count, dtype, queue), or (context, device) in the place of the "
@@ -230,11 +234,11 @@ def _context_and_device(where: Any, kind: str, routine: str) -> tuple[Context, D
         else (getattr(where, n, None) for n in ("context", "device"))
     )
     if not isinstance(context, Context) or not isinstance(device, Device):
-        raise wrong_type(
+        raise make_type_error(
             where, "Queue, Device or (context, device)", routine, f"{routine}(count, dtype, queue)"
         )
     if device not in context:
-        raise invalid(
+        raise make_invalid_error(
             "the device is not one of the context's",
             routine=routine,
             remedy="give a device of the context",
@@ -257,16 +261,17 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     """
     routine = routine or f"malloc_{kind}"
     if kind not in KINDS:
-        raise invalid(
+        raise make_invalid_error(
             f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}"
         )
-    context, device = _context_and_device(where, kind, routine)
+    context, device = _find_context_and_device(where, kind, routine)
     nbytes = (
-        as_integer(count, "number of elements", routine) * element_type(dtype, routine).itemsize
+        as_integer(count, "number of elements", routine)
+        * check_element_type(dtype, routine).itemsize
     )
     as_integer(nbytes, "number of bytes", routine)
     if nbytes <= 0:
-        raise invalid(
+        raise make_invalid_error(
             "an allocation has at least one element",
             routine=routine,
             remedy=f"{routine}(1, dtype, queue)",
@@ -278,7 +283,7 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     except SYCLError as error:
         if device.has(f"usm_{kind}_allocations"):
             raise
-        raise unsupported(
+        raise make_unsupported_error(
             f"{device.name} has no {kind} memory",
             routine=routine,
             remedy="malloc_device and queue.memcpy, or a Buffer",
@@ -325,7 +330,9 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
     """
     place = tuple(getattr(value, "__dlpack_device__", tuple)())
     if not place:
-        raise wrong_type(value, "object with __dlpack__", "from_dlpack", "malloc_shared makes USM")
+        raise make_type_error(
+            value, "object with __dlpack__", "from_dlpack", "malloc_shared makes USM"
+        )
     stream = {"stream": queue.native()} if place[0] in dlpack.WITH_STREAMS else {}
     try:
         try:
@@ -334,11 +341,13 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
             capsule = value.__dlpack__(**stream)
         taken = dlpack.take(capsule)
     except BufferError as error:
-        raise invalid(str(error), routine="from_dlpack", remedy="copy it: queue.memcpy") from error
+        raise make_invalid_error(
+            str(error), routine="from_dlpack", remedy="copy it: queue.memcpy"
+        ) from error
     foreign = _Foreign(queue.context, taken)
-    kind, device = _kind_of(taken.pointer, queue.context), queue.device
+    kind, device = _query_kind(taken.pointer, queue.context), queue.device
     if kind is None or (place[0] in dlpack.NUMBERED and place[1] != device.native()):
-        raise invalid(
+        raise make_invalid_error(
             f"the memory at {taken.pointer:#x} is not memory of {device.name}",
             routine="from_dlpack",
             remedy="copy it: queue.memcpy",
@@ -350,7 +359,7 @@ def from_dlpack(value: Any, queue: Queue) -> USM:
     return USM(foreign, taken.pointer, nbytes, taken.dtype, kind, queue.context, where)
 
 
-def _kind_of(address: int, context: Context) -> str | None:
+def _query_kind(address: int, context: Context) -> str | None:
     """Return the kind of the memory at an address, None if the context has no such memory."""
     found = ctypes.c_uint32()
     code = context.adapter.ur.urUSMGetMemAllocInfo(
@@ -362,7 +371,7 @@ def _kind_of(address: int, context: Context) -> str | None:
 MAKERS[USM] = MAKERS_ALONE[USM] = attrgetter("argument")
 
 
-def pointer_of(
+def find_pointer(
     value: Any, *, writable: bool = False, routine: str = "memcpy", objects: bool = False
 ) -> tuple[Any, int | None, Any]:
     """Return the address, the size in bytes (None if unknown) and the owner of memory that a copy
@@ -382,30 +391,30 @@ def pointer_of(
         return value.pointer, value.nbytes, value
     if isinstance(value, numpy.ndarray):
         if not value.flags.c_contiguous or (writable and not value.flags.writeable):
-            raise invalid(
+            raise make_invalid_error(
                 "the array is not contiguous, or cannot be written to",
                 routine=routine,
                 remedy="numpy.ascontiguousarray(…)",
             )
         if value.dtype.hasobject:
-            element_type(value.dtype, routine)
+            check_element_type(value.dtype, routine)
         return value.ctypes.data, value.nbytes, value
-    interface = array_interface_of(value)
+    interface = find_array_interface(value)
     if interface is not None:
         items = math.prod(interface["shape"])
         return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
     if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST:
-            raise invalid(
+            raise make_invalid_error(
                 f"{value} is not an address",
                 routine=routine,
                 remedy="give USM memory, or its pointer",
             )
         return int(value), None, None
-    found = memory_of(value)
+    found = find_memory(value)
     if found is not None and (objects or isinstance(found[0], int)):
         return *found, value
     remedy = "give USM memory, a NumPy array or an address"
     if isinstance(value, (Accessor, CoherentMemory)):
         remedy = "of a buffer: queue.submit(lambda h: h.copy(h.access(buffer), memory)), or h.fill"
-    raise wrong_type(value, "memory for this", routine, remedy)
+    raise make_type_error(value, "memory for this", routine, remedy)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
-from ..loader.base.forks import in_child, new_lock
+from ..loader.base.forks import call_in_child, make_lock
 from .errors import Errc, SYCLError
 
 #: More host tasks at a time share these threads. More threads are started if none of them goes on.
@@ -23,7 +23,7 @@ class _Workers:
 
     def __init__(self) -> None:
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._idle = self._count = self._taken = 0
         self._watched = False
 
@@ -87,7 +87,7 @@ class _Workers:
 _workers = _Workers()
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the threads, which are the parent's."""
     global _workers, _changed, _in_adapters
@@ -100,7 +100,7 @@ _changed = threading.Condition()
 
 
 @contextmanager
-def adapter_call() -> Iterator[bool]:
+def mark_adapter_call() -> Iterator[bool]:
     """Mark that this thread calls an adapter. Yields False if the process is ending, and nothing
     may be called."""
     global _in_adapters

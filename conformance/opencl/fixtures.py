@@ -38,9 +38,9 @@ def open_library(target: LibraryUnderTest) -> Protocol:
             fail.
     """
     protocol = Protocol.open(target.library)
-    if protocol.library.own_symbol("clGetExtensionFunctionAddress") and protocol.extension_function(
-        "clGetICDLoaderInfoOCLICD"
-    ):
+    if protocol.library.find_own_symbol(
+        "clGetExtensionFunctionAddress"
+    ) and protocol.extension_function("clGetICDLoaderInfoOCLICD"):
         raise FairleadError(
             "it is an OpenCL loader, not a driver", remedy="name a driver that it leads to"
         )

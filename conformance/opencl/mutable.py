@@ -23,9 +23,9 @@ UPDATE: Final = "clUpdateMutableCommandsKHR"
 MUTABLE_FLAG: Final = OPENCL["CL_COMMAND_BUFFER_MUTABLE_KHR"]
 UPDATABLE: Final = OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"]
 FIELDS: Final = ("GLOBAL_OFFSET", "GLOBAL_SIZE", "LOCAL_SIZE", "ARGUMENTS", "EXEC_INFO")
-Argument: Final = OPENCL.struct("cl_mutable_dispatch_arg_khr")
-ExecInfo: Final = OPENCL.struct("cl_mutable_dispatch_exec_info_khr")
-Config: Final = OPENCL.struct("cl_mutable_dispatch_config_khr")
+Argument: Final = OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
+ExecInfo: Final = OPENCL.get_struct("cl_mutable_dispatch_exec_info_khr")
+Config: Final = OPENCL.get_struct("cl_mutable_dispatch_config_khr")
 
 _ARRAYS_SINCE: Final = (0, 9, 2)
 

@@ -121,8 +121,8 @@ class CLObjects(Maker):
     def image(self, width: int, height: int, value: int = 0, context: int = 0) -> int:
         """Make a 2D image of four 32-bit unsigned integers a pixel, all of one value."""
         pixels = (ctypes.c_uint32 * (4 * width * height))(*[value] * (4 * width * height))
-        form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
-        shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
+        form = OPENCL.get_struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT32"])
+        shape = OPENCL.get_struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], width, height)
         flags = READ_WRITE | OPENCL["CL_MEM_COPY_HOST_PTR"]
         return self.make(
             "clCreateImage",

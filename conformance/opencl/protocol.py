@@ -38,7 +38,7 @@ class Protocol:
 
     def extension_function(self, name: str) -> int:
         """Return the answer of the library's clGetExtensionFunctionAddress, 0 for NULL."""
-        entry = self.library.own_symbol("clGetExtensionFunctionAddress")
+        entry = self.library.find_own_symbol("clGetExtensionFunctionAddress")
         if not entry:
             failed("the library exports clGetExtensionFunctionAddress", "it does not")
         return _GetAddress(entry)(name.encode()) or 0

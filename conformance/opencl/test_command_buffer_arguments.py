@@ -240,8 +240,8 @@ def test_arguments_not_set(recorder: CLRecorder, objects: CLObjects) -> None:
 @rule(IMAGE, "CL_IMAGE_FORMAT_MISMATCH if the images have different formats")
 def test_image_formats(recorder: CLRecorder, objects: CLObjects) -> None:
     recorder.argument("src_image")
-    form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNORM_INT8"])
-    shape = OPENCL.struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], 8, 8)
+    form = OPENCL.get_struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNORM_INT8"])
+    shape = OPENCL.get_struct("cl_image_desc")(OPENCL["CL_MEM_OBJECT_IMAGE2D"], 8, 8)
     flags = OPENCL["CL_MEM_READ_WRITE"]
     other = objects.make(
         "clCreateImage", objects.context, flags, ctypes.byref(form), ctypes.byref(shape), None

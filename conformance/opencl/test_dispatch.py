@@ -127,7 +127,7 @@ def _queue_with_properties(objects: CLObjects) -> int:
 
 
 def _sub_buffer(objects: CLObjects) -> int:
-    region = OPENCL.struct("cl_buffer_region")(0, 16)
+    region = OPENCL.get_struct("cl_buffer_region")(0, 16)
     arguments = (0, OPENCL["CL_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
     return objects.make("clCreateSubBuffer", objects.buffer(range(64)), *arguments)
 

@@ -39,7 +39,7 @@ def test_list_is_given(protocol: Protocol) -> None:
 
 @rule(ENTRY, "clGetPlatformInfo is exported or given")
 def test_platform_info_is_given(protocol: Protocol) -> None:
-    if not protocol.library.own_symbol(INFO) and not protocol.extension_function(INFO):
+    if not protocol.library.find_own_symbol(INFO) and not protocol.extension_function(INFO):
         failed(
             "clGetPlatformInfo can be found in the library",
             "neither dlsym nor clGetExtensionFunctionAddress gives it",

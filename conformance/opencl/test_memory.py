@@ -55,7 +55,7 @@ def test_rect(objects: CLObjects, queue: int) -> None:
 def test_sub_buffer(objects: CLObjects, queue: int, chosen: CLDevice) -> None:
     align = max(chosen.info("CL_DEVICE_MEM_BASE_ADDR_ALIGN") // 32, 1)  # the query counts bits
     buffer = objects.buffer([0] * (align + 8))
-    region = OPENCL.struct("cl_buffer_region")(align * 4, 16)
+    region = OPENCL.get_struct("cl_buffer_region")(align * 4, 16)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
     part = objects.make("clCreateSubBuffer", buffer, 0, kind, ctypes.byref(region))
     objects.launch(queue, objects.kernel("increment", part), 4)

@@ -19,7 +19,10 @@ RECORDING: Final = tuple(
     for name, function in PI.functions.items()
     if name.startswith(PREFIX) and any(p.name == "sync_point" for p in function.parameters)
 )
-_OFFSET, _REGION = PI.struct("pi_buff_rect_offset_struct"), PI.struct("pi_buff_rect_region_struct")
+_OFFSET, _REGION = (
+    PI.get_struct("pi_buff_rect_offset_struct"),
+    PI.get_struct("pi_buff_rect_region_struct"),
+)
 
 
 def offset(x: int, y: int = 0, z: int = 0) -> Any:
@@ -41,7 +44,7 @@ class PIRecorder:
 
     def __init__(self, objects: PIObjects) -> None:
         self.objects = objects
-        desc, handle = PI.struct("pi_ext_command_buffer_desc")(), ctypes.c_void_p()
+        desc, handle = PI.get_struct("pi_ext_command_buffer_desc")(), ctypes.c_void_p()
         code = objects.pi.piextCommandBufferCreate(
             objects.context, objects.device, ctypes.byref(desc), ctypes.byref(handle)
         )

@@ -150,7 +150,7 @@ def test_native_platform(bare_objects: PIObjects, platform: int) -> None:
 
 def _binaries(*targets: str) -> tuple[list[object], object]:
     """Return binaries for these targets: what must be kept alive, and the list."""
-    binary = PI.struct("pi_device_binary_struct")
+    binary = PI.get_struct("pi_device_binary_struct")
     kept: list[object] = []
     binaries: list[Any] = []
     for target in targets:

@@ -47,7 +47,7 @@ def size_of(answer: str) -> int:
         return 0
     if answer.endswith(("*", "*[]")):
         return 8
-    return ctypes.sizeof(PI.ctype(answer.removesuffix("[]")))
+    return ctypes.sizeof(PI.make_ctype(answer.removesuffix("[]")))
 
 
 @pytest.fixture

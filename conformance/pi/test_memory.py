@@ -107,7 +107,7 @@ def test_sub_buffer(bare_objects: PIObjects, queue: int) -> None:
         1,
     )
     buffer, data = objects.buffer([0] * (align + 8)), ints([5] * 4)
-    region = PI.struct("pi_buffer_region_struct")(align * 4, 16)
+    region = PI.get_struct("pi_buffer_region_struct")(align * 4, 16)
     arguments = (
         PI["PI_MEM_FLAGS_ACCESS_RW"],
         PI["PI_BUFFER_CREATE_TYPE_REGION"],
@@ -161,16 +161,16 @@ def test_kernel(objects: PIObjects, queue: int) -> None:
 
 # Images of 8 × 8 pixels of four 32-bit unsigned integers
 
-_ORIGIN, _WHOLE = PI.struct("pi_image_offset_struct"), PI.struct("pi_image_region_struct")
+_ORIGIN, _WHOLE = PI.get_struct("pi_image_offset_struct"), PI.get_struct("pi_image_region_struct")
 
 
 def _image(objects: PIObjects, value: int) -> int:
     if not objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device has no images (PI_DEVICE_INFO_IMAGE_SUPPORT)")
-    form = PI.struct("pi_image_format")(
+    form = PI.get_struct("pi_image_format")(
         PI["PI_IMAGE_CHANNEL_ORDER_RGBA"], PI["PI_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32"]
     )
-    shape = PI.struct("pi_image_desc")(PI["PI_MEM_TYPE_IMAGE2D"], 8, 8, 1, 1)
+    shape = PI.get_struct("pi_image_desc")(PI["PI_MEM_TYPE_IMAGE2D"], 8, 8, 1, 1)
     pixels = (ctypes.c_uint32 * 256)(*[value] * 256)
     flags = PI["PI_MEM_FLAGS_ACCESS_RW"] | PI["PI_MEM_FLAGS_HOST_PTR_COPY"]
     return objects.make(

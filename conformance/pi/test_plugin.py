@@ -25,7 +25,7 @@ def init(plugin: Plugin, version: str) -> tuple[int, bytes, list[int]]:
 
     Returns its code, the struct's head, and the slots of the table.
     """
-    address = plugin.library.own_symbol(INIT)
+    address = plugin.library.find_own_symbol(INIT)
     if not address:
         failed("the library exports piPluginInit", "it does not")
     block = (ctypes.c_uint64 * _WORDS)(*[_MARK] * _WORDS)
@@ -81,7 +81,7 @@ def test_table(plugin: Plugin) -> None:
 @rule(INIT, "the table's entries are the exported functions of their names, where there are such")
 def test_exported_names(plugin: Plugin) -> None:
     _, _, words = init(plugin, API_VERSION)
-    addresses = {f.name: plugin.library.own_symbol(f.name) for f in PI.slots}
+    addresses = {f.name: plugin.library.find_own_symbol(f.name) for f in PI.slots}
     differ = [
         name
         for name, address in addresses.items()
@@ -95,7 +95,7 @@ def test_exports(plugin: Plugin) -> None:
     absent = [
         f.name
         for f in PI.slots
-        if f.name not in IN_TABLE_ALONE and not plugin.library.own_symbol(f.name)
+        if f.name not in IN_TABLE_ALONE and not plugin.library.find_own_symbol(f.name)
     ]
     equal(absent, [], "names that are not exported")
 

@@ -96,7 +96,7 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "pIL": lambda w: w.keep(ctypes.create_string_buffer(store())),
     "length": lambda w: len(store()),
     **{
-        f"urEnqueueMemImage{what}.region": lambda w: UR.struct("ur_rect_region_t")(4, 4, 1)
+        f"urEnqueueMemImage{what}.region": lambda w: UR.get_struct("ur_rect_region_t")(4, 4, 1)
         for what in ("Read", "Write", "Copy")
     },
     "urUSMGetMemAllocInfo.pMem": lambda w: w.the_usm,
@@ -282,6 +282,6 @@ def _native(world: World, routine: str, handle: int, more: Any) -> int:
 
 
 def _partition() -> Any:
-    one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one = UR.get_struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     return one

@@ -131,7 +131,7 @@ class URCalls:
         tag = "UR_STRUCTURE_TYPE_" + name.removeprefix("ur_").removesuffix("_t").upper()
         if tag in UR.constants and "stype" in (field.name for field in UR.structs[name].fields):
             fields = {"stype": UR[tag], **fields}
-        return UR.struct(name)(**fields)
+        return UR.get_struct(name)(**fields)
 
 
 def address(function: Any) -> int:

@@ -320,7 +320,7 @@ class URObjects:
         A value is a `PointerValue`, `BufferValue`, `LocalValue` or `SamplerValue`, or a ctypes
         number, which is passed by its bytes.
         """
-        array = (UR.struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
+        array = (UR.get_struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
         for index, value in enumerate(values):
             entry = array[index]
             entry.stype, entry.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index

@@ -183,7 +183,8 @@ class URRecording:
     def try_update(self, *updates: Update, handle: int = 0) -> int:
         """Update launches as `update` does, but return the code."""
         array = (
-            UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t") * max(len(updates), 1)
+            UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
+            * max(len(updates), 1)
         )()
         for entry, update in zip(array, updates, strict=False):
             self._describe(entry, update)
@@ -225,7 +226,7 @@ class URRecording:
 
     def _arguments(self, name: str, values: Mapping[int, Any]) -> Any:
         kind = f"exp_command_buffer_update_{name.lower()}_arg_desc"
-        array = self.make.keep((UR.struct(f"ur_{kind}_t") * len(values))())
+        array = self.make.keep((UR.get_struct(f"ur_{kind}_t") * len(values))())
         for entry, (index, value) in zip(array, values.items(), strict=True):
             entry.stype, entry.argIndex = UR[f"UR_STRUCTURE_TYPE_{kind.upper()}"], index
             if name == "MemObj":

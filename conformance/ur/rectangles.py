@@ -9,12 +9,12 @@ from fairlead.loader.ur.abi import UR
 
 def make_offset(x: int = 0, y: int = 0, z: int = 0) -> Any:
     """Return the place of a box: bytes, rows, slices."""
-    return UR.struct("ur_rect_offset_t")(x, y, z)
+    return UR.get_struct("ur_rect_offset_t")(x, y, z)
 
 
 def make_region(width: int, height: int, depth: int) -> Any:
     """Return the size of a box: bytes, rows, slices."""
-    return UR.struct("ur_rect_region_t")(width, height, depth)
+    return UR.get_struct("ur_rect_region_t")(width, height, depth)
 
 
 def is_in_box(index: int, low: tuple[int, int, int], size: tuple[int, int, int]) -> bool:

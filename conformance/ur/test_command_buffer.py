@@ -129,7 +129,7 @@ def test_descriptor(ur: URCalls, make: URObjects, context: int, fields: dict[str
     raw = ur.raw_info(
         "urCommandBufferGetInfoExp", recording.handle, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"
     )
-    found = UR.struct("ur_exp_command_buffer_desc_t").from_buffer_copy(raw)
+    found = UR.get_struct("ur_exp_command_buffer_desc_t").from_buffer_copy(raw)
     names = ("isUpdatable", "isInOrder", "enableProfiling")
     equal(
         {n: bool(getattr(found, n)) for n in names},

@@ -117,7 +117,7 @@ def test_one_timestamp(ur: URCalls, device: int) -> None:
 
 @rule("urDeviceSelectBinary", "chooses SPIR-V where the device takes it")
 def test_select_binary(ur: URCalls, device: int) -> None:
-    struct = UR.struct("ur_device_binary_t")
+    struct = UR.get_struct("ur_device_binary_t")
     names = b"no_target", b"spir64"
     texts = [ctypes.create_string_buffer(name) for name in names]
     binaries = (struct * 2)(
@@ -135,7 +135,7 @@ def test_select_binary(ur: URCalls, device: int) -> None:
 
 @rule("urDeviceSelectBinary", "answers INVALID_BINARY when none fits")
 def test_select_no_binary(ur: URCalls, device: int) -> None:
-    struct, text = UR.struct("ur_device_binary_t"), ctypes.create_string_buffer(b"no_target")
+    struct, text = UR.get_struct("ur_device_binary_t"), ctypes.create_string_buffer(b"no_target")
     binary = struct(UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"], None, ctypes.addressof(text))
     ur.fails(
         "urDeviceSelectBinary",
@@ -151,7 +151,7 @@ def partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
     """Return how to partition a device. Ends the case if the device cannot be partitioned so."""
     if UR[kind] not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUPPORTED_PARTITIONS"):
         unsupported(f"the device has no {kind}")
-    one = UR.struct("ur_device_partition_property_t")(type=UR[kind])
+    one = UR.get_struct("ur_device_partition_property_t")(type=UR[kind])
     for name, number in value.items():
         setattr(one.value, name, number)
     how = ur.struct(

@@ -22,7 +22,7 @@ PIXELS = WIDTH * HEIGHT
 
 
 def make_region(width: int = WIDTH, height: int = HEIGHT) -> Any:
-    return UR.struct("ur_rect_region_t")(width, height, 1)
+    return UR.get_struct("ur_rect_region_t")(width, height, 1)
 
 
 def make_pixels(first: float = 0.0) -> Any:
@@ -152,7 +152,7 @@ def make_image(
 
 
 def make_box(origin: Extent, size: Extent) -> tuple[Any, Any]:
-    return UR.struct("ur_rect_offset_t")(*origin), UR.struct("ur_rect_region_t")(*size)
+    return UR.get_struct("ur_rect_offset_t")(*origin), UR.get_struct("ur_rect_region_t")(*size)
 
 
 def make_data(kind: str) -> bytes:
@@ -246,7 +246,7 @@ def test_copy_slice(ur: URCalls, make: URObjects, context: int, queue: int) -> N
     image = make_image(ur, make, context, describe_image(ur, "IMAGE2D"))
     fill_image(ur, queue, volume, "IMAGE3D")
     start, size = make_box((0, 0, 2), (6, 4, 1))
-    origin = UR.struct("ur_rect_offset_t")(0, 0, 0)
+    origin = UR.get_struct("ur_rect_offset_t")(0, 0, 0)
     ur.ok("urEnqueueMemImageCopy", queue, volume, image, start, origin, size, 0, None, None)
     out = ctypes.create_string_buffer(4 * 24)
     ends = 0, 0, out, 0, None, None

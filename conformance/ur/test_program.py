@@ -187,7 +187,9 @@ def test_specialisation(
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(100)
-    info = UR.struct("ur_specialization_constant_info_t")(spirv.SPEC_ID, 4, ctypes.addressof(value))
+    info = UR.get_struct("ur_specialization_constant_info_t")(
+        spirv.SPEC_ID, 4, ctypes.addressof(value)
+    )
     ur.ok("urProgramSetSpecializationConstants", program, 1, ctypes.byref(info))
     ur.ok("urProgramBuild", context, program, None)
     equal(run_store(make, queue, program, buffer, 5), [105] * COUNT, "value and constant")
@@ -200,7 +202,7 @@ def test_unknown_specialisation(ur: URCalls, make: URObjects, context: int) -> N
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(1)
-    info = UR.struct("ur_specialization_constant_info_t")(4711, 4, ctypes.addressof(value))
+    info = UR.get_struct("ur_specialization_constant_info_t")(4711, 4, ctypes.addressof(value))
     code = ur.table.urProgramSetSpecializationConstants(program, 1, ctypes.byref(info))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_SPEC_ID")
 
@@ -210,7 +212,9 @@ def test_specialisation_of_wrong_size(ur: URCalls, make: URObjects, context: int
     program = make.il_program(context)
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int64(1)
-    info = UR.struct("ur_specialization_constant_info_t")(spirv.SPEC_ID, 1, ctypes.addressof(value))
+    info = UR.get_struct("ur_specialization_constant_info_t")(
+        spirv.SPEC_ID, 1, ctypes.addressof(value)
+    )
     code = ur.table.urProgramSetSpecializationConstants(program, 1, ctypes.byref(info))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_VALUE")
 

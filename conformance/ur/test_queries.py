@@ -99,7 +99,7 @@ def check_size(constant: Constant, size: int) -> None:
         failed("the size", "pPropSizeRet was not written")
     if not name or UR.resolve(name) in ("callback", "void"):
         return
-    one = ctypes.sizeof(UR.ctype(name))
+    one = ctypes.sizeof(UR.make_ctype(name))
     if is_array and size % one:
         failed(f"a multiple of {one} bytes ({constant.answer})", f"{size} bytes")
     if not is_array and size != one:

@@ -58,7 +58,7 @@ def new(struct: str, **fields: Any) -> Any:
 
     A pointer may be given a ctypes object, which lives as long as the struct.
     """
-    row = ZE.struct(struct)()
+    row = ZE.get_struct(struct)()
     name = _STYPES.get(struct) or struct.removeprefix("ze_").removesuffix("_t").upper()
     if f"ZE_STRUCTURE_TYPE_{name}" in ZE.constants:
         row.stype = ZE[f"ZE_STRUCTURE_TYPE_{name}"]

@@ -45,7 +45,7 @@ def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
     swizzle = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
     kind_of_numbers = ZE["ZE_IMAGE_FORMAT_TYPE_UINT"]
     layout_number = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"]
-    desc.format = ZE.struct("ze_image_format_t")(layout_number, kind_of_numbers, *swizzle)
+    desc.format = ZE.get_struct("ze_image_format_t")(layout_number, kind_of_numbers, *swizzle)
     return desc
 
 
@@ -56,7 +56,7 @@ def pixels(kind: str = "2D") -> Any:
 
 
 def region(origin: Triple, size: Triple) -> Any:
-    return byref(ZE.struct("ze_image_region_t")(*origin, *size))
+    return byref(ZE.get_struct("ze_image_region_t")(*origin, *size))
 
 
 def part(kind: str, origin: Triple, size: Triple) -> list[int]:

@@ -43,7 +43,9 @@ _IMAGES: Final = {
 }
 
 
-def shown_argument(command: Any, index: int, declared: Any, parameters: Mapping[int, Any]) -> Any:
+def describe_argument(
+    command: Any, index: int, declared: Any, parameters: Mapping[int, Any]
+) -> Any:
     """An argument of a launch, for people. See `CapturedNode.args`."""
     import pyopencl
 
@@ -62,12 +64,12 @@ def shown_argument(command: Any, index: int, declared: Any, parameters: Mapping[
         return data
     word = int.from_bytes(data, "little")
     if kind == MEMORY:
-        is_image = bool(_image_type(word))
+        is_image = bool(find_image_type(word))
         return (pyopencl.Image if is_image else pyopencl.Buffer).from_int_ptr(word)
     return pyopencl.Sampler.from_int_ptr(word) if kind == SAMPLER else word
 
 
-def wrong_argument(message: str, remedy: str) -> SYCLError:
+def make_argument_error(message: str, remedy: str) -> SYCLError:
     """The error of `set_arg`."""
     return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
 
@@ -93,10 +95,10 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
         return
     if (kind == SAMPLER) != (present_kind == SAMPLER):
         what = "a sampler" if present_kind == SAMPLER else "not a sampler"
-        raise wrong_argument(f"argument {index} is {what}", _REMEDY)
-    had = _image_type(present) if present_kind == MEMORY else ""
-    if had != (_image_type(handle) if kind == MEMORY and handle else ""):
-        raise wrong_argument(f"argument {index} is {had or 'not an image'}", _REMEDY)
+        raise make_argument_error(f"argument {index} is {what}", _REMEDY)
+    had = find_image_type(present) if present_kind == MEMORY else ""
+    if had != (find_image_type(handle) if kind == MEMORY and handle else ""):
+        raise make_argument_error(f"argument {index} is {had or 'not an image'}", _REMEDY)
 
 
 def check_context(name: str, kind: int, handle: int, context: int) -> None:
@@ -112,26 +114,26 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
     """
     routine, query, what = _QUERIES[kind]
     if read_word(handle) != read_word(context):
-        raise wrong_argument(
+        raise make_argument_error(
             f"{name} is not an object of the graph's driver", "give one that lives"
         )
     value = ffi.new("uintptr_t *")
     code = call(handle, routine, OPENCL[query], 8, address(value), None)
     if code or value[0] != context:
-        raise wrong_argument(
+        raise make_argument_error(
             f"{name} is {what} of another context, or was released",
             "give one of the context that was captured",
         )
 
 
-def _image_type(memory: int) -> str:
+def find_image_type(memory: int) -> str:
     """What image a memory object is, "" if it is none."""
     value = ffi.new("uint32_t *")
     call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, address(value), None)
     return _IMAGES.get(value[0], "")
 
 
-def foundation_of(value: Any) -> list[Any]:
+def list_kept_objects(value: Any) -> list[Any]:
     """Return what an argument needs to be kept alive.
 
     An image of a buffer does not keep the buffer on every driver.

@@ -14,13 +14,13 @@ from ..icd.calls import address, kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
-from ..loader.base.forks import forks
+from ..loader.base.forks import count_forks
 from ..runtime.context import Context
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
-from .parameter import MemoryParameter, living_memory, names_in, parameter_of
+from .parameter import MemoryParameter, find_names, find_parameter, list_living_memory
 
 
 class PyOpenCLObserver:
@@ -41,17 +41,17 @@ class PyOpenCLObserver:
         self.uncaptured_at: dict[tuple[str, int], str] = {}
 
     def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
-        frame = _client.programs_frame(caller)
+        frame = _client.find_program_frame(caller)
         if frame is not None:
             self.uncaptured_at.setdefault((frame.f_code.co_filename, frame.f_lineno), function)
 
     def keep_parameter(self, number: int) -> None:
-        self.parameters[number] = parameter_of(number)
+        self.parameters[number] = find_parameter(number)
 
     def note_command(self, caller: FrameType | None, new_objects: bool) -> None:
         place = self.only_place
         if place is None:
-            place = _client.calling_place(caller)
+            place = _client.find_calling_place(caller)
         if place is not None and place is not self.only_place:
             known = self._known.setdefault(place[1], place)
             place = known if known[0] is place[0] else place
@@ -60,14 +60,14 @@ class PyOpenCLObserver:
             self.hold_pooled_buffers(caller)
 
     def hold_pooled_buffers(self, caller: FrameType | None) -> None:
-        for pooled in _client.pooled_buffers(caller):
+        for pooled in _client.find_pooled_buffers(caller):
             self.held[id(pooled)] = pooled
 
     def keep_host(self, caller: FrameType | None, address: int, size: int) -> bool:
-        memory = [one.buffer for one in living_memory()]
-        owner = _client.owner_in([*self.kept, *memory], address, size)
+        memory = [one.buffer for one in list_living_memory()]
+        owner = _client.find_owner_in([*self.kept, *memory], address, size)
         if owner is None:
-            owner = _client.owner_of(caller, address, size)
+            owner = _client.find_owner(caller, address, size)
         if owner is None:
             return False
         self.held[id(owner)] = owner
@@ -77,7 +77,7 @@ class PyOpenCLObserver:
         return _client.is_housekeeping(caller)
 
     def describe_caller(self, caller: FrameType | None) -> str:
-        return _client.line_of(_client.calling_place(caller))
+        return _client.format_place(_client.find_calling_place(caller))
 
 
 class _Dependencies(Sequence[Sequence[int]]):
@@ -135,7 +135,7 @@ class CapturedBlock:
         self.buffer_names: Mapping[int, tuple[str, Any]] = {}
         #: The names of its Parameters, by number.
         self.names: dict[int, str] = {}
-        self._forks = forks()
+        self._forks = count_forks()
 
     def __del__(self) -> None:
         """Release what owns memory before the recording, which frees the SVM that it uses itself.
@@ -148,7 +148,7 @@ class CapturedBlock:
     def check_process(self, routine: str) -> None:
         """Raise SYCLError (runtime) in a forked child, which lacks the threads of its parent's
         drivers."""
-        if self._forks != forks():
+        if self._forks != count_forks():
             raise SYCLError(
                 Errc.runtime,
                 "the graph was captured before this process was forked",
@@ -158,7 +158,7 @@ class CapturedBlock:
 
     def is_made_by(self, caller: FrameType) -> None:
         """Note that one call of the program, which led to this frame, makes all commands."""
-        self._observer.only_place = _client.calling_place(caller)
+        self._observer.only_place = _client.find_calling_place(caller)
 
     def end(self, failed: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> None:
         """The block has ended: what was recorded is there to be used, unless it failed.
@@ -177,11 +177,11 @@ class CapturedBlock:
             [OPERATIONS[commands[node].op] in ORDER_ONLY for node in range(count)],
         )
         self._find_memory()
-        self.names = names_in(variables, self.parameters.values())
+        self.names = find_names(variables, self.parameters.values())
 
     def _find_memory(self) -> None:
         """Find the Parameters that only transfers use, which no kernel's argument told of."""
-        living = {one.handle: one for one in living_memory()}
+        living = {one.handle: one for one in list_living_memory()}
         for number in range(len(self) if living else 0):
             command = self._commands[number]
             for field in (command.source, command.target):
@@ -208,7 +208,7 @@ class CapturedBlock:
     @property
     def has_parameters(self) -> bool:
         """Whether there may be Parameters in it."""
-        return bool(self.parameters) or bool(living_memory())
+        return bool(self.parameters) or bool(list_living_memory())
 
     @property
     def memory(self) -> dict[int, tuple[int, int]]:
@@ -240,20 +240,20 @@ class CapturedBlock:
         """The runtime's device of each queue."""
         return tuple(device_of(queue.device) for queue in self.queues)
 
-    def command(self, index: int) -> Any:
+    def get_command(self, index: int) -> Any:
         """Return a pointer to a recorded command, which must not be changed."""
         return self._commands + index
 
-    def kernel_name(self, kernel: Any) -> str:
+    def get_kernel_name(self, kernel: Any) -> str:
         """Return the function name of a recorded kernel, a pointer of cffi's."""
         name = self._names.get(kernel)
         if name is None:
             name = self._names[kernel] = kernel_name(address(kernel))
         return name
 
-    def where(self, index: int) -> str:
+    def find_place(self, index: int) -> str:
         """Return file and line of the call that a command was recorded from, "" if unknown."""
-        return _client.line_of(self._observer.places[index])
+        return _client.format_place(self._observer.places[index])
 
     @property
     def uses_host_memory(self) -> bool:

@@ -29,15 +29,20 @@ from ..icd.command_buffer.edits import (
 )
 from ..icd.errors import error
 from ..runtime.accessor import Accessor
-from ..runtime.arguments import LOCAL, argument
+from ..runtime.arguments import LOCAL, make_argument
 from ..runtime.arguments import POINTER as USM_POINTER
 from ..runtime.arguments import VALUE as BYTES
 from ..runtime.commands import Barrier, Command
-from ..runtime.kernel_types import Declared, declared_types, fit
+from ..runtime.kernel_types import Declared, fit, query_declared_types
 from ..runtime.launches import Launch, Sizes
-from .argument_objects import check_object, foundation_of, shown_argument, wrong_argument
+from .argument_objects import (
+    check_object,
+    describe_argument,
+    list_kept_objects,
+    make_argument_error,
+)
 from .block import CapturedBlock
-from .parameter import entry_of
+from .parameter import find_entry
 
 #: NumPy's numbers that `struct` has under the same letter.
 _CODES: Final = frozenset("bBhHiIlLqQfd")
@@ -73,7 +78,7 @@ class Captured(Command):
 
     def __init__(self, block: CapturedBlock, index: int) -> None:
         self.block, self.index = block, index
-        self.native = block.command(index)
+        self.native = block.get_command(index)
         self.title = _TITLES[self.native.op]
 
     @property
@@ -94,7 +99,7 @@ class Captured(Command):
     @property
     def where(self) -> str:
         """File and line of the call, "" if not known."""
-        return self.block.where(self.index)
+        return self.block.find_place(self.index)
 
     @property
     def keeps_memory(self) -> bool:
@@ -151,7 +156,7 @@ class CapturedLaunch(Captured, Launch):
             self.native, other.native
         )
 
-    def _own(self) -> Any:
+    def _copy_command(self) -> Any:
         if not self.changed:
             self.native, self.changed = copy_of(self.native), True
         return self.native
@@ -164,19 +169,19 @@ class CapturedLaunch(Captured, Launch):
         """See `CapturedNode.args`."""
         count = argument_count(self.native)
         if self._declared is None:
-            self._declared = declared_types(address(self.native.kernel), count)
+            self._declared = query_declared_types(address(self.native.kernel), count)
         return tuple(
-            shown_argument(self.native, index, self._declared[index], self.block.parameters)
+            describe_argument(self.native, index, self._declared[index], self.block.parameters)
             for index in range(count)
         )
 
-    def lies_at(self, row: Any, owner: Any) -> None:
+    def move_to(self, row: Any, owner: Any) -> None:
         """It is what an executable graph has in its own array, which `owner` keeps."""
         self.native, self.changed, self._owner = row, True, owner
 
     @property
     def kernel_name(self) -> str:
-        return self.block.kernel_name(self.native.kernel)
+        return self.block.get_kernel_name(self.native.kernel)
 
     @property
     def sizes(self) -> Sizes:
@@ -187,7 +192,7 @@ class CapturedLaunch(Captured, Launch):
         return tuple(n[3 : 3 + dim]), local, offset
 
     def set_sizes(self, sizes: Sizes) -> None:
-        native, (whole, local, offset) = self._own(), sizes
+        native, (whole, local, offset) = self._copy_command(), sizes
         dim = native.work_dim
         native.n[3 : 3 + dim] = whole
         native.n[6 : 6 + len(local)] = local
@@ -209,22 +214,22 @@ class CapturedLaunch(Captured, Launch):
     def _set_arg(self, index: int, value: Any) -> None:
         count = argument_count(self.native)
         if not hasattr(index, "__index__") or not 0 <= index < count:
-            raise wrong_argument(
+            raise make_argument_error(
                 f"the kernel {self.kernel_name} has {count} arguments, no argument {index!r}",
                 "name an argument by its number, and count from 0",
             )
         if self._declared is None:
-            self._declared = declared_types(address(self.native.kernel), count)
-        kind, size, word, keep = _converted(value, index, self._declared[index], self.kernel_name)
+            self._declared = query_declared_types(address(self.native.kernel), count)
+        kind, size, word, keep = _convert(value, index, self._declared[index], self.kernel_name)
         context = self.block.recording.context
         check_object(self.native, index, kind, word, context)
         _check_kind(argument_of(self.native, index), kind, size, word, index)
-        set_argument(self._own(), index, kind, size, word)
+        set_argument(self._copy_command(), index, kind, size, word)
         self._kept.pop(index, None)
         for known in [known for known in self._quick if known[0] == index]:
             del self._quick[known]
         if kind != VALUE:
-            self._kept[index] = foundation_of(keep)
+            self._kept[index] = list_kept_objects(keep)
         elif (
             isinstance(value, numpy.number)
             and value.dtype.char in _CODES
@@ -235,15 +240,13 @@ class CapturedLaunch(Captured, Launch):
             self._quick[index, type(value)] = pack_into, ffi.buffer(room), room, size
 
 
-def _converted(
-    value: Any, index: int, declared: Declared, kernel: str
-) -> tuple[int, int, int, Any]:
+def _convert(value: Any, index: int, declared: Declared, kernel: str) -> tuple[int, int, int, Any]:
     """A value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
     import pyopencl
     from pyopencl.array import Array
 
-    if entry_of(value) is not None:
-        raise wrong_argument(
+    if find_entry(value) is not None:
+        raise make_argument_error(
             f"argument {index} cannot become a Parameter after the block",
             "pass the Parameter to the kernel in the block",
         )
@@ -259,14 +262,14 @@ def _converted(
                 getattr(value, word) if word else 0,
                 value,
             )
-    made = fit(argument(value, index), declared, index, kernel, "set_arg")
+    made = fit(make_argument(value, index), declared, index, kernel, "set_arg")
     if made.type == LOCAL:
         return VALUE, made.size, 0, None
     if made.type == BYTES:
         return VALUE, made.size, made.word, made.keep
     if made.type == USM_POINTER:
         return POINTER, 8, made.word, made.keep
-    raise wrong_argument(
+    raise make_argument_error(
         f"argument {index} cannot be an accessor: its command is an OpenCL launch",
         "give a pyopencl.Buffer",
     )
@@ -305,13 +308,13 @@ def _check_kind(
     ):
         wanted = _KINDS[0 if local else 1 if had in memory else 2]
         got = _KINDS[0 if is_local else 1 if kind in memory else 2]
-        raise wrong_argument(
+        raise make_argument_error(
             f"argument {index} takes {wanted[0].format(bytes_)}, and was given "
             f"{got[0].format(size) if word or is_local or kind == VALUE else 'None'}",
             wanted[1],
         )
     if kind == VALUE and not local and size != bytes_:
-        raise wrong_argument(
+        raise make_argument_error(
             f"argument {index} has {bytes_} bytes, not {size}", "give it its type: numpy.float32(…)"
         )
 
@@ -324,9 +327,9 @@ _MAKERS: Final[dict[str, Callable[[CapturedBlock, int], Captured]]] = {
 }
 
 
-def command_of(block: CapturedBlock, index: int) -> Captured:
+def get_command(block: CapturedBlock, index: int) -> Captured:
     """The command of a number in a block."""
-    return _MAKERS.get(OPERATIONS[block.command(index).op], CapturedTransfer)(block, index)
+    return _MAKERS.get(OPERATIONS[block.get_command(index).op], CapturedTransfer)(block, index)
 
 
 def as_captured(command: Command) -> Captured:

@@ -21,12 +21,12 @@ from ..icd.capture.recording import CaptureError, Recording
 from ..icd.command_buffer.choice import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
-from ..loader.base.frames import variables_of
+from ..loader.base.frames import get_variables
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .partitions import replays_of
-from .swaps import buffers_in, forms_of, swaps_of, warn_of_exchange, warn_of_others
+from .swaps import check_swaps, find_buffers, find_forms, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -59,9 +59,9 @@ class capture:
                 "no queue was given.", routine="capture", remedy="capture(queue)"
             )
         choose()  # an unknown engine is told here, not when the graph is finalized
-        unique = {_client.handle(queue, "CommandQueue", "capture"): queue for queue in queues}
+        unique = {_client.get_handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())
-        contexts = {_client.context_of(queue, "capture") for queue in queues}
+        contexts = {_client.get_context(queue, "capture") for queue in queues}
         if len(contexts) > 1:
             raise error(
                 CL_INVALID_CONTEXT,
@@ -75,8 +75,8 @@ class capture:
         self._graph: CapturedGraph | None = None
 
     def __enter__(self) -> CapturedGraph:
-        swaps = swaps_of(self._swap)
-        self._buffers = buffers_in(sys._getframe(1))
+        swaps = check_swaps(self._swap)
+        self._buffers = find_buffers(sys._getframe(1))
         try:
             self._graph = self._begin()
         except BaseException:
@@ -84,13 +84,13 @@ class capture:
                 swap.end()
             raise
         self._graph.block.swaps = swaps
-        self._graph.block.title = self._title(sys._getframe(1))
+        self._graph.block.title = self._find_title(sys._getframe(1))
         return self._graph
 
-    def _title(self, caller: FrameType) -> str:
+    def _find_title(self, caller: FrameType) -> str:
         if self._name:
             return f'the graph "{self._name}"'
-        frame = _client.programs_frame(caller) or caller
+        frame = _client.find_program_frame(caller) or caller
         return f"the graph captured at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
     def _begin(self) -> CapturedGraph:
@@ -130,13 +130,13 @@ class capture:
         frame = sys._getframe(1)
         graph.end(
             bool(raised or refusals or graph.block.recording.raised),
-            {**frame.f_globals, **variables_of(frame)} if graph.block.has_parameters else {},
+            {**frame.f_globals, **get_variables(frame)} if graph.block.has_parameters else {},
         )
         if graph.state == "captured":
             warn_of_others(graph.block.uncaptured_calls)
         if graph.state == "captured":
-            after = buffers_in(frame)
-            graph.block.buffer_names = forms_of(after, variables_of(frame))
+            after = find_buffers(frame)
+            graph.block.buffer_names = find_forms(after, get_variables(frame))
             if self._buffers:
                 warn_of_exchange(self._buffers, after, graph.block.swaps, 3)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others

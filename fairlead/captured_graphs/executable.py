@@ -25,11 +25,11 @@ from ..icd.errors import check
 from ..loader.trace import pictures
 from ..runtime.event import Event
 from . import pyopencl_client as _client
-from .commands import CapturedLaunch, command_of
-from .nodes import CapturedNode, nodes_of
+from .commands import CapturedLaunch, get_command
+from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
-from .replay_arguments import check_times, flag_of, has_property, queue_of, wait_list
-from .segment import CapturedSegment, ReplayError, event_from
+from .replay_arguments import check_flag, check_queue, check_times, has_property, wait_list
+from .segment import CapturedSegment, ReplayError, make_event
 from .segment_commands import SegmentCommands
 from .settable import Settable
 
@@ -96,7 +96,7 @@ class Executable(Settable, Drawable, Pickles):
         self._again: _Again | None = None
         if graph.is_as_recorded and not updatable:
             commands = SegmentCommands.from_block(
-                self._block, partial(command_of, self._block), schedule, profiled=profiling
+                self._block, partial(get_command, self._block), schedule, profiled=profiling
             )
             self._whole = CapturedSegment(commands)
         else:
@@ -115,7 +115,7 @@ class Executable(Settable, Drawable, Pickles):
                 self._executable_graph = ExecutableGraph(
                     self._block.context,
                     self.graph.devices,
-                    Snapshot(nodes_of(self._block, lambda: None)),
+                    Snapshot(make_nodes(self._block, lambda: None)),
                     updatable=False,
                     profiling=self.profiling,
                     policy=self.policy,
@@ -144,12 +144,12 @@ class Executable(Settable, Drawable, Pickles):
         """How it is divided."""
         return self.executable_graph.partitions
 
-    def of_context(self, context: Context) -> ExecutableGraph:
+    def find_executable(self, context: Context) -> ExecutableGraph:
         """Return its executable graph, for a submission.
 
         Raises SYCLError (invalid) for another context than its own.
         """
-        return self.executable_graph.of_context(context)
+        return self.executable_graph.find_executable(context)
 
     def update(
         self, what: HasCommandGraph | Node | Iterable[Node], *, strict: bool = False
@@ -183,7 +183,7 @@ class Executable(Settable, Drawable, Pickles):
 
     def suggest_speedup(self) -> str | None:
         """What the program could do so that a replay is much faster, None if nothing is known."""
-        said = (one.suggest_speedup() for one in self._captured_segments())
+        said = (one.suggest_speedup() for one in self._list_captured_segments())
         return next(filter(None, said), None)
 
     def replay(
@@ -244,7 +244,7 @@ class Executable(Settable, Drawable, Pickles):
                     return event.wait() if wait else event
                 if done:
                     self._fail(done, route, here is not None)
-        handle = queue_of(queue, self._block, "replay")
+        handle = check_queue(queue, self._block, "replay")
         check_times(times)
         if pictures.is_wanted():
             note_submission(self, self.graph)
@@ -256,7 +256,7 @@ class Executable(Settable, Drawable, Pickles):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
-        only, series = self._only(), None
+        only, series = self._get_only_segment(), None
         if values:
             series = self._set_for_replay(values)
         if until is not None:
@@ -292,9 +292,9 @@ class Executable(Settable, Drawable, Pickles):
         """Raise the error of a repeated enqueue or run."""
         if runs:
             check(code, "replay", *loss_of(route))
-        only, failed = self._only(), route.native.failed
+        only, failed = self._get_only_segment(), route.native.failed
         assert only is not None
-        raise only.failure(code, -1 if failed == NO_COMMAND else failed)
+        raise only.make_error(code, -1 if failed == NO_COMMAND else failed)
 
     def _replay_until(
         self,
@@ -314,7 +314,7 @@ class Executable(Settable, Drawable, Pickles):
                 routine="replay",
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
-        flag, only = flag_of(until, self._block.recording.context), self._only()
+        flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
         ran, stopped = 0, False
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)
@@ -346,7 +346,7 @@ class Executable(Settable, Drawable, Pickles):
 
         if first and profiled:
             began, ended = (
-                Event(self.context, event_from(one, self.context)) for one in (first, end)
+                Event(self.context, make_event(one, self.context)) for one in (first, end)
             )
             return ReplayedEvent(queue.context, ended, began)
         if first:
@@ -375,7 +375,7 @@ class Executable(Settable, Drawable, Pickles):
         divided."""
         if queue is None:
             return self.executable_graph.explain()
-        handle, only = queue_of(queue, self._block, "explain"), self._only()
+        handle, only = check_queue(queue, self._block, "explain"), self._get_only_segment()
         if only is not None:
             return only.explain(handle)
         own = self._own_queues.get_runtime_queue(queue).native()

@@ -20,7 +20,7 @@ import numpy as np
 from ..icd._native import lib
 
 
-def _common(array: Any, parameter: Any) -> np.dtype[Any]:
+def _find_common_type(array: Any, parameter: Any) -> np.dtype[Any]:
     """The type of a result, as PyOpenCL finds it."""
     # PyOpenCL's own rule, which has no public name; so it is with that of quotients.
     from pyopencl.array import _get_common_dtype  # pyright: ignore[reportPrivateUsage]
@@ -28,13 +28,13 @@ def _common(array: Any, parameter: Any) -> np.dtype[Any]:
     return _get_common_dtype(array, parameter.value, array.queue)
 
 
-def _quotient(array: Any, parameter: Any) -> np.dtype[Any]:
+def _find_quotient_type(array: Any, parameter: Any) -> np.dtype[Any]:
     from pyopencl.array import _get_truedivide_dtype  # pyright: ignore[reportPrivateUsage]
 
     return _get_truedivide_dtype(array, parameter.value, array.queue)
 
 
-def _truth(array: Any, parameter: Any) -> np.dtype[Any]:
+def _find_truth_type(array: Any, parameter: Any) -> np.dtype[Any]:
     return np.dtype(np.int8)
 
 
@@ -67,7 +67,7 @@ def _as(parameter: Any, dtype: np.dtype[Any]) -> Any:
     return parameter if parameter.dtype == dtype else parameter.derived(Formula("astype", dtype))
 
 
-def _inverse(parameter: Any, dtype: np.dtype[Any]) -> Any:
+def _find_inverse_type(parameter: Any, dtype: np.dtype[Any]) -> Any:
     return parameter.derived(Formula("inverse", dtype))
 
 
@@ -75,18 +75,26 @@ def _inverse(parameter: Any, dtype: np.dtype[Any]) -> Any:
 #: `c` is the type of the result.
 _Row = tuple[Callable[[Any, Any], Any], str, Callable[[Any, Any, Any], tuple[Any, ...]]]
 _OPERATORS: Final[dict[str, _Row]] = {
-    "x + p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _as(p, c))),
-    "x - p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
-    "p - x": (_common, "_axpbz", lambda x, p, c: (c.type(-1), x, _as(p, c))),
-    "x * p": (_common, "_axpbz", lambda x, p, c: (_as(p, c), x, x.dtype.type(0))),
-    "x / p": (_quotient, "_axpbz", lambda x, p, c: (_inverse(p, c), x, x.dtype.type(0))),
-    "p / x": (_quotient, "_rdiv_scalar", lambda x, p, c: (x, _as(p, c))),
-    "x ** p": (_common, "_pow_scalar", lambda x, p, c: (x, p)),
-    "p ** x": (_common, "_rpow_scalar", lambda x, p, c: (_as(p, c), x)),
-    "x += p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, p)),
-    "x -= p": (_common, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
-    "x *= p": (_common, "_axpbz", lambda x, p, c: (p, x, x.dtype.type(0))),
-    "x /= p": (_quotient, "_axpbz", lambda x, p, c: (_inverse(p, c), x, x.dtype.type(0))),
+    "x + p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _as(p, c))),
+    "x - p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
+    "p - x": (_find_common_type, "_axpbz", lambda x, p, c: (c.type(-1), x, _as(p, c))),
+    "x * p": (_find_common_type, "_axpbz", lambda x, p, c: (_as(p, c), x, x.dtype.type(0))),
+    "x / p": (
+        _find_quotient_type,
+        "_axpbz",
+        lambda x, p, c: (_find_inverse_type(p, c), x, x.dtype.type(0)),
+    ),
+    "p / x": (_find_quotient_type, "_rdiv_scalar", lambda x, p, c: (x, _as(p, c))),
+    "x ** p": (_find_common_type, "_pow_scalar", lambda x, p, c: (x, p)),
+    "p ** x": (_find_common_type, "_rpow_scalar", lambda x, p, c: (_as(p, c), x)),
+    "x += p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, p)),
+    "x -= p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
+    "x *= p": (_find_common_type, "_axpbz", lambda x, p, c: (p, x, x.dtype.type(0))),
+    "x /= p": (
+        _find_quotient_type,
+        "_axpbz",
+        lambda x, p, c: (_find_inverse_type(p, c), x, x.dtype.type(0)),
+    ),
 }
 _OPERATORS["p + x"], _OPERATORS["p * x"] = _OPERATORS["x + p"], _OPERATORS["x * p"]
 
@@ -118,7 +126,7 @@ _OLD_NAMES: Final = {
 }
 
 
-def _written(frame: Any) -> str | None:
+def _read_operator(frame: Any) -> str | None:
     """Return the operator that a frame is executing, such as "+=".
 
     None means that it is not an operator of the program's text.
@@ -137,11 +145,11 @@ def _run(launch: str, result: Any, *arguments: Any, **options: Any) -> Any:
 
     choose = getattr(Array, launch).__wrapped__
 
-    def kernel_of(result: Any, *given: Any) -> Any:
+    def get_kernel(result: Any, *given: Any) -> Any:
         values = [one.value if isinstance(one, Expressions) else one for one in given]
         return choose(result, *values, **options)
 
-    return elwise_kernel_runner(kernel_of)(result, *arguments)
+    return elwise_kernel_runner(get_kernel)(result, *arguments)
 
 
 def _is_array(thing: Any) -> bool:
@@ -163,7 +171,7 @@ class Expressions:
             return self.derived(Formula(sign, other, forward))
         if not _is_array(other):
             return NotImplemented
-        written = _written(sys._getframe(2))
+        written = _read_operator(sys._getframe(2))
         if written not in (sign, sign + "="):
             raise TypeError(
                 f"a Parameter cannot be the operand of a function: write the operator, x {sign} p"
@@ -196,7 +204,7 @@ class Expressions:
             mirrored = _MIRRORED[sign]
             if not lib.fl_is_recording():
                 return _COMPARISONS[mirrored](other, self.value)
-            result = other._new_like_me(_truth(other, self))
+            result = other._new_like_me(_find_truth_type(other, self))
             result.add_event(_run("_scalar_comparison", result, other, self, op=mirrored))
             return result
         if other is self or not isinstance(other, (int, float, complex, np.number)):

@@ -22,12 +22,12 @@ from ..graph.files import Saves
 from ..graph.node import Node
 from ..graph.nodes import Nodes
 from ..graph.picture import Drawable
-from ..graph.recording import explicit_while_recording
+from ..graph.recording import make_recording_error
 from ..icd.capture.recording import CaptureError
 from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
-from .nodes import nodes_of
+from .nodes import make_nodes
 from .pyopencl_client import warn_in_program
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         if self.state == "recording":
             return []
         if self._nodes is None:
-            self._nodes = list(nodes_of(self.block, _Owner(self)))
+            self._nodes = list(make_nodes(self.block, _Owner(self)))
         return self._nodes
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
 
     def _check_explicit(self, routine: str) -> None:
         if self.state == "recording":
-            raise explicit_while_recording(routine)
+            raise make_recording_error(routine)
 
     def _check_ended(self, call: str) -> None:
         if self.state == "recording":

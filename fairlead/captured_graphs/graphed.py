@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from ..loader.base.forks import forks, new_lock
+from ..loader.base.forks import count_forks, make_lock
 from .context import capture
 from .executable import Executable
-from .parameter import GraphParameter, entry_of
+from .parameter import GraphParameter, find_entry
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -59,9 +59,9 @@ class Graphed:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._lock = function, new_lock()
+        self._function, self._lock = function, make_lock()
         self._made: dict[Hashable, _Made] = {}
-        self._forks = forks()
+        self._forks = count_forks()
         self.reasons: dict[Hashable, str] = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -71,16 +71,16 @@ class Graphed:
         """Replay the function, or capture it first, or call it."""
         given, names = [*arguments, *named.values()], tuple(named)
         try:
-            queue = _queue_of(given)
-            key: Hashable = (names, queue.int_ptr, *map(_kind, given))
+            queue = _find_queue(given)
+            key: Hashable = (names, queue.int_ptr, *map(_describe_kind, given))
         except _CannotBeGraphedError as reason:
             return self._call(("?", str(reason)), str(reason), arguments, named)
         if key in self.reasons:
             return self._function(*arguments, **named)
         with self._lock:
-            if self._forks != forks():  # a child captures for itself
+            if self._forks != count_forks():  # a child captures for itself
                 self._made.clear()
-                self._forks = forks()
+                self._forks = count_forks()
             made = self._made.get(key)
             if made is None:
                 try:
@@ -97,7 +97,7 @@ class Graphed:
         for one in given:
             if hasattr(one, "add_event"):
                 one.add_event(event)
-        return _returned(made, given)
+        return _return_results(made, given)
 
     def _call(
         self, key: Hashable, reason: str, arguments: Sequence[Any], named: dict[str, Any]
@@ -113,7 +113,7 @@ class Graphed:
         return result
 
     def _capture(self, queue: Any, given: Sequence[Any], names: Sequence[str]) -> _Made:
-        passed = [_passed(value, place) for place, value in enumerate(given)]
+        passed = [_pass_argument(value, place) for place, value in enumerate(given)]
         count = len(passed) - len(names)
         with capture(queue, name=self._function.__qualname__) as graph:
             result = self._function(
@@ -147,7 +147,7 @@ def graphed(function: _Function) -> _Function:
     return cast(_Function, Graphed(function))
 
 
-def _queue_of(given: Sequence[Any]) -> Any:
+def _find_queue(given: Sequence[Any]) -> Any:
     for value in given:
         queue = getattr(value, "queue", None)
         if queue is not None and hasattr(value, "base_data"):
@@ -155,7 +155,7 @@ def _queue_of(given: Sequence[Any]) -> Any:
     raise _CannotBeGraphedError("no argument is an array with a queue")
 
 
-def _kind(value: Any) -> Hashable:
+def _describe_kind(value: Any) -> Hashable:
     """What has to be the same for a graph to be used again."""
     import pyopencl
     from pyopencl.array import Array
@@ -183,7 +183,7 @@ def _kind(value: Any) -> Hashable:
     return type(value), value
 
 
-def _passed(value: Any, place: int) -> Any:
+def _pass_argument(value: Any, place: int) -> Any:
     import pyopencl
     from pyopencl.array import Array
 
@@ -200,14 +200,14 @@ def _check_result(result: Any, passed: Sequence[Any]) -> None:
             continue
         if not isinstance(one, Array):
             raise _CannotBeGraphedError(f"it returns {type(one).__name__}, which is not an array")
-        if entry_of(one) is not None:
+        if find_entry(one) is not None:
             raise _CannotBeGraphedError("it returns a part of an argument")
 
 
-def _returned(made: _Made, given: Sequence[Any]) -> Any:
+def _return_results(made: _Made, given: Sequence[Any]) -> Any:
     """What the function returns: its own arrays, and the arguments of this call."""
 
-    def own(one: Any) -> Any:
+    def copy_result(one: Any) -> Any:
         for passed, value in zip(made.passed, given, strict=True):
             if one is passed:
                 return value
@@ -215,5 +215,5 @@ def _returned(made: _Made, given: Sequence[Any]) -> Any:
 
     result = made.result
     if isinstance(result, (tuple, list)):
-        return type(result)(own(one) for one in result)
-    return own(result)
+        return type(result)(copy_result(one) for one in result)
+    return copy_result(result)

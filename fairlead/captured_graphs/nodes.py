@@ -14,7 +14,7 @@ from ..graph.node import Node
 from ..icd.command_buffer.commands import describe
 from ..runtime.errors import Errc, SYCLError
 from .block import CapturedBlock
-from .commands import Captured, CapturedLaunch, as_captured, command_of
+from .commands import Captured, CapturedLaunch, as_captured, get_command
 
 if TYPE_CHECKING:
     from ..graph.command_graph import CommandGraph
@@ -106,9 +106,11 @@ class CapturedNode(Node):
         return command.arguments() if isinstance(command, CapturedLaunch) else ()
 
 
-def nodes_of(block: CapturedBlock, graph: Callable[[], CommandGraph | None]) -> list[CapturedNode]:
+def make_nodes(
+    block: CapturedBlock, graph: Callable[[], CommandGraph | None]
+) -> list[CapturedNode]:
     """Make nodes for the commands of a block, with their edges. `graph` returns their graph."""
-    nodes = [CapturedNode(graph, command_of(block, index)) for index in range(len(block))]
+    nodes = [CapturedNode(graph, get_command(block, index)) for index in range(len(block))]
     for node, predecessors in zip(nodes, block.order.dependencies, strict=True):
         node.predecessors = [nodes[before] for before in dict.fromkeys(predecessors)]
         for before in node.predecessors:

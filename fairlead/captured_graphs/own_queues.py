@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..icd.calls import call, enqueue_marker
 from ..runtime.event import Event
 from ..runtime.queue import Queue
-from .segment import event_from
+from .segment import make_event
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
@@ -57,7 +57,7 @@ class OwnQueues:
         begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         context = self._block.context
-        event = Event(context, event_from(begin, context))
+        event = Event(context, make_event(begin, context))
         own = self.get_runtime_queue(queue)
         first = None
         for turn in range(times):

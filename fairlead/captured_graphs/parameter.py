@@ -41,17 +41,17 @@ _ids: Final = itertools.count(1)
 _alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
 
 
-def parameter_of(number: int) -> Any:
+def find_parameter(number: int) -> Any:
     """The Parameter of a number, None if it is gone."""
     return _alive.get(number)
 
 
-def living_memory() -> list[MemoryParameter]:
+def list_living_memory() -> list[MemoryParameter]:
     """The Parameters of buffers that live."""
     return [one for one in list(_alive.values()) if isinstance(one, MemoryParameter)]
 
 
-def _named(name: str | None) -> str | None:
+def _check_name(name: str | None) -> str | None:
     if name is not None and (
         not isinstance(name, str) or not name.isidentifier() or name in _RESERVED
     ):
@@ -89,11 +89,11 @@ class GraphParameter(Expressions):
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
         if isinstance(value, np.generic):
-            return ctypes.Structure.__new__(_class_of(value.dtype.itemsize))
-        return _of_memory(value, _named(name))
+            return ctypes.Structure.__new__(_make_class(value.dtype.itemsize))
+        return _make_memory_parameter(value, _check_name(name))
 
     def __init__(self, value: Any, *, name: str | None = None) -> None:
-        self.name, self.number = _named(name), next(_ids)
+        self.name, self.number = _check_name(name), next(_ids)
         self._value = np.asarray(value)[()]
         self.dtype = self._value.dtype
         #: What it is computed from, and how; None for one that the program made.
@@ -103,7 +103,7 @@ class GraphParameter(Expressions):
         address = ctypes.addressof(structure)
         ctypes.memmove(address, data, len(data))
         own = {"f": AS_FLOAT, "i": AS_INTEGER, "u": AS_INTEGER}.get(self.dtype.kind, AS_IT_IS)
-        _know(self.number, address, own, len(data))
+        _register(self.number, address, own, len(data))
         _alive[self.number] = self
 
     @property
@@ -179,7 +179,7 @@ class GraphParameter(Expressions):
         return f"<Parameter{name}: {self.dtype} {self._value}>"
 
 
-def _know(number: int, key: int, conversion: int, size: int) -> None:
+def _register(number: int, key: int, conversion: int, size: int) -> None:
     code = lib.fl_know_parameter(ffi.cast("void *", key), number, conversion, size)
     if code == CL_INVALID_MEM_OBJECT:
         raise _client.ArgumentError(
@@ -192,7 +192,7 @@ def _know(number: int, key: int, conversion: int, size: int) -> None:
 
 
 @cache
-def _class_of(size: int) -> type[Any]:
+def _make_class(size: int) -> type[Any]:
     """Return the class of Parameters of so many bytes: a ctypes structure.
 
     PyOpenCL passes its memory on as it is. The structure has two members, because NumPy would make
@@ -223,7 +223,7 @@ class MemoryParameter:
         self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
         #: While this lives no other memory object has the handle. It does not refer to the alias.
         self._kept = pyopencl.Buffer.from_int_ptr(self.handle)
-        _know(self.number, self.handle, AS_MEMORY, 8)
+        _register(self.number, self.handle, AS_MEMORY, 8)
         _alive[self.number] = self
 
     @classmethod
@@ -242,20 +242,20 @@ class MemoryParameter:
             lib.fl_forget_parameter(self.number)
 
 
-def root_of(parameter: Any) -> Any:
+def find_root(parameter: Any) -> Any:
     """The Parameter that the program made, of which this one follows."""
     while parameter.source is not None:
         parameter = parameter.source[0]
     return parameter
 
 
-def names_in(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[int, str]:
+def find_names(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[int, str]:
     """The names of Parameters, by number: their own, or that of the one variable that holds one."""
-    roots = {root.number: root for root in map(root_of, parameters)}
+    roots = {root.number: root for root in map(find_root, parameters)}
     names = {number: root.name for number, root in roots.items() if root.name}
     found: dict[int, list[str]] = {}
     for name, value in variables.items() if len(names) < len(roots) else ():
-        entry = entry_of(value)
+        entry = find_entry(value)
         if entry is not None and entry.number in roots and name not in _RESERVED:
             found.setdefault(entry.number, []).append(name)
     unnamed = {number: one[0] for number, one in found.items() if len(one) == 1}
@@ -266,7 +266,7 @@ def names_in(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[in
 _ATTRIBUTE: Final = "fairlead_parameter"
 
 
-def entry_of(thing: Any) -> Any:
+def find_entry(thing: Any) -> Any:
     """Return the Parameter that something is, or the MemoryParameter of a buffer or array, else
     None."""
     try:
@@ -277,7 +277,7 @@ def entry_of(thing: Any) -> Any:
         return None
 
 
-def _of_memory(value: Any, name: str | None) -> Any:
+def _make_memory_parameter(value: Any, name: str | None) -> Any:
     import pyopencl
     from pyopencl.array import Array
 

@@ -25,10 +25,10 @@ class Replays:
 
     context: int
 
-    def segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
+    def make_segment(self, graph: ExecutableGraph, part: Partition) -> CapturedSegment:
         """Make a segment of a partition of them, with empty nodes and barriers of the graph."""
         commands, predecessors = graph.snapshot.commands, graph.snapshot.predecessors
-        nodes = _in_order_of_recording(part.nodes, predecessors)
+        nodes = _sort_as_recorded(part.nodes, predecessors)
         place = {node: number for number, node in enumerate(nodes)}
         array, devices, blocks = CommandArray(), dict[int, int](), dict[CapturedBlock, None]()
         for node in nodes:
@@ -61,9 +61,7 @@ def replays_of(context: int) -> Replays:
     return Replays(context)
 
 
-def _in_order_of_recording(
-    nodes: Sequence[int], predecessors: Sequence[Sequence[int]]
-) -> Sequence[int]:
+def _sort_as_recorded(nodes: Sequence[int], predecessors: Sequence[Sequence[int]]) -> Sequence[int]:
     """Return nodes in the order of adding, or of execution if edges point backwards."""
     inside = frozenset(nodes)
     if any(before > node and before in inside for node in nodes for before in predecessors[node]):

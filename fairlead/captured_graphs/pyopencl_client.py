@@ -35,7 +35,7 @@ class ArgumentError(FairleadError, TypeError):
     """An argument is of the wrong type."""
 
 
-def handle(thing: Any, kind: str, routine: str) -> int:
+def get_handle(thing: Any, kind: str, routine: str) -> int:
     """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError."""
     import pyopencl
 
@@ -57,12 +57,12 @@ def is_device_object(thing: Any) -> bool:
     return isinstance(getattr(thing, "base_data", thing), kinds)
 
 
-def buffer_of(thing: Any, routine: str) -> Any:
+def find_buffer(thing: Any, routine: str) -> Any:
     """Return the pyopencl.Buffer that something is, or that an array lies in.
 
     Raises ArgumentError.
     """
-    if not handle_of_buffer(thing):
+    if not find_buffer_handle(thing):
         raise ArgumentError(
             f"expected a pyopencl.Buffer or an Array, got {type(thing).__name__}.",
             routine=routine,
@@ -71,7 +71,7 @@ def buffer_of(thing: Any, routine: str) -> Any:
     return getattr(thing, "base_data", thing)
 
 
-def handle_of_buffer(thing: Any) -> int:
+def find_buffer_handle(thing: Any) -> int:
     """The handle of a pyopencl.Buffer, or of that of an array; 0 for anything else."""
     import pyopencl
 
@@ -85,7 +85,7 @@ def handle_of_buffer(thing: Any) -> int:
         return 0
 
 
-def context_of(queue: Any, routine: str) -> int:
+def get_context(queue: Any, routine: str) -> int:
     """Return the handle of a queue's context.
 
     Some drivers call a context invalid once the program has dropped its pyopencl.Context.
@@ -104,13 +104,13 @@ def context_of(queue: Any, routine: str) -> int:
 
 
 @cache
-def _package_folder() -> str:
+def _find_package_folder() -> str:
     import pyopencl
 
     return str(Path(pyopencl.__file__).parent) + "/"
 
 
-def _frames(caller: FrameType | None) -> Iterator[FrameType]:
+def _walk_frames(caller: FrameType | None) -> Iterator[FrameType]:
     frame = caller
     for _ in range(_DEPTH):
         if frame is None:
@@ -153,15 +153,15 @@ def _is_clients(code: CodeType) -> bool:
     """Whether code is PyOpenCL's own, or code that it generated, or ours."""
     known = _clients.get(code)
     if known is None:
-        own = (_package_folder(), str(Path(__file__).parents[1]) + "/", "<generated")
+        own = (_find_package_folder(), str(Path(__file__).parents[1]) + "/", "<generated")
         known = _clients.put(code, code.co_filename.startswith(own))
     return known
 
 
-def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
+def find_calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
     """Return the first frame that is not PyOpenCL's, as code and instruction.
 
-    `line_of` reads it. Every captured command asks, so it calls little.
+    `format_place` reads it. Every captured command asks, so it calls little.
     """
     frame, found = caller, _clients.found
     while frame is not None:
@@ -173,7 +173,7 @@ def calling_place(caller: FrameType | None) -> tuple[CodeType, int] | None:
     return None
 
 
-def programs_frame(caller: FrameType | None) -> FrameType | None:
+def find_program_frame(caller: FrameType | None) -> FrameType | None:
     """Return the first frame that is neither PyOpenCL's nor fairlead's."""
     frame = caller
     while frame is not None and (
@@ -185,7 +185,7 @@ def programs_frame(caller: FrameType | None) -> FrameType | None:
 
 def warn_in_program(text: str, caller: FrameType) -> None:
     """Give a RuntimeWarning in the program's line that led to a frame."""
-    frame = programs_frame(caller) or caller
+    frame = find_program_frame(caller) or caller
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(
         text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry
@@ -199,7 +199,7 @@ def is_invoker(code: CodeType) -> bool:
     )
 
 
-def line_of(place: tuple[CodeType, int] | None) -> str:
+def format_place(place: tuple[CodeType, int] | None) -> str:
     """Return "file:line" of a place, "" for None."""
     if place is None:
         return ""
@@ -217,7 +217,7 @@ def is_housekeeping(caller: FrameType | None) -> bool:
     return (
         caller is not None
         and caller.f_code.co_name == "add_event"
-        and caller.f_code.co_filename == _package_folder() + "array.py"
+        and caller.f_code.co_filename == _find_package_folder() + "array.py"
     )
 
 
@@ -227,7 +227,7 @@ _is_buffer: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(
 )
 
 
-def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
+def _find_memory(thing: Any) -> tuple[int, int, Any] | None:
     """Return address, size in bytes and the object to hold, of something with memory, else None."""
     interface = getattr(thing, "__array_interface__", None)
     if isinstance(
@@ -244,21 +244,25 @@ def _memory_of(thing: Any) -> tuple[int, int, Any] | None:
     if isinstance(pointer, int):
         return pointer, getattr(thing, "size", 0) or 0, thing
     backing = getattr(thing, "hostbuf", None)  # a pyopencl.Buffer made with USE_HOST_PTR
-    return None if backing is None or backing is thing else _holding(_memory_of(backing), thing)
+    return (
+        None
+        if backing is None or backing is thing
+        else _find_memory_in(_find_memory(backing), thing)
+    )
 
 
-def _holding(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int, Any] | None:
+def _find_memory_in(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[int, int, Any] | None:
     return memory and (memory[0], memory[1], (thing, memory[2]))
 
 
-def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
+def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     """Return what to hold to keep `size` bytes at `address` alive; None if none of `things` owns
     them."""
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):
             continue
         try:
-            memory = _memory_of(thing)
+            memory = _find_memory(thing)
         except (
             Exception
         ):  # a variable of the program that cannot even be looked at: it is not what was passed
@@ -268,17 +272,17 @@ def owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     return None
 
 
-def owner_of(caller: FrameType | None, address: int, size: int) -> Any:
+def find_owner(caller: FrameType | None, address: int, size: int) -> Any:
     """The same, among the variables of the functions that are calling now."""
-    for frame in _frames(caller):
-        owner = owner_in(list(frame.f_locals.values()), address, size)
+    for frame in _walk_frames(caller):
+        owner = find_owner_in(list(frame.f_locals.values()), address, size)
         if owner is not None:
             return owner
     return None
 
 
 @cache
-def _pooled_types() -> tuple[type, ...]:
+def _find_pooled_types() -> tuple[type, ...]:
     from pyopencl import _cl
 
     return tuple(getattr(_cl, name) for name in ("PooledBuffer", "PooledSVM") if hasattr(_cl, name))
@@ -288,7 +292,7 @@ _IGNORED, _POOLED, _ARRAY = range(3)
 _type_kinds: Final[_Memo[int]] = _Memo()
 
 
-def _type_kind(kind: type) -> int:
+def _find_type_kind(kind: type) -> int:
     """Return whether things of a type are pooled buffers, or hold one (pyopencl.array.Array).
 
     It is remembered by type.
@@ -296,10 +300,10 @@ def _type_kind(kind: type) -> int:
     module = sys.modules.get("pyopencl.array")
     if module is not None and issubclass(kind, module.Array):
         return _type_kinds.put(kind, _ARRAY)
-    return _type_kinds.put(kind, _POOLED if issubclass(kind, _pooled_types()) else _IGNORED)
+    return _type_kinds.put(kind, _POOLED if issubclass(kind, _find_pooled_types()) else _IGNORED)
 
 
-def pooled_buffers(caller: FrameType | None) -> list[Any]:
+def find_pooled_buffers(caller: FrameType | None) -> list[Any]:
     """Return the buffers of a PyOpenCL memory pool among the variables of the calling function.
 
     A pool gives a dropped buffer's memory to the next caller, so holding the OpenCL object is not
@@ -309,10 +313,10 @@ def pooled_buffers(caller: FrameType | None) -> list[Any]:
     for thing in () if caller is None else caller.f_locals.values():
         kind = _type_kinds.get(type(thing))
         if kind is None:
-            kind = _type_kind(type(thing))
+            kind = _find_type_kind(type(thing))
         if kind == _ARRAY:
             thing = getattr(thing, "base_data", None)  # not there yet while the array is being made
-            if isinstance(thing, _pooled_types()):
+            if isinstance(thing, _find_pooled_types()):
                 found.append(thing)
         elif kind == _POOLED:
             found.append(thing)

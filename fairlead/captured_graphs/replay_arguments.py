@@ -10,13 +10,13 @@ from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import error
 from . import pyopencl_client as _client
 from .argument_objects import check_context
-from .parameter import entry_of
+from .parameter import find_entry
 
 if TYPE_CHECKING:
     from .block import CapturedBlock
 
 
-def queue_of(queue: Any, block: CapturedBlock, routine: str) -> int:
+def check_queue(queue: Any, block: CapturedBlock, routine: str) -> int:
     """Return the handle of a queue that a graph can run on.
 
     A forked child is refused, because it lacks the drivers' threads.
@@ -30,8 +30,8 @@ def queue_of(queue: Any, block: CapturedBlock, routine: str) -> int:
         OpenCLError: it is of another context, or of a device that was not captured.
     """
     block.check_process(routine)
-    handle = _client.handle(queue, "CommandQueue", routine)
-    if _client.context_of(queue, routine) != block.recording.context:
+    handle = _client.get_handle(queue, "CommandQueue", routine)
+    if _client.get_context(queue, routine) != block.recording.context:
         remedy = "replay on a queue of that context"
         raise error(CL_INVALID_COMMAND_QUEUE, routine, "It is not of the graph's context.", remedy)
     if queue.device.int_ptr not in block.devices:
@@ -76,7 +76,7 @@ def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
             remedy="replay(queue, wait_for=[event])",
         )
     for event in () if wait_for is None else wait_for:
-        events.append(_client.handle(event, "Event", "replay"))
+        events.append(_client.get_handle(event, "Event", "replay"))
         if event.context.int_ptr != context:
             raise error(
                 CL_INVALID_CONTEXT,
@@ -87,7 +87,7 @@ def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
     return events
 
 
-def flag_of(until: Any, context: int) -> tuple[int, int]:
+def check_flag(until: Any, context: int) -> tuple[int, int]:
     """Return the memory object (a handle) and the offset of a flag, in bytes.
 
     Args:
@@ -104,7 +104,7 @@ def flag_of(until: Any, context: int) -> tuple[int, int]:
     if (
         not isinstance(buffer, pyopencl.MemoryObjectHolder)
         or isinstance(buffer, pyopencl.Image)
-        or entry_of(until) is not None
+        or find_entry(until) is not None
         or buffer.size < offset + 4
     ):
         raise _client.ArgumentError(

@@ -28,8 +28,8 @@ from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.errors import OpenCLError, describe
-from ..loader.base.forks import in_child, new_lock
-from ..loader.base.interrupts import slices
+from ..loader.base.forks import call_in_child, make_lock
+from ..loader.base.interrupts import split_repetitions
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .commands import CapturedLaunch, as_captured
@@ -76,7 +76,7 @@ class CapturedSegment:
         self.settings = commands.settings
         pending = (event for block in commands.blocks for event in block.recording.pending)
         self._pending = list(dict.fromkeys(pending))
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._buffer = CommandBuffer(self._listed)
         _living.add(self)
         _unfinished.release_finished()
@@ -133,7 +133,7 @@ class CapturedSegment:
         """
         with self._lock:
             if self._pending:
-                waits += self._still_pending()
+                waits += self._list_pending()
             if series or (self.settings is not None and self.settings.alternations):
                 return self._run_series(queue, times, waits, series or {})
             if self._listed.first is None:
@@ -175,10 +175,10 @@ class CapturedSegment:
                 return None
             alternates = self.settings is not None and self.settings.alternations
             if alternates:
-                return self._alternate, None, route
+                return self._pick_alternate, None, route
             return lib.fl_enqueue_again, lib.fl_run_again if route.runs_here else None, route
 
-    def _alternate(self, route: Any) -> int:
+    def _pick_alternate(self, route: Any) -> int:
         settings = self.settings
         assert settings is not None
         with self._lock:
@@ -201,9 +201,9 @@ class CapturedSegment:
         with self._lock:
             if self.settings is not None and self.settings.alternations:
                 return times
-            if self._listed.first is not None or (self._pending and self._still_pending()):
+            if self._listed.first is not None or (self._pending and self._list_pending()):
                 return times
-            for count in slices(times) if times > 1 else (1,):
+            for count in split_repetitions(times) if times > 1 else (1,):
                 if not self._buffer.run(queue, count):
                     break
                 times -= count
@@ -240,7 +240,7 @@ class CapturedSegment:
             OpenCLError: a command has failed, or one from before the capture.
         """
         ran, stopped = 0, False
-        for count in slices(times):
+        for count in split_repetitions(times):
             with self._lock:
                 first = looks_first and not ran
                 done, stopped = self._run_until_here(queue, count, flag, is_set, first)
@@ -252,7 +252,7 @@ class CapturedSegment:
     def _run_until_here(
         self, queue: int, times: int, flag: tuple[int, int], is_set: bool, first: bool
     ) -> tuple[int, bool]:
-        if self._listed.first is not None or (self._pending and self._still_pending()):
+        if self._listed.first is not None or (self._pending and self._list_pending()):
             return 0, False
         settings, run = self.settings, self._buffer.run_until
         if settings is None or not settings.alternations:
@@ -274,16 +274,16 @@ class CapturedSegment:
             How often it was enqueued, and whether the word was set.
         """
         ran, stopped = 0, False
-        for count in slices(times):
+        for count in split_repetitions(times):
             while count > 0 and not stopped:  # one that may be refused runs `every` at a time
                 with self._lock:
                     if self._pending:
-                        waits += self._still_pending()
+                        waits += self._list_pending()
                     code, done, stopped, failed = self._buffer.enqueue_until(
                         queue, count, min(every, count), flag, waits
                     )
                     if code:
-                        raise self.failure(code, failed)
+                        raise self.make_error(code, failed)
                 ran, count, waits = ran + done, count - done, []
             if stopped:
                 break
@@ -306,7 +306,7 @@ class CapturedSegment:
         self, queue: int, times: int, waits: Sequence[int], series: ParameterSettings | None = None
     ) -> tuple[int, int]:
         event, exported, done = 0, list[int](), 0
-        for count in slices(times) if times > 1 else (1,):
+        for count in split_repetitions(times) if times > 1 else (1,):
             if series is not None:
                 series.advance(done)
                 done += count
@@ -317,7 +317,7 @@ class CapturedSegment:
                 queue, count, waits, wanted=not times, series=series and series.cells
             )
             if code:
-                raise self.failure(code, failed)
+                raise self.make_error(code, failed)
             waits = ()
         return event, exported[0] if exported else 0
 
@@ -329,13 +329,13 @@ class CapturedSegment:
         ]
         end, first = self.run(native, 1, before)
         call(native, "clFlush")  # SPEC clFlush: a queue whose events are waited for elsewhere
-        made = event_from(end, queue.context)
+        made = make_event(end, queue.context)
         if first:
             call(end, "clRetainEvent")
-            times += [Event(queue.context, event_from(one, queue.context)) for one in (first, end)]
+            times += [Event(queue.context, make_event(one, queue.context)) for one in (first, end)]
         return made
 
-    def _still_pending(self) -> list[int]:
+    def _list_pending(self) -> list[int]:
         """Return the events from before the capture that are still incomplete."""
         waits = []
         for event in list(self._pending):
@@ -356,10 +356,10 @@ class CapturedSegment:
                 waits.append(event)
         return waits
 
-    def failure(self, code: int, failed: int) -> ReplayError:
+    def make_error(self, code: int, failed: int) -> ReplayError:
         """Return the error for OpenCL's code and the number of a command, -1 for a barrier."""
         name, sentence = describe(code)
-        node, what = (-1, "a barrier") if failed < 0 else self._commands.named(failed)
+        node, what = (-1, "a barrier") if failed < 0 else self._commands.name_command(failed)
         return ReplayError(
             f"{what}, could not be enqueued. {sentence}",
             routine="replay",
@@ -379,7 +379,7 @@ class CapturedSegment:
         """
         commands = self._commands
         with self._lock:
-            new = commands.by_place({node: one for node, (_, one) in changes.items()})
+            new = commands.map_to_places({node: one for node, (_, one) in changes.items()})
             self.settings = commands.settings
             if self._take_over_all(new):
                 pass
@@ -430,7 +430,7 @@ class CapturedSegment:
             if lib.fl_take_over(self._buffer.native, place, row, new.native):
                 return False
             if old.native != row:
-                old.lies_at(row, self._listed)
+                old.move_to(row, self._listed)
             return True
 
     def explain(self, queue: int) -> str:
@@ -446,7 +446,7 @@ class CapturedSegment:
     def keep_host_memory(self) -> None:
         """Keep what drivers do not keep until its last enqueue has ended, also if it is dropped."""
         event = self._buffer.last_event
-        memory = self._commands.host_memory() if event else []
+        memory = self._commands.list_host_memory() if event else []
         if memory:
             _unfinished.keep_until(event, memory)
 
@@ -458,13 +458,13 @@ def _keep_host_memory() -> None:
         segment.keep_host_memory()
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the segments of the parent: nothing of theirs runs in a child."""
     _living.clear()
 
 
-def event_from(event: int, context: Context) -> int:
+def make_event(event: int, context: Context) -> int:
     """Make a runtime event of a native event. It takes over the reference."""
     made = context.adapter.obtain
     return made("urEventCreateWithNativeHandle", event, context.handle, ctypes.byref(_OWNED))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ..runtime.commands import Command
 
 
-def _settings_of(listed: CommandList, blocks: Iterable[CapturedBlock]) -> ParameterSettings | None:
+def _make_settings(
+    listed: CommandList, blocks: Iterable[CapturedBlock]
+) -> ParameterSettings | None:
     """The settings of the Parameters in commands, None without any. They have their own array."""
     parameters, memory, names, swaps = {}, {}, {}, []
     for block in blocks:
@@ -54,7 +56,7 @@ class SegmentCommands:
     ) -> None:
         self.listed, self.blocks = listed, blocks
         self._command_at, self._nodes = command_at, nodes
-        self.settings = _settings_of(listed, blocks)
+        self.settings = _make_settings(listed, blocks)
 
     @classmethod
     def from_block(
@@ -88,14 +90,14 @@ class SegmentCommands:
         """The place in the array of a command, by its index in the graph."""
         return {node: number for number, node in enumerate(self._nodes)}
 
-    def named(self, number: int) -> tuple[int, str]:
+    def name_command(self, number: int) -> tuple[int, str]:
         """Return the index in the graph of a command, and words for it, by its place."""
         node = self._nodes[number]
         command = as_captured(self._command_at(node))
         recorded = f", recorded at {command.where}" if command.where else ""
         return node, f"node {node}, {command.label}{recorded}"
 
-    def host_memory(self) -> list[Any]:
+    def list_host_memory(self) -> list[Any]:
         """Return the owners of what they use and drivers do not keep: see `CapturedBlock`."""
         changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
         commands = [one for one in changed if isinstance(one, Captured)]
@@ -105,7 +107,7 @@ class SegmentCommands:
 
     # others take their places
 
-    def by_place(self, commands: Mapping[int, Command]) -> dict[int, Any]:
+    def map_to_places(self, commands: Mapping[int, Command]) -> dict[int, Any]:
         """Return what is going to be in the array, by place, of commands by index in the graph.
 
         Their Parameters belong to the settings from now on.

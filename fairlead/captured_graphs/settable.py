@@ -40,12 +40,12 @@ class Settable(ABC):
     ) -> None:
         """Take over changes of nodes: see `Executable`."""
 
-    def _captured_segments(self) -> list[CapturedSegment]:
+    def _list_captured_segments(self) -> list[CapturedSegment]:
         if self._executable_graph is None:
             return [self._whole] if self._whole is not None else []
         return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
 
-    def _only(self) -> CapturedSegment | None:
+    def _get_only_segment(self) -> CapturedSegment | None:
         """The segment of all commands, if it is one of captured commands."""
         if self._executable_graph is None:
             return self._whole
@@ -80,21 +80,23 @@ class Settable(ABC):
             self._set_values(values)
 
     def _set_values(self, values: Mapping[str, Any]) -> None:
-        only = self._whole if self._executable_graph is None else self._only()
+        only = self._whole if self._executable_graph is None else self._get_only_segment()
         if only is not None and only.settings is not None:
             try:
                 only.set(values)
             except KeyError:
-                raise self._no_parameter(values) from None
+                raise self._make_name_error(values) from None
             return
         with self._lock:
             self._set_parts(values)
 
     def _set_parts(self, values: Mapping[str, Any]) -> None:
-        parts = [(one, one.settings.writers) for one in self._captured_segments() if one.settings]
+        parts = [
+            (one, one.settings.writers) for one in self._list_captured_segments() if one.settings
+        ]
         for name in values:
             if not any(name in writers for _, writers in parts):
-                raise self._no_parameter(values)
+                raise self._make_name_error(values)
         if self._executable_graph is not None:
             self._executable_graph.wait_for_deferred()
         for segment, writers in parts:
@@ -104,7 +106,7 @@ class Settable(ABC):
     def parameters(self) -> tuple[str, ...]:
         """The names of its Parameters. One without a name is ""."""
         names: dict[str, None] = {}
-        for segment in self._captured_segments():
+        for segment in self._list_captured_segments():
             names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
         return tuple(names)
 
@@ -114,10 +116,10 @@ class Settable(ABC):
 
         It does so after an odd number of replays.
         """
-        settings = [one.settings for one in self._captured_segments()]
+        settings = [one.settings for one in self._list_captured_segments()]
         return any(one is not None and one.alternations and one.turn % 2 for one in settings)
 
-    def _no_parameter(self, values: Mapping[str, Any]) -> SYCLError:
+    def _make_name_error(self, values: Mapping[str, Any]) -> SYCLError:
         names = self.parameters
         unknown = next((name for name in values if name not in names), "")
         there = ", ".join(name or "one without a name" for name in names) or "none"
@@ -141,6 +143,6 @@ class Settable(ABC):
         """Set what is not a series. Returns the series."""
         series = {name: value for name, value in values.items() if _is_series(value)}
         if not series.keys() <= set(self.parameters):
-            raise self._no_parameter(series)
+            raise self._make_name_error(series)
         self.set(**{name: value for name, value in values.items() if name not in series})
         return series

@@ -18,7 +18,7 @@ from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
 from ..icd.command_buffer.edits import MEMORY
 from ..runtime.errors import Errc, SYCLError
 from .argument_objects import check_context
-from .parameter import GraphParameter, MemoryParameter, root_of
+from .parameter import GraphParameter, MemoryParameter, find_root
 from .pyopencl_client import ArgumentError
 from .swaps import Alternation, Swap
 
@@ -45,11 +45,11 @@ _CODES: Final = {
 _Writer = Callable[[Any], None]
 
 
-def _wrong(message: str, remedy: str) -> SYCLError:
+def _make_error(message: str, remedy: str) -> SYCLError:
     return SYCLError(Errc.kernel_argument, message, routine="set", remedy=remedy)
 
 
-def converted(name: str, parameter: GraphParameter, value: Any) -> Any:
+def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
     """Return a value as a NumPy scalar of a Parameter's type.
 
     Raises SYCLError (kernel_argument) if it is not exactly that. Floats are rounded.
@@ -66,7 +66,7 @@ def converted(name: str, parameter: GraphParameter, value: Any) -> Any:
             return dtype.type(struct.unpack(code, struct.pack(code, value))[0])
         except (struct.error, OverflowError, TypeError):
             pass
-    raise _wrong(
+    raise _make_error(
         f"the Parameter {name} is {dtype}, and {value!r} cannot be that",
         f"give a number that numpy.{dtype} can be",
     )
@@ -76,14 +76,14 @@ def _fits(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
     return given.dtype.kind in "biufc" and np.can_cast(given.dtype, dtype, "same_kind")
 
 
-def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> np.ndarray:
+def convert_series(name: str, parameter: GraphParameter, values: Any, times: int) -> np.ndarray:
     """Return values for each of the replays as an array of a Parameter's type.
 
     Raises SYCLError (kernel_argument).
     """
     given, dtype = np.asarray(values), parameter.dtype
     if given.shape != (times,):
-        raise _wrong(
+        raise _make_error(
             f"the values of {name} have the shape {given.shape}, and there are {times} replays",
             f"give one number, or an array of {times}",
         )
@@ -94,14 +94,16 @@ def series_of(name: str, parameter: GraphParameter, values: Any, times: int) -> 
             else None
         )
     if made is None or (dtype.kind in "iu" and (made != given).any()):
-        raise _wrong(
+        raise _make_error(
             f"the Parameter {name} is {dtype}, and its values are {given.dtype}",
             f"give an array of numpy.{dtype}",
         )
     return made
 
 
-def _function(parameter: GraphParameter, conversion: int, size: int) -> Callable[[Any], np.ndarray]:
+def _make_conversion(
+    parameter: GraphParameter, conversion: int, size: int
+) -> Callable[[Any], np.ndarray]:
     """Return what makes an array of a cell's contents from an array of the Parameter's values."""
     chain: list[Callable[[Any], Any]] = []
     one: Any = parameter
@@ -148,7 +150,7 @@ class Setting:
 
     def begin_series(self, values: Any, times: int) -> None:
         """Have the enqueues take one value each. Raises SYCLError (kernel_argument)."""
-        raise _wrong(f"the Parameter {self.name} is memory", "set it between replays")
+        raise _make_error(f"the Parameter {self.name} is memory", "set it between replays")
 
 
 class NumberSetting(Setting):
@@ -163,9 +165,9 @@ class NumberSetting(Setting):
         (_, row, staging, _), key = self._rows[0], cells.keys[rows[0][0]]
         own = key.parameter == parameter.number and key.conversion == AS_IT_IS
         if code and own and len(self._rows) == 1:
-            self.write = self._quick(struct.Struct(code).pack_into, staging, row)
+            self.write = self._make_quick_writer(struct.Struct(code).pack_into, staging, row)
 
-    def _quick(self, pack_into: Any, staging: Any, row: Any) -> _Writer:
+    def _make_quick_writer(self, pack_into: Any, staging: Any, row: Any) -> _Writer:
         def write(value: Any) -> None:
             try:
                 pack_into(staging, 0, value)
@@ -176,13 +178,13 @@ class NumberSetting(Setting):
         return write
 
     def _write(self, value: Any) -> None:
-        number = converted(self.name, self.parameter, value)
+        number = convert(self.name, self.parameter, value)
         for _, row, staging, function in self._rows:
             staging[:] = function(number).tobytes()
             row.pending = 1
 
     def begin_series(self, values: Any, times: int) -> None:
-        array = series_of(self.name, self.parameter, values, times)
+        array = convert_series(self.name, self.parameter, values, times)
         self.series = [function(array) for _, _, _, function in self._rows]
         self.advance(0)
 
@@ -227,17 +229,17 @@ class MemorySetting(Setting):
                 for name in ("shape", "dtype", "strides", "offset")
             )
             if not same:
-                raise _wrong(
+                raise _make_error(
                     f"the Parameter {self.name} is an array of {first.shape} {first.dtype}",
                     "give an array of the same shape, type, strides and offset",
                 )
             buffer = value.base_data
         if not isinstance(buffer, MemoryObjectHolder) or isinstance(buffer, Image):
-            raise _wrong(f"the Parameter {self.name} is a buffer", "give a pyopencl.Buffer")
+            raise _make_error(f"the Parameter {self.name} is a buffer", "give a pyopencl.Buffer")
         handle = buffer.int_ptr
         check_context(f"the Parameter {self.name}", MEMORY, handle, self._context)
         if buffer.size < parameter.buffer.size:
-            raise _wrong(
+            raise _make_error(
                 f"the Parameter {self.name} is a buffer of {parameter.buffer.size} bytes, and "
                 f"this one has {buffer.size}",
                 "give one that is as large",
@@ -248,7 +250,7 @@ class MemorySetting(Setting):
             row.pending = 1
 
 
-def all_rows(cells: Cells) -> dict[int, list[int]]:
+def collect_rows(cells: Cells) -> dict[int, list[int]]:
     """The rows of each Parameter, by its number."""
     rows: dict[int, list[int]] = {}
     for number, key in enumerate(cells.keys):
@@ -308,13 +310,13 @@ class ParameterSettings:
             if not cells.is_used(number):
                 continue
             parameter = parameters[key.parameter]
-            root = root_of(parameter)
+            root = find_root(parameter)
             roots[root.number] = root
             function = None
             if key.conversion != AS_MEMORY:
-                function = _function(parameter, key.conversion, key.size)
+                function = _make_conversion(parameter, key.conversion, key.size)
             rows.setdefault(root.number, []).append((number, function))
-        self.alternations = [Alternation(one, cells, all_rows(cells)) for one in self._swaps]
+        self.alternations = [Alternation(one, cells, collect_rows(cells)) for one in self._swaps]
         swapped = {one.number for swap in self._swaps for one in swap.pair}
         for number, root in roots.items():
             if number in swapped:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..icd._native import ffi
 from ..icd.command_buffer.cells import Cells
-from ..loader.base.frames import variables_of
+from ..loader.base.frames import get_variables
 from . import pyopencl_client as _client
 from .parameter import MemoryParameter
 
@@ -33,7 +33,7 @@ class Swap:
     """
 
     def __init__(self, first: Any, second: Any) -> None:
-        buffers = [_client.buffer_of(one, "capture") for one in (first, second)]
+        buffers = [_client.find_buffer(one, "capture") for one in (first, second)]
         if buffers[0].size != buffers[1].size or buffers[0] == buffers[1]:
             raise _client.ArgumentError(
                 "swap is not a pair of two buffers of the same size.",
@@ -54,7 +54,7 @@ class Swap:
             one.forget()
 
 
-def swaps_of(swap: Any) -> list[Swap]:
+def check_swaps(swap: Any) -> list[Swap]:
     """The pairs that `capture` was given: one, or a list of them. Raises ArgumentError."""
     pairs: Sequence[Any] = list(swap)
     if pairs and not isinstance(pairs[0], (tuple, list)):
@@ -117,18 +117,18 @@ class Alternation:
 # the advice
 
 
-def buffers_in(frame: FrameType) -> dict[str, int]:
+def find_buffers(frame: FrameType) -> dict[str, int]:
     """Return the buffers and arrays in a function's variables: the handles of their memory, by
     name."""
     found = {}
-    for name, value in variables_of(frame).items():
-        handle = _client.handle_of_buffer(value)
+    for name, value in get_variables(frame).items():
+        handle = _client.find_buffer_handle(value)
         if handle:
             found[name] = handle
     return found
 
 
-def forms_of(
+def find_forms(
     handles: Mapping[str, int], variables: Mapping[str, Any]
 ) -> dict[int, tuple[str, SimpleNamespace]]:
     """Return the names of memory by its handle, and what the arrays of those names look like.

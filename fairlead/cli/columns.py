@@ -9,34 +9,34 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 
 #: Columns of a table that goes to a file or a pipe.
 COLUMNS: Final = 80
 _GAP: Final = "  "
 
 
-def terminal_width() -> int:
+def find_terminal_width() -> int:
     """The columns of the terminal, `COLUMNS` if standard output is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else COLUMNS
 
 
-def table(rows: Sequence[Sequence[str]], width: int = COLUMNS) -> list[str]:
+def format_table(rows: Sequence[Sequence[str]], width: int = COLUMNS) -> list[str]:
     """The lines of a table.
 
     Args:
         rows: the cells of each row, the headings first. Runs of blanks become one.
         width: columns of the whole table; the widest columns are narrowed to it.
     """
-    cells = [[printable(" ".join(cell.split())) for cell in row] for row in rows]
+    cells = [[escape_text(" ".join(cell.split())) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = width - len(_GAP) * (len(widths) - 1)
     while sum(widths) > room and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
-    return [line for row in cells for line in _lines(row, widths)]
+    return [line for row in cells for line in _format_row(row, widths)]
 
 
-def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+def _format_row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     parts = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     return [
         _GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip()

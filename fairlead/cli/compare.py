@@ -19,7 +19,7 @@ from ..graph_files.archive import GraphArchive
 from ..graph_files.errors import CANNOT_READ, GraphFileError
 from ..icd.command_buffer.choice import ENGINES
 from ..loader.base.children import Request, run_all
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 
 _CHILD: Final = "fairlead.graph_files.run_child"
 #: States of a run that make the exit code 1.
@@ -64,8 +64,8 @@ def compare(
         NotFoundError: there is no device.
     """
     with GraphArchive(file) as archive:  # what is wrong with the file is said once
-        results = archive.results() if reference is None and not values else {}
-    wanted = None if reference is None else _outputs(reference)
+        results = archive.read_results() if reference is None and not values else {}
+    wanted = None if reference is None else _read_outputs(reference)
     rows: list[ComparedRun] = []
     with tempfile.TemporaryDirectory(prefix="fairlead-compare-") as folder:
         for number, device in enumerate(devices()):
@@ -79,28 +79,28 @@ def compare(
                     "values": dict(values),
                     "outputs": str(place),
                 }
-                names = printable(device.name), printable(device.platform.name), engine
+                names = escape_text(device.name), escape_text(device.platform.name), engine
                 (outcome,) = run_all([Request(_CHILD, data)], timeout)
                 report = outcome.report
                 if report is None:
-                    rows.append(ComparedRun(*names, "failed", printable(outcome.reason)))
+                    rows.append(ComparedRun(*names, "failed", escape_text(outcome.reason)))
                     continue
-                why = _why_not(engine, report["explain"])
+                why = _explain_missing_engine(engine, report["explain"])
                 if why:
                     rows.append(ComparedRun(*names, "not possible", why))
                     continue
-                outputs = _outputs(place)
+                outputs = _read_outputs(place)
                 state, detail = "reference", ""
                 is_first = wanted is None
                 wanted = {**outputs, **results} if wanted is None else wanted
                 if results or not is_first:
-                    detail = difference(wanted, outputs, tolerance)
+                    detail = find_difference(wanted, outputs, tolerance)
                     state = "different" if detail else "same"
                 rows.append(ComparedRun(*names, state, detail, report["load_ms"], report["run_ms"]))
     return rows
 
 
-def _outputs(path: Path) -> dict[str, np.ndarray]:
+def _read_outputs(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an archive of NumPy's. Raises GraphFileError."""
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -114,14 +114,14 @@ def _outputs(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _why_not(engine: str, explained: str) -> str:
+def _explain_missing_engine(engine: str, explained: str) -> str:
     """Why an engine that was asked for runs nothing, "" if it runs something."""
     lines = re.findall(rf"^(?:partition \d+: )?\s*{engine}\s+(.*)$", explained, re.M)
     reasons = [line.removeprefix("not chosen: ") for line in lines if line.startswith("not chosen")]
     return reasons[0] if lines and len(reasons) == len(lines) else ""
 
 
-def difference(
+def find_difference(
     wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: float
 ) -> str:
     """What differs first between two sets of outputs, "" if nothing does.
@@ -143,7 +143,7 @@ def difference(
             close = (
                 np.isclose(other, one, rtol=tolerance, atol=tolerance, equal_nan=True)
                 if tolerance and is_number
-                else _same_bits(one, other)
+                else _compare_bits(one, other)
             )
         if not close.all():
             at = np.unravel_index(int(np.argmin(close)), close.shape)
@@ -153,7 +153,7 @@ def difference(
     return ""
 
 
-def _same_bits(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _compare_bits(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     shape = (*one.shape, one.dtype.itemsize)
     parts = (np.frombuffer(each.tobytes(), np.uint8).reshape(shape) for each in (one, other))
     return np.asarray(np.equal(*parts).all(axis=-1))
@@ -165,15 +165,15 @@ def is_good(rows: list[ComparedRun]) -> bool:
     return not states & _BAD and bool(states & {"same", "reference"})
 
 
-def table(rows: list[ComparedRun]) -> Iterator[str]:
+def format_rows(rows: list[ComparedRun]) -> Iterator[str]:
     """The rows for people, in columns."""
-    texts = [_HEAD, *(_texts(row) for row in rows)]
+    texts = [_HEAD, *(_format_row(row) for row in rows)]
     widths = [max(len(text[column]) for text in texts) for column in range(len(_HEAD))]
     for text in texts:
         yield "  ".join(f"{one:{wide}}" for one, wide in zip(text, widths, strict=True)).rstrip()
 
 
-def _texts(row: ComparedRun) -> tuple[str, ...]:
+def _format_row(row: ComparedRun) -> tuple[str, ...]:
     times = ("–" if one is None else f"{one:.3f}" for one in (row.load_ms, row.run_ms))
     detail = " ".join(row.detail.split())
     return f"{row.device} ({row.platform})", row.engine, row.state, *times, detail

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..api import nested_environment
+from ..api import make_nested_environment
 from ..loader.base.errors import FairleadError, NotFoundError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
         area=area,
         device=device,
         timeout=timeout,
-        environment=nested_environment(),
+        environment=make_nested_environment(),
         progress=progress.tell,
     )
     progress.clear()

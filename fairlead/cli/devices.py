@@ -1,6 +1,6 @@
 """`fairlead devices`: a row for each device of drivers, adapters and plugins.
 
-`each_device` asks each interface in turn, and `as_table` makes text of the rows. All plugins are
+`find_devices` asks each interface in turn, and `as_table` makes text of the rows. All plugins are
 opened, whatever the environment's device selector says, so that every device has the number by
 which selectors name it. The selector only decides which rows are marked as selected.
 """
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ..icd.objects import CLDevice
-from ..loader.base.errors import FairleadError, NotFoundError, reason_of
-from ..loader.base.search import excluding_pattern
+from ..loader.base.errors import FairleadError, NotFoundError, explain_error
+from ..loader.base.search import find_excluding_pattern
 from ..loader.gpu.driver import DriverDevice
 from ..loader.ur.devices import PluginDevice
-from ..loader.ur.plugins import Plugins, environment_selector, open_plugins
-from ..loader.ur.selector import parse, selector_strings
+from ..loader.ur.plugins import Plugins, open_plugins, read_selector
+from ..loader.ur.selector import make_selector_strings, parse
 from ..loader.ze.driver import ZEDevice
 from ..loader.ze.drivers import open_drivers
-from .columns import table
+from .columns import format_table
 from .gpus import SEARCHES
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
@@ -103,10 +103,10 @@ def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
         )
         for row in rows
     ]
-    return table([(*_HEADINGS, *(("selected",) if marked else ())), *cells], width)
+    return format_table([(*_HEADINGS, *(("selected",) if marked else ())), *cells], width)
 
 
-def each_device(
+def find_devices(
     interfaces: Sequence[str], warnings: list[str]
 ) -> Iterator[tuple[DeviceRow, AnyDevice]]:
     """Yield each device with its row, while its driver or plugin is open.
@@ -124,12 +124,12 @@ def each_device(
     any_device = False
     errors: list[NotFoundError] = []
     if set(interfaces) & {"ur", "pi"}:
-        environment_selector()  # if it is illegal, say so before anything is opened
+        read_selector()  # if it is illegal, say so before anything is opened
     for key, interface in INTERFACES.items():
         if key not in interfaces:
             continue
         try:
-            for found in _rows(key, interface, warnings, own):
+            for found in _make_rows(key, interface, warnings, own):
                 any_device = True
                 yield found
         except NotFoundError as error:
@@ -138,21 +138,25 @@ def each_device(
         raise errors[0]
 
 
-def _rows(
+def _make_rows(
     key: str, interface: str, warnings: list[str], own: bool
 ) -> Iterator[tuple[DeviceRow, AnyDevice]]:
     if key == "opencl":
-        return _opencl_rows(warnings)
+        return _make_opencl_rows(warnings)
     if interface in SEARCHES:
-        return _gpu_rows(interface)
-    return _level_zero_rows(warnings, own) if key == "ze" else _plugin_rows(interface, warnings)
+        return _make_gpu_rows(interface)
+    return (
+        _make_level_zero_rows(warnings, own)
+        if key == "ze"
+        else _make_plugin_rows(interface, warnings)
+    )
 
 
-def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow, ZEDevice]]:
+def _make_level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow, ZEDevice]]:
     from ..api import level_zero
 
     drivers = level_zero() if own else open_drivers(own=False)
-    refused = (r for r in drivers.refusals if r.remedy and not excluding_pattern(r.what))
+    refused = (r for r in drivers.refusals if r.remedy and not find_excluding_pattern(r.what))
     warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
     warnings += drivers.failures
     handles = [handle for driver in drivers for handle in driver.handles]
@@ -177,12 +181,12 @@ def _level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[DeviceRow
             )
         except FairleadError as error:
             what = f"the Level Zero device {number}:{counts[number] - 1}"
-            warnings.append(_failed(what, driver.path, error))
+            warnings.append(_describe_failure(what, driver.path, error))
         else:
             yield row, device
 
 
-def _gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
+def _make_gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
     driver = SEARCHES[interface].get()
     version = "{}.{}".format(*driver.version)
     for device in driver.devices:
@@ -204,10 +208,10 @@ def _gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
         )
 
 
-def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:
-    from ..api import platforms, usable_devices
+def _make_opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:
+    from ..api import find_usable_devices, platforms
 
-    found, failures = usable_devices()
+    found, failures = find_usable_devices()
     warnings += failures
     faults: list[str] = []
     indices = {platform: index for index, platform in enumerate(platforms())}
@@ -227,7 +231,7 @@ def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:
             )
         except FairleadError as error:
             what = "the OpenCL device {}:{}".format(*numbers)
-            faults.append(_failed(what, platform.driver.path, error))
+            faults.append(_describe_failure(what, platform.driver.path, error))
         else:
             yield row, device
     if len(faults) == len(found):
@@ -237,16 +241,18 @@ def _opencl_rows(warnings: list[str]) -> Iterator[tuple[DeviceRow, CLDevice]]:
     warnings += faults
 
 
-def _plugin_rows(interface: str, warnings: list[str]) -> Iterator[tuple[DeviceRow, PluginDevice]]:
-    from ..api import nested_environment
+def _make_plugin_rows(
+    interface: str, warnings: list[str]
+) -> Iterator[tuple[DeviceRow, PluginDevice]]:
+    from ..api import make_nested_environment
 
     with open_plugins(
-        interface, environment=nested_environment(), selector=parse(_EVERYTHING)
+        interface, environment=make_nested_environment(), selector=parse(_EVERYTHING)
     ) as plugins:
         refused = (
             refusal
             for refusal in plugins.refusals
-            if refusal.remedy and not excluding_pattern(refusal.what)
+            if refusal.remedy and not find_excluding_pattern(refusal.what)
         )
         warnings += [f"{refusal.what}: {refusal.reason} ({refusal.remedy})" for refusal in refused]
         warnings += [f"{plugin.path}: {text}" for plugin in plugins for text in plugin.warnings]
@@ -265,13 +271,13 @@ def _read_or_empty(platform: Any, what: str) -> str:
 def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[tuple[DeviceRow, PluginDevice]]:
     """Each root device and its row. Raises NotFoundError if there is none."""
     devices = plugins.select()
-    wanted = environment_selector()
+    wanted = read_selector()
     selected = {
         (device.parent or device) for device in (wanted.select(devices) if wanted else devices)
     }
     selected |= {device.parent for device in selected if device.parent}  # of a part of a part
     numbers = {platform: number for number, platform in enumerate(plugins.platforms)}
-    for selector, device in zip(selector_strings(devices), devices, strict=True):
+    for selector, device in zip(make_selector_strings(devices), devices, strict=True):
         platform, plugin = device.platform, device.platform.plugin
         try:
             row = DeviceRow(
@@ -292,10 +298,10 @@ def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[tuple[DeviceRow
             )
         except FairleadError as error:
             what = f"the {plugins.interface} device {selector}"
-            warnings.append(_failed(what, plugin.path, error))
+            warnings.append(_describe_failure(what, plugin.path, error))
         else:
             yield row, device
 
 
-def _failed(what: str, path: str, error: FairleadError) -> str:
-    return f"{what} failed to describe itself ({path}): {reason_of(error, with_code=True)}"
+def _describe_failure(what: str, path: str, error: FairleadError) -> str:
+    return f"{what} failed to describe itself ({path}): {explain_error(error, with_code=True)}"

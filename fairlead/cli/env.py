@@ -19,7 +19,7 @@ from ..icd import libopencl
 from ..icd.driver_profiles import ROWS
 from ..icd.drivers import Driver, drivers
 from ..loader.base.errors import FairleadError
-from ..loader.base.fact_cache import cache_directory
+from ..loader.base.fact_cache import find_cache_directory
 
 #: Variables that would add drivers, or choose others.
 _OTHERS: Final = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
@@ -45,7 +45,7 @@ def write_manifests(paths: Sequence[str]) -> Path:
     """
     name = hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     remedy = "set XDG_CACHE_HOME to a directory that you may write"
-    cache = cache_directory()
+    cache = find_cache_directory()
     if cache is None:
         raise ManifestError("there is no cache directory to write to.", remedy=remedy)
     directory = cache / "vendors" / name
@@ -62,7 +62,7 @@ def write_manifests(paths: Sequence[str]) -> Path:
     return directory
 
 
-def shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
+def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
     """The shell's commands, and what other programs do without: remarks for the user.
 
     Args:
@@ -81,10 +81,10 @@ def shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
         folder = shlex.quote(str(libopencl.path().parent))
         lines.append(f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}")
         return lines, []
-    return lines, [remark for driver in found for remark in _remarks(driver)]
+    return lines, [remark for driver in found for remark in _find_remarks(driver)]
 
 
-def _remarks(driver: Driver) -> list[str]:
+def _find_remarks(driver: Driver) -> list[str]:
     """What other loaders do not do for a driver."""
     return [
         f"{driver.path}: programs without fairlead do not get the repair {row.id}: it {row.does} "

@@ -22,7 +22,7 @@ _PREFIX: Final = "CU_DEVICE_ATTRIBUTE_"
 _LEFT_OUT: Final = frozenset({"number", "handle", "name", "capability"})
 
 
-def gpu_answers(interface: str, device: DriverDevice) -> dict[str, Any]:
+def query_gpu(interface: str, device: DriverDevice) -> dict[str, Any]:
     """Return what a driver tells of a device: by names, and as attributes under the API's names.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _SET = click.option(
@@ -28,18 +28,18 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 def show(file: Path, dot: bool, svg: bool, source: str) -> None:
     """Say what is in a graph FILE, which `graph.save` has written. No driver is needed."""
     from ..graph_files.archive import GraphArchive
-    from .graph_files import show_lines, source_of, to_dot, to_svg
+    from .graph_files import read_source, show_lines, to_dot, to_svg
 
     with GraphArchive(file) as archive:
         if source:
-            click.echo(source_of(archive, source))
+            click.echo(read_source(archive, source))
         elif dot:
             click.echo(to_dot(archive.document))
         elif svg:
             click.echo(to_svg(archive.document), nl=False)
         else:
             for line in show_lines(archive):
-                click.echo(printable(line))
+                click.echo(escape_text(line))
 
 
 @click.command()
@@ -75,10 +75,10 @@ def replay(
     as_json: bool,
 ) -> None:
     """Run a graph FILE, and say what its outputs are and how long it took."""
-    from .graph_files import replay_lines, run_file, settings_of, write_outputs
+    from .graph_files import parse_settings, replay_lines, run_file, write_outputs
     from .output import keep_stdout_to_ourselves
 
-    values = settings_of(settings)
+    values = parse_settings(settings)
     keep_stdout_to_ourselves()
     facts, outputs = run_file(file, device, times, values)
     if save_outputs is not None:
@@ -141,12 +141,12 @@ def compare(
     run failed, or none was possible.
     """
     from . import compare as comparison
-    from .graph_files import settings_of
+    from .graph_files import parse_settings
 
     rows = comparison.compare(
         file,
         times=times,
-        values=settings_of(settings),
+        values=parse_settings(settings),
         tolerance=tolerance,
         reference=reference,
         timeout=timeout,
@@ -154,7 +154,7 @@ def compare(
     if as_json:
         click.echo(json.dumps(comparison.as_json(rows), indent=2))
     else:
-        for line in comparison.table(rows):
+        for line in comparison.format_rows(rows):
             click.echo(line)
     ctx.exit(0 if comparison.is_good(rows) else 1)
 

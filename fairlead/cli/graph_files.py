@@ -17,7 +17,7 @@ from ..graph_files.archive import GraphArchive
 from ..graph_files.document import KERNEL, Document
 from ..graph_files.errors import CANNOT_SAVE, GraphFileError
 from ..graph_files.loading import load
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 
 _SHORTEST: Final = 12  # rows of a list that is not shortened
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -31,14 +31,22 @@ def show_lines(archive: GraphArchive) -> Iterator[str]:
     document = archive.document
     saved = ", ".join(text for text in document.device.values() if text)
     yield f"{len(document.commands)} commands, contents: {document.contents}, saved on {saved}"
-    yield from _section("programs", [_program(one) for one in document.programs])
-    yield from _section("kernels", [_kernel(document, at) for at in range(len(document.kernels))])
-    yield from _section("memory", [_memory(document, at) for at in range(len(document.memory))])
-    yield from _section("parameters", [_parameter(document, one) for one in document.parameters])
-    yield from _section("commands", [_command(document, one) for one in document.commands])
+    yield from _format_section("programs", [_describe_program(one) for one in document.programs])
+    yield from _format_section(
+        "kernels", [_describe_kernel(document, at) for at in range(len(document.kernels))]
+    )
+    yield from _format_section(
+        "memory", [_describe_memory(document, at) for at in range(len(document.memory))]
+    )
+    yield from _format_section(
+        "parameters", [_describe_parameter(document, one) for one in document.parameters]
+    )
+    yield from _format_section(
+        "commands", [_describe_step(document, one) for one in document.commands]
+    )
 
 
-def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
+def _format_section(title: str, rows: Sequence[str]) -> Iterator[str]:
     if not rows:
         return
     yield ""
@@ -49,13 +57,13 @@ def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(rows) - len(shown)} more"
 
 
-def _program(record: Mapping[str, Any]) -> str:
+def _describe_program(record: Mapping[str, Any]) -> str:
     kinds = [name for name in ("source", "il", "binaries") if name in record]
     options = f", options {record['options']}" if record["options"].strip() else ""
     return ", ".join(kinds) + options
 
 
-def _kernel(document: Document, number: int) -> str:
+def _describe_kernel(document: Document, number: int) -> str:
     record = document.kernels[number]
     launches = sum(one["op"] == KERNEL and one["kernel"] == number for one in document.commands)
     listed = ", ".join(f"{one['type']} {one['name']}" for one in record.get("arguments", ()))
@@ -63,23 +71,22 @@ def _kernel(document: Document, number: int) -> str:
     return f"{record['name']}{arguments}, program {record['program']}, launches: {launches}"
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     """A size in bytes for people."""
     power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)
     text = f"{size / 1024**power:.4g}" if size % 1024**power else str(size >> 10 * power)
     return f"{text} {_UNITS[power]}"
 
 
-def _memory(document: Document, number: int) -> str:
+def _describe_memory(document: Document, number: int) -> str:
     record = document.memory[number]
     roles = [
         role
         for role, names in (("input", document.inputs), ("output", document.outputs))
         if number in names.values()
     ]
-    parts = [
-        f"{record.get('name', f'memory{number}')}: {record['kind']} of {size_text(record['size'])}"
-    ]
+    name = record.get("name", f"memory{number}")
+    parts = [f"{name}: {record['kind']} of {format_size(record['size'])}"]
     if "dtype" in record:
         parts.append(f"{np.dtype(record['dtype'])} {tuple(record.get('shape', ()))}")
     if "of" in record:
@@ -89,7 +96,7 @@ def _memory(document: Document, number: int) -> str:
     )
 
 
-def _parameter(document: Document, record: Mapping[str, Any]) -> str:
+def _describe_parameter(document: Document, record: Mapping[str, Any]) -> str:
     if "from" in record:
         return f"computed from {record['from']}: {json.dumps(record['steps'])}"
     name = record.get("name", "without a name")
@@ -99,28 +106,28 @@ def _parameter(document: Document, record: Mapping[str, Any]) -> str:
     return f"{name}: {np.dtype(record['dtype'])} {value}"
 
 
-def label(document: Document, command: Mapping[str, Any]) -> str:
+def describe_command(document: Document, command: Mapping[str, Any]) -> str:
     """One line for a command, such as add(64)."""
     if command["op"] != KERNEL:
         size = command.get("size", command.get("region"))
-        return command["op"] if size is None else f"{command['op']}({_times(size)})"
-    return f"{document.kernels[command['kernel']]['name']}({_times(command['global'])})"
+        return command["op"] if size is None else f"{command['op']}({_format_times(size)})"
+    return f"{document.kernels[command['kernel']]['name']}({_format_times(command['global'])})"
 
 
-def _times(size: Any) -> str:
+def _format_times(size: Any) -> str:
     return "×".join(map(str, size)) if isinstance(size, list) else f"{size} bytes"
 
 
-def _command(document: Document, command: Mapping[str, Any]) -> str:
+def _describe_step(document: Document, command: Mapping[str, Any]) -> str:
     after = ", ".join(map(str, command["after"]))
-    return label(document, command) + (f", after {after}" if after else "")
+    return describe_command(document, command) + (f", after {after}" if after else "")
 
 
 def to_dot(document: Document) -> str:
     """The graph of the commands, for Graphviz."""
     lines = ["digraph graph_file {"]
     for number, command in enumerate(document.commands):
-        text = json.dumps(f"{number}: {label(document, command)}", ensure_ascii=False)
+        text = json.dumps(f"{number}: {describe_command(document, command)}", ensure_ascii=False)
         lines.append(f"  {number} [label={text}];")
         lines += [f"  {before} -> {number};" for before in command["after"]]
     return "\n".join([*lines, "}"])
@@ -147,26 +154,28 @@ def to_svg(document: Document) -> str:
     return done.stdout
 
 
-def source_of(archive: GraphArchive, kernel: str) -> str:
+def read_source(archive: GraphArchive, kernel: str) -> str:
     """The source of the program of a kernel. Raises GraphFileError."""
     found = [one for one in archive.document.kernels if one["name"] == kernel]
     if not found:
         names = ", ".join(dict.fromkeys(one["name"] for one in archive.document.kernels))
-        raise _wrong(f"the file has no kernel {kernel}", f"it has: {names or 'none'}")
+        raise _make_error(f"the file has no kernel {kernel}", f"it has: {names or 'none'}")
     program = archive.document.programs[found[0]["program"]]
     if "source" not in program:
-        raise _wrong(f"the program of {kernel} has no source in the file", "save it from source")
-    return archive.program(program["source"]).decode("utf-8", "replace")
+        raise _make_error(
+            f"the program of {kernel} has no source in the file", "save it from source"
+        )
+    return archive.read_program(program["source"]).decode("utf-8", "replace")
 
 
-def _wrong(message: str, remedy: str) -> GraphFileError:
+def _make_error(message: str, remedy: str) -> GraphFileError:
     return GraphFileError(message, routine="show", code="NOT_IN_FILE", remedy=remedy)
 
 
 # replay
 
 
-def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     """The values of `--set NAME=NUMBER`. Raises click.BadParameter."""
     values: dict[str, Any] = {}
     for text in texts:
@@ -227,7 +236,7 @@ def replay_lines(
     facts: Mapping[str, Any], times: int, outputs: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
     """What `fairlead replay` prints."""
-    yield printable(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
+    yield escape_text(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
     yield f"loaded in {facts['load_ms']:.1f} ms; {times} runs took {facts['run_ms']:.3f} ms"
     for name, array in outputs.items():
         flat = array.reshape(-1)

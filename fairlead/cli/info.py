@@ -15,17 +15,17 @@ from typing import Any, Final
 from ..icd.abi import OPENCL
 from ..loader.base.abi import Api
 from ..loader.base.errors import FairleadError, NotFoundError
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 from ..loader.cuda.abi import CUDA
 from ..loader.gpu.driver import DriverDevice
 from ..loader.hip.abi import HIP
-from ..loader.trace.values import word_text
+from ..loader.trace.values import format_word
 from ..loader.ur.devices import DIALECTS
 from ..loader.ze.abi import ZE
 from ..loader.ze.driver import ZEDevice
-from .devices import INTERFACES, AnyDevice, DeviceRow, each_device
-from .gpus import gpu_answers
-from .level_zero_info import level_zero_answers
+from .devices import INTERFACES, AnyDevice, DeviceRow, find_devices
+from .gpus import query_gpu
+from .level_zero_info import query_level_zero
 
 #: The queries of an interface: their group in its ABI data, and what their names begin with.
 _QUERIES: Final = {
@@ -91,7 +91,7 @@ class DeviceInfo:
     prefix: str
     answers: dict[str, Any]
 
-    def short(self, name: str) -> str:
+    def shorten(self, name: str) -> str:
         """A query without what all names begin with: hipDeviceAttributeWarpSize is WARP_SIZE."""
         return re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removeprefix(self.prefix)).upper()
 
@@ -110,8 +110,8 @@ def describe_devices(
     """Ask devices everything.
 
     Args:
-        interfaces: as of `each_device`.
-        warnings: as of `each_device`.
+        interfaces: as of `find_devices`.
+        warnings: as of `find_devices`.
         wanted: a device's number, its selector, or a part of its name; "" for all devices.
 
     Raises:
@@ -123,7 +123,7 @@ def describe_devices(
     word = wanted.split(" ")[0].lower()
     if not interfaces and " " in wanted and word in INTERFACES:
         interfaces = (word,)  # which shows fairlead's own driver of Level Zero, too
-    for row, device in each_device(interfaces, warnings):
+    for row, device in find_devices(interfaces, warnings):
         known.append(row.number)
         if _is(row, wanted):
             found = True
@@ -144,9 +144,9 @@ def _is(row: DeviceRow, wanted: str) -> bool:
 
 def _describe(row: DeviceRow, device: AnyDevice) -> DeviceInfo:
     if isinstance(device, DriverDevice):
-        return DeviceInfo(row, *_ATTRIBUTES[row.interface], gpu_answers(row.interface, device))
+        return DeviceInfo(row, *_ATTRIBUTES[row.interface], query_gpu(row.interface, device))
     if isinstance(device, ZEDevice):
-        return DeviceInfo(row, ZE, "", level_zero_answers(device))
+        return DeviceInfo(row, ZE, "", query_level_zero(device))
     api = OPENCL if row.interface == "OpenCL" else DIALECTS[row.interface].api
     group, prefix = _QUERIES[row.interface]
     answers = {}
@@ -174,11 +174,11 @@ def render(info: DeviceInfo, width: int) -> str:
     sections["Version"] += [
         ("platform", f"{row.platform_name}, {row.platform_version}"),
         ("library", row.library),
-        ("interface", _interface_of(row)),
+        ("interface", _find_interface(row)),
         ("driver version", row.driver_version),
     ]
     for name, value in info.answers.items():
-        short = info.short(name)
+        short = info.shorten(name)
         title = next(title for title in _SECTIONS if re.fullmatch(_SECTIONS[title], short))
         if value not in ("", b"", ()):
             sections[title].append(
@@ -187,11 +187,11 @@ def render(info: DeviceInfo, width: int) -> str:
     for title, pairs in sections.items():
         lines += [f"  {title}"] if pairs else []
         for name, text in pairs:
-            lines += _wrap(f"    {name}: {printable(text)}", width)
+            lines += _wrap(f"    {name}: {escape_text(text)}", width)
     return "\n".join(lines)
 
 
-def _interface_of(row: DeviceRow) -> str:
+def _find_interface(row: DeviceRow) -> str:
     if row.interface == "OpenCL":
         return f"OpenCL, ICD {row.icd_version}"
     layout = f", layout {row.layout}" if row.layout else ""
@@ -221,15 +221,15 @@ def _format_answer(api: Api, name: str, short: str, value: Any) -> str:
     if not isinstance(value, int):
         return str(value)
     if _BYTES.fullmatch(short):
-        return _size(value)
+        return _format_size(value)
     answer = api.constants[name].answer if name in api.constants else ""
     if answer and api.resolve(answer) in ("handle", "callback"):
         return f"{value:#x}"
-    text = word_text(api, answer, value) if answer and not answer.endswith("[]") else str(value)
+    text = format_word(api, answer, value) if answer and not answer.endswith("[]") else str(value)
     return f"{text} {_UNITS[short]}" if short in _UNITS else text
 
 
-def _size(size: int) -> str:
+def _format_size(size: int) -> str:
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.4g} {unit} ({size} bytes)"

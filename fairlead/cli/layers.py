@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from ..icd import trace_layer
-from ..loader.base.errors import FairleadError, reason_of
+from ..loader.base.errors import FairleadError, explain_error
 from ..loader.base.library import Library, open_library
 from ..loader.base.manifests import search_directory
-from ..loader.base.search import Candidate, Refusal, secure_environ, split_list
+from ..loader.base.search import Candidate, Refusal, filter_environ, split_list
 from ..plugins import command_buffer_layer
 
 #: Where the Khronos loader looks for manifests of layers.
@@ -87,14 +87,14 @@ def list_layers() -> tuple[list[LayerRow], list[str]]:
             try:
                 rows.append(describe(finding.library))
             except FairleadError as error:
-                warnings.append(f"{finding.library}: {reason_of(error)}")
+                warnings.append(f"{finding.library}: {explain_error(error)}")
         else:
             warnings.append(f"{finding.what}: {finding.reason}")
     return rows, warnings
 
 
 def _search() -> Iterator[Candidate | Refusal]:
-    environ = secure_environ()
+    environ = filter_environ()
     directory = Path(environ.get("OPENCL_LAYER_PATH") or SYSTEM_LAYERS)
     for finding in search_directory(directory, "OPENCL_LAYER_PATH", suffix=".lay"):
         if isinstance(finding, (Candidate, Refusal)):
@@ -114,8 +114,8 @@ def describe(path: str) -> LayerRow:
         FairleadError: it cannot be opened, is not a layer, or does not answer.
     """
     library = open_library(path)
-    entries = tuple(name for name in _ENTRIES if library.symbol(name))
-    if not library.symbol("clGetLayerInfo") or not set(entries) & set(_ENTRIES[:2]):
+    entries = tuple(name for name in _ENTRIES if library.find_symbol(name))
+    if not library.find_symbol("clGetLayerInfo") or not set(entries) & set(_ENTRIES[:2]):
         raise FairleadError("it is not an OpenCL layer", remedy="name a layer's library")
     version = int.from_bytes(_ask(library, _API_VERSION), "little")
     name = _ask(library, _NAME).rstrip(b"\0").decode(errors="replace")
@@ -123,7 +123,7 @@ def describe(path: str) -> LayerRow:
 
 
 def _ask(library: Library, name: int) -> bytes:
-    call = _GetLayerInfo(library.symbol("clGetLayerInfo") or 0)
+    call = _GetLayerInfo(library.find_symbol("clGetLayerInfo") or 0)
     answer, size = ctypes.create_string_buffer(1024), ctypes.c_size_t()
     if call(name, len(answer), answer, ctypes.byref(size)):
         raise FairleadError(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..loader.base.query import decode_text
-from ..loader.trace.values import word_text
+from ..loader.trace.values import format_word
 from ..loader.ze.abi import ZE
 from ..loader.ze.driver import ZEDevice
 
@@ -35,41 +35,41 @@ _LEFT_OUT: Final = frozenset({"stype", "pNext", "name", "numSubGroupSizes"})
 _MOST: Final = 64  # structs of a kind
 
 
-def level_zero_answers(device: ZEDevice) -> dict[str, Any]:
+def query_level_zero(device: ZEDevice) -> dict[str, Any]:
     """Return what a device answers: the fields of its structs, and the driver's extensions.
 
     What the driver refuses is left out.
     """
     table, found = device.driver.table, dict[str, Any]()
     for routine, struct, word in _STRUCTS:
-        (row,) = _rows(struct, 1)
+        (row,) = _query_rows(struct, 1)
         if not getattr(table, routine)(device.handle, ctypes.byref(row)):
-            found.update(_fields(struct, row, word))
+            found.update(_read_fields(struct, row, word))
     for routine, struct, word in _LISTS:
         count, function = ctypes.c_uint32(), getattr(table, routine)
         if function(device.handle, ctypes.byref(count), None) or not count.value:
             continue
         count.value = min(count.value, _MOST)
-        rows = _rows(struct, count.value)
+        rows = _query_rows(struct, count.value)
         if function(device.handle, ctypes.byref(count), rows):
             continue
         for number, row in enumerate(list(rows)[: count.value]):
-            found.update(_fields(struct, row, word, str(number) if len(rows) > 1 else ""))
+            found.update(_read_fields(struct, row, word, str(number) if len(rows) > 1 else ""))
     found["extensions"] = tuple(
         (name, tuple(version.split(".")))
-        for name, version in device.driver.extensions_of(device.driver_handle).items()
+        for name, version in device.driver.query_extensions(device.driver_handle).items()
     )
     return found
 
 
-def _rows(struct: str, count: int) -> Any:
-    rows = (ZE.struct(f"ze_{struct}_t") * count)()
+def _query_rows(struct: str, count: int) -> Any:
+    rows = (ZE.get_struct(f"ze_{struct}_t") * count)()
     for row in rows:
         row.stype = ZE[f"ZE_STRUCTURE_TYPE_{struct.upper()}"]
     return rows
 
 
-def _fields(struct: str, row: Any, word: str, number: str = "") -> Iterator[tuple[str, Any]]:
+def _read_fields(struct: str, row: Any, word: str, number: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the name and the answer of each field of a struct."""
     for field in ZE.structs[f"ze_{struct}_t"].fields:
         if field.name in _LEFT_OUT:
@@ -89,4 +89,4 @@ def _answer(field: Any, value: Any) -> Any:
     if field.name == "spirvVersionSupported":
         return f"{value >> 16}.{value >> 8 & 0xFF}"
     is_named = field.type in ZE.groups or ZE.is_bitfield(field.type)
-    return word_text(ZE, field.type, value) if is_named else value
+    return format_word(ZE, field.type, value) if is_named else value

@@ -23,7 +23,7 @@ import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.forked import fork_children
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 from .adapter_commands import adapter, build_adapter, conformance
 from .graph_commands import compare, record, replay, show
 from .output import keep_stdout_to_ourselves
@@ -51,7 +51,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except FairleadError as error:
-            click.ClickException(printable(str(error))).show()
+            click.ClickException(escape_text(str(error))).show()
             ctx.exit(getattr(error, "exit_code", 1))
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
@@ -95,17 +95,17 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
 
     The exit code is 1 if there is no device. With --json that is an empty array, and exit code 0.
     """
-    from .columns import terminal_width
-    from .devices import as_table, each_device
+    from .columns import find_terminal_width
+    from .devices import as_table, find_devices
 
-    rows = [row for row, _ in _each(each_device, interfaces, as_json)]
+    rows = [row for row, _ in _list_found(find_devices, interfaces, as_json)]
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        click.echo("\n".join(as_table(rows, terminal_width())))
+        click.echo("\n".join(as_table(rows, find_terminal_width())))
 
 
-def _each(
+def _list_found(
     find: Callable[[Sequence[str], list[str]], Iterator[Any]],
     interfaces: Sequence[str],
     as_json: bool,
@@ -127,7 +127,7 @@ def _each(
         warnings.append(str(error))
     finally:
         for warning in warnings:
-            click.echo(f"warning: {printable(warning)}", err=True)
+            click.echo(f"warning: {escape_text(warning)}", err=True)
 
 
 @main.command()
@@ -145,14 +145,14 @@ def info(device: str, interfaces: tuple[str, ...], as_json: bool) -> None:
     fairlead info 0:0                      the first device of the first OpenCL platform
     fairlead info --interface ur opencl:0  a device as a Unified Runtime adapter sees it
     """
-    from .columns import terminal_width
+    from .columns import find_terminal_width
     from .info import describe_devices, render
 
-    found = list(_each(partial(describe_devices, wanted=device), interfaces, as_json))
+    found = list(_list_found(partial(describe_devices, wanted=device), interfaces, as_json))
     if as_json:
         click.echo(json.dumps([one.as_dict() for one in found], indent=2))
     else:
-        click.echo("\n\n".join(render(one, terminal_width()) for one in found))
+        click.echo("\n\n".join(render(one, find_terminal_width()) for one in found))
 
 
 @main.command()
@@ -213,14 +213,14 @@ def env(loader: bool) -> None:
     remarks on stderr say so. With --loader all programs get it that find libOpenCL.so.1 by
     LD_LIBRARY_PATH.
     """
-    from .env import shell_commands
+    from .env import make_shell_commands
 
     keep_stdout_to_ourselves()
-    lines, remarks = shell_commands(loader=loader)
+    lines, remarks = make_shell_commands(loader=loader)
     for line in lines:
         click.echo(line)
     for remark in remarks:
-        click.echo(f"fairlead: {printable(remark)}", err=True)
+        click.echo(f"fairlead: {escape_text(remark)}", err=True)
 
 
 for command in (

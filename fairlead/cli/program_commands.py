@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..loader.base.query import printable
+from ..loader.base.query import escape_text
 from .output import keep_stdout_to_ourselves
 
 
@@ -52,18 +52,18 @@ def layers(own: bool) -> None:
     keep_stdout_to_ourselves()
     if own:
         for line in list_own():
-            click.echo(printable(line))
+            click.echo(escape_text(line))
         return
     rows, warnings = list_layers()
     for warning in warnings:
-        click.echo(f"warning: {printable(warning)}", err=True)
+        click.echo(f"warning: {escape_text(warning)}", err=True)
     for row in rows:
-        click.echo(printable(str(row)))
+        click.echo(escape_text(str(row)))
     if not rows and not warnings:
         click.echo("the variables name no layer; --own lists those of fairlead", err=True)
 
 
-def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+def _parse_apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """A comma list of APIs, in the order in which it is written."""
     from ..loader.trace.trace import APIS
 
@@ -92,7 +92,7 @@ def _apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[s
     "--apis",
     default="ur,pi,cl",
     show_default=True,
-    callback=_apis,
+    callback=_parse_apis,
     help="Trace these APIs: a comma list of ur, pi, cl, ze, cuda and hip.",
 )
 @click.option(
@@ -157,6 +157,6 @@ def trace(
         raise click.UsageError("--device, --html and --dump write files, and --print writes none")
     if not live and not html:
         output = output or Path("fairlead-trace.json")
-    wanted = Wanted.of(only, errors)
+    wanted = Wanted.from_patterns(only, errors)
     file = None if live else output
     ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html, dump))

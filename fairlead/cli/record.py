@@ -16,7 +16,7 @@ from typing import Final
 
 from ..graph_files import archive
 from ..graph_files.document import CONTENTS
-from ..graph_files.recorded import RecordedGraph, recorded_graph
+from ..graph_files.recorded import RecordedGraph, make_recorded_graph
 from ..icd import libopencl, record_layer
 from ..loader.base.errors import FairleadError
 from .trace import execute
@@ -76,7 +76,7 @@ def run(
 def _write(recording: record_layer.ProcessRecording, file: Path, contents: str) -> bool:
     """Write the graph of a process. Returns whether it is complete."""
     try:
-        graph = recorded_graph(recording, contents)
+        graph = make_recorded_graph(recording, contents)
         archive.write(file, graph.document, graph.members)
     except FairleadError as error:
         _say(f"process {recording.pid} is not recorded: {error}")

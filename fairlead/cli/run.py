@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..icd import libopencl
 from ..loader.ze import libze_loader
-from ..loader.ze.drivers import sound_drivers
+from ..loader.ze.drivers import find_sound_drivers
 from .layers import expand
 from .trace import execute
 
@@ -31,7 +31,7 @@ def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -
         FairleadError: a library is missing, its path cannot be named, or a layer is unknown.
     """
     added = libopencl.environment(os.environ)
-    added |= libze_loader.environment({**os.environ, **added}, sound_drivers())
+    added |= libze_loader.make_environment({**os.environ, **added}, find_sound_drivers())
     if layers:
         added["OPENCL_LAYERS"] = expand(layers)
     if share_cuda:

@@ -2,9 +2,9 @@
 
 Variables in the command's environment make fairlead (`loader.trace`) and the OpenCL layer
 (`icd.trace_layer`) record calls. Each of its processes writes files into a temporary folder.
-`gather` makes events of the Chrome trace format of them, and `summary` counts the events. Without
-an output file the calls are printed as they happen. Those that only the layer saw are printed at
-the end.
+`gather` makes events of the Chrome trace format of them, and `summarize_events` counts the events.
+Without an output file the calls are printed as they happen. Those that only the layer saw are
+printed at the end.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..icd import trace_layer
 from ..loader.base.errors import FairleadError
-from ..loader.trace.device import device_events, kernel_table
+from ..loader.trace.device import make_device_events, make_kernel_table
 from ..loader.trace.environment import Wanted
-from ..loader.trace.summary import Span, Summary, summary_of
-from ..loader.trace.trace import chrome_event, line, save_events
-from .trace_page import page
+from ..loader.trace.summary import Span, Summary, summarize
+from ..loader.trace.trace import format_line, make_chrome_event, save_events
+from .trace_page import make_page
 
 if TYPE_CHECKING:
     from ..loader.trace.names import Names
@@ -120,11 +120,11 @@ def run(
     for file in filter(None, (output, html)):
         _check_writable(file)
     if dump:
-        with _writing(dump):
+        with _convert_write_errors(dump):
             dump.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fairlead-trace-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        added = environment(
+        added = make_environment(
             os.environ,
             folder,
             apis,
@@ -143,15 +143,15 @@ def run(
     if not (output or html):
         sys.stderr.write(
             "".join(
-                line(call, times, names)
+                format_line(call, times, names)
                 for call, names in found.calls
                 if wanted.name(call.name) and (call.failed or not wanted.errors)
             )
         )
     elif not found.processes:
-        _say(NOTHING + _ending(code))
+        _say(NOTHING + _describe_signal(code))
     else:
-        everything, kernels = found.events, kernel_table(found.events)
+        everything, kernels = found.events, make_kernel_table(found.events)
         who = f"{_count(found.processes, 'process', 'es')} traced, see"
         found.events = [event for event in everything if _is_wanted(event, wanted)]
         if output:
@@ -159,11 +159,13 @@ def run(
             _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
         if html:
             title = f"Trace of {shlex.join(command)}"
-            with _writing(html):
-                text = page(title, found.events, summary(found.events), kernels, _failed)
+            with _convert_write_errors(html):
+                text = make_page(
+                    title, found.events, summarize_events(found.events), kernels, has_failed
+                )
                 html.write_text(text, encoding="utf-8", errors="replace")
             _say(f"{who} {html} in a browser")
-        sys.stderr.write(f"{summary(found.events)}\n")
+        sys.stderr.write(f"{summarize_events(found.events)}\n")
         if device and kernels:
             sys.stderr.write(f"\n{kernels}\n")
     return code
@@ -173,10 +175,10 @@ def _is_wanted(event: Mapping[str, Any], wanted: Wanted) -> bool:
     """Whether an event is a call that is wanted, or no call."""
     if event["ph"] != "X" or event.get("cat") == "device":
         return True
-    return wanted.name(event["name"]) and (_failed(event) or not wanted.errors)
+    return wanted.name(event["name"]) and (has_failed(event) or not wanted.errors)
 
 
-def environment(
+def make_environment(
     environ: Mapping[str, str],
     folder: Path,
     apis: Sequence[str],
@@ -252,24 +254,26 @@ def gather(folder: Path) -> Gathered:
             for thread, name in process.threads.items()
             if (process.pid, thread) not in threads
         ]
-        found.events += [chrome_event(call, process.pid, process.names) for call in process.calls]
-        found.events += device_events(process.commands, process.pid)
+        found.events += [
+            make_chrome_event(call, process.pid, process.names) for call in process.calls
+        ]
+        found.events += make_device_events(process.commands, process.pid)
         found.calls += [(call, process.names) for call in process.calls]
     return found
 
 
-def summary(events: Sequence[Mapping[str, Any]]) -> Summary:
+def summarize_events(events: Sequence[Mapping[str, Any]]) -> Summary:
     """How often each function was called by all processes, how often it failed, and its time."""
     calls = (one for one in events if one["ph"] == "X" and one.get("cat") != "device")
-    return summary_of(map(_span, calls))
+    return summarize(map(_make_span, calls))
 
 
-def _span(event: Mapping[str, Any]) -> Span:
+def _make_span(event: Mapping[str, Any]) -> Span:
     begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])
-    return Span(event["name"], (event["pid"], event["tid"]), begin, begin + took, _failed(event))
+    return Span(event["name"], (event["pid"], event["tid"]), begin, begin + took, has_failed(event))
 
 
-def _failed(event: Mapping[str, Any]) -> bool:
+def has_failed(event: Mapping[str, Any]) -> bool:
     """As `TracedCall.failed`: an error code, or NULL where an object was wanted."""
     result = event["args"].get("result", "")
     return result == "nullptr" or bool(re.fullmatch(r"-\d+|(?!\w+_SUCCESS$)(UR|PI|CL)_\w+", result))
@@ -283,12 +287,12 @@ def _check_writable(output: Path) -> None:
 
 
 def _save(events: Sequence[Mapping[str, Any]], output: Path) -> None:
-    with _writing(output):
+    with _convert_write_errors(output):
         save_events(events, output)
 
 
 @contextmanager
-def _writing(output: Path) -> Iterator[None]:
+def _convert_write_errors(output: Path) -> Iterator[None]:
     """Raise FairleadError if a file cannot be written."""
     try:
         yield
@@ -305,7 +309,7 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     Returns:
         The exit code as shells give it.
     """
-    with _signals() as process:
+    with _forward_signals() as process:
         try:
             process.append(subprocess.Popen(command, env=environ))
         except OSError as error:
@@ -322,7 +326,7 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 @contextmanager
-def _signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Pass signals that would end us to the process in the list; ignored ones stay ignored."""
     process: list[subprocess.Popen[bytes]] = []
     passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
@@ -353,7 +357,7 @@ def _has_terminal() -> bool:
         return False
 
 
-def _ending(code: int) -> str:
+def _describe_signal(code: int) -> str:
     """A sentence about a command that a signal has ended, which then cannot write its trace."""
     number = code - _SIGNALLED
     return (

@@ -25,7 +25,7 @@ _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 170, 26, 14, 26  # of a node, and between node
 Event = Mapping[str, Any]
 
 
-def page(
+def make_page(
     title: str, events: Sequence[Event], functions: Summary, kernels: KernelTable, failed: Any
 ) -> str:
     """Return the page.
@@ -38,15 +38,17 @@ def page(
         failed: says of an event whether its call failed.
     """
     spans = [event for event in events if event["ph"] == "X"]
-    rows = _rows(events, spans, failed)
+    rows = _make_rows(events, spans, failed)
     length = max((one["ts"] + one["dur"] for one in spans), default=0) - _start(spans)
     graphs = [event["args"] for event in events if event["name"] == "graph"]
     count = len({one["pid"] for one in spans})
     words = f"{len(spans)} calls and commands of {count} process{'es' * (count != 1)}"
     sections = [
-        _table("Kernels and transfers on the devices", kernels, _KERNEL_HEADS, _kernel_cells),
-        *(_picture(graph) for graph in graphs),
-        _table("Functions", functions, _FUNCTION_HEADS, _function_cells),
+        _format_table(
+            "Kernels and transfers on the devices", kernels, _KERNEL_HEADS, _format_kernel
+        ),
+        *(_draw_graph(graph) for graph in graphs),
+        _format_table("Functions", functions, _FUNCTION_HEADS, _format_function),
     ]
     data = json.dumps({"rows": rows, "length": max(length, 0.01)}, separators=(",", ":"))
     parts = {
@@ -63,7 +65,9 @@ def _start(spans: Iterable[Event]) -> float:
     return min((one["ts"] for one in spans), default=0.0)
 
 
-def _rows(events: Iterable[Event], spans: Sequence[Event], failed: Any) -> list[dict[str, Any]]:
+def _make_rows(
+    events: Iterable[Event], spans: Sequence[Event], failed: Any
+) -> list[dict[str, Any]]:
     """The rows of the timeline: a thread or a queue each, with its spans in the order of time."""
     names = {
         (one["name"], one["pid"], one["tid"]): one["args"].get("name", "")
@@ -93,15 +97,15 @@ _KERNEL_HEADS: Final = ("kernel", "calls", "total µs", "mean µs", "min µs", "
 _FUNCTION_HEADS: Final = ("function", "calls", "failed", "total µs", "self µs")
 
 
-def _kernel_cells(row: Any) -> list[str]:
+def _format_kernel(row: Any) -> list[str]:
     return [row.name, str(row.calls), *(f"{ns / 1e3:.1f}" for ns in row[2:])]
 
 
-def _function_cells(row: Any) -> list[str]:
+def _format_function(row: Any) -> list[str]:
     return [row.name, str(row.calls), str(row.failed), *(f"{ns / 1e3:.1f}" for ns in row[3:])]
 
 
-def _table(title: str, rows: Iterable[Any], heads: Sequence[str], cells: Any) -> str:
+def _format_table(title: str, rows: Iterable[Any], heads: Sequence[str], cells: Any) -> str:
     """A table, or nothing if it has no rows."""
     lines = [
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells(row)) + "</tr>"
@@ -113,7 +117,7 @@ def _table(title: str, rows: Iterable[Any], heads: Sequence[str], cells: Any) ->
     return f"<h2>{title}</h2>\n<table>\n<tr>{head}</tr>\n" + "\n".join(lines) + "\n</table>"
 
 
-def _picture(graph: Mapping[str, Any]) -> str:
+def _draw_graph(graph: Mapping[str, Any]) -> str:
     """A graph: each node is in the row below the last of those that it comes after."""
     nodes, edges = graph["nodes"], [tuple(edge) for edge in graph["edges"]]
     before: dict[int, list[int]] = {}
@@ -135,8 +139,8 @@ def _picture(graph: Mapping[str, Any]) -> str:
         counts[level] += 1
     width = max(counts.values(), default=0) * (_WIDTH + _GAP_X)
     height = len(counts) * (_HEIGHT + _GAP_Y)
-    shapes = [_arrow(places[one], places[other]) for one, other in edges]
-    shapes += [_node(text, *places[node]) for node, text in enumerate(nodes)]
+    shapes = [_draw_arrow(places[one], places[other]) for one, other in edges]
+    shapes += [_draw_node(text, *places[node]) for node, text in enumerate(nodes)]
     more = f", and {graph['more']} more nodes" if graph["more"] else ""
     return (
         f"<figure>\n<h2>Graph</h2>\n<figcaption>{escape(graph['title'])}{more}</figcaption>\n"
@@ -145,14 +149,14 @@ def _picture(graph: Mapping[str, Any]) -> str:
     )
 
 
-def _arrow(start: tuple[int, int], to: tuple[int, int]) -> str:
+def _draw_arrow(start: tuple[int, int], to: tuple[int, int]) -> str:
     (x, y), (to_x, to_y) = start, to
     x, y, to_x = x + _WIDTH // 2, y + _HEIGHT, to_x + _WIDTH // 2
     middle = (y + to_y) // 2
     return f'<path d="M{x} {y} C{x} {middle} {to_x} {middle} {to_x} {to_y}"/>'
 
 
-def _node(text: str, x: int, y: int) -> str:
+def _draw_node(text: str, x: int, y: int) -> str:
     short = text if len(text) <= 24 else f"{text[:23]}…"
     return (
         f'<g><title>{escape(text)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" '

@@ -11,29 +11,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .document import KERNEL, Document
-from .operations import OPERATIONS, extent
+from .operations import OPERATIONS, find_extent
 
 #: A memory (its number), and from which byte to which it is used.
 _Use = tuple[int, int, int]
 
 
-def inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
+def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
     """The numbers of the memory that is read before it is written, and of what is written.
 
     A part of a buffer counts as the buffer.
     """
     inputs, written = set[int](), dict[int, list[tuple[int, int]]]()
     for command in document.commands:
-        reads, writes = _uses(document, command)
+        reads, writes = _find_uses(document, command)
         for number, first, end in reads:
-            if not _covers(written.get(number, ()), first, end):
+            if not are_covered(written.get(number, ()), first, end):
                 inputs.add(number)
         for number, first, end in writes:
             _add(written.setdefault(number, []), first, end)
     return inputs, set(written)
 
 
-def whole_of(document: Document, number: int) -> tuple[int, int]:
+def find_whole(document: Document, number: int) -> tuple[int, int]:
     """The memory that a memory is a part of, or itself, and where it begins in it."""
     offset = 0
     while "of" in document.memory[number]:
@@ -42,17 +42,17 @@ def whole_of(document: Document, number: int) -> tuple[int, int]:
     return number, offset
 
 
-def _uses(document: Document, command: Mapping[str, Any]) -> tuple[list[_Use], list[_Use]]:
+def _find_uses(document: Document, command: Mapping[str, Any]) -> tuple[list[_Use], list[_Use]]:
     if command["op"] == KERNEL:
-        return _uses_of_launch(document, command)
+        return _find_uses_of_launch(document, command)
     operation = OPERATIONS.get(command["op"])
     sides = [side for side in _SIDES if operation is not None and getattr(operation, side)]
     found: dict[str, list[_Use]] = {side: [] for side in _SIDES}
-    memory = {side: document.memory_of(command[side]) for side in sides}
+    memory = {side: document.find_memory(command[side]) for side in sides}
     for side in sides:
         other = memory.get("target" if side == "source" else "source")
-        span = extent(command, side, memory[side], other)
-        use = _use(document, number_of(document, command[side]), *span)
+        span = find_extent(command, side, memory[side], other)
+        use = _use(document, find_number(document, command[side]), *span)
         if side == "target" and not _is_dense(command, span):
             found["source"].append(use)  # it writes a part of its extent, and keeps the rest
         found[side].append(use)
@@ -68,14 +68,14 @@ def _is_dense(command: Mapping[str, Any], span: tuple[int, int]) -> bool:
 _SIDES: Final = ("source", "target")
 
 
-def _uses_of_launch(
+def _find_uses_of_launch(
     document: Document, command: Mapping[str, Any]
 ) -> tuple[list[_Use], list[_Use]]:
     declared = document.kernels[command["kernel"]].get("arguments", ())
     reads: list[_Use] = []
     writes: list[_Use] = []
     for index, argument in enumerate(command["args"]):
-        number = number_of(document, argument)
+        number = find_number(document, argument)
         if number is None:
             continue
         use = _use(document, number, 0, document.memory[number]["size"])
@@ -85,7 +85,7 @@ def _uses_of_launch(
     return reads, writes
 
 
-def number_of(document: Document, reference: Any) -> Any:
+def find_number(document: Document, reference: Any) -> Any:
     """The number of the memory that an argument or a transfer refers to, None if it is none."""
     if isinstance(reference, int):
         return reference
@@ -95,11 +95,11 @@ def number_of(document: Document, reference: Any) -> Any:
 
 
 def _use(document: Document, number: int, first: int, end: int) -> _Use:
-    whole, offset = whole_of(document, number)
+    whole, offset = find_whole(document, number)
     return whole, first + offset, end + offset
 
 
-def _covers(spans: Any, first: int, end: int) -> bool:
+def are_covered(spans: Any, first: int, end: int) -> bool:
     return any(begin <= first and end <= last for begin, last in spans)
 
 
@@ -110,7 +110,7 @@ def _add(spans: list[tuple[int, int]], first: int, end: int) -> None:
     spans.append((min([first, *(b for b, _ in joined)]), max([end, *(e for _, e in joined)])))
 
 
-def named_memory(document: Document, numbers: set[int]) -> Iterator[tuple[str, int]]:
+def name_memory(document: Document, numbers: set[int]) -> Iterator[tuple[str, int]]:
     """A name for each memory: its own, or memoryN."""
     for number in sorted(numbers):
         yield document.memory[number].get("name", f"memory{number}"), number

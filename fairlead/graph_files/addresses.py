@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.usm import USM, pointer_of
+from ..runtime.usm import USM, find_pointer
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class AddressedMemory:
         """Whether so many bytes from an address on are in it."""
         return self.address <= address and address + size <= self.address + self.size
 
-    def data(self) -> np.ndarray:
+    def copy_data(self) -> np.ndarray:
         """A copy of its bytes, which the host can read."""
         return np.frombuffer(ctypes.string_at(self.address, self.size), np.uint8)
 
 
-def allocation_of(thing: Any, name: str = "") -> AddressedMemory | None:
+def find_allocation(thing: Any, name: str = "") -> AddressedMemory | None:
     """The allocation that an object has: an array of NumPy's, SVM or USM; else None."""
     if isinstance(thing, np.ndarray):
         if thing.nbytes and thing.flags.c_contiguous:
             return AddressedMemory(thing.ctypes.data, thing.nbytes, "host", thing, name)
         return None
     if isinstance(thing, USM) or hasattr(type(thing), "__sycl_usm_array_interface__"):
-        pointer, size, owner = pointer_of(thing)
+        pointer, size, owner = find_pointer(thing)
         return AddressedMemory(pointer, size or 0, "svm", owner, name)
     try:
         pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
@@ -69,24 +69,24 @@ class AddressBook:
     def __init__(
         self, names: Mapping[str, Any], held: Iterable[Any], used: Iterable[tuple[int, int]]
     ) -> None:
-        known = [allocation_of(thing, name) for name, thing in names.items()]
-        known += map(allocation_of, held)
+        known = [find_allocation(thing, name) for name, thing in names.items()]
+        known += map(find_allocation, held)
         found: dict[int, AddressedMemory] = {}
         for one in sorted(filter(None, known), key=lambda one: (-one.size, not one.name)):
             if not any(other.has(one.address, one.size) for other in found.values()):
                 found[one.address] = one
         self._known = found
-        self._places = _joined(
-            (address, size) for address, size in used if self.owner_of(address, size) is None
+        self._places = _join_spans(
+            (address, size) for address, size in used if self.find_owner(address, size) is None
         )
 
-    def owner_of(self, address: int, size: int = 1) -> AddressedMemory | None:
+    def find_owner(self, address: int, size: int = 1) -> AddressedMemory | None:
         """The known allocation that has these bytes, None if there is none."""
         return next((one for one in self._known.values() if one.has(address, size)), None)
 
     def find(self, address: int, size: int = 1) -> AddressedMemory | None:
         """The allocation that has these bytes, or the host memory around them; else None."""
-        owner = self.owner_of(address, size)
+        owner = self.find_owner(address, size)
         if owner is not None:
             return owner
         at = bisect.bisect(self._places, (address, 1 << 64)) - 1
@@ -97,7 +97,7 @@ class AddressBook:
         return None
 
 
-def _joined(used: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_spans(used: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Spans that do not overlap, in order, as begin and end."""
     joined: list[tuple[int, int]] = []
     for address, size in sorted(used):

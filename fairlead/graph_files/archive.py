@@ -20,10 +20,10 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from .checks import document_of
-from .contents import typed
+from .checks import check_document
+from .contents import view_as_array
 from .document import Document
-from .errors import CANNOT_READ, CANNOT_SAVE, GraphFileError, invalid
+from .errors import CANNOT_READ, CANNOT_SAVE, GraphFileError, make_invalid_error
 
 JSON: Final = "graph.json"
 #: Bytes that graph.json may have, and a member of programs/.
@@ -71,7 +71,7 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
         try:
             with open(number, "wb") as stream:
                 _pack(stream, text, members)
-            os.chmod(made, 0o666 & ~_umask())
+            os.chmod(made, 0o666 & ~_read_umask())
             os.replace(made, target)
         except BaseException:
             with suppress(OSError):
@@ -100,10 +100,10 @@ def _pack(stream: BinaryIO, text: bytes, members: Mapping[str, Any]) -> None:
     with zipfile.ZipFile(stream, "w") as archive:
         _put(archive, JSON, text)
         for name, data in members.items():
-            _put(archive, name, data if isinstance(data, bytes) else _npy(data))
+            _put(archive, name, data if isinstance(data, bytes) else _encode_array(data))
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     now = os.umask(0o077)
     os.umask(now)
     return now
@@ -116,14 +116,14 @@ def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 6 if len(data) < 1 << 20 else 1)
 
 
-def _npy(array: np.ndarray) -> bytes:
+def _encode_array(array: np.ndarray) -> bytes:
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
     return stream.getvalue()
 
 
 @contextmanager
-def _refusing(path: Path | str) -> Iterator[None]:
+def _convert_errors(path: Path | str) -> Iterator[None]:
     """Turn what Python's modules raise for broken archives into GraphFileError."""
     try:
         yield
@@ -138,11 +138,13 @@ def _refusing(path: Path | str) -> Iterator[None]:
         ) from None
     except Exception as error:  # Python's readers raise many kinds for what is damaged
         detail = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
-        raise invalid(f"{path} is damaged, or not a graph of fairlead: {detail}") from None
+        raise make_invalid_error(
+            f"{path} is damaged, or not a graph of fairlead: {detail}"
+        ) from None
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     """Let the garbage collector pause: it would look at each of many new objects several times."""
     is_on = gc.isenabled()
     gc.disable()
@@ -173,57 +175,63 @@ class GraphArchive:
         else:
             _check_stream(place, "seek", "load", CANNOT_READ)
             self.path = "the stream"
-        with _refusing(self.path):
+        with _convert_errors(self.path):
             self._zip = zipfile.ZipFile(place)
         try:
-            with _refusing(self.path):
-                self._entries = self._listed()
+            with _convert_errors(self.path):
+                self._entries = self._list_members()
                 text = self._read(JSON, MOST_JSON)
-                read_number = _whole if _LONG.search(text) else None
-                with _without_collector():
-                    value = json.loads(text, parse_int=read_number, parse_constant=_no_constant)
-                    self.document = document_of(value)
-            for name in self.document.members():
+                read_number = _parse_whole_number if _LONG.search(text) else None
+                with _pause_collector():
+                    value = json.loads(text, parse_int=read_number, parse_constant=_refuse_constant)
+                    self.document = check_document(value)
+            for name in self.document.list_members():
                 if name not in self._entries:
-                    raise invalid(f"the file has no {name}, to which graph.json refers")
+                    raise make_invalid_error(f"the file has no {name}, to which graph.json refers")
         except BaseException:
             self.close()
             raise
 
-    def _listed(self) -> dict[str, zipfile.ZipInfo]:
+    def _list_members(self) -> dict[str, zipfile.ZipInfo]:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in self._zip.infolist()[: _MOST_MEMBERS + 1]:
             name = entry.filename
             if name in entries or len(entries) == _MOST_MEMBERS:
-                raise invalid(f"the archive has the member {name[:80]} twice, or too many")
+                raise make_invalid_error(
+                    f"the archive has the member {name[:80]} twice, or too many"
+                )
             if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name):
-                raise invalid(f"the member {name[:80]!r} leads out of the archive")
+                raise make_invalid_error(f"the member {name[:80]!r} leads out of the archive")
             if entry.flag_bits & 1 or entry.compress_type not in (
                 zipfile.ZIP_STORED,
                 zipfile.ZIP_DEFLATED,
             ):
-                raise invalid(f"the member {name[:80]} is encrypted, or packed in another way")
+                raise make_invalid_error(
+                    f"the member {name[:80]} is encrypted, or packed in another way"
+                )
             entries[name] = entry
         if JSON not in entries:
-            raise invalid(f"the file is a zip archive without {JSON}, and not a graph of fairlead")
+            raise make_invalid_error(
+                f"the file is a zip archive without {JSON}, and not a graph of fairlead"
+            )
         return entries
 
     def _read(self, name: str, most: int) -> bytes:
         entry = self._entries[name]
         if entry.file_size > most:
-            raise invalid(f"{name} has {entry.file_size} bytes, and {most} are the most")
+            raise make_invalid_error(f"{name} has {entry.file_size} bytes, and {most} are the most")
         with self._zip.open(entry) as stream:
             data = stream.read(most + 1)
         if len(data) != entry.file_size:
-            raise invalid(f"{name} has not the size that the archive says")
+            raise make_invalid_error(f"{name} has not the size that the archive says")
         return data
 
-    def program(self, name: str) -> bytes:
+    def read_program(self, name: str) -> bytes:
         """A member of programs/. Raises GraphFileError."""
-        with _refusing(self.path):
+        with _convert_errors(self.path):
             return self._read(name, MOST_PROGRAM)
 
-    def contents(self, memory: Mapping[str, Any], what: str = "contents") -> np.ndarray | None:
+    def read_contents(self, memory: Mapping[str, Any], what: str = "contents") -> np.ndarray | None:
         """The contents of a memory of the document, as bytes; None if the file has none.
 
         Args:
@@ -236,11 +244,11 @@ class GraphArchive:
         name = memory.get(what)
         if name is None:
             return None
-        with _refusing(self.path):
+        with _convert_errors(self.path):
             data = self._read(name, memory["size"] + _HEADER)
             stream = io.BytesIO(data)
             if not _NPY.match(data):
-                raise invalid(f"{name} is not a .npy file of version 1.0")
+                raise make_invalid_error(f"{name} is not a .npy file of version 1.0")
             np.lib.format.read_magic(stream)
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
             rest = data[stream.tell() :]
@@ -248,14 +256,16 @@ class GraphArchive:
             for one in shape:
                 size *= one
             if dtype.hasobject or is_fortran or size != memory["size"] or len(rest) != size:
-                raise invalid(f"{name} has not the {memory['size']} bytes of its memory")
+                raise make_invalid_error(f"{name} has not the {memory['size']} bytes of its memory")
             return np.frombuffer(rest, np.uint8)
 
-    def results(self) -> dict[str, np.ndarray]:
+    def read_results(self) -> dict[str, np.ndarray]:
         """What a recorded program had in outputs in the end, by name. Raises GraphFileError."""
         rows = {name: self.document.memory[at] for name, at in self.document.outputs.items()}
-        found = {name: self.contents(row, "result") for name, row in rows.items()}
-        return {name: typed(rows[name], one) for name, one in found.items() if one is not None}
+        found = {name: self.read_contents(row, "result") for name, row in rows.items()}
+        return {
+            name: view_as_array(rows[name], one) for name, one in found.items() if one is not None
+        }
 
     def close(self) -> None:
         """Close the file."""
@@ -268,11 +278,11 @@ class GraphArchive:
         self.close()
 
 
-def _whole(digits: str) -> int:
+def _parse_whole_number(digits: str) -> int:
     if len(digits) > _LONGEST_NUMBER:
-        raise invalid(f"a number has {len(digits)} digits")
+        raise make_invalid_error(f"a number has {len(digits)} digits")
     return int(digits)
 
 
-def _no_constant(name: str) -> Any:
-    raise invalid(f"graph.json has {name}, which is not a number of JSON")
+def _refuse_constant(name: str) -> Any:
+    raise make_invalid_error(f"graph.json has {name}, which is not a number of JSON")

@@ -17,10 +17,10 @@ from ..icd.command_buffer.commands import OPERATIONS as RECORDED
 from ..icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, UNSET, VALUE
 from ..icd.errors import check
 from .document import KERNEL, MARKER
-from .errors import cannot_save
-from .naming import description
+from .errors import make_save_error
+from .naming import describe_memory
 from .operations import HOST, OPERATIONS, SVM
-from .parameters import row_of
+from .parameters import make_row
 from .saved_objects import SavedObjects
 
 _PLACES: Final = frozenset({"marker", "barrier", "hint"})
@@ -39,9 +39,11 @@ class CapturedRows:
         self._parameters: dict[Any, int] = {}
         swaps = [swap for block in blocks for swap in block.swaps]
         self._swapped = {one.number for swap in swaps for one in swap.pair}
-        self.document.swaps += [[objects.memory(one.handle) for one in swap.pair] for swap in swaps]
+        self.document.swaps += [
+            [objects.number_memory(one.handle) for one in swap.pair] for swap in swaps
+        ]
 
-    def row(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
+    def make_row(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
         """The row of a command, without its order. Raises GraphFileError."""
         name = RECORDED[native.op]
         if name in _PLACES:
@@ -54,25 +56,25 @@ class CapturedRows:
         count, dimensions = lib.fl_argument_count(native.arguments), native.work_dim
         row: dict[str, Any] = {
             "op": KERNEL,
-            "kernel": self._objects.kernel(address(native.kernel), count),
+            "kernel": self._objects.number_kernel(address(native.kernel), count),
             "global": list(native.n[3 : 3 + dimensions]),
         }
         if native.has_local:
             row["local"] = list(native.n[6 : 6 + dimensions])
         if native.has_offset:
             row["offset"] = list(native.n[0:dimensions])
-        cells = _cells_of(native)
-        row["args"] = [self._argument(native, index, block, cells) for index in range(count)]
+        cells = _find_cells(native)
+        row["args"] = [self._make_argument(native, index, block, cells) for index in range(count)]
         return row
 
-    def _argument(
+    def _make_argument(
         self, native: Any, index: int, block: CapturedBlock, cells: Mapping[int, Any]
     ) -> dict[str, Any]:
         found = ffi.new("fl_change *")
         check(lib.fl_get_argument(native.arguments, index, found), "clSetKernelArg")
         kind, size = found.kind, found.size
         if kind == UNSET:
-            raise cannot_save(
+            raise make_save_error(
                 f"argument {index} of the kernel "
                 f"{self.document.kernels[-1]['name']} was set before the capture block",
                 "set all arguments inside the block: kernel(queue, …) does",
@@ -80,9 +82,9 @@ class CapturedRows:
         number = lib.fl_parameter_of(native.arguments, index)
         if number and number not in self._swapped:
             cell = cells[address(found.value)]
-            return {"parameter": self._parameter(block, number, cell.conversion, size)}
+            return {"parameter": self._refer_to_parameter(block, number, cell.conversion, size)}
         if kind == POINTER:
-            memory, start = self._objects.address(address(found.value), 1, f"argument {index}")
+            memory, start = self._objects.find_address(address(found.value), 1, f"argument {index}")
             return {"memory": memory, "start": start} if start else {"memory": memory}
         if not found.value:
             return {"local": size}
@@ -91,9 +93,9 @@ class CapturedRows:
             return {"value": data.hex()}
         handle = int.from_bytes(data, "little")
         if kind == SAMPLER:
-            return {"sampler": self._objects.sampler(handle)}
+            return {"sampler": self._objects.number_sampler(handle)}
         assert kind == MEMORY
-        return {"memory": self._objects.memory(handle)}
+        return {"memory": self._objects.number_memory(handle)}
 
     def _transfer(self, name: str, native: Any, block: CapturedBlock) -> dict[str, Any]:
         operation = OPERATIONS[name]
@@ -105,49 +107,51 @@ class CapturedRows:
             if kind in (HOST, SVM):
                 pointer = native.host if kind == HOST else getattr(native, side)
                 size = native.host_size if kind == HOST else row["size"]
-                row[side], start = self._objects.address(address(pointer), size, name)
+                row[side], start = self._objects.find_address(address(pointer), size, name)
                 if start:
                     row[f"{side}_start"] = start
             elif kind:
-                row[side] = self._object(address(getattr(native, side)), block)
+                row[side] = self._refer_to_object(address(getattr(native, side)), block)
         return row
 
-    def _object(self, handle: int, block: CapturedBlock) -> Any:
+    def _refer_to_object(self, handle: int, block: CapturedBlock) -> Any:
         """A memory object that a transfer names: its number, or the Parameter that it is."""
         number, _ = block.memory.get(handle, (0, 0)) if block.parameters else (0, 0)
         if number and number not in self._swapped:
-            return {"parameter": self._parameter(block, number, lib.FL_AS_MEMORY, 8)}
-        return self._objects.memory(handle)
+            return {"parameter": self._refer_to_parameter(block, number, lib.FL_AS_MEMORY, 8)}
+        return self._objects.number_memory(handle)
 
-    def _parameter(self, block: CapturedBlock, number: int, conversion: int, size: int) -> int:
+    def _refer_to_parameter(
+        self, block: CapturedBlock, number: int, conversion: int, size: int
+    ) -> int:
         """The row of a Parameter as an argument of this size and conversion."""
-        return self._parameter_row(block, block.parameters[number], conversion, size)
+        return self._add_parameter(block, block.parameters[number], conversion, size)
 
-    def _parameter_row(self, block: CapturedBlock, one: Any, conversion: int, size: int) -> int:
+    def _add_parameter(self, block: CapturedBlock, one: Any, conversion: int, size: int) -> int:
         key = one.number, conversion if conversion in (lib.FL_AS_FLOAT, lib.FL_AS_INTEGER) else 0
         key = (*key, size if key[1] else 0)
         if key in self._parameters:
             return self._parameters[key]
         if key[1]:  # the same number in another type
-            whole = self._parameter_row(block, one, 0, 0)
+            whole = self._add_parameter(block, one, 0, 0)
             letter = "f" if conversion == lib.FL_AS_FLOAT else "i"
             row: dict[str, Any] = {"from": whole, "steps": [["astype", f"<{letter}{size}"]]}
         elif isinstance(one, MemoryParameter):
-            memory = self._objects.memory(one.buffer.int_ptr)
+            memory = self._objects.number_memory(one.buffer.int_ptr)
             name = block.names.get(one.number, "")
             is_array = hasattr(one.value, "base_data")
             row = {"memory": memory, "is_array": is_array, **({"name": name} if name else {})}
             record = self.document.memory[memory]
             if "name" not in record and name:
-                record |= description(name, one.value, record["size"])
+                record |= describe_memory(name, one.value, record["size"])
         else:
-            row = row_of(one, block, lambda whole: self._parameter_row(block, whole, 0, 0))
+            row = make_row(one, block, lambda whole: self._add_parameter(block, whole, 0, 0))
         self._parameters[key] = len(self.document.parameters)
         self.document.parameters.append(row)
         return self._parameters[key]
 
 
-def _cells_of(native: Any) -> dict[int, Any]:
+def _find_cells(native: Any) -> dict[int, Any]:
     """The cells of a launch, by the address of their bytes."""
     count = lib.fl_find_cells(native, 1, ffi.NULL, 0)
     if not count:

@@ -50,7 +50,7 @@ def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndar
     elif isinstance(memory, int):
         _copy_svm(queue, into.ctypes.data, memory, into.nbytes)
     else:
-        return cl.enqueue_copy(queue, into, memory, is_blocking=False, **_extent(record))
+        return cl.enqueue_copy(queue, into, memory, is_blocking=False, **_describe_extent(record))
     return None
 
 
@@ -76,11 +76,11 @@ def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nda
     elif isinstance(memory, int):
         _copy_svm(queue, memory, data.ctypes.data, data.nbytes)
     else:
-        return cl.enqueue_copy(queue, memory, data, is_blocking=False, **_extent(record))
+        return cl.enqueue_copy(queue, memory, data, is_blocking=False, **_describe_extent(record))
     return None
 
 
-def _extent(record: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_extent(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a transfer of all of a memory has to be told."""
     if record["kind"] != "image":
         return {}
@@ -92,7 +92,7 @@ def _copy_svm(queue: Any, target: int, source: int, size: int) -> None:
     check(call(queue.int_ptr, "clEnqueueSVMMemcpy", *arguments), "clEnqueueSVMMemcpy")
 
 
-def typed(record: Mapping[str, Any], data: np.ndarray) -> np.ndarray:
+def view_as_array(record: Mapping[str, Any], data: np.ndarray) -> np.ndarray:
     """Bytes in the type and shape that the memory has, if they are known."""
     if "dtype" not in record or data.nbytes % np.dtype(record["dtype"]).itemsize:
         return data

@@ -9,7 +9,7 @@ from ..icd.objects import CLDevice
 from ..loader.base.errors import NotFoundError
 
 
-def device_named(selector: str) -> CLDevice:
+def find_device(selector: str) -> CLDevice:
     """The first device that a selector means.
 
     Args:
@@ -47,7 +47,7 @@ def device_named(selector: str) -> CLDevice:
     )
 
 
-def pyopencl_device(device: Any, context: Any) -> Any:
+def find_pyopencl_device(device: Any, context: Any) -> Any:
     """The pyopencl.Device that an argument of `load` means.
 
     Raises:
@@ -63,4 +63,4 @@ def pyopencl_device(device: Any, context: Any) -> Any:
         return devices()[0].to_pyopencl()
     if isinstance(device, CLDevice):
         return device.to_pyopencl()
-    return device_named(str(device)).to_pyopencl()
+    return find_device(str(device)).to_pyopencl()

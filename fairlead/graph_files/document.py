@@ -44,13 +44,13 @@ class Document:
         head = {"format": FORMAT, "version": VERSION}
         return head | {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def memory_of(self, reference: Any) -> dict[str, Any]:
+    def find_memory(self, reference: Any) -> dict[str, Any]:
         """The memory that a command refers to, through a Parameter or not."""
         if isinstance(reference, dict):
             reference = self.parameters[reference["parameter"]]["memory"]
         return self.memory[reference]
 
-    def members(self) -> Iterator[str]:
+    def list_members(self) -> Iterator[str]:
         """The names of the archive's other members that it refers to."""
         for program in self.programs:
             yield from (program[name] for name in ("source", "il") if name in program)

@@ -14,7 +14,7 @@ from ..captured_graphs.executable import Executable
 from ..captured_graphs.graph import CapturedGraph
 from ..captured_graphs.parameter import GraphParameter
 from ..captured_graphs.pyopencl_client import ArgumentError
-from .contents import start_read, start_write, typed
+from .contents import start_read, start_write, view_as_array
 from .document import Document
 
 
@@ -81,7 +81,7 @@ class LoadedExecutable(Executable):
 
         Then a transfer by the driver, and waiting for it, would take longer than all of the rest.
         """
-        only, handles = self._only(), self._loaded.buffers
+        only, handles = self._get_only_segment(), self._loaded.buffers
         if only is None or not handles.keys() >= set(names):
             return None
         found = only.addresses(self._own.int_ptr, [handles[name] for name in names])
@@ -114,7 +114,9 @@ class LoadedGraph(CapturedGraph):
         self.inputs, self.outputs = tuple(document.inputs), tuple(document.outputs)
         self._objects, self._kept = memory, keep
         self._places = [_place(one) for one in memory]
-        forms = [typed(record, np.empty(record["size"], np.uint8)) for record in document.memory]
+        forms = [
+            view_as_array(record, np.empty(record["size"], np.uint8)) for record in document.memory
+        ]
         self._forms = [(one.dtype, one.shape) for one in forms]
         queue = self.new_queue()
         self._numbers = {
@@ -123,7 +125,7 @@ class LoadedGraph(CapturedGraph):
         }
         self._numbers |= document.inputs | document.outputs
         self.memory = {
-            name: shown(queue, document.memory[number], memory[number])
+            name: view_result(queue, document.memory[number], memory[number])
             for name, number in self._numbers.items()
         }
         self.known_names = self.memory
@@ -215,15 +217,15 @@ def _place(memory: Any) -> Any:
     return memory if pointer is None else pointer
 
 
-def shown(queue: Any, record: Mapping[str, Any], memory: Any) -> Any:
+def view_result(queue: Any, record: Mapping[str, Any], memory: Any) -> Any:
     """A memory as a program wants to see it: with its type and shape, if they are known."""
     from pyopencl import Buffer
 
     if isinstance(memory, np.ndarray):
-        return typed(record, memory)
+        return view_as_array(record, memory)
     if "dtype" not in record or not isinstance(memory, Buffer):
         return memory
     from pyopencl.array import Array  # which takes a while
 
-    form = typed(record, np.empty(record["size"], np.uint8))
+    form = view_as_array(record, np.empty(record["size"], np.uint8))
     return Array(queue, form.shape, form.dtype, data=memory)

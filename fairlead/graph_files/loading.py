@@ -21,10 +21,10 @@ from . import devices
 from .archive import GraphArchive, Place
 from .contents import write_memory
 from .document import Document
-from .errors import cannot_load, invalid
+from .errors import make_invalid_error, make_load_error
 from .loaded import LoadedGraph
 from .operations import HOST, SVM
-from .parameters import derived_parameter, parameter_of_row
+from .parameters import derive_parameter, make_parameter
 from .recorder import DocumentRecorder, RecordedObjects
 
 _REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
@@ -53,14 +53,14 @@ def load(path: Place, device: Any = None, *, context: Any = None) -> LoadedGraph
     import pyopencl as cl
 
     with GraphArchive(path) as archive:
-        chosen = devices.pyopencl_device(device, context)
+        chosen = devices.find_pyopencl_device(device, context)
         made_in = context if context is not None else cl.Context([chosen])
-        with _refusing():
-            return _Loader(archive, made_in, chosen).graph()
+        with _convert_errors():
+            return _Loader(archive, made_in, chosen).make_graph()
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Turn what a driver refuses into GraphFileError."""
     import pyopencl as cl
 
@@ -68,7 +68,7 @@ def _refusing() -> Iterator[None]:
         yield
     except (OpenCLError, cl.Error) as refused:
         text = str(refused).strip().replace("\n", " ")
-        raise cannot_load(
+        raise make_load_error(
             f"the device refuses a part of the graph: {text[:500]}", _REMEDY
         ) from refused
 
@@ -90,28 +90,28 @@ class _Loader:
                 continue
             total += record["size"]
             if record["size"] > (whole if record["kind"] == HOST else most) or total > whole:
-                raise cannot_load(
+                raise make_load_error(
                     f"memory {number} of the graph has {record['size']} bytes, and "
                     f"{self._device.name} has no such place",
                     _REMEDY,
                 )
 
-    def graph(self) -> LoadedGraph:
+    def make_graph(self) -> LoadedGraph:
         """Make everything, and return the graph."""
         import pyopencl as cl
 
         self._queue = cl.CommandQueue(self._context, self._device)
         with warnings.catch_warnings():  # the program that was saved has had the compiler's
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            programs = [self._program(record) for record in self._document.programs]
-        kernels = [self._kernel(programs, record) for record in self._document.kernels]
+            programs = [self._make_program(record) for record in self._document.programs]
+        kernels = [self._make_kernel(programs, record) for record in self._document.kernels]
         self._memory: list[Any] = []
         for record in self._document.memory:
-            self._memory.append(self._new_memory(record))
-        samplers = [self._sampler(record) for record in self._document.samplers]
+            self._memory.append(self._make_memory(record))
+        samplers = [self._make_sampler(record) for record in self._document.samplers]
         self._parameters: list[Any] = []
         for record in self._document.parameters:
-            self._parameters.append(self._parameter(record))
+            self._parameters.append(self._make_parameter(record))
         self._queue.finish()
         arguments = RecordedObjects(self._memory, samplers, self._parameters)
         block = self._capture(kernels, arguments)
@@ -119,10 +119,10 @@ class _Loader:
 
     # objects
 
-    def _program(self, record: Mapping[str, Any]) -> Any:
+    def _make_program(self, record: Mapping[str, Any]) -> Any:
         import pyopencl as cl
 
-        read = self._archive.program
+        read = self._archive.read_program
         options = record["options"].split()
         identity = {"device": self._device.name, "driver": self._device.driver_version}
         for one in record.get("binaries", ()):
@@ -136,17 +136,17 @@ class _Loader:
             il = cl.Program(self._context, read(record["il"]))
             return il.build(options, devices=[self._device])
         known = ", ".join(f"{one['device']} ({one['driver']})" for one in record["binaries"])
-        raise cannot_load(
+        raise make_load_error(
             f"a program of the graph has neither source nor IL, only binaries for {known}",
             "load it on that device, or save it from a program that was built from source",
         )
 
-    def _kernel(self, programs: list[Any], record: Mapping[str, Any]) -> Any:
+    def _make_kernel(self, programs: list[Any], record: Mapping[str, Any]) -> Any:
         import pyopencl as cl
 
         return cl.Kernel(programs[record["program"]], record["name"])
 
-    def _flags(self, record: Mapping[str, Any]) -> Any:
+    def _find_flags(self, record: Mapping[str, Any]) -> Any:
         """The flags of a memory. What its program's host could not do, whoever loads it can."""
         import pyopencl as cl
 
@@ -154,15 +154,15 @@ class _Loader:
         for name in record["flags"]:
             flag = getattr(cl.mem_flags, name.upper(), None)
             if not isinstance(flag, int) or name.upper() in ("USE_HOST_PTR", "COPY_HOST_PTR"):
-                raise invalid(f"memory has the unknown flag {name}")
+                raise make_invalid_error(f"memory has the unknown flag {name}")
             flags |= 0 if name.upper().startswith("HOST_") else flag
         return flags
 
-    def _new_memory(self, record: Mapping[str, Any]) -> Any:
+    def _make_memory(self, record: Mapping[str, Any]) -> Any:
         import pyopencl as cl
 
         kind, size = record["kind"], record["size"]
-        data = self._archive.contents(record)
+        data = self._archive.read_contents(record)
         if kind == HOST:
             return np.zeros(size, np.uint8) if data is None else data.copy()
         if kind == SVM:
@@ -172,22 +172,22 @@ class _Loader:
             return made
         if kind == "sub_buffer":
             whole = self._memory[record["of"]]
-            return whole.get_sub_region(record["offset"], size, self._flags(record))
-        made = self._new_image(record) if kind == "image" else None
+            return whole.get_sub_region(record["offset"], size, self._find_flags(record))
+        made = self._make_image(record) if kind == "image" else None
         if made is None:
-            made = cl.Buffer(self._context, self._flags(record), size)
+            made = cl.Buffer(self._context, self._find_flags(record), size)
         if "of" not in record:
             zeros = np.zeros(size if data is None else 0, np.uint8)
             write_memory(self._queue, record, made, zeros if data is None else data)
         return made
 
-    def _new_image(self, record: Mapping[str, Any]) -> Any:
+    def _make_image(self, record: Mapping[str, Any]) -> Any:
         import pyopencl as cl
 
         order = getattr(cl.channel_order, record["order"], None)
         channel_type = getattr(cl.channel_type, record["channel_type"], None)
         if not isinstance(order, int) or not isinstance(channel_type, int):
-            raise invalid(f"an image has the unknown format {record['order']}")
+            raise make_invalid_error(f"an image has the unknown format {record['order']}")
         form, kind, extent = cl.ImageFormat(order, channel_type), record["type"], record["extent"]
         dimensions = int(kind[5])
         is_array = kind.endswith("_array")
@@ -198,25 +198,25 @@ class _Loader:
         description.num_mip_levels = description.num_samples = 0
         description.pitches = (record.get("row_pitch", 0), 0)
         description.buffer = self._memory[record["of"]] if "of" in record else None
-        made = cl.Image(self._context, self._flags(record), form, desc=description)
+        made = cl.Image(self._context, self._find_flags(record), form, desc=description)
         if made.get_image_info(cl.image_info.ELEMENT_SIZE) != record["element_size"]:
-            raise invalid("an image has another element size than its format")
+            raise make_invalid_error("an image has another element size than its format")
         return made
 
-    def _sampler(self, record: Mapping[str, Any]) -> Any:
+    def _make_sampler(self, record: Mapping[str, Any]) -> Any:
         import pyopencl as cl
 
         addressing = getattr(cl.addressing_mode, record["addressing"], None)
         filtering = getattr(cl.filter_mode, record["filter"], None)
         if not isinstance(addressing, int) or not isinstance(filtering, int):
-            raise invalid("a sampler has an unknown mode")
+            raise make_invalid_error("a sampler has an unknown mode")
         return cl.Sampler(self._context, record["normalized"], addressing, filtering)
 
-    def _parameter(self, record: Mapping[str, Any]) -> Any:
+    def _make_parameter(self, record: Mapping[str, Any]) -> Any:
         if "from" in record:
-            return derived_parameter(self._parameters[record["from"]], record)
+            return derive_parameter(self._parameters[record["from"]], record)
         if "memory" not in record:
-            return parameter_of_row(record)
+            return make_parameter(record)
         buffer, row = self._memory[record["memory"]], self._document.memory[record["memory"]]
         if record["is_array"] and "dtype" in row and "shape" in row:
             from pyopencl.array import Array

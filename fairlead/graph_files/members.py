@@ -11,7 +11,7 @@ import numpy as np
 
 from ..loader.base.errors import with_article
 from .document import LONGEST_ARGUMENT
-from .errors import invalid
+from .errors import make_invalid_error
 from .parameters import is_step
 
 #: No number of a file is larger; a sum or product of some is still exact in Python.
@@ -23,7 +23,7 @@ _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a wrong value for a message: not all of it, if it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "…"
@@ -39,7 +39,9 @@ class ValueRule:
     def check(self, path: str, value: Any) -> None:
         """Raise GraphFileError if a value is not that."""
         if not self.holds(value):
-            raise invalid(f"{path} is {shown(value)}, and not {with_article(self.what)}")
+            raise make_invalid_error(
+                f"{path} is {shorten(value)}, and not {with_article(self.what)}"
+            )
 
 
 class Members:
@@ -60,7 +62,7 @@ def is_number(value: Any, most: int = MOST) -> bool:
     return type(value) is int and 0 <= value <= most
 
 
-def _matches(pattern: re.Pattern[str]) -> Callable[[Any], Any]:
+def _make_matcher(pattern: re.Pattern[str]) -> Callable[[Any], Any]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value)
 
 
@@ -74,14 +76,14 @@ def _is_dtype(value: Any) -> bool:
         return False
 
 
-def one_of(*names: str) -> ValueRule:
+def make_choice_rule(*names: str) -> ValueRule:
     """Return the rule of a value that is one of these names."""
     return ValueRule(
         "one of " + ", ".join(names), lambda value: isinstance(value, str) and value in names
     )
 
 
-def three(least: int, most: int = MOST) -> Callable[[Any], bool]:
+def make_triple_rule(least: int, most: int = MOST) -> Callable[[Any], bool]:
     """Return what a list of three numbers fulfils, each from `least` to `most`."""
     return lambda value: (
         isinstance(value, list)
@@ -90,7 +92,7 @@ def three(least: int, most: int = MOST) -> Callable[[Any], bool]:
     )
 
 
-def _sizes(value: Any) -> bool:
+def are_sizes(value: Any) -> bool:
     return isinstance(value, list) and 1 <= len(value) <= 3 and all(map(is_number, value))
 
 
@@ -102,14 +104,16 @@ NUMBER = ValueRule("whole number from 0", is_number)
 SIZE = ValueRule("size of at least 1", lambda value: is_number(value) and value > 0)
 TEXT = ValueRule("text", lambda value: isinstance(value, str) and "\0" not in value)
 FLAG = ValueRule("true or false", lambda value: type(value) is bool)
-NAME = ValueRule("name", _matches(_NAME))
-WORD = ValueRule("word", _matches(_WORD))
-HEX = ValueRule("bytes in hexadecimal digits", _matches(_HEX))
-FILE = ValueRule("member of programs/, contents/ or result/", _matches(_MEMBER))
+NAME = ValueRule("name", _make_matcher(_NAME))
+WORD = ValueRule("word", _make_matcher(_WORD))
+HEX = ValueRule("bytes in hexadecimal digits", _make_matcher(_HEX))
+FILE = ValueRule("member of programs/, contents/ or result/", _make_matcher(_MEMBER))
 DTYPE = ValueRule("type of NumPy's, such as <f4", _is_dtype)
 WORDS = ValueRule(
     "list of words",
-    lambda value: isinstance(value, list) and len(value) < 20 and all(map(_matches(_WORD), value)),
+    lambda value: (
+        isinstance(value, list) and len(value) < 20 and all(map(_make_matcher(_WORD), value))
+    ),
 )
 SHAPE = ValueRule(
     "shape",
@@ -129,7 +133,7 @@ KERNEL: Final = Members({"program": NUMBER, "name": NAME, "arguments?": LIST})
 ARGUMENT_INFO: Final = Members({"type": TEXT, "name": TEXT, "constant": FLAG})
 ANY_MEMORY: Final = Members(
     {
-        "kind": one_of("buffer", "sub_buffer", "image", "host", "svm"),  # checked first
+        "kind": make_choice_rule("buffer", "sub_buffer", "image", "host", "svm"),  # checked first
         "size": SIZE,
         "name?": NAME,
         "dtype?": DTYPE,
@@ -145,13 +149,13 @@ MEMORY: Final[Mapping[str, Members]] = {
     | Members(
         {
             "flags": WORDS,
-            "type": one_of(
+            "type": make_choice_rule(
                 "image1d", "image1d_array", "image1d_buffer", "image2d", "image2d_array", "image3d"
             ),
             "order": WORD,
             "channel_type": WORD,
             "element_size": SIZE,
-            "extent": ValueRule("extent of three", three(1, 1 << 32)),
+            "extent": ValueRule("extent of three", make_triple_rule(1, 1 << 32)),
             "of?": NUMBER,
             "row_pitch?": NUMBER,
         }
@@ -167,9 +171,9 @@ AFTER: Final = Members({"op": TEXT, "after": LIST})
 LAUNCH: Final = AFTER | Members(
     {
         "kernel": NUMBER,
-        "global": ValueRule("range of one to three sizes", _sizes),
-        "local?": ValueRule("range of one to three sizes", _sizes),
-        "offset?": ValueRule("range of one to three sizes", _sizes),
+        "global": ValueRule("range of one to three sizes", are_sizes),
+        "local?": ValueRule("range of one to three sizes", are_sizes),
+        "offset?": ValueRule("range of one to three sizes", are_sizes),
         "args": LIST,
     }
 )
@@ -186,13 +190,13 @@ REFERENCE: Final = Members({"parameter": NUMBER})
 def check_record(path: str, value: Any, members: Members) -> None:
     """Check that a value is an object with these members, each as its rule says, and no others."""
     if not isinstance(value, dict):
-        raise invalid(f"{path} is {shown(value)}, and no object")
+        raise make_invalid_error(f"{path} is {shorten(value)}, and no object")
     rules = members.rules
     for name, one in value.items():
         rule = rules.get(name)
         if rule is None:
-            raise invalid(f"{path} has the unknown member {shown(name)}")
+            raise make_invalid_error(f"{path} has the unknown member {shorten(name)}")
         if not rule.holds(one):
             rule.check(f"{path}.{name}", one)
     if not value.keys() >= members.needed:
-        raise invalid(f"{path} has no {min(members.needed - value.keys())}")
+        raise make_invalid_error(f"{path} has no {min(members.needed - value.keys())}")

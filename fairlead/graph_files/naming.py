@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..captured_graphs.parameter import GraphParameter, entry_of
-from ..captured_graphs.pyopencl_client import handle_of_buffer
+from ..captured_graphs.parameter import GraphParameter, find_entry
+from ..captured_graphs.pyopencl_client import find_buffer_handle
 from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.image import Image
 from ..runtime.usm import USM
@@ -31,29 +31,29 @@ _TYPES: Final = {
 _POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
 
 
-def buffers_of(names: Mapping[str, Any]) -> dict[int, tuple[str, Any]]:
+def find_buffers(names: Mapping[str, Any]) -> dict[int, tuple[str, Any]]:
     """The names of buffers and arrays, by the handle of their memory."""
     found: dict[int, tuple[str, Any]] = {}
     for name, value in names.items():
-        handle = _handle_of(value)
+        handle = _find_handle(value)
         if handle and (handle not in found or hasattr(value, "dtype")):
             found[handle] = name, value
     return found
 
 
-def _handle_of(value: Any) -> int:
+def _find_handle(value: Any) -> int:
     import pyopencl as cl
 
-    entry = entry_of(value)
+    entry = find_entry(value)
     if entry is not None:
         return 0 if isinstance(entry, GraphParameter) else entry.buffer.int_ptr
     try:
-        return value.int_ptr if isinstance(value, cl.Image) else handle_of_buffer(value)
+        return value.int_ptr if isinstance(value, cl.Image) else find_buffer_handle(value)
     except Exception:  # a variable of the program that cannot even be looked at
         return 0
 
 
-def description(name: str, value: Any, size: int) -> dict[str, Any]:
+def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
     """The name of a memory, and the type and shape of the array that has it."""
     made: dict[str, Any] = {"name": name} if name.isidentifier() else {}
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
@@ -67,10 +67,10 @@ def description(name: str, value: Any, size: int) -> dict[str, Any]:
         return made
     if getattr(value, "nbytes", -1) != size:
         return made
-    return {**made, "dtype": type_name(dtype), "shape": [int(one) for one in shape or ()]}
+    return {**made, "dtype": find_type_name(dtype), "shape": [int(one) for one in shape or ()]}
 
 
-def type_name(dtype: np.dtype[Any]) -> str:
+def find_type_name(dtype: np.dtype[Any]) -> str:
     """What a file calls the type of a number, or of other bytes."""
     return dtype.str if dtype.kind in "biufc" else f"|V{dtype.itemsize}"
 

@@ -50,7 +50,7 @@ SVM: Final = "svm"
 _REGION: Final = {"region": (6, _THREE)}
 
 
-def _rect(first: str, second: str) -> dict[str, _Place]:
+def _make_rect_places(first: str, second: str) -> dict[str, _Place]:
     """The numbers of a rectangle's transfer between two memories."""
     return {
         f"{first}_origin": (0, _THREE),
@@ -77,8 +77,8 @@ OPERATIONS: Final[dict[str, FileOperation]] = {
         "clEnqueueCopyBufferRect",
         BUFFER,
         BUFFER,
-        _rect("source", "target"),
-        order=("source", "target", *_rect("source", "target")),
+        _make_rect_places("source", "target"),
+        order=("source", "target", *_make_rect_places("source", "target")),
     ),
     "fill": FileOperation(
         "clEnqueueFillBuffer", "", BUFFER, _SPAN, True, ("target", "pattern", *_SPAN)
@@ -93,15 +93,15 @@ OPERATIONS: Final[dict[str, FileOperation]] = {
         "clEnqueueReadBufferRect",
         BUFFER,
         HOST,
-        _rect("source", "target"),
-        order=("source", "", *_rect("source", "target"), "target"),
+        _make_rect_places("source", "target"),
+        order=("source", "", *_make_rect_places("source", "target"), "target"),
     ),
     "write_rect": FileOperation(
         "clEnqueueWriteBufferRect",
         HOST,
         BUFFER,
-        _rect("target", "source"),
-        order=("target", "", *_rect("target", "source"), "source"),
+        _make_rect_places("target", "source"),
+        order=("target", "", *_make_rect_places("target", "source"), "source"),
     ),
     "copy_image": FileOperation(
         "clEnqueueCopyImage",
@@ -146,7 +146,7 @@ OPERATIONS: Final[dict[str, FileOperation]] = {
 }
 
 
-def extent(
+def find_extent(
     command: Mapping[str, Any], side: str, own: Mapping[str, Any], other: Mapping[str, Any] | None
 ) -> tuple[int, int]:
     """The first byte of a memory that a transfer may use, and the one after the last.

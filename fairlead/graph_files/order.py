@@ -53,9 +53,9 @@ class RecordedOrder:
             is_barrier: what follows in the queue waits for it.
         """
         self._in_order[queue] = in_order
-        self._bridge()
+        self._add_bridge()
         waits = list(waits)
-        after = self._waited_for(queue, waits)
+        after = self._find_waited(queue, waits)
         if in_order:
             seen = self._seen.setdefault(queue, {})
             after |= {
@@ -74,7 +74,7 @@ class RecordedOrder:
                 self._since[queue] = []
         return sorted(after)
 
-    def _waited_for(self, queue: int, waits: Iterable[int]) -> set[int]:
+    def _find_waited(self, queue: int, waits: Iterable[int]) -> set[int]:
         """The commands of a wait list: of a queue in order the last one, of its own none."""
         found, latest = set[int](), dict[int, int]()
         for event in waits:
@@ -85,9 +85,9 @@ class RecordedOrder:
                 latest[other] = max(latest.get(other, 0), number)
         return found | set(latest.values())
 
-    def added(self, queue: int, event: int) -> None:
+    def note_command(self, queue: int, event: int) -> None:
         """The command was added to the document. `event` is its event, 0 if it has none."""
-        number = self._counted()
+        number = self._count_command()
         if self._in_order[queue]:
             self._last[queue] = number
         else:
@@ -103,7 +103,7 @@ class RecordedOrder:
             if queue in self._last:
                 self._done[queue] = self._last[queue]
         elif self._since.get(queue):
-            self._host_waited(queue, self._since.pop(queue))
+            self._note_host_wait(queue, self._since.pop(queue))
 
     def wait(self, event: int) -> None:
         """The host waited for an event."""
@@ -111,7 +111,7 @@ class RecordedOrder:
             return
         queue, number = self._events[event]
         if not self._in_order[queue]:
-            self._host_waited(queue, [number])
+            self._note_host_wait(queue, [number])
         else:
             self._done[queue] = max(self._done.get(queue, 0), number)
 
@@ -121,22 +121,22 @@ class RecordedOrder:
         if in_order:
             self._done[queue] = number
         else:
-            self._host_waited(queue, [number])
+            self._note_host_wait(queue, [number])
 
-    def _host_waited(self, queue: int, commands: Sequence[int]) -> None:
+    def _note_host_wait(self, queue: int, commands: Sequence[int]) -> None:
         known = [self._done[queue]] if queue in self._done else []
         if list(commands) != known:
-            self._done[queue] = self._gathered([*known, *commands])
+            self._done[queue] = self._gather([*known, *commands])
 
-    def _gathered(self, commands: Iterable[int]) -> int:
+    def _gather(self, commands: Iterable[int]) -> int:
         """One command that comes after several: a new place, or the only one of them."""
         found = sorted(set(commands))
         if len(found) == 1:
             return found[0]
         self._commands.append({"op": MARKER, "after": found})
-        return self._counted()
+        return self._count_command()
 
-    def _counted(self) -> int:
+    def _count_command(self) -> int:
         """The number of the last command, whose predecessors are known now."""
         number = len(self._commands) - 1
         self._ends -= set(self._commands[number]["after"])
@@ -145,24 +145,24 @@ class RecordedOrder:
 
     # commands that are not recorded
 
-    def gap(self) -> None:
+    def add_gap(self) -> None:
         """Other commands come here: all that follow come after all that were."""
         self._is_gap = True
 
-    def _bridge(self) -> None:
+    def _add_bridge(self) -> None:
         if not self._is_gap:
             return
         self._is_gap = False
         for known in (self._events, self._last, self._since, self._barrier, self._done, self._seen):
             known.clear()
         if self._ends:
-            self._done[0] = self._gathered(self._ends)
+            self._done[0] = self._gather(self._ends)
 
-    def between(self) -> list[int]:
+    def find_predecessors_of_write(self) -> list[int]:
         """What a write comes after that stands for commands which are not recorded."""
-        self._bridge()
+        self._add_bridge()
         return [self._done[0]] if 0 in self._done else []
 
-    def added_between(self) -> None:
+    def note_write(self) -> None:
         """That write was added to the document; what follows comes after it."""
-        self._done[0] = self._counted()
+        self._done[0] = self._count_command()

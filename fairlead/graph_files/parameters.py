@@ -12,8 +12,8 @@ import numpy as np
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.expressions import Formula
 from ..captured_graphs.parameter import GraphParameter
-from .errors import cannot_save, invalid
-from .naming import type_name
+from .errors import make_invalid_error, make_save_error
+from .naming import find_type_name
 
 _SIGNS: Final = frozenset(("+", "-", "*", "/", "**"))
 _TYPES: Final = frozenset(("astype", "inverse"))
@@ -26,7 +26,7 @@ _PYTHON: Final[Mapping[str, tuple[type, str]]] = {
 }
 
 
-def row_of(
+def make_row(
     parameter: GraphParameter, block: CapturedBlock, whole: Callable[[Any], int]
 ) -> dict[str, Any]:
     """A Parameter as a file has it.
@@ -41,7 +41,7 @@ def row_of(
     """
     if parameter.source is None:
         name = block.names.get(parameter.number, "")
-        row = _scalar(np.asarray(parameter.value))
+        row = _encode_scalar(np.asarray(parameter.value))
         return {"name": name, **row} if name else row
     source, function = parameter.source
     if function is operator.neg:
@@ -49,38 +49,38 @@ def row_of(
     elif isinstance(function, Formula) and function.name in _TYPES:
         step = [function.name, function.other.str]
     elif isinstance(function, Formula):
-        step = [function.name, _operand(function.other), function.forward]
+        step = [function.name, _encode_operand(function.other), function.forward]
     else:
-        raise cannot_save(
+        raise make_save_error(
             f"{parameter!r} is computed from another Parameter by a function of the program",
             "make it a Parameter of its own",
         )
     return {"from": whole(source), "steps": [step]}
 
 
-def _scalar(value: np.ndarray) -> dict[str, str]:
-    return {"dtype": type_name(value.dtype), "value": value.tobytes().hex()}
+def _encode_scalar(value: np.ndarray) -> dict[str, str]:
+    return {"dtype": find_type_name(value.dtype), "value": value.tobytes().hex()}
 
 
-def _operand(number: Any) -> dict[str, str]:
+def _encode_operand(number: Any) -> dict[str, str]:
     for name, (kind, dtype) in _PYTHON.items():
         if type(number) is kind:
             try:
-                return {"python": name, **_scalar(np.asarray(number, dtype))}
+                return {"python": name, **_encode_scalar(np.asarray(number, dtype))}
             except OverflowError:
-                raise cannot_save(
+                raise make_save_error(
                     f"a Parameter is computed with {number}, which has more than 64 bits",
                     "compute with a smaller number",
                 ) from None
-    return _scalar(np.asarray(number))
+    return _encode_scalar(np.asarray(number))
 
 
-def parameter_of_row(row: Mapping[str, Any]) -> GraphParameter:
+def make_parameter(row: Mapping[str, Any]) -> GraphParameter:
     """The Parameter of a row of a file that has a value of its own."""
-    return GraphParameter(_value_of(row), name=row.get("name"))
+    return GraphParameter(_decode_value(row), name=row.get("name"))
 
 
-def derived_parameter(source: GraphParameter, row: Mapping[str, Any]) -> GraphParameter:
+def derive_parameter(source: GraphParameter, row: Mapping[str, Any]) -> GraphParameter:
     """The Parameter of a row of a file that is computed from another one.
 
     Raises:
@@ -90,24 +90,24 @@ def derived_parameter(source: GraphParameter, row: Mapping[str, Any]) -> GraphPa
     for step in row["steps"]:
         try:
             with np.errstate(all="ignore"):
-                made = made.derived(_function_of(step))
+                made = made.derived(_make_function(step))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-            raise invalid(f"a Parameter cannot be computed: {error}") from None
+            raise make_invalid_error(f"a Parameter cannot be computed: {error}") from None
     return made
 
 
-def _function_of(step: list[Any]) -> Callable[[Any], Any]:
+def _make_function(step: list[Any]) -> Callable[[Any], Any]:
     if step[0] == "negative":
         return operator.neg
     if step[0] in _TYPES:
         return Formula(step[0], np.dtype(step[1]))
-    number = _value_of(step[1])
+    number = _decode_value(step[1])
     if "python" in step[1]:
         number = _PYTHON[step[1]["python"]][0](number)
     return Formula(step[0], number, step[2])
 
 
-def _value_of(row: Mapping[str, Any]) -> Any:
+def _decode_value(row: Mapping[str, Any]) -> Any:
     return np.frombuffer(bytes.fromhex(row["value"]), row["dtype"])[0]
 
 

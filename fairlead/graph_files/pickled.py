@@ -22,7 +22,7 @@ from .rows import Savable
 from .saving import save
 
 
-def data_of(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+def dump_graph(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) -> bytes:
     """The file of a graph, with the contents of its inputs.
 
     Args:
@@ -39,7 +39,7 @@ def data_of(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) -> 
     return stream.getvalue()
 
 
-def graph_of(data: bytes) -> LoadedGraph:
+def load_graph(data: bytes) -> LoadedGraph:
     """The graph in a file: on the device that has the same name and platform, else on the first.
 
     Raises:
@@ -47,11 +47,11 @@ def graph_of(data: bytes) -> LoadedGraph:
         PlatformNotFoundError: there is no driver.
     """
     with GraphArchive(io.BytesIO(data)) as archive:
-        device = _same_device(archive.document.device)
+        device = _find_same_device(archive.document.device)
     return load(io.BytesIO(data), device)
 
 
-def _same_device(wanted: dict[str, Any]) -> CLDevice | None:
+def _find_same_device(wanted: dict[str, Any]) -> CLDevice | None:
     identity = wanted.get("device"), wanted.get("platform")
     for platform in platforms():
         for device in platform.devices:
@@ -60,18 +60,18 @@ def _same_device(wanted: dict[str, Any]) -> CLDevice | None:
     return None
 
 
-def executable_of(data: bytes, options: dict[str, Any]) -> LoadedExecutable:
-    """The graph in a file, finalized. See `graph_of`."""
-    return graph_of(data).finalize(**options)
+def load_executable(data: bytes, options: dict[str, Any]) -> LoadedExecutable:
+    """The graph in a file, finalized. See `load_graph`."""
+    return load_graph(data).finalize(**options)
 
 
-def reduced(thing: Savable | Executable) -> tuple[Any, ...]:
+def reduce_for_pickle(thing: Savable | Executable) -> tuple[Any, ...]:
     """How a graph or an executable is pickled.
 
     Updates of the executable of a captured graph alone are not kept.
     """
     if not isinstance(thing, (Executable, ExecutableGraph)):
-        return graph_of, (data_of(thing),)
+        return load_graph, (dump_graph(thing),)
     options = {
         "schedule": thing.schedule,
         "updatable": thing.updatable,
@@ -79,4 +79,4 @@ def reduced(thing: Savable | Executable) -> tuple[Any, ...]:
         "policy": thing.policy,
     }
     graph = thing.graph if isinstance(thing, Executable) else thing
-    return executable_of, (data_of(graph), options)
+    return load_executable, (dump_graph(graph), options)

@@ -12,7 +12,7 @@ from ..icd.abi import OPENCL
 from ..icd.calls import address, call, kernel_name
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import binaries_of
-from .errors import cannot_save
+from .errors import make_save_error
 
 #: Flags of memory that mean the same in another process. Others lead to the saved program's memory.
 FLAGS: Final = (
@@ -50,7 +50,7 @@ NOT_WRITTEN: Final = (
 )
 
 
-def data_of(handle: int, routine: str, name: str | int, *between: int) -> bytes:
+def query_data(handle: int, routine: str, name: str | int, *between: int) -> bytes:
     """What a query answers, b"" if the driver does not answer it."""
     query = OPENCL[name] if isinstance(name, str) else name
     size = ffi.new("size_t *")
@@ -62,23 +62,23 @@ def data_of(handle: int, routine: str, name: str | int, *between: int) -> bytes:
     return bytes(ffi.buffer(room, size[0]))
 
 
-def number_in(handle: int, routine: str, name: str | int, *between: int) -> int:
+def query_number(handle: int, routine: str, name: str | int, *between: int) -> int:
     """The same as a number, 0 if the driver does not answer."""
-    return int.from_bytes(data_of(handle, routine, name, *between), "little")
+    return int.from_bytes(query_data(handle, routine, name, *between), "little")
 
 
-def text_in(handle: int, routine: str, name: str | int, *between: int) -> str:
+def query_text(handle: int, routine: str, name: str | int, *between: int) -> str:
     """The same as a text."""
-    data = data_of(handle, routine, name, *between)
+    data = query_data(handle, routine, name, *between)
     return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
 
 
-def program_of(kernel: int) -> int:
+def get_program(kernel: int) -> int:
     """The program of a kernel, a handle."""
-    return number_in(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
+    return query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
 
 
-def program_record(
+def make_program_row(
     program: int, device: int, number: int, binaries: bool
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A program as a file has it, and the members that it refers to.
@@ -92,11 +92,11 @@ def program_record(
         GraphFileError: its source, IL and binary are unknown.
     """
     routine = "clGetProgramInfo"
-    options = text_in(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
-    record: dict[str, Any] = {"options": without_includes(options)}
+    options = query_text(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
+    record: dict[str, Any] = {"options": strip_includes(options)}
     members: dict[str, bytes] = {}
-    source = text_in(program, routine, "CL_PROGRAM_SOURCE") or _known_source(program)
-    il = data_of(program, routine, "CL_PROGRAM_IL")
+    source = query_text(program, routine, "CL_PROGRAM_SOURCE") or _find_source(program)
+    il = query_data(program, routine, "CL_PROGRAM_IL")
     if source.strip():
         record["source"] = f"programs/{number}.cl"
         members[record["source"]] = source.encode()
@@ -104,20 +104,20 @@ def program_record(
         record["il"] = f"programs/{number}.spv"
         members[record["il"]] = il
     if binaries or not members:
-        binary = _binary_of(program, device)
+        binary = _get_binary(program, device)
         if not binary and not members:
-            raise cannot_save(
+            raise make_save_error(
                 "the driver tells neither source nor IL nor binary of a program",
                 "keep the pyopencl.Program of each kernel alive until the graph is saved",
             )
         if binary:
             name = f"programs/{number}.bin"
-            record["binaries"] = [{**identity_of(device), "file": name}]
+            record["binaries"] = [{**identify_device(device), "file": name}]
             members[name] = binary
     return record, members
 
 
-def without_includes(options: str) -> str:
+def strip_includes(options: str) -> str:
     """Build options without PyOpenCL's own folder, which it adds to every build."""
     from pyopencl import _find_pyopencl_include_path
 
@@ -135,15 +135,15 @@ def without_includes(options: str) -> str:
     return shlex.join(kept)
 
 
-def identity_of(device: int) -> dict[str, str]:
+def identify_device(device: int) -> dict[str, str]:
     """What a binary is for: a device, and a version of its driver."""
     return {
-        "device": text_in(device, "clGetDeviceInfo", "CL_DEVICE_NAME"),
-        "driver": text_in(device, "clGetDeviceInfo", "CL_DRIVER_VERSION"),
+        "device": query_text(device, "clGetDeviceInfo", "CL_DEVICE_NAME"),
+        "driver": query_text(device, "clGetDeviceInfo", "CL_DRIVER_VERSION"),
     }
 
 
-def _known_source(program: int) -> str:
+def _find_source(program: int) -> str:
     """The source that a living program or kernel of PyOpenCL was made of.
 
     PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
@@ -154,7 +154,7 @@ def _known_source(program: int) -> str:
     for one in gc.get_objects():
         try:
             if type(one) is cl.Kernel:
-                handle = program_of(one.int_ptr)
+                handle = get_program(one.int_ptr)
             elif type(one) is cl.Program:
                 handle = one.int_ptr
             else:
@@ -167,9 +167,9 @@ def _known_source(program: int) -> str:
     return ""
 
 
-def _binary_of(program: int, device: int) -> bytes:
+def _get_binary(program: int, device: int) -> bytes:
     routine = "clGetProgramInfo"
-    devices = ffi.from_buffer("uintptr_t[]", data_of(program, routine, "CL_PROGRAM_DEVICES"))
+    devices = ffi.from_buffer("uintptr_t[]", query_data(program, routine, "CL_PROGRAM_DEVICES"))
     try:
         binaries = dict(zip(devices, binaries_of(program), strict=True))
     except (OpenCLError, ValueError):  # the driver tells no binaries, or not those of all devices
@@ -177,7 +177,7 @@ def _binary_of(program: int, device: int) -> bytes:
     return binaries.get(device, b"")
 
 
-def kernel_record(kernel: int, program: int, count: int) -> dict[str, Any]:
+def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
     """A kernel as a file has it.
 
     Args:
@@ -190,60 +190,63 @@ def kernel_record(kernel: int, program: int, count: int) -> dict[str, Any]:
     arguments: list[dict[str, Any]] = []
     for index in range(count):
         found: dict[str, Any] = {
-            name: text_in(kernel, routine, query, index) for name, query in _KERNEL_ARG.items()
+            name: query_text(kernel, routine, query, index) for name, query in _KERNEL_ARG.items()
         }
         if not found["type"]:
             return record
         found["constant"] = any(
-            number_in(kernel, routine, f"CL_KERNEL_ARG_{query}", index) & mask == wanted
+            query_number(kernel, routine, f"CL_KERNEL_ARG_{query}", index) & mask == wanted
             for query, mask, wanted in NOT_WRITTEN
         )
         arguments.append(found)
     return {**record, "arguments": arguments}
 
 
-def flags_of(memory: int) -> list[str]:
+def list_flags(memory: int) -> list[str]:
     """The flags of a memory object that another process can use."""
-    return flag_names(number_in(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS"))
+    return list_flag_names(query_number(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS"))
 
 
-def flag_names(flags: int) -> list[str]:
+def list_flag_names(flags: int) -> list[str]:
     """The names of flags of memory that another process can use."""
     return [name.lower() for name in FLAGS if flags & OPENCL[f"CL_MEM_{name}"]]
 
 
-def memory_record(memory: int) -> tuple[dict[str, Any], int]:
+def make_memory_row(memory: int) -> tuple[dict[str, Any], int]:
     """A memory object as a file has it, and what it is a part of or made from (a handle, 0)."""
     routine = "clGetMemObjectInfo"
-    kind = IMAGE_TYPES.get(number_in(memory, routine, "CL_MEM_TYPE"))
-    whole = number_in(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
-    size = number_in(memory, routine, "CL_MEM_SIZE")
-    record: dict[str, Any] = {"kind": "buffer", "size": size, "flags": flags_of(memory)}
+    kind = IMAGE_TYPES.get(query_number(memory, routine, "CL_MEM_TYPE"))
+    whole = query_number(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    size = query_number(memory, routine, "CL_MEM_SIZE")
+    record: dict[str, Any] = {"kind": "buffer", "size": size, "flags": list_flags(memory)}
     if kind is not None:
-        return {**record, **_image(memory, kind, whole)}, whole
+        return {**record, **_make_image_row(memory, kind, whole)}, whole
     if whole:
-        offset = number_in(memory, routine, "CL_MEM_OFFSET")
+        offset = query_number(memory, routine, "CL_MEM_OFFSET")
         record |= {"kind": "sub_buffer", "offset": offset}
     return record, whole
 
 
-def _image(image: int, kind: str, whole: int) -> dict[str, Any]:
-    def asked(name: str) -> int:
-        return number_in(image, "clGetImageInfo", f"CL_IMAGE_{name}")
+def _make_image_row(image: int, kind: str, whole: int) -> dict[str, Any]:
+    def query_image(name: str) -> int:
+        return query_number(image, "clGetImageInfo", f"CL_IMAGE_{name}")
 
-    layers = asked("ARRAY_SIZE")
-    extent = [max(1, asked(name)) for name in ("WIDTH", "HEIGHT", "DEPTH")]
+    layers = query_image("ARRAY_SIZE")
+    extent = [max(1, query_image(name)) for name in ("WIDTH", "HEIGHT", "DEPTH")]
     if kind == "image1d_array":
         extent = [extent[0], layers, 1]
     elif kind == "image2d_array":
         extent[2] = layers
-    record = image_row(
-        kind, number_in(image, "clGetImageInfo", "CL_IMAGE_FORMAT"), asked("ELEMENT_SIZE"), extent
+    record = make_image_row(
+        kind,
+        query_number(image, "clGetImageInfo", "CL_IMAGE_FORMAT"),
+        query_image("ELEMENT_SIZE"),
+        extent,
     )
-    return {**record, "row_pitch": asked("ROW_PITCH")} if whole else record
+    return {**record, "row_pitch": query_image("ROW_PITCH")} if whole else record
 
 
-def image_row(kind: str, form: int, element: int, extent: Sequence[int]) -> dict[str, Any]:
+def make_image_row(kind: str, form: int, element: int, extent: Sequence[int]) -> dict[str, Any]:
     """An image as a file has it.
 
     Args:
@@ -265,16 +268,20 @@ def image_row(kind: str, form: int, element: int, extent: Sequence[int]) -> dict
     }
 
 
-def sampler_record(sampler: int) -> dict[str, Any]:
+def make_sampler_row(sampler: int) -> dict[str, Any]:
     """A sampler as a file has it."""
 
-    def asked(name: str) -> int:
-        return number_in(sampler, "clGetSamplerInfo", f"CL_SAMPLER_{name}")
+    def query_sampler(name: str) -> int:
+        return query_number(sampler, "clGetSamplerInfo", f"CL_SAMPLER_{name}")
 
-    return sampler_row(asked("NORMALIZED_COORDS"), asked("ADDRESSING_MODE"), asked("FILTER_MODE"))
+    return encode_sampler(
+        query_sampler("NORMALIZED_COORDS"),
+        query_sampler("ADDRESSING_MODE"),
+        query_sampler("FILTER_MODE"),
+    )
 
 
-def sampler_row(normalized: int, addressing: int, filtering: int) -> dict[str, Any]:
+def encode_sampler(normalized: int, addressing: int, filtering: int) -> dict[str, Any]:
     """A sampler as a file has it, of OpenCL's numbers."""
     import pyopencl as cl
 

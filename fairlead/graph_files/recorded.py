@@ -14,14 +14,14 @@ from typing import Any, Final
 from ..icd import record_layer
 from ..icd.abi import OPENCL
 from ..icd.record_layer import ProcessRecording, Record
-from .access import inputs_and_outputs, named_memory
-from .checks import document_of
-from .contents import typed
+from .access import find_inputs_and_outputs, name_memory
+from .checks import check_document
+from .contents import view_as_array
 from .document import KERNEL, MARKER, Document
 from .naming import describe, make_unique
 from .operations import HOST, OPERATIONS, SVM
 from .order import RecordedOrder
-from .recorded_rows import RecordedRows, text_in, word_in, words_in
+from .recorded_rows import RecordedRows, read_text, read_word, read_words
 
 #: The words of a COMMAND record before its arguments.
 _NUMBER, _SLOT, _QUEUE, _STATE, _EVENT, _ARGUMENTS = 0, 1, 2, 3, 4, 6
@@ -57,7 +57,7 @@ class RecordedGraph:
     warnings: list[str] = field(default_factory=list)
 
 
-def recorded_graph(recording: ProcessRecording, contents: str) -> RecordedGraph:
+def make_recorded_graph(recording: ProcessRecording, contents: str) -> RecordedGraph:
     """The graph of a process's commands.
 
     Args:
@@ -90,7 +90,7 @@ class _Writer:
             record_layer.COMMAND: self._add_command,
             record_layer.CONTENTS: self._add_contents,
             record_layer.SYNC: self._add_sync,
-            record_layer.GAP: lambda record: self._order.gap(),
+            record_layer.GAP: lambda record: self._order.add_gap(),
             record_layer.END: self._add_end,
             record_layer.RESULT: self._add_result,
         }
@@ -103,7 +103,7 @@ class _Writer:
             return
         self._rows.facts[record.words[0]] = record
         if record.kind == record_layer.QUEUE and not self._document.device:
-            texts = [text_in(data) for _, data in record.pieces]
+            texts = [read_text(data) for _, data in record.pieces]
             self._document.device |= dict(
                 zip(("device", "driver", "opencl", "platform"), texts, strict=True)
             )
@@ -119,12 +119,12 @@ class _Writer:
             if queue in self._rows.facts:
                 self._order.finish(queue, self._is_in_order(queue))
             return
-        for event in words_in(record.pieces[0][1]):
+        for event in read_words(record.pieces[0][1]):
             self._order.wait(event)
 
     def _add_end(self, record: Record) -> None:
         reason, number, slot, detail = record.words
-        name, routine = text_in(record.pieces[0][1]), OPENCL.slots[slot].name
+        name, routine = read_text(record.pieces[0][1]), OPENCL.slots[slot].name
         if reason == _EXTENSION:
             self._made.warnings.append(
                 f"the program asked for {name}: what it enqueues with that is not recorded"
@@ -141,11 +141,11 @@ class _Writer:
         if words[_STATE] & 0xFFFFFFFF == _FAILED:
             return
         routine, arguments = OPENCL.slots[words[_SLOT]].name, words[_ARGUMENTS:]
-        row = self._row(routine, arguments, record)
+        row = self._make_row(routine, arguments, record)
         if self._is_read(row):
             self._read_to[words[_NUMBER]] = row["target"]
-        listed, blocking = _places_in(routine)
-        waits = words_in(dict(record.pieces).get(listed, b""))
+        listed, blocking = _find_places(routine)
+        waits = read_words(dict(record.pieces).get(listed, b""))
         queue = words[_QUEUE]
         place = self._order.place(
             queue,
@@ -155,7 +155,7 @@ class _Writer:
             is_barrier=routine in _BARRIERS,
         )
         self._document.commands.append({**row, "after": place})
-        self._order.added(queue, words[_EVENT])
+        self._order.note_command(queue, words[_EVENT])
         if blocking >= 0 and arguments[blocking]:
             self._order.wait_for_last(queue, self._is_in_order(queue))
 
@@ -165,33 +165,33 @@ class _Writer:
             return self._document.memory[row["target"]]["kind"] == HOST
         return row["op"] in ("read", "read_image")
 
-    def _row(self, routine: str, arguments: Sequence[int], record: Record) -> dict[str, Any]:
+    def _make_row(self, routine: str, arguments: Sequence[int], record: Record) -> dict[str, Any]:
         pieces = dict(record.pieces)
         if routine in ("clEnqueueNDRangeKernel", "clEnqueueTask"):
             return self._launch(routine, pieces)
         if routine in ("clEnqueueSVMMemcpy", "clEnqueueSVMMemFill"):
-            return self._svm_transfer(_BY_ROUTINE[routine], arguments, pieces)
+            return self._make_svm_transfer(_BY_ROUTINE[routine], arguments, pieces)
         if routine == "clEnqueueSVMMap":
-            return self._svm_mapping(arguments, pieces)
+            return self._make_svm_mapping(arguments, pieces)
         if routine == "clEnqueueSVMUnmap":
-            return self._svm_unmapping(pieces)
+            return self._make_svm_unmapping(pieces)
         if routine in _BY_ROUTINE:
             return self._transfer(_BY_ROUTINE[routine], arguments, pieces)
         if routine in _MAPS:
-            return self._mapping(arguments, pieces)
+            return self._make_mapping(arguments, pieces)
         if routine == "clEnqueueUnmapMemObject":
-            return self._unmapping(pieces)
+            return self._make_unmapping(pieces)
         return {"op": MARKER}
 
     def _launch(self, routine: str, pieces: dict[int, bytes]) -> dict[str, Any]:
-        kernel = self._rows.kernel(word_in(pieces[1]))
+        kernel = self._rows.number_kernel(read_word(pieces[1]))
         row: dict[str, Any] = {"op": KERNEL, "kernel": kernel}
         if routine == "clEnqueueTask":
             row |= {"global": [1], "local": [1]}
         else:
-            row["global"] = words_in(pieces[4])
+            row["global"] = read_words(pieces[4])
             row |= {
-                name: words_in(pieces[i])
+                name: read_words(pieces[i])
                 for i, name in ((5, "local"), (3, "offset"))
                 if i in pieces
             }
@@ -200,23 +200,26 @@ class _Writer:
             for tag, data in pieces.items()
             if tag & 0xFFFF >= _KERNEL_ARGUMENT
         )
-        row["args"] = [self._argument(kind, data) for _, kind, data in found]
+        row["args"] = [self._make_argument(kind, data) for _, kind, data in found]
         declared = self._document.kernels[kernel].get("arguments", ())
         for argument, known in zip(row["args"], declared, strict=False):
             if "memory" in argument:
                 describe(self._document.memory[argument["memory"]], known)
         return row
 
-    def _argument(self, kind: int, data: bytes) -> dict[str, Any]:
+    def _make_argument(self, kind: int, data: bytes) -> dict[str, Any]:
         if kind == _MEMORY:
-            return {"memory": self._rows.memory(word_in(data))}
+            return {"memory": self._rows.number_memory(read_word(data))}
         if kind == _SVM:
-            serial, start, _ = words_in(data)
-            return {"memory": self._rows.memory(serial), **({"start": start} if start else {})}
+            serial, start, _ = read_words(data)
+            return {
+                "memory": self._rows.number_memory(serial),
+                **({"start": start} if start else {}),
+            }
         if kind == _SAMPLER:
-            return {"sampler": self._rows.sampler(word_in(data))}
+            return {"sampler": self._rows.number_sampler(read_word(data))}
         if kind == _LOCAL:
-            return {"local": word_in(data)}
+            return {"local": read_word(data)}
         return {"value": bytes(8).hex() if kind == _NO_MEMORY else data.hex()}
 
     def _transfer(
@@ -230,92 +233,102 @@ class _Writer:
                 if getattr(operation, word) == HOST:
                     host = at, word
                 else:
-                    row[word] = self._rows.memory(word_in(pieces[at]))
+                    row[word] = self._rows.number_memory(read_word(pieces[at]))
             elif word in ("pattern", "colour"):
                 row["pattern"] = pieces[at].hex()
                 at += word == "pattern"  # its size
             elif word:
-                row[word] = words_in(pieces[at]) if at in pieces else arguments[at]
+                row[word] = read_words(pieces[at]) if at in pieces else arguments[at]
             at += 1
         at, side = host
         if side:
-            data = word_in(pieces[at]) if at in pieces else 0
-            row[side] = self._rows.host(row, side, arguments[at], data)
+            data = read_word(pieces[at]) if at in pieces else 0
+            row[side] = self._rows.number_host(row, side, arguments[at], data)
         return row
 
-    def _mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
+    def _make_mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
         """What is mapped to be read is read; the host's memory is that of a replay."""
         if not arguments[3] & _MAP_READ:
             return {"op": MARKER}
-        memory = self._rows.memory(word_in(pieces[1]))
+        memory = self._rows.number_memory(read_word(pieces[1]))
         row: dict[str, Any] = {"op": "read", "source": memory}
         if self._document.memory[memory]["kind"] == "image":
             row |= {
                 "op": "read_image",
-                "origin": words_in(pieces[4]),
-                "region": words_in(pieces[5]),
+                "origin": read_words(pieces[4]),
+                "region": read_words(pieces[5]),
             }
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": arguments[4], "size": arguments[5]}
-        row["target"] = self._rows.host(row, "target", ("mapped", memory, *arguments[4:6]))
+        row["target"] = self._rows.number_host(row, "target", ("mapped", memory, *arguments[4:6]))
         return row
 
-    def _unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
+    def _make_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
         """What was written while it was mapped."""
-        flags, data, *numbers = words_in(pieces[2])
+        flags, data, *numbers = read_words(pieces[2])
         if not flags & ~_MAP_READ:
             return {"op": MARKER}
-        memory = self._rows.memory(word_in(pieces[1]))
+        memory = self._rows.number_memory(read_word(pieces[1]))
         row: dict[str, Any] = {"op": "write", "target": memory}
         if self._document.memory[memory]["kind"] == "image":
             row |= {"op": "write_image", "origin": numbers[:3], "region": numbers[3:6]}
             row |= {"row_pitch": numbers[6], "slice_pitch": numbers[7]}
         else:
             row |= {"offset": numbers[0], "size": numbers[1]}
-        row["source"] = self._rows.host(row, "source", ("mapped", memory, *numbers), data)
+        row["source"] = self._rows.number_host(row, "source", ("mapped", memory, *numbers), data)
         return row
 
     # SVM
 
-    def _svm_transfer(
+    def _make_svm_transfer(
         self, name: str, arguments: Sequence[int], pieces: dict[int, bytes]
     ) -> dict[str, Any]:
         row: dict[str, Any] = {"op": name, "size": arguments[4]}
         if name == "svm_fill":
-            return {**row, "pattern": pieces[2].hex(), **self._svm_place("target", pieces[1])}
-        data = words_in(pieces[3])[2]
+            return {
+                **row,
+                "pattern": pieces[2].hex(),
+                **self._describe_svm_place("target", pieces[1]),
+            }
+        data = read_words(pieces[3])[2]
         for side, at, number in (("source", 3, data), ("target", 2, 0)):
-            row |= self._svm_place(side, pieces[at]) or {
-                side: self._rows.host_bytes(arguments[at], arguments[4], number)
+            row |= self._describe_svm_place(side, pieces[at]) or {
+                side: self._rows.number_host_bytes(arguments[at], arguments[4], number)
             }
         return row
 
-    def _svm_place(self, side: str, piece: bytes) -> dict[str, int]:
+    def _describe_svm_place(self, side: str, piece: bytes) -> dict[str, int]:
         """What a transfer says of a side that is SVM, nothing if it is the host's memory."""
-        serial, start, _ = words_in(piece)
-        return {side: self._rows.memory(serial), f"{side}_start": start} if serial else {}
+        serial, start, _ = read_words(piece)
+        return {side: self._rows.number_memory(serial), f"{side}_start": start} if serial else {}
 
-    def _svm_mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
+    def _make_svm_mapping(
+        self, arguments: Sequence[int], pieces: dict[int, bytes]
+    ) -> dict[str, Any]:
         if not arguments[2] & _MAP_READ:
             return {"op": MARKER}
-        row = {"op": "svm_copy", "size": arguments[4], **self._svm_place("source", pieces[3])}
+        row = {
+            "op": "svm_copy",
+            "size": arguments[4],
+            **self._describe_svm_place("source", pieces[3]),
+        }
         place = "mapped", row["source"], row["source_start"], arguments[4]
-        return {**row, "target": self._rows.host_bytes(place, arguments[4])}
+        return {**row, "target": self._rows.number_host_bytes(place, arguments[4])}
 
-    def _svm_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
+    def _make_svm_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
         """What was written while it was mapped."""
-        flags, data, start, size, *_ = words_in(pieces[2])
+        flags, data, start, size, *_ = read_words(pieces[2])
         if not flags & ~_MAP_READ:
             return {"op": MARKER}
-        row = {"op": "svm_copy", "size": size, **self._svm_place("target", pieces[1])}
+        row = {"op": "svm_copy", "size": size, **self._describe_svm_place("target", pieces[1])}
         place = "mapped", row["target"], start, size
-        return {**row, "source": self._rows.host_bytes(place, size, data)}
+        return {**row, "source": self._rows.number_host_bytes(place, size, data)}
 
     def _add_contents(self, record: Record) -> None:
         serial, number = record.words
         data, is_new = self._data.get(number), not self._rows.has(serial)
-        memory = self._rows.memory(serial)
+        memory = self._rows.number_memory(serial)
         if data is None:
             return
         if is_new:
@@ -330,9 +343,9 @@ class _Writer:
             row |= {"row_pitch": 0, "slice_pitch": 0}
         else:
             row |= {"offset": 0, "size": known["size"]}
-        row["source"] = self._rows.host(row, "source", 0, number)
-        self._document.commands.append({**row, "after": self._order.between()})
-        self._order.added_between()
+        row["source"] = self._rows.number_host(row, "source", 0, number)
+        self._document.commands.append({**row, "after": self._order.find_predecessors_of_write()})
+        self._order.note_write()
 
     def _add_result(self, record: Record) -> None:
         number, data = record.words
@@ -346,19 +359,19 @@ class _Writer:
         document = self._document
         document.contents = contents
         make_unique(document)
-        inputs, outputs = inputs_and_outputs(document)
-        document.inputs = dict(named_memory(document, inputs))
-        document.outputs = dict(named_memory(document, outputs))
+        inputs, outputs = find_inputs_and_outputs(document)
+        document.inputs = dict(name_memory(document, inputs))
+        document.outputs = dict(name_memory(document, outputs))
         for number, row in enumerate(document.memory):
             if "result" in row:
-                self._members[row["result"]] = typed(row, self._members[row["result"]])
+                self._members[row["result"]] = view_as_array(row, self._members[row["result"]])
             if "contents" not in row:
                 continue
             if contents == "none" or (contents == "inputs" and number not in inputs):
                 del self._members[row.pop("contents")]
             else:
-                self._members[row["contents"]] = typed(row, self._members[row["contents"]])
-        document_of(document.to_json())
+                self._members[row["contents"]] = view_as_array(row, self._members[row["contents"]])
+        check_document(document.to_json())
         return self._made
 
 
@@ -390,7 +403,7 @@ _ENDINGS: Final = {
 
 
 @cache
-def _places_in(routine: str) -> tuple[int, int]:
+def _find_places(routine: str) -> tuple[int, int]:
     """Which parameter is the wait list, and which says whether it blocks; -1: none."""
     names = [one.name for one in OPENCL.functions[routine].parameters]
     listed, blocking = (

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..icd.record_layer import Record
 from .document import KERNEL, Document
-from .operations import HOST, SVM, extent
+from .operations import HOST, SVM, find_extent
 from .queries import (
     IMAGE_TYPES,
     NOT_WRITTEN,
-    flag_names,
-    image_row,
-    sampler_row,
-    without_includes,
+    encode_sampler,
+    list_flag_names,
+    make_image_row,
+    strip_includes,
 )
 
 
@@ -52,12 +52,12 @@ class RecordedRows:
         """Whether an object has a row."""
         return serial in self._places
 
-    def _new(self, key: Any, rows: list[Any], row: dict[str, Any]) -> int:
+    def _number_row(self, key: Any, rows: list[Any], row: dict[str, Any]) -> int:
         self._places[key] = len(rows)
         rows.append(row)
         return self._places[key]
 
-    def host(self, row: dict[str, Any], side: str, address: Any, number: int = 0) -> int:
+    def number_host(self, row: dict[str, Any], side: str, address: Any, number: int = 0) -> int:
         """Memory of the host's: one for each address that is read to, and for all equal bytes.
 
         Args:
@@ -65,16 +65,16 @@ class RecordedRows:
             address: where the memory lies, or what stands for that.
             number: of the bytes that are there, 0 if nobody knows them.
         """
-        of = self.document.memory_of(row["source" if side == "target" else "target"])
-        _, size = extent(row, side, {"kind": HOST}, of)
-        return self.host_bytes(address, size, number)
+        of = self.document.find_memory(row["source" if side == "target" else "target"])
+        _, size = find_extent(row, side, {"kind": HOST}, of)
+        return self.number_host_bytes(address, size, number)
 
-    def host_bytes(self, address: Any, size: int, number: int = 0) -> int:
+    def number_host_bytes(self, address: Any, size: int, number: int = 0) -> int:
         """The same for so many bytes."""
         data = self.data.get(number)
         key = ("read", address, size) if data is None else ("bytes", number, size)
         if key not in self._places:
-            made = self._new(key, self.document.memory, {"kind": HOST, "size": size})
+            made = self._number_row(key, self.document.memory, {"kind": HOST, "size": size})
             if data is not None:
                 self.give(made, data)
         return self._places[key]
@@ -84,50 +84,50 @@ class RecordedRows:
         name = self.document.memory[number][what] = f"{what}/{number}.npy"
         self.members[name] = np.frombuffer(data, np.uint8)
 
-    def memory(self, serial: int) -> int:
+    def number_memory(self, serial: int) -> int:
         if serial in self._places:
             return self._places[serial]
         _, kind, flags, size, of, offset, *image = self.facts[serial].words
-        row: dict[str, Any] = {"kind": "buffer", "size": size, "flags": flag_names(flags)}
+        row: dict[str, Any] = {"kind": "buffer", "size": size, "flags": list_flag_names(flags)}
         if not kind:
             row["kind"] = SVM
         elif image:
             form, element, pitch, *dimensions = image
-            row |= image_row(IMAGE_TYPES[kind], form, element, dimensions)
+            row |= make_image_row(IMAGE_TYPES[kind], form, element, dimensions)
             row |= {"row_pitch": pitch} if of else {}
         elif of:
             row |= {"kind": "sub_buffer", "offset": offset}
         if of:
-            row["of"] = self.memory(of)
-        return self._new(serial, self.document.memory, row)
+            row["of"] = self.number_memory(of)
+        return self._number_row(serial, self.document.memory, row)
 
-    def sampler(self, serial: int) -> int:
+    def number_sampler(self, serial: int) -> int:
         if serial in self._places:
             return self._places[serial]
-        row = sampler_row(*self.facts[serial].words[1:])
-        return self._new(serial, self.document.samplers, row)
+        row = encode_sampler(*self.facts[serial].words[1:])
+        return self._number_row(serial, self.document.samplers, row)
 
-    def kernel(self, serial: int) -> int:
+    def number_kernel(self, serial: int) -> int:
         if serial not in self._places:
-            self._places[serial] = self._new_kernel(self.facts[serial])
+            self._places[serial] = self._add_kernel(self.facts[serial])
         return self._places[serial]
 
-    def _new_kernel(self, record: Record) -> int:
+    def _add_kernel(self, record: Record) -> int:
         """The number of a kernel; objects of equal program and name have one."""
         _, program, _ = record.words
         name, *facts = (data for _, data in record.pieces)
         key = KERNEL, program, name
         if key in self._places:
             return self._places[key]
-        row: dict[str, Any] = {"program": self._program(program), "name": text_in(name)}
+        row: dict[str, Any] = {"program": self._number_program(program), "name": read_text(name)}
         arguments = [
             {
-                "type": text_in(kind),
-                "name": text_in(title),
+                "type": read_text(kind),
+                "name": read_text(title),
                 "constant": any(
                     number & mask == wanted
                     for number, (_, mask, wanted) in zip(
-                        words_in(numbers), NOT_WRITTEN, strict=True
+                        read_words(numbers), NOT_WRITTEN, strict=True
                     )
                 ),
             }
@@ -135,42 +135,42 @@ class RecordedRows:
         ]
         if all(one["type"] for one in arguments):
             row["arguments"] = arguments
-        return self._new(key, self.document.kernels, row)
+        return self._number_row(key, self.document.kernels, row)
 
-    def _program(self, serial: int) -> int:
+    def _number_program(self, serial: int) -> int:
         if ("program", serial) in self._places:
             return self._places["program", serial]
         number, found = len(self.document.programs), dict(self.facts[serial].pieces)
-        source, il, binary = text_in(found[0]), found[1], found.get(3, b"")
-        row: dict[str, Any] = {"options": without_includes(text_in(found.get(2, b"")))}
+        source, il, binary = read_text(found[0]), found[1], found.get(3, b"")
+        row: dict[str, Any] = {"options": strip_includes(read_text(found.get(2, b"")))}
         if source.strip():
-            row["source"] = self._member(f"programs/{number}.cl", source.encode())
+            row["source"] = self._add_member(f"programs/{number}.cl", source.encode())
         elif il:
-            row["il"] = self._member(f"programs/{number}.spv", il)
+            row["il"] = self._add_member(f"programs/{number}.spv", il)
         else:
-            file = self._member(f"programs/{number}.bin", binary)
+            file = self._add_member(f"programs/{number}.bin", binary)
             identity = {name: self.document.device[name] for name in ("device", "driver")}
             row["binaries"] = [{**identity, "file": file}]
             self.warnings.append(
                 "a program was made from binaries: only the same device can load the file"
             )
-        return self._new(("program", serial), self.document.programs, row)
+        return self._number_row(("program", serial), self.document.programs, row)
 
-    def _member(self, name: str, data: bytes) -> str:
+    def _add_member(self, name: str, data: bytes) -> str:
         self.members[name] = data
         return name
 
 
-def word_in(data: bytes) -> int:
+def read_word(data: bytes) -> int:
     """The number in a piece."""
     return int.from_bytes(data[:8], "little")
 
 
-def words_in(data: bytes) -> list[int]:
+def read_words(data: bytes) -> list[int]:
     """The numbers in a piece."""
     return list(struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8]))
 
 
-def text_in(data: bytes) -> str:
+def read_text(data: bytes) -> str:
     """The text in a piece."""
     return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")

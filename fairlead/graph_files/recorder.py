@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..captured_graphs.parameter import entry_of
+from ..captured_graphs.parameter import find_entry
 from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call, driver_function
@@ -25,27 +25,27 @@ class RecordedObjects:
     """What a document's references lead to, as OpenCL's functions take it."""
 
     def __init__(self, memory: list[Any], samplers: list[Any], parameters: list[Any]) -> None:
-        self.addresses = [_address_of(one) for one in memory]
+        self.addresses = [_find_address(one) for one in memory]
         self.samplers = [one.int_ptr for one in samplers]
-        self.parameters = [_pointer_of(one) for one in parameters]
+        self.parameters = [_find_pointer(one) for one in parameters]
 
-    def pointer(self, reference: Any, start: int) -> int:
+    def refer_to(self, reference: Any, start: int) -> int:
         """A memory object, or an address, that a transfer refers to."""
         if isinstance(reference, dict):
             return self.parameters[reference["parameter"]][0]
         return self.addresses[reference] + start
 
 
-def _address_of(memory: Any) -> int:
+def _find_address(memory: Any) -> int:
     if isinstance(memory, np.ndarray):
         return memory.ctypes.data
     pointer = getattr(memory, "svm_ptr", None)
     return memory.int_ptr if pointer is None else pointer
 
 
-def _pointer_of(parameter: Any) -> tuple[int, int]:
+def _find_pointer(parameter: Any) -> tuple[int, int]:
     """The handle of a Parameter's own memory object and 0, or its address and size."""
-    entry = entry_of(parameter)
+    entry = find_entry(parameter)
     if entry is parameter:
         return ctypes.addressof(parameter), parameter.dtype.itemsize
     return entry.handle, 0
@@ -78,7 +78,7 @@ class DocumentRecorder:
         self._set = [
             ffi.cast(_SET, driver_function(kernel, "clSetKernelArg")) for kernel in self._kernels
         ]
-        self._enqueue = ffi.cast(_LAUNCH, _recorder_of(queue, "clEnqueueNDRangeKernel"))
+        self._enqueue = ffi.cast(_LAUNCH, _find_recorder(queue, "clEnqueueNDRangeKernel"))
         self._pointers = [ffi.cast("void *", kernel) for kernel in self._kernels]
         self._handles = [ffi.cast("void *", one) for one in arguments.addresses]
         #: What each kernel's arguments were set to last.
@@ -106,7 +106,7 @@ class DocumentRecorder:
                     routine = "clEnqueueNDRangeKernel"
                 else:
                     routine, arguments = self._call_of(command)
-                    code = _recording(self._queue, routine)(self._queue, *arguments, *end)
+                    code = _find_recording(self._queue, routine)(self._queue, *arguments, *end)
                 if code:
                     check(code, f"{routine} (command {number})")
                 self._events.append(self._event[0])
@@ -125,15 +125,15 @@ class DocumentRecorder:
             return "clEnqueueMarkerWithWaitList", ()
         operation = OPERATIONS[command["op"]]
         self._kept = []
-        made = [value for name in operation.order for value in self._values(command, name)]
+        made = [value for name in operation.order for value in self._find_values(command, name)]
         return operation.routine, tuple(made)
 
-    def _values(self, command: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    def _find_values(self, command: Mapping[str, Any], name: str) -> tuple[Any, ...]:
         """What a transfer's function takes for a name of `FileOperation.order`."""
         if not name:
             return (0,)  # not blocking
         if name in ("source", "target"):
-            return (self._arguments.pointer(command[name], command.get(f"{name}_start", 0)),)
+            return (self._arguments.refer_to(command[name], command.get(f"{name}_start", 0)),)
         if name in ("pattern", "colour"):
             data = bytes.fromhex(command["pattern"])
             room = ffi.new("unsigned char[]", data + bytes(max(0, 16 - len(data))))
@@ -197,15 +197,15 @@ class DocumentRecorder:
         return self._set[number](kernel, index, size, pointer)
 
 
-def _recorder_of(queue: int, routine: str) -> Any:
+def _find_recorder(queue: int, routine: str) -> Any:
     """The function to which a captured queue's own table leads, a pointer."""
     return ffi.cast("void ***", queue)[0][OPENCL.functions[routine].slot]
 
 
-def _recording(queue: int, routine: str) -> Any:
-    return _prototype(routine, address(_recorder_of(queue, routine)))
+def _find_recording(queue: int, routine: str) -> Any:
+    return _make_prototype(routine, address(_find_recorder(queue, routine)))
 
 
 @lru_cache(maxsize=64)
-def _prototype(routine: str, pointer: int) -> Any:
+def _make_prototype(routine: str, pointer: int) -> Any:
     return OPENCL.functions[routine].prototype(pointer)

@@ -13,14 +13,14 @@ from ..graph.command_graph import CommandGraph
 from ..graph.dynamic import DynamicParameter
 from ..graph.executable import ExecutableGraph
 from ..graph.segments import ORDER_ONLY
-from ..graph.snapshot import Snapshot, make_ready, required
+from ..graph.snapshot import Snapshot, find_required_accessors, make_ready
 from ..icd.calls import address
 from ..runtime.commands import HostTask
 from ..runtime.context import Context
 from ..runtime.interop import to_pyopencl
 from ..runtime.launches import KernelLaunch
 from ..runtime.transfers import Transfer
-from .errors import cannot_save
+from .errors import make_save_error
 
 #: What can be written to a file.
 Savable: TypeAlias = CapturedGraph | CommandGraph | ExecutableGraph
@@ -66,24 +66,24 @@ class GraphRows:
     blocks: Sequence[CapturedBlock] = ()
     snapshot: Snapshot | None = None
 
-    def runtime_commands(self) -> Iterator[Any]:
+    def list_runtime_commands(self) -> Iterator[Any]:
         """The commands that are the runtime's."""
         for row in self.rows:
             if row.block is None and row.command is not None:
                 yield row.command
 
-    def held(self) -> Iterator[Any]:
+    def list_held_objects(self) -> Iterator[Any]:
         """The objects that commands keep, which may own memory with an address."""
         for block in self.blocks:
             for thing in block.held:  # an object, or that and a view of it
                 yield thing[0] if isinstance(thing, tuple) else thing
-        for command in self.runtime_commands():
+        for command in self.list_runtime_commands():
             if isinstance(command, KernelLaunch):
                 yield from (argument.keep for argument in command.arguments)
             else:
                 yield from command.keep if isinstance(command.keep, tuple) else (command.keep,)
 
-    def host_places(self) -> Iterator[tuple[int, int]]:
+    def list_host_places(self) -> Iterator[tuple[int, int]]:
         """The addresses and sizes of host memory that captured transfers use."""
         for row in self.rows:
             if row.block is not None and row.command.host:
@@ -95,11 +95,11 @@ class GraphRows:
             for queue in block.queues:
                 queue.finish()
         if self.runtime_context is not None and self.snapshot is not None:
-            make_ready(self.runtime_context, required(self.snapshot))
+            make_ready(self.runtime_context, find_required_accessors(self.snapshot))
             self.runtime_context.finish()
 
 
-def rows_of(graph: Savable) -> GraphRows:
+def list_rows(graph: Savable) -> GraphRows:
     """The commands of a graph.
 
     Raises:
@@ -107,21 +107,21 @@ def rows_of(graph: Savable) -> GraphRows:
     """
     if isinstance(graph, CapturedGraph):
         if graph.state != "captured":
-            raise cannot_save("the capture block has not ended", "save after the block")
+            raise make_save_error("the capture block has not ended", "save after the block")
         queue = graph.block.queues[0]
         made = GraphRows(queue.context, queue.device, [])
         if graph.is_as_recorded:
             block = graph.block
             made.blocks = (block,)
             made.rows = [
-                FileRow(block.command(number), list(dict.fromkeys(before)), block)
+                FileRow(block.get_command(number), list(dict.fromkeys(before)), block)
                 for number, before in enumerate(block.order.dependencies)
             ]
             return made
     else:
         backend = graph.context.platform.backend
         if backend != "opencl":
-            raise cannot_save(
+            raise make_save_error(
                 f"the graph is for the backend {backend}, and files hold OpenCL's commands",
                 "make the graph for an OpenCL device: `fairlead adapter` lists them",
             )
@@ -130,17 +130,17 @@ def rows_of(graph: Savable) -> GraphRows:
         made.snapshot, parameters = graph.snapshot, {}
     else:
         made.snapshot = Snapshot(graph.all_nodes())
-        parameters = _parameters(graph, made.snapshot)
-    made.rows = list(_rows(made.snapshot, parameters))
+        parameters = _find_parameters(graph, made.snapshot)
+    made.rows = list(_make_rows(made.snapshot, parameters))
     blocks = [graph.block] if isinstance(graph, CapturedGraph) else []
     blocks += [row.block for row in made.rows if row.block is not None]
     made.blocks = tuple({id(block): block for block in blocks}.values())
-    if any(True for _ in made.runtime_commands()):
+    if any(True for _ in made.list_runtime_commands()):
         made.runtime_context = graph.context
     return made
 
 
-def _parameters(
+def _find_parameters(
     graph: CapturedGraph | CommandGraph, snapshot: Snapshot
 ) -> dict[int, dict[int, DynamicParameter]]:
     """The dynamic parameters of a graph's own launches: by the command's number, and the index of
@@ -157,7 +157,7 @@ def _parameters(
     return found
 
 
-def _rows(
+def _make_rows(
     snapshot: Snapshot, parameters: Mapping[int, Mapping[int, DynamicParameter]]
 ) -> Iterator[FileRow]:
     order = _forward(snapshot)
@@ -173,7 +173,7 @@ def _rows(
             yield FileRow(command, before, None, parameters.get(node, {}))
         else:
             what = ", ".join(command.describe()) or command.title
-            raise cannot_save(
+            raise make_save_error(
                 f"node {node} is a {command.title} ({what}), and files hold OpenCL's commands only",
                 next(remedy for kind, remedy in _REMEDIES if isinstance(command, kind)),
             )

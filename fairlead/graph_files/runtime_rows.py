@@ -23,8 +23,8 @@ from ..runtime.memory import Memory
 from ..runtime.program import Kernel
 from ..runtime.transfers import Transfer
 from .document import KERNEL, MARKER
-from .naming import describe, type_name
-from .operations import HOST, OPERATIONS, SVM, extent
+from .naming import describe, find_type_name
+from .operations import HOST, OPERATIONS, SVM, find_extent
 from .rows import FileRow
 from .saved_objects import SavedObjects
 
@@ -86,7 +86,7 @@ class RuntimeRows:
         #: What kernels declare for memory and for Parameters: the row, and the declaration.
         self._declared: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
 
-    def rows(self, row: FileRow) -> Iterable[dict[str, Any]]:
+    def make_rows(self, row: FileRow) -> Iterable[dict[str, Any]]:
         """The rows of a command, without their order: each comes after the one before it. Raises
         GraphFileError."""
         if isinstance(row.command, KernelLaunch):
@@ -101,31 +101,31 @@ class RuntimeRows:
         whole, local, offset = launch.sizes
         if 0 in whole:
             return {"op": MARKER}
-        kernel = self._kernel(launch.kernel)
+        kernel = self._number_kernel(launch.kernel)
         row: dict[str, Any] = {"op": KERNEL, "kernel": kernel, "global": [*whole]}
         for name, sizes in (("local", local), ("offset", offset)):
             row |= {name: [*sizes]} if sizes else {}
         declared = self._document.kernels[kernel].get("arguments", ())
         row["args"] = []
         for index, argument in enumerate(launch.arguments):
-            made = self._argument(argument, parameters.get(index), f"argument {index}")
+            made = self._make_argument(argument, parameters.get(index), f"argument {index}")
             row["args"].append(made)
             if index < len(declared):
                 self._declare(made, declared[index])
         return row
 
-    def _kernel(self, kernel: Kernel) -> int:
+    def _number_kernel(self, kernel: Kernel) -> int:
         if kernel not in self._kernels:
             asked = kernel.to_be_asked()
             self._kept.append(asked)
-            self._kernels[kernel] = self._objects.kernel(asked.native(), kernel.num_args)
+            self._kernels[kernel] = self._objects.number_kernel(asked.native(), kernel.num_args)
         return self._kernels[kernel]
 
-    def _argument(
+    def _make_argument(
         self, argument: Argument, parameter: DynamicParameter | None, what: str
     ) -> dict[str, Any]:
         if parameter is not None and argument.type in (VALUE, MEMORY):
-            number = self._parameter(parameter, argument)
+            number = self._number_parameter(parameter, argument)
             if number is not None:
                 return {"parameter": number}
         if argument.type == LOCAL:
@@ -135,17 +135,17 @@ class RuntimeRows:
         if argument.type == POINTER:
             if not argument.word:
                 return {"value": _NOTHING}
-            memory, start = self._objects.address(argument.word, 1, what)
+            memory, start = self._objects.find_address(argument.word, 1, what)
             return {"memory": memory, "start": start} if start else {"memory": memory}
         assert argument.buffer is not None and self._context is not None
         if argument.type == SAMPLER:
             handle = argument.buffer.memory(self._context)
             native = self._context.adapter.obtain("urSamplerGetNativeHandle", handle)
-            return {"sampler": self._objects.sampler(native)}
+            return {"sampler": self._objects.number_sampler(native)}
         assert isinstance(argument.buffer, Memory)
-        return {"memory": self._memory(argument.buffer)}
+        return {"memory": self._number_memory(argument.buffer)}
 
-    def _parameter(self, parameter: DynamicParameter, used: Argument) -> int | None:
+    def _number_parameter(self, parameter: DynamicParameter, used: Argument) -> int | None:
         """The row of a dynamic parameter, None if files have no such Parameter.
 
         A launch may use a number in another type than that of the parameter: then it is a Parameter
@@ -156,37 +156,37 @@ class RuntimeRows:
             return None
         if key not in self._parameters:
             if own.type == VALUE:
-                row = _value_of(own)
+                row = _encode_value(own)
             else:
                 assert isinstance(own.buffer, Memory)
-                row = {"memory": self._memory(own.buffer), "is_array": False}
+                row = {"memory": self._number_memory(own.buffer), "is_array": False}
                 if self._document.memory[row["memory"]]["kind"] == "image":
                     return None
             if id(parameter) in self._names:
                 row["name"] = self._names[id(parameter)]
-            self._parameters[key] = self._new_parameter(row)
-        if own.type == VALUE and _type_of(own) != _type_of(used):
-            whole, key = self._parameters[key], (key, _type_of(used))
+            self._parameters[key] = self._add_parameter(row)
+        if own.type == VALUE and _find_type(own) != _find_type(used):
+            whole, key = self._parameters[key], (key, _find_type(used))
             if key not in self._parameters:
-                steps = [["astype", _type_of(used)]]
-                self._parameters[key] = self._new_parameter({"from": whole, "steps": steps})
+                steps = [["astype", _find_type(used)]]
+                self._parameters[key] = self._add_parameter({"from": whole, "steps": steps})
         return self._parameters[key]
 
-    def _new_parameter(self, row: dict[str, Any]) -> int:
+    def _add_parameter(self, row: dict[str, Any]) -> int:
         self._document.parameters.append(row)
         return len(self._document.parameters) - 1
 
     # memory
 
-    def _memory(self, memory: Memory) -> int:
+    def _number_memory(self, memory: Memory) -> int:
         """The number of a buffer or an image."""
         if isinstance(memory, PyOpenCLMemory):
-            return self._objects.memory(memory.keep.int_ptr)
+            return self._objects.number_memory(memory.keep.int_ptr)
         assert self._context is not None
         handle, device = memory.memory(self._context), self._context.devices[0].handle
         native = self._context.adapter.obtain("urMemGetNativeHandle", handle, device)
         self._objects.buffer_names[native] = self._names.get(id(memory), ""), memory
-        return self._objects.memory(native)
+        return self._objects.number_memory(native)
 
     # transfers
 
@@ -199,18 +199,18 @@ class RuntimeRows:
         if "pattern" in fields:
             pattern = ctypes.string_at(fields.pop("pattern"), fields.pop("pattern_size"))
         operation = OPERATIONS[name]
-        numbers = {one: _plain(fields[one]) for one in operation.numbers}
+        numbers = {one: _convert_to_plain(fields[one]) for one in operation.numbers}
         row: dict[str, Any] = {"op": name, **numbers}
         if pattern and (len(pattern) not in _PATTERNS or row.get("offset", 0) % len(pattern)):
             row["op"] = "svm_copy" if operation.target == SVM else "write"
             size = row["size"]
-            row["source"] = self._objects.new_host(size, pattern * (size // len(pattern)))
+            row["source"] = self._objects.add_host_memory(size, pattern * (size // len(pattern)))
         elif pattern:
             row["pattern"] = pattern.hex()
         places = [(one, getattr(operation, one)) for one in ("source", "target")]
         for side, kind in places:
             if kind not in ("", HOST, SVM):
-                row[side] = self._memory(fields[side])
+                row[side] = self._number_memory(fields[side])
         for side, kind in places:
             if kind == SVM:
                 row |= self._place(side, fields[side], row["size"], name)
@@ -220,17 +220,17 @@ class RuntimeRows:
 
     def _place(self, side: str, pointer: int, size: int, what: str) -> dict[str, Any]:
         """What a row says of a side that is an address."""
-        memory, start = self._objects.address(pointer, size, what)
+        memory, start = self._objects.find_address(pointer, size, what)
         return {side: memory, f"{side}_start": start} if start else {side: memory}
 
     def _with_host(self, row: dict[str, Any], side: str, pointer: int) -> list[dict[str, Any]]:
         """A transfer between a memory object and an address. USM takes part by a copy."""
         other = "target" if side == "source" else "source"
-        _, size = extent(row, side, {"kind": HOST}, self._document.memory[row[other]])
+        _, size = find_extent(row, side, {"kind": HOST}, self._document.memory[row[other]])
         place = self._place(side, pointer, size, row["op"])
         if self._document.memory[place[side]]["kind"] == HOST:
             return [{**row, **place}]
-        between = self._objects.new_host(size)
+        between = self._objects.add_host_memory(size)
         copy = {"op": "svm_copy", "size": size, other: between, **place}
         row[side] = between
         return [row, copy] if side == "target" else [copy, row]
@@ -263,20 +263,20 @@ class RuntimeRows:
                 self._document.memory[row["memory"]].setdefault("name", row["name"])
 
 
-def _type_of(argument: Argument) -> str:
+def _find_type(argument: Argument) -> str:
     """What a file calls the type of a number, or of other bytes."""
     dtype = argument.dtype
     if isinstance(dtype, np.dtype) and dtype.itemsize == argument.size:
-        return type_name(dtype)
+        return find_type_name(dtype)
     return f"|V{argument.size}"
 
 
-def _value_of(argument: Argument) -> dict[str, Any]:
+def _encode_value(argument: Argument) -> dict[str, Any]:
     """A number as the row of a Parameter."""
-    return {"dtype": _type_of(argument), "value": argument.keep.hex()}
+    return {"dtype": _find_type(argument), "value": argument.keep.hex()}
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_plain(value: Any) -> Any:
     """A number, or the three of an origin or a region."""
     if isinstance(value, ctypes.Structure):
         return [getattr(value, name) for name, *_ in value._fields_]

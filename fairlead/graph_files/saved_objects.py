@@ -13,19 +13,19 @@ import numpy as np
 
 from ..icd.errors import OpenCLError
 from .addresses import AddressBook
-from .contents import read_memory, typed
+from .contents import read_memory, view_as_array
 from .document import Document
-from .errors import cannot_save
-from .naming import buffers_of, description
+from .errors import make_save_error
+from .naming import describe_memory, find_buffers
 from .operations import HOST, SVM
 from .queries import (
-    identity_of,
-    kernel_record,
-    memory_record,
-    program_of,
-    program_record,
-    sampler_record,
-    text_in,
+    get_program,
+    identify_device,
+    make_kernel_row,
+    make_memory_row,
+    make_program_row,
+    make_sampler_row,
+    query_text,
 )
 
 
@@ -55,13 +55,13 @@ class SavedObjects:
         binaries: bool = False,
     ) -> None:
         self._device, self._binaries = device, binaries
-        self.document = Document(device=identity_of(device.int_ptr))
+        self.document = Document(device=identify_device(device.int_ptr))
         self.document.device |= {
             "platform": device.platform.name,
-            "opencl": text_in(device.int_ptr, "clGetDeviceInfo", "CL_DEVICE_VERSION"),
+            "opencl": query_text(device.int_ptr, "clGetDeviceInfo", "CL_DEVICE_VERSION"),
         }
         self.members: dict[str, Any] = {}
-        self.buffer_names: dict[int, tuple[str, Any]] = buffers_of(names)
+        self.buffer_names: dict[int, tuple[str, Any]] = find_buffers(names)
         self.own: set[int] = set()
         self._programs: dict[int, int] = {}
         self._kernels: dict[tuple[int, str, int], int] = {}
@@ -73,51 +73,51 @@ class SavedObjects:
         self._book = AddressBook(names, held, used)
         self._addresses: dict[tuple[int, int], tuple[int, int]] = {}
 
-    def kernel(self, handle: int, count: int) -> int:
+    def number_kernel(self, handle: int, count: int) -> int:
         """The number of a kernel with so many arguments."""
         known = self._known_kernels.get(handle)
         if known is not None:
             return known
-        program = program_of(handle)
-        name = text_in(handle, "clGetKernelInfo", "CL_KERNEL_FUNCTION_NAME")
+        program = get_program(handle)
+        name = query_text(handle, "clGetKernelInfo", "CL_KERNEL_FUNCTION_NAME")
         key = program, name, count
         if key not in self._kernels:
             if program not in self._programs:
                 number = self._programs[program] = len(self._programs)
-                record, members = program_record(
+                record, members = make_program_row(
                     program, self._device.int_ptr, number, self._binaries
                 )
                 self.document.programs.append(record)
                 self.members |= members
             self._kernels[key] = len(self._kernels)
-            self.document.kernels.append(kernel_record(handle, self._programs[program], count))
+            self.document.kernels.append(make_kernel_row(handle, self._programs[program], count))
         self._known_kernels[handle] = self._kernels[key]
         return self._kernels[key]
 
-    def memory(self, handle: int) -> int:
+    def number_memory(self, handle: int) -> int:
         """The number of a memory object."""
         if handle not in self._memory:
-            record, whole = memory_record(handle)
+            record, whole = make_memory_row(handle)
             if whole:
-                record["of"] = self.memory(whole)
-            self._new_memory(handle, record, handle)
+                record["of"] = self.number_memory(whole)
+            self._add_memory(handle, record, handle)
             if handle in self.buffer_names:
-                record |= description(*self.buffer_names[handle], record["size"])
+                record |= describe_memory(*self.buffer_names[handle], record["size"])
         return self._memory[handle]
 
-    def _new_memory(self, key: Any, record: dict[str, Any], source: Any) -> None:
+    def _add_memory(self, key: Any, record: dict[str, Any], source: Any) -> None:
         number = self._memory[key] = len(self.document.memory)
         self.document.memory.append(record)
         if "of" not in record:
             self._sources[number] = source
 
-    def address(self, pointer: int, size: int, what: str) -> tuple[int, int]:
+    def find_address(self, pointer: int, size: int, what: str) -> tuple[int, int]:
         """The memory that an address belongs to, and where in it."""
         known = self._addresses.get((pointer, size))
         if known is None:
             found = self._book.find(pointer, size)
             if found is None:
-                raise cannot_save(
+                raise make_save_error(
                     f"{what} is memory whose owner is not known",
                     "name the object that has it: graph.save(path, names={'m': memory})",
                 )
@@ -127,30 +127,30 @@ class SavedObjects:
                 if found.kind == SVM:
                     record["flags"] = ["read_write"]
                 if found.owner is not None:
-                    record |= description(found.name, found.owner, found.size)
-                self._new_memory(key, record, found)
+                    record |= describe_memory(found.name, found.owner, found.size)
+                self._add_memory(key, record, found)
             known = self._addresses[pointer, size] = self._memory[key], pointer - found.address
         return known
 
-    def sampler(self, handle: int) -> int:
+    def number_sampler(self, handle: int) -> int:
         """The number of a sampler."""
         if handle not in self._samplers:
             self._samplers[handle] = len(self._samplers)
-            self.document.samplers.append(sampler_record(handle))
+            self.document.samplers.append(make_sampler_row(handle))
         return self._samplers[handle]
 
-    def new_host(self, size: int, data: bytes | None = None) -> int:
+    def add_host_memory(self, size: int, data: bytes | None = None) -> int:
         """The number of new memory of the host's, with contents if there are any."""
         number = len(self.document.memory)
         self.own.add(number)
-        self._new_memory(("new", number), {"kind": HOST, "size": size}, None)
+        self._add_memory(("new", number), {"kind": HOST, "size": size}, None)
         if data is not None:
             self._give(number, np.frombuffer(data, np.uint8))
         return number
 
     def _give(self, number: int, data: np.ndarray) -> None:
         name = self.document.memory[number]["contents"] = f"contents/{number}.npy"
-        self.members[name] = typed(self.document.memory[number], data)
+        self.members[name] = view_as_array(self.document.memory[number], data)
 
     def add_contents(self, context: Any, numbers: set[int] | None) -> None:
         """Add the contents of memory, when nothing uses it.
@@ -170,19 +170,19 @@ class SavedObjects:
                 continue
             record = self.document.memory[number]
             try:
-                data = read_memory(queue, record, _readable(source, record))
+                data = read_memory(queue, record, _make_readable(source, record))
             except (OpenCLError, cl.Error) as refused:
-                raise cannot_save(
+                raise make_save_error(
                     f"the contents of memory {number} cannot be read: {refused}",
                     'save with contents="none"',
                 ) from None
             self._give(number, data)
 
 
-def _readable(source: Any, record: Mapping[str, Any]) -> Any:
+def _make_readable(source: Any, record: Mapping[str, Any]) -> Any:
     """A memory as `read_memory` takes it: a handle becomes an object of PyOpenCL's."""
     import pyopencl as cl
 
     if not isinstance(source, int):
-        return source.data() if source.kind == HOST else source.address
+        return source.copy_data() if source.kind == HOST else source.address
     return (cl.Image if record["kind"] == "image" else cl.Buffer).from_int_ptr(source)

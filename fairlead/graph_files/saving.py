@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import archive
-from .access import inputs_and_outputs, named_memory
+from .access import find_inputs_and_outputs, name_memory
 from .captured_rows import CapturedRows
 from .document import CONTENTS, MARKER
-from .errors import cannot_save
+from .errors import make_save_error
 from .naming import make_unique
-from .rows import GraphRows, Savable, rows_of
+from .rows import GraphRows, Savable, list_rows
 from .runtime_rows import RuntimeRows
 from .saved_objects import SavedObjects
 
@@ -36,9 +36,11 @@ def save(
     If `remembered`, memory without a name has that of the variable that it was in its block.
     """
     if contents not in CONTENTS:
-        raise cannot_save(f"contents is {contents!r}", f"give one of {', '.join(CONTENTS)}")
-    rows = rows_of(graph)
-    objects = SavedObjects(rows.device, names, rows.held(), rows.host_places(), binaries=binaries)
+        raise make_save_error(f"contents is {contents!r}", f"give one of {', '.join(CONTENTS)}")
+    rows = list_rows(graph)
+    objects = SavedObjects(
+        rows.device, names, rows.list_held_objects(), rows.list_host_places(), binaries=binaries
+    )
     if remembered:
         for block in rows.blocks:
             objects.buffer_names = {**block.buffer_names, **objects.buffer_names}
@@ -64,9 +66,9 @@ def _add_commands(rows: GraphRows, objects: SavedObjects, names: Mapping[str, An
         if row.command is None:
             made: Iterable[dict[str, Any]] = [{"op": MARKER}]
         elif row.block is not None:
-            made = [captured.row(row.command, row.block)]
+            made = [captured.make_row(row.command, row.block)]
         else:
-            made = runtime.rows(row)
+            made = runtime.make_rows(row)
         for one in made:
             commands.append({**one, "after": after})
             after = [len(commands) - 1]
@@ -80,15 +82,15 @@ def _name_memory(
     """Name the inputs and outputs. Raises GraphFileError for a name that no memory has."""
     document = objects.document
     make_unique(document)
-    found = inputs_and_outputs(document)
+    found = find_inputs_and_outputs(document)
     by_name = {one["name"]: number for number, one in enumerate(document.memory) if "name" in one}
     for title, wanted, numbers in zip(("inputs", "outputs"), (inputs, outputs), found, strict=True):
-        names = dict(named_memory(document, numbers - objects.own))
+        names = dict(name_memory(document, numbers - objects.own))
         if wanted is not None:
             names = {}
             for name in wanted:
                 if name not in by_name:
-                    raise cannot_save(
+                    raise make_save_error(
                         f"the graph uses no memory that is called {name}",
                         f"it has {', '.join(by_name) or 'no named memory'}; name others: "
                         "graph.save(path, names={'x': x})",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..calls import address, call, device_of, profile_of_device, properties_of
 from ..errors import OpenCLError, error
@@ -37,7 +37,7 @@ class Changeable:
     ) -> None:
         self._commands = commands
         #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
-        self.lock = new_lock()
+        self.lock = make_lock()
         self._choice = choice or choose()
         self._builds = Builds(commands, self._choice, given, self.lock)
         self._route: Route | None = None

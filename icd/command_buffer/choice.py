@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...loader.base.errors import FairleadError
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from .engine import Engine
 from .engines.cuda import Cuda
 from .engines.direct import Direct
@@ -56,7 +56,7 @@ def choose(name: str = "") -> Choice:
     Raises:
         UnknownEngineError: there is no such engine. The message lists the engines.
     """
-    given = name or secure_environ().get(_VARIABLE, "")
+    given = name or filter_environ().get(_VARIABLE, "")
     names = [part.strip().lower() for part in given.split(",") if part.strip()] or ["auto"]
     if names == ["auto"]:
         return Choice(tuple(ENGINES.values()), is_auto=True)

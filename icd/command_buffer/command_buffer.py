@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...loader.base.forks import in_child
+from ...loader.base.forks import call_in_child
 from ...loader.base.log import warn
 from .._native import ffi, lib
 from ..calls import address, call, read_word
@@ -443,4 +443,4 @@ class CommandBuffer(Changeable):
             self.close()
 
 
-in_child(lib.fl_begin_child)
+call_in_child(lib.fl_begin_child)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ...loader.base.fact_cache import FactCache, identity_of
-from ...loader.base.library import file_of
+from ...loader.base.fact_cache import FactCache, identify_library
+from ...loader.base.library import find_file
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, compute_units
@@ -61,7 +61,7 @@ def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, flo
 
 def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:
     """Return what a trial is about; None if the driver's file is unknown."""
-    identity = identity_of("cl", _file_of_driver(target.device))
+    identity = identify_library("cl", _file_of_driver(target.device))
     if identity is None:
         return None
     order = "in order" if target.in_order else "out of order"
@@ -73,7 +73,7 @@ def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str 
 def _file_of_driver(device: int) -> str:
     """Return the library of a device's driver, found by one of its functions, or ""."""
     table = lib.fl_table_of(ffi.cast("void *", device))
-    return file_of(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
+    return find_file(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
 
 
 def _shape(commands: CommandList) -> Iterator[str]:

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
-from ...loader.base.errors import FairleadError, reason_of
-from ...loader.base.forks import new_lock
+from ...loader.base.errors import FairleadError, explain_error
+from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA, check
 from .._native import ffi, lib
 from ..abi import OPENCL
@@ -89,7 +89,7 @@ def _unload(device: SharedDevice, handle: int) -> None:
 _modules: Final[WeakValueDictionary[tuple[Any, ...], CudaModule]] = WeakValueDictionary()
 #: The last ones live on, because the next graph often has the same kernels.
 _recent: Final[deque[CudaModule]] = deque(maxlen=16)
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 class _CudaLaunch(NamedTuple):
@@ -211,7 +211,7 @@ class CudaFunctions:
             row |= self._found(launch, part)
         except FairleadError as error:
             name = kernel_name(launch.kernel)
-            self.why_not[launch.kernel] = f"the kernel {name}: {reason_of(error)}"
+            self.why_not[launch.kernel] = f"the kernel {name}: {explain_error(error)}"
         return row
 
     def _found(self, launch: _CudaLaunch, part: _LaunchPart | None) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from ...loader.base.children import candidate_from
+from ...loader.base.children import decode_candidate
 from ...loader.base.errors import FairleadError
 from ..calls import profile_of_device
 from ..cuda_sharing import SharedDevice, share_opencl_device, shared_device
@@ -27,7 +27,7 @@ _OPTIONS: Final = ("", "-cl-denorms-are-zero")
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Called in the child, for the driver whose candidate's `asdict` is `data`."""
     progress("opening the library")
-    platform = load(candidate_from(data)).platforms[0]
+    platform = load(decode_candidate(data)).platforms[0]
     found = "no device of it shares its memory with CUDA"
     for device in platform.devices:
         if not profile_of_device(device.handle).compiles_to_ptx:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..calls import device_identity
 from ..errors import OpenCLError
 from . import self_tests
@@ -17,7 +17,7 @@ from . import self_tests
 SELF_TEST: str = "fairlead.icd.command_buffer.cuda_self_test"
 
 _known: Final[dict[tuple[str, ...], str | None]] = {}
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def why_not_device(device: int) -> str | None:

@@ -6,7 +6,7 @@ import os
 from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, call, compute_units, device_identity, new_queue
@@ -120,7 +120,7 @@ def _release(objects: list[tuple[int, str]], queue: int) -> None:
 _shapes: Final[dict[tuple[str, ...], bytes]] = {}
 
 _devices: Final[WeakValueDictionary[tuple[int, int], DirectDevice]] = WeakValueDictionary()
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def device_in(context: int, device: int, reports_failures: bool) -> DirectDevice:

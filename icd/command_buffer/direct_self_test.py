@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...loader.base.children import candidate_from
+from ...loader.base.children import decode_candidate
 from ...loader.base.errors import FairleadError
 from ..abi import OPENCL
 from ..drivers import load
@@ -28,7 +28,7 @@ _CPU: Final = OPENCL["CL_DEVICE_TYPE_CPU"]
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
     """Called in the child, for the driver whose candidate's `asdict` is `data`."""
     progress("opening the library")
-    platform = load(candidate_from(data)).platforms[0]
+    platform = load(decode_candidate(data)).platforms[0]
     progress("looking at its devices")
     cpus = [device for device in platform.devices if device.info("CL_DEVICE_TYPE") & _CPU]
     version = version_of(platform.version)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .._native import ffi
 from ..abi import OPENCL
 from ..calls import address, call, device_identity, profile_of_device
@@ -36,7 +36,7 @@ class Trust:
 
 
 _known: Final[dict[tuple[str, ...], Trust]] = {}
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def trust_of(device: int) -> Trust:

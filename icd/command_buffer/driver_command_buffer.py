@@ -88,11 +88,11 @@ def _function(platform: Platform, name: str, old: bool) -> Any:
     if not old or not name.startswith("clCommand") or name == "clCommandNDRangeKernelKHR":
         return function.prototype(found)
     parameters = [
-        OPENCL.ctype(p.type, p.stars, p.const)
+        OPENCL.make_ctype(p.type, p.stars, p.const)
         for p in function.parameters
         if p.name != "properties"
     ]
-    return ctypes.CFUNCTYPE(OPENCL.ctype(function.returns), *parameters)(found)
+    return ctypes.CFUNCTYPE(OPENCL.make_ctype(function.returns), *parameters)(found)
 
 
 @cache
@@ -373,7 +373,7 @@ class DriverCommandBuffer:
     def _config(self, index: int, keep: list[Any]) -> Any:
         """Return a cl_mutable_dispatch_config_khr of a whole launch; `keep` holds what it points
         to."""
-        command, row = self._array[index], OPENCL.struct("cl_mutable_dispatch_arg_khr")
+        command, row = self._array[index], OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
         values, pointers = list[Any](), list[Any]()
         for number in range(lib.fl_argument_count(command.arguments)):
             argument = ffi.new("fl_change *")
@@ -387,7 +387,7 @@ class DriverCommandBuffer:
         sizes = [(ctypes.c_size_t * dim)(*command.n[at : at + dim]) for at in (0, 3, 6)]
         lists = [(row * len(rows))(*rows) for rows in (values, pointers)]
         keep += [*sizes, *lists]
-        config = OPENCL.struct("cl_mutable_dispatch_config_khr")()
+        config = OPENCL.get_struct("cl_mutable_dispatch_config_khr")()
         config.command, config.num_args, config.num_svm_args, config.work_dim = (
             self.mutable[index],
             len(values),

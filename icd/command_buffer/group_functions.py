@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, call, kernel_name
@@ -51,7 +51,7 @@ class ProgramFunctions:
 
 
 _programs: Final[WeakValueDictionary[int, ProgramFunctions]] = WeakValueDictionary()
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def functions_of(program: int, version: PoclVersion) -> ProgramFunctions:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..calls import address, call, new_queue
 from ..errors import OpenCLError, check
@@ -31,7 +31,7 @@ _UNKNOWN: Final = 5e-6
 
 #: By device, whether the queue is in order, and the number of groups: seconds for a launch.
 _known: Final[dict[tuple[tuple[str, ...], bool, int], float]] = {}
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 def launch_seconds(target: QueueKind, groups: int) -> float:

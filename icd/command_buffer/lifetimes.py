@@ -15,7 +15,7 @@ import ctypes
 import itertools
 from typing import Any, Final
 
-from ...loader.base.forks import in_child, new_lock
+from ...loader.base.forks import call_in_child, make_lock
 from ..calls import call, status_of
 from ..errors import OpenCLError
 
@@ -29,7 +29,7 @@ class Lifetimes:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[int, Any]] = {}  # an event, a reference to which is ours
         self._numbers = itertools.count()
-        self._lock = new_lock()
+        self._lock = make_lock()
         _all.append(self)
 
     def keep_until(self, event: int, things: Any) -> None:
@@ -90,7 +90,7 @@ def _keep_all_for_good() -> None:
         lifetimes._keep_for_good()
 
 
-@in_child
+@call_in_child
 def _forget_all() -> None:
     """Forget what is kept. It belongs to the parent, whose driver uses it."""
     for lifetimes in _all:

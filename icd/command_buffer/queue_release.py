@@ -17,7 +17,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.forks import in_child, new_lock
+from ...loader.base.forks import call_in_child, make_lock
 from .._native import ffi
 from ..abi import OPENCL
 from ..calls import address, call, enqueue_marker, profile_of_device, properties_of
@@ -44,7 +44,7 @@ class _Unreleased(NamedTuple):
 _running: Final[dict[int, _Unreleased]] = {}
 #: Queues whose commands have ended: the time of each release, and its device.
 _idle: Final[dict[int, tuple[float, Any]]] = {}
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 _is_ending = False
 
 
@@ -147,7 +147,7 @@ def _number(handle: int, routine: str, name: str) -> int:
     return value[0]
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the queues, which are the parent's."""
     _running.clear()

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ...loader.base.children import Outcome, Request, run_all
-from ...loader.base.library import file_of
+from ...loader.base.library import find_file
 from ...loader.base.probe_verdicts import judge
-from ...loader.base.search import Candidate, secure_environ
+from ...loader.base.search import Candidate, filter_environ
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import address, call, function_of, new_queue
@@ -52,7 +52,7 @@ def why_not_library(path: str, kind: str, module: str) -> str | None:
     """
     if not path:
         return "the driver's file is not known"
-    if secure_environ().get("FAIRLEAD_PROBE") == "0":
+    if filter_environ().get("FAIRLEAD_PROBE") == "0":
         return "FAIRLEAD_PROBE=0 forbids its self-test"
     candidate = Candidate(path, "the driver of a device", None)
     refusals = judge((candidate,), lambda found: _test(found, module), kind)
@@ -77,7 +77,7 @@ def library_of(device: int) -> str:
     """The file that the driver's functions lie in, "" if it is not known."""
     table = lib.fl_table_of(ffi.cast("void *", device))
     slot = OPENCL.functions["clCreateContext"].slot
-    return file_of(address(table[slot]))
+    return find_file(address(table[slot]))
 
 
 def _test(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...loader.base.forks import in_child
-from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stoppable
+from ...loader.base.forks import call_in_child
+from ...loader.base.interrupts import is_main_thread, mark_stoppable, stop_if_interrupted
 from .._native import ffi, lib
 from ..errors import OpenCLError, check
 
@@ -31,7 +31,7 @@ _STEP: Final = 50  # milliseconds between two checks for signals
 _FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     """Forget the thread that waited, which is the parent's."""
     lib.fl_give_wait_back()
@@ -49,7 +49,7 @@ def wait(event: int, in_order: bool, turns: bool = True) -> None:
         OpenCLError: Its command failed.
         KeyboardInterrupt: Ctrl-C came, and this is the main thread.
     """
-    if not in_main_thread():
+    if not is_main_thread():
         check(lib.fl_wait(ffi.cast("void *", event), in_order), "clWaitForEvents")
         return
     check(_wait_in_steps(lib.fl_begin_wait, event, turns), "clWaitForEvents")
@@ -57,7 +57,7 @@ def wait(event: int, in_order: bool, turns: bool = True) -> None:
 
 def finish(queue: int, in_order: bool, turns: bool = True) -> None:
     """Wait for all commands of a queue, as clFinish does. See `wait`."""
-    if not in_main_thread():
+    if not is_main_thread():
         check(lib.fl_finish(ffi.cast("void *", queue), in_order), "clFinish")
         return
     try:
@@ -67,7 +67,7 @@ def finish(queue: int, in_order: bool, turns: bool = True) -> None:
             raise
 
 
-@stoppable
+@mark_stoppable
 def _wait_in_steps(begin: Callable[..., int], handle: int, turns: bool) -> int:
     stop_if_interrupted()
     waiting: Any = ffi.new("fl_waiting **")

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Final
 
 from ...loader.base.forked import fork_children
-from ...loader.base.probe_verdicts import probing
-from ...loader.base.search import Candidate, Refusal, SearchResult, secure_environ
+from ...loader.base.probe_verdicts import is_probing
+from ...loader.base.search import Candidate, Refusal, SearchResult, filter_environ
 from ..discovery import find
 from ..driver_profiles import locate
 from ..drivers import Drivers, device_counts, excluding_pattern, unusable
@@ -91,7 +91,7 @@ def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
 
     def look(candidates: Sequence[Candidate]) -> Iterable[ProbeReport]:
         here = map(partial(describe, progress=lambda step: None), candidates)
-        found = probe_all(candidates) if probing() else list(here)
+        found = probe_all(candidates) if is_probing() else list(here)
         reports.update(zip(candidates, found, strict=True))
         return found
 
@@ -125,7 +125,7 @@ def _path(report: ProbeReport) -> str:
 
 def _in_order(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
     """Drivers as `Drivers.platforms` puts them."""
-    if secure_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
+    if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
         return reports
     most = {report: max(map(device_counts, report.platforms), default=()) for report in reports}
     return sorted(reports, key=lambda report: most[report], reverse=True)

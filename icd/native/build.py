@@ -60,7 +60,7 @@ def _emit_stub(function: Any) -> str:
         "return": "return CL_INVALID_OPERATION;",
         "null": "" if function.returns == "void" else "return NULL;",
     }[function.error_channel]
-    return f"static {function.c_declaration('stub_' + function.name)} {{ {body} }}"
+    return f"static {function.format_c_declaration('stub_' + function.name)} {{ {body} }}"
 
 
 def emit_header() -> str:
@@ -76,7 +76,7 @@ def emit_header() -> str:
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
     for function in api.functions.values():
-        lines.append(f"typedef {function.c_declaration('fn_' + function.name)};")
+        lines.append(f"typedef {function.format_c_declaration('fn_' + function.name)};")
         if function.slot is not None:
             lines.append(f"#define SLOT_{function.name} {function.slot}")
     lines.append(f"#define FL_SLOTS {len(api.slots)}")
@@ -102,7 +102,7 @@ def emit_table_header(name: str) -> str:
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
     for function in api.slots:
-        lines.append(f"typedef {function.c_declaration('fn_' + function.name)};")
+        lines.append(f"typedef {function.format_c_declaration('fn_' + function.name)};")
         lines.append(f"#define SLOT_{function.name} {function.slot}")
     return "\n".join([*lines, ""])
 
@@ -118,7 +118,7 @@ def _emit_refusal(function: Any) -> str:
         "errcode_ret": "if (errcode_ret)\n        *errcode_ret = code;\n    return NULL;",
     }[function.error_channel]
     return (
-        f"static {function.c_declaration('refused_' + function.name)} {{\n"
+        f"static {function.format_c_declaration('refused_' + function.name)} {{\n"
         f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, "
         f"SLOT_{function.name}, &table);\n"
         f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"

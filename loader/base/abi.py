@@ -6,7 +6,7 @@ tables differ between versions has one section `[tables VERSION]` for each. Comm
 explain the lines.
 
 From this data come ctypes prototypes (`Function.prototype`), generated C
-(`Function.c_declaration`), names of codes (`Api.errors`), and the text of traced calls.
+(`Function.format_c_declaration`), names of codes (`Api.errors`), and the text of traced calls.
 
     >>> from fairlead.icd.abi import OPENCL
     >>> OPENCL.functions["clGetPlatformInfo"].slot
@@ -130,7 +130,7 @@ class Function(_Line):
         """Its parameters in order. Most processes use few functions, so they are parsed late."""
         if self.declared in ("", "void"):
             return ()
-        return tuple(map(self.api.parameter, self.declared.split(", ")))
+        return tuple(map(self.api.parse_parameter, self.declared.split(", ")))
 
     @cached_property
     def prototype(self) -> Any:
@@ -139,8 +139,8 @@ class Function(_Line):
         Pointers are `c_void_p`, except `const char *`, which is `c_char_p`.
         """
         return ctypes.CFUNCTYPE(
-            self.api.ctype(self.returns),
-            *(self.api.ctype(p.type, p.stars, p.const) for p in self.parameters),
+            self.api.make_ctype(self.returns),
+            *(self.api.make_ctype(p.type, p.stars, p.const) for p in self.parameters),
         )
 
     @cached_property
@@ -159,7 +159,7 @@ class Function(_Line):
         """The parameter list as C writes it."""
         return ", ".join(f"{p.c_type}{p.name}" for p in self.parameters) or "void"
 
-    def c_declaration(self, name: str) -> str:
+    def format_c_declaration(self, name: str) -> str:
         """Return the function's prototype in C under another name."""
         return f"{self.returns} {name}({self.c_parameters})"
 
@@ -227,7 +227,8 @@ class Api:
     def functions(self) -> dict[str, Function]:
         """Function name to Function: the slots in order, then the functions without a slot."""
         return {
-            function.name: function for function in map(self._function, self._sections["functions"])
+            function.name: function
+            for function in map(self._parse_function, self._sections["functions"])
         }
 
     @cached_property
@@ -239,7 +240,8 @@ class Api:
     def structs(self) -> dict[str, Struct]:
         """Struct name to Struct."""
         return {
-            struct.name: struct for struct in map(self._struct, self._sections.get("structs", ()))
+            struct.name: struct
+            for struct in map(self._parse_struct, self._sections.get("structs", ()))
         }
 
     @cached_property
@@ -283,7 +285,7 @@ class Api:
     @cached_property
     def constants(self) -> dict[str, Constant]:
         """Constant name to Constant."""
-        return {constant.name: constant for constant in self._constants()}
+        return {constant.name: constant for constant in self._parse_constants()}
 
     @cached_property
     def groups(self) -> dict[str, dict[int, str]]:
@@ -312,7 +314,7 @@ class Api:
             type_name = self.types[type_name]
         return type_name
 
-    def ctype(self, type_name: str, stars: int = 0, const: bool = False) -> Any:
+    def make_ctype(self, type_name: str, stars: int = 0, const: bool = False) -> Any:
         """Return the ctypes type of `type_name` with `stars` pointer levels."""
         if type_name.endswith("*"):
             type_name, stars = type_name.rstrip("*"), stars + 1
@@ -321,22 +323,22 @@ class Api:
                 ctypes.c_char_p if type_name == "char" and stars == 1 and const else ctypes.c_void_p
             )
         base = self.resolve(type_name)
-        return self._struct_type(type_name) if base == "struct" else _SCALARS[base]
+        return self._find_struct_type(type_name) if base == "struct" else _SCALARS[base]
 
-    def struct(self, name: str) -> Any:
+    def get_struct(self, name: str) -> Any:
         """Return the ctypes class of a struct or union. Pointers in it are `c_void_p`."""
-        return self._struct_type(name)
+        return self._find_struct_type(name)
 
     @cached_property
     def _struct_types(self) -> dict[str, Any]:
         return {}
 
-    def _struct_type(self, name: str) -> Any:
+    def _find_struct_type(self, name: str) -> Any:
         if name not in self._struct_types:
             struct = self.structs[name]
             fields = []
             for field in struct.fields:
-                ctype = ctypes.c_void_p if field.stars else self.ctype(field.type)
+                ctype = ctypes.c_void_p if field.stars else self.make_ctype(field.type)
                 fields.append(
                     (
                         field.name,
@@ -347,7 +349,7 @@ class Api:
             self._struct_types[name] = type(name, (base,), {"_fields_": fields})
         return self._struct_types[name]
 
-    def _function(self, line: str) -> Function:
+    def _parse_function(self, line: str) -> Function:
         match = _PROTOTYPE.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a prototype: {line}")
@@ -362,7 +364,7 @@ class Api:
             match["parameters"],
         )
 
-    def parameter(self, text: str) -> Parameter:
+    def parse_parameter(self, text: str) -> Parameter:
         """Parse what the file says of one parameter, or of one field of a struct.
 
         Raises:
@@ -381,11 +383,11 @@ class Api:
             words,
         )
 
-    def _struct(self, line: str) -> Struct:
+    def _parse_struct(self, line: str) -> Struct:
         match = _STRUCT.fullmatch(line)
         if match is None:
             raise ValueError(f"{self.path}: not a struct: {line}")
-        fields = map(self.parameter, match["fields"].split("; "))
+        fields = map(self.parse_parameter, match["fields"].split("; "))
         return Struct(match["name"], match["kind"], tuple(map(self._with_number, fields)))
 
     def _with_number(self, field: Parameter) -> Parameter:
@@ -394,7 +396,7 @@ class Api:
             return field
         return field._replace(length=str(self[field.length]))
 
-    def _constants(self) -> Iterator[Constant]:
+    def _parse_constants(self) -> Iterator[Constant]:
         group = ""
         for line in self._sections["constants"]:
             if line.endswith(":"):

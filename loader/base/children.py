@@ -26,11 +26,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import FairleadError, LibraryError, reason_of
+from .errors import FairleadError, LibraryError, explain_error
 from .forked import ForkedChild, may_fork
 from .frozen_value import Value
-from .query import printable
-from .search import Candidate, secure_environ
+from .query import escape_text
+from .search import Candidate, filter_environ
 from .table import TRACE_VARIABLES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
     Returns:
         The outcomes, in the order of the requests.
     """
-    limit = _timeout() if timeout is None else timeout
+    limit = _read_timeout() if timeout is None else timeout
     cores = len(os.sched_getaffinity(0))
     outcomes: dict[int, Outcome] = {}
     running: dict[int, _Child] = {}
@@ -122,7 +122,7 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
                         outcomes[number] = Outcome(notes=(f"{note}: {error}",), probed=False)
                 for key, _ in selector.select(0.02 if running else 0):
                     key.data()
-                for number in [number for number, child in running.items() if child.ended()]:
+                for number in [number for number, child in running.items() if child.has_ended()]:
                     outcomes[number] = running.pop(number).outcome
         finally:
             for child in running.values():
@@ -130,18 +130,18 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
     return [outcomes[number] for number in range(len(requests))]
 
 
-def refusal_of(error: FairleadError, *, with_code: bool = False) -> dict[str, Any]:
+def make_refusal(error: FairleadError, *, with_code: bool = False) -> dict[str, Any]:
     """What a `main` returns for a library that cannot be used. `reason_of` explains `with_code`."""
     missing = error.missing if isinstance(error, LibraryError) else ()
     return {
         "ok": False,
-        "reason": reason_of(error, with_code=with_code),
+        "reason": explain_error(error, with_code=with_code),
         "remedy": error.remedy,
         "missing": list(missing),
     }
 
 
-def fields_of(outcome: Outcome) -> dict[str, Any]:
+def read_fields(outcome: Outcome) -> dict[str, Any]:
     """The fields of a report on a library, by name: what its `main` returned, and the outcome.
 
     The lists are tuples. What is odd about the probe is among the warnings.
@@ -164,17 +164,17 @@ def fields_of(outcome: Outcome) -> dict[str, Any]:
     return fields
 
 
-def candidate_from(data: dict[str, Any]) -> Candidate:
+def decode_candidate(data: dict[str, Any]) -> Candidate:
     """The candidate whose `fields` went through JSON."""
     return Candidate(
         data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None
     )
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """The child's environment: it probes nothing itself, shares nothing, and does not trace."""
     own = (*TRACE_VARIABLES, "FAIRLEAD_TRACE_FILE", "FAIRLEAD_TRACE_LOG", "FAIRLEAD_CUDA")
-    trusted = {name: value for name, value in secure_environ().items() if name not in own}
+    trusted = {name: value for name, value in filter_environ().items() if name not in own}
     return {**trusted, "FAIRLEAD_PROBE": "0"}
 
 
@@ -213,13 +213,13 @@ class _Child:
         """Whether it may still be at work, and not wait for something."""
         return time.monotonic() - self.started < _LONGEST_WORK
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it is over; then `outcome` is complete."""
         code = self._exit_code()
         if code is None and time.monotonic() - self.started < self.timeout:
             return False
         self.kill()
-        self.outcome = self._outcome(code)
+        self.outcome = self._make_outcome(code)
         return True
 
     def kill(self) -> None:
@@ -266,43 +266,51 @@ class _Child:
             self.selector.unregister(self.pipes[name])
             os.close(self.pipes.pop(name))
 
-    def _outcome(self, code: int | None) -> Outcome:
+    def _make_outcome(self, code: int | None) -> Outcome:
         """The child's report if it wrote one and ended; `code` is None if it was killed."""
         late = f"within {self.timeout:g} s"
         if not self.begun:
-            how = f"did not start {late}" if code is None else f"failed to start: {ending(code)}"
-            note = with_printed(f"it was not probed: the child process {how}", self._last_printed())
+            how = (
+                f"did not start {late}"
+                if code is None
+                else f"failed to start: {describe_exit(code)}"
+            )
+            note = with_printed(
+                f"it was not probed: the child process {how}", self._read_last_printed()
+            )
             return Outcome(notes=(note,), probed=False, seconds=time.monotonic() - self.started)
-        lines = self._lines()
+        lines = self._read_lines()
         if not lines or "report" not in lines[-1]:
-            how = f"it did not answer {late}" if code is None else ending(code)
+            how = f"it did not answer {late}" if code is None else describe_exit(code)
             step = lines[-1]["step"] if lines else "taking an unknown step"
-            return self._failure(f"{how} while {step}", step)
+            return self._make_failure(f"{how} while {step}", step)
         if code is None:
-            return self._failure(f"it answers, but does not let the process end {late}")
-        notes = (f"{ending(code)} while the process was ending",) if code else ()
+            return self._make_failure(f"it answers, but does not let the process end {late}")
+        notes = (f"{describe_exit(code)} while the process was ending",) if code else ()
         return Outcome(
             lines[-1]["report"],
             seconds=time.monotonic() - self.started,
             notes=notes,
-            printed=self._last_printed(),
+            printed=self._read_last_printed(),
         )
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _read_lines(self) -> list[dict[str, Any]]:
         """The lines that the child wrote, without those that another writer has damaged."""
         mark, lines = self.mark.encode(), []
         for line in self.kept["answer"].split(b"\n")[:-1]:
             if line.startswith(mark):
                 with suppress(ValueError):
-                    lines.append(printable(json.loads(line.removeprefix(mark))))
+                    lines.append(escape_text(json.loads(line.removeprefix(mark))))
         return lines
 
-    def _last_printed(self) -> str:
+    def _read_last_printed(self) -> str:
         lines = self.kept["printed"].decode("utf-8", "replace").split("\n")
-        return printable(next((line.strip()[:300] for line in reversed(lines) if line.strip()), ""))
+        return escape_text(
+            next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        )
 
-    def _failure(self, reason: str, step: str = "") -> Outcome:
-        printed = self._last_printed()
+    def _make_failure(self, reason: str, step: str = "") -> Outcome:
+        printed = self._read_last_printed()
         return Outcome(
             None,
             with_printed(reason, printed),
@@ -317,18 +325,18 @@ def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Pope
     """Start a process that calls `answer` with the pipe and the words, and prints to `output`."""
     arguments = (str(pipe), *words)
     if may_fork():
-        return ForkedChild(lambda: answer(*arguments), _environment(), output, pipe)
+        return ForkedChild(lambda: answer(*arguments), _make_environment(), output, pipe)
     import subprocess  # a process that forks does without it
 
     package = str(Path(__file__).parents[2] / "__init__.py")
     return subprocess.Popen(  # -u: a crash would lose what C has not written yet
-        [_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
+        [_find_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         pass_fds=(pipe,),
         start_new_session=True,
-        env=_environment(),
+        env=_make_environment(),
     )
 
 
@@ -337,7 +345,7 @@ def with_printed(reason: str, printed: str) -> str:
     return f"{reason}; the last it printed was: {printed}" if printed else reason
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Return how a process ended, in words. The exit code is one of `subprocess`."""
     if code >= 0:
         return f"it ended the process with exit code {code}"
@@ -347,7 +355,7 @@ def ending(code: int) -> str:
         return f"it crashed with signal {-code}"
 
 
-def _python() -> str:
+def _find_python() -> str:
     """Return this interpreter.
 
     In a program that embeds Python, sys.executable may be that program, or "".
@@ -359,9 +367,9 @@ def _python() -> str:
     raise FileNotFoundError("there is no Python interpreter to start")
 
 
-def _timeout() -> float:
+def _read_timeout() -> float:
     try:
-        seconds = float(secure_environ()["FAIRLEAD_PROBE_TIMEOUT"])
+        seconds = float(filter_environ()["FAIRLEAD_PROBE_TIMEOUT"])
     except (KeyError, ValueError):
         return DEFAULT_TIMEOUT
     return seconds if seconds > 0 else DEFAULT_TIMEOUT

@@ -68,21 +68,22 @@ def check_file(library: str) -> None:
             *_FILE_ERRORS.get(type(error).__name__, (f"it cannot be read: {error.strerror}", ""))
         ) from None
     if not start.startswith(b"\x7fELF"):
-        raise refuse(_what_it_is(start), "name a shared library (.so)")
-    header = _header(start)
+        raise refuse(_describe_file(start), "name a shared library (.so)")
+    header = _parse_header(start)
     if header is None:
         raise refuse("the file is truncated", "install it again")
-    mine = _own_header()
+    mine = _parse_own_header()
     if header.bits != mine.bits:
         raise refuse(
-            f"it is a {header.bits}-bit library for {_architecture(header.machine)}, and this is "
-            f"a {mine.bits}-bit process",
+            f"it is a {header.bits}-bit library for {_name_architecture(header.machine)}, and this "
+            f"is a {mine.bits}-bit process",
             f"install the {mine.bits}-bit driver",
         )
     if header.machine != mine.machine:
         raise refuse(
-            f"it was built for another processor architecture, {_architecture(header.machine)}",
-            f"install the driver for {_architecture(mine.machine)}",
+            f"it was built for another processor architecture, "
+            f"{_name_architecture(header.machine)}",
+            f"install the driver for {_name_architecture(mine.machine)}",
         )
     if header.type != 3:  # ET_DYN
         raise refuse("it is an ELF file but not a shared library", "name a shared library (.so)")
@@ -105,12 +106,12 @@ _ARCHITECTURES: Final = {
 }
 
 
-def _architecture(machine: int) -> str:
+def _name_architecture(machine: int) -> str:
     """The name of an architecture."""
     return _ARCHITECTURES.get(machine, f"number {machine}")
 
 
-def _what_it_is(start: bytes) -> str:
+def _describe_file(start: bytes) -> str:
     if not start:
         return "the file is empty"
     if start.startswith(b"!<arch>"):
@@ -123,7 +124,7 @@ def _what_it_is(start: bytes) -> str:
     )
 
 
-def _header(start: bytes) -> _Header | None:
+def _parse_header(start: bytes) -> _Header | None:
     """Parse an ELF header (System V ABI, "ELF header"). None if the file ends inside it."""
     if len(start) < 64:
         return None
@@ -154,9 +155,9 @@ def _end_of_segments(start: bytes, header: _Header) -> int:
 
 
 @cache
-def _own_header() -> _Header:
+def _parse_own_header() -> _Header:
     with open("/proc/self/exe", "rb") as file:
-        header = _header(file.read(64))
+        header = _parse_header(file.read(64))
     return header or _Header(64 if sys.maxsize > 2**32 else 32, 3, 0, 0, 0, 0, "<")
 
 
@@ -170,14 +171,14 @@ def is_loadable(path: str) -> bool:
             start = file.read(64)
     except OSError:
         return False
-    header = _header(start) if start.startswith(b"\x7fELF") else None
+    header = _parse_header(start) if start.startswith(b"\x7fELF") else None
     return header is not None and (header.bits, header.machine) == (
-        _own_header().bits,
-        _own_header().machine,
+        _parse_own_header().bits,
+        _parse_own_header().machine,
     )
 
 
-def dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+def read_dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
     """Return DT_NEEDED, DT_RPATH and DT_RUNPATH of a library, with $ORIGIN and $LIB replaced.
 
     All are empty if the file cannot be read.
@@ -210,7 +211,7 @@ def _expand(search_path: str, library: str) -> Iterator[str]:
     for part in search_path.split(":"):
         for token, value in (
             ("ORIGIN", origin),
-            ("LIB", "lib64" if _own_header().bits == 64 else "lib"),
+            ("LIB", "lib64" if _parse_own_header().bits == 64 else "lib"),
         ):
             part = part.replace("${" + token + "}", value).replace("$" + token, value)
         yield part or "."  # for ld.so, an empty element is the working directory

@@ -1,7 +1,7 @@
 """Sets environment variables in a block without disturbing threads that read the environment.
 
 setenv moves and frees memory that a driver's thread may be reading, because getenv takes no lock.
-So `variables` builds a new array and exchanges the C library's `environ` pointer. Arrays and
+So `add_variables` builds a new array and exchanges the C library's `environ` pointer. Arrays and
 strings are never changed and never freed.
 """
 
@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from .forks import new_lock
+from .forks import make_lock
 
 _libc: Final = ctypes.CDLL(None)
 _libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
 _libc.strdup.argtypes, _libc.strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
-_lock: Final = new_lock()  # one block at a time: the variables are the process's
+_lock: Final = make_lock()  # one block at a time: the variables are the process's
 
 
 @contextmanager
-def variables(added: Mapping[str, str]) -> Iterator[None]:
+def add_variables(added: Mapping[str, str]) -> Iterator[None]:
     """Have getenv answer with these variables inside the block; `os.environ` does not change.
 
     A variable that another thread sets meanwhile by setenv keeps its value after the block.
@@ -36,20 +36,20 @@ def variables(added: Mapping[str, str]) -> Iterator[None]:
     with _lock:
         environ: Any = ctypes.c_void_p.in_dll(_libc, "environ")
         before = environ.value
-        new = [_immortal(f"{name}={value}") for name, value in added.items()]
-        kept, replaced = _without(_strings(before), added)
-        environ.value = ours = _array([*kept, *new])
+        new = [_copy_forever(f"{name}={value}") for name, value in added.items()]
+        kept, replaced = _remove_variables(_list_strings(before), added)
+        environ.value = ours = _make_array([*kept, *new])
         try:
             yield
         finally:
             if environ.value == ours:
                 environ.value = before
             else:  # setenv has made a copy of our array
-                rest, _ = _without(_strings(environ.value), new)
-                environ.value = _array([*rest, *replaced])
+                rest, _ = _remove_variables(_list_strings(environ.value), new)
+                environ.value = _make_array([*rest, *replaced])
 
 
-def _strings(array: int | None) -> list[int]:
+def _list_strings(array: int | None) -> list[int]:
     """The addresses in an array that ends with NULL."""
     found: list[int] = []
     while array:
@@ -60,7 +60,7 @@ def _strings(array: int | None) -> list[int]:
     return found
 
 
-def _without(
+def _remove_variables(
     strings: Sequence[int], removed: Mapping[str, str] | Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The strings that are kept and those that are removed: by variable names, or by addresses."""
@@ -75,14 +75,14 @@ def _without(
     return [a for a, flag in pairs if not flag], [a for a, flag in pairs if flag]
 
 
-def _immortal(text: str) -> int:
+def _copy_forever(text: str) -> int:
     address = _libc.strdup(os.fsencode(text))
     if not address:
         raise MemoryError("no memory for an environment variable")
     return address
 
 
-def _array(strings: Sequence[int]) -> int:
+def _make_array(strings: Sequence[int]) -> int:
     """A new array of these addresses that ends with NULL."""
     words = (ctypes.c_void_p * (len(strings) + 1))(*strings, None)
     address = _libc.malloc(ctypes.sizeof(words))

@@ -71,7 +71,7 @@ class LibraryError(FairleadError):
         self.missing = tuple(missing)
 
 
-def reason_of(error: FairleadError, *, with_code: bool = False) -> str:
+def explain_error(error: FairleadError, *, with_code: bool = False) -> str:
     """Return the text of an error for a `Refusal`, which names the file itself.
 
     Args:
@@ -130,7 +130,7 @@ class CodeError(FairleadError):
         return cls.api.errors.get(code, unknown)
 
     @classmethod
-    def of(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> Self:
+    def from_code(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> Self:
         """Return the exception for a code.
 
         Args:

@@ -1,8 +1,8 @@
 """Facts about libraries that one process keeps for later ones, in files of
 `$XDG_CACHE_HOME/fairlead`.
 
-A fact is a few JSON values under a key. The key says what the fact is about. `identity_of` is the
-part of it that changes when the library's file, its Python environment or fairlead changes. A
+A fact is a few JSON values under a key. The key says what the fact is about. `identify_library` is
+the part of it that changes when the library's file, its Python environment or fairlead changes. A
 process with more rights than its user reads and writes nothing.
 """
 
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from .search import in_secure_process, secure_environ
+from .search import filter_environ, is_secure_process
 
 #: Where the code lies that facts depend on, and the ABI data.
 _FOLDERS: Final = ("loader", "icd", "plugins")
@@ -36,7 +36,7 @@ class FactCache:
 
     def read(self) -> dict[str, dict[str, Any]]:
         """All facts by key. A file that cannot be read or has another form is as good as none."""
-        file = self._file()
+        file = self._find_file()
         try:
             data = json.loads(file.read_text(encoding="utf-8")) if file else {}
             facts = {key: dict(fact) for key, fact in data.items()}
@@ -50,7 +50,7 @@ class FactCache:
 
         The file is replaced atomically. Failures are ignored.
         """
-        file = self._file()
+        file = self._find_file()
         if file is None:
             return
         known = {**self.read(), **facts}
@@ -64,23 +64,23 @@ class FactCache:
             finally:
                 temporary.unlink(missing_ok=True)
 
-    def _file(self) -> Path | None:
-        directory = cache_directory()
+    def _find_file(self) -> Path | None:
+        directory = find_cache_directory()
         return directory / self._name if directory else None
 
 
-def cache_directory() -> Path | None:
+def find_cache_directory() -> Path | None:
     """Return fairlead's directory in the user's cache.
 
     It is None in a process with more rights than its user.
     """
-    if in_secure_process():
+    if is_secure_process():
         return None
     directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     return directory / "fairlead" if directory.is_absolute() else None
 
 
-def identity_of(kind: str, path: str) -> str | None:
+def identify_library(kind: str, path: str) -> str | None:
     """Return what identifies a library, its present contents, and its surroundings.
 
     A file that was rebuilt or replaced has another inode or another time of change (ctime). Its
@@ -104,13 +104,13 @@ def identity_of(kind: str, path: str) -> str | None:
         status.st_ino,
         status.st_size,
         sys.prefix,
-        _age_of_fairlead(),
+        _find_newest_change(),
     )
-    return "|".join(map(str, (kind, *facts, secure_environ().get("FAIRLEAD_QUIRKS", ""))))
+    return "|".join(map(str, (kind, *facts, filter_environ().get("FAIRLEAD_QUIRKS", ""))))
 
 
 @cache
-def _age_of_fairlead() -> int:
+def _find_newest_change() -> int:
     """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return max(

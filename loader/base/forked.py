@@ -63,7 +63,7 @@ class ForkedChild:
         self._code: int | None = None
         self.pid = os.fork()
         if not self.pid:
-            _be_child(work, environ, output, kept)
+            _run_child(work, environ, output, kept)
 
     def wait(self) -> int:
         """Wait for its end. Returns its exit code, as `subprocess` has it."""
@@ -72,7 +72,7 @@ class ForkedChild:
         return self._code
 
 
-def _be_child(
+def _run_child(
     work: Callable[[], None], environ: Mapping[str, str], output: int, kept: int
 ) -> NoReturn:
     code: object = 1  # as `exit` takes it

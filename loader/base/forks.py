@@ -1,6 +1,6 @@
 """Locks that work in a forked child, although their owner thread does not exist there.
 
-`new_lock` returns re-entrant locks, because a finalizer or a signal handler may run in a thread
+`make_lock` returns re-entrant locks, because a finalizer or a signal handler may run in a thread
 that already owns the lock.
 """
 
@@ -15,14 +15,14 @@ from typing import Any
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def new_lock() -> Any:
+def make_lock() -> Any:
     """Return a re-entrant lock that is free in every forked child."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
 
 
-def in_child(action: Callable[[], None]) -> Callable[[], None]:
+def call_in_child(action: Callable[[], None]) -> Callable[[], None]:
     """Call `action` in every forked child, after the locks are free. Usable as a decorator."""
     os.register_at_fork(after_in_child=action)
     return action
@@ -31,7 +31,7 @@ def in_child(action: Callable[[], None]) -> Callable[[], None]:
 _forks = 0
 
 
-def forks() -> int:
+def count_forks() -> int:
     """Return the number of forks between this process and the one that imported fairlead.
 
     If it changes, the process that made an object is not the running one.

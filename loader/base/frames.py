@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 
-def variables_of(frame: FrameType) -> dict[str, Any]:
+def get_variables(frame: FrameType) -> dict[str, Any]:
     """The variables of a running function.
 
     Before Python 3.13 its frame keeps a dict of them as they are now, until the function returns.

@@ -34,11 +34,11 @@ class _Fields:
     """What dataclasses looks for in a class: its fields, made when it looks."""
 
     def __get__(self, value: Value | None, kind: type[Value]) -> dict[str, Any]:
-        return _fields(kind.value_fields)
+        return _list_fields(kind.value_fields)
 
 
 @cache
-def _fields(names: tuple[str, ...]) -> dict[str, Any]:
+def _list_fields(names: tuple[str, ...]) -> dict[str, Any]:
     from dataclasses import make_dataclass
 
     made: Any = make_dataclass("Value", names)
@@ -75,27 +75,27 @@ class Value:
             )
         self.__dict__.update(fields)
 
-    def fields(self) -> dict[str, Any]:
+    def get_fields(self) -> dict[str, Any]:
         """The fields and their values."""
         return {name: self.__dict__[name] for name in self.value_fields}
 
-    def changed(self: _Kind, **fields: Any) -> _Kind:
+    def copy_with(self: _Kind, **fields: Any) -> _Kind:
         """One that differs in these fields."""
-        return type(self)(**{**self.fields(), **fields})
+        return type(self)(**{**self.get_fields(), **fields})
 
-    def _compared(self) -> tuple[Any, ...]:
+    def _list_compared(self) -> tuple[Any, ...]:
         return tuple(self.__dict__[name] for name in self.value_key)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Value) or type(other) is not type(self):
             return NotImplemented
-        return self._compared() == other._compared()
+        return self._list_compared() == other._list_compared()
 
     def __hash__(self) -> int:
-        return hash(self._compared())
+        return hash(self._list_compared())
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.get_fields().items())
         return f"{type(self).__name__}({fields})"
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -105,6 +105,6 @@ class Value:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
 
 
-def plain(value: object) -> Any:
+def convert_for_json(value: object) -> Any:
     """What JSON makes of a value that is not of its own types: `json.dumps(…, default=plain)`."""
-    return value.fields() if isinstance(value, Value) else str(value)
+    return value.get_fields() if isinstance(value, Value) else str(value)

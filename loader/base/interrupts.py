@@ -7,13 +7,13 @@ exception there would leave the work half done and become an error code. So our 
 frames of the main thread. If one of them is an entry point, it asks C to raise the interrupt again
 when the outermost entry point has returned (plugins/sdk/native/interrupts.c).
 
-Some entry points wait, and may be interrupted. They wait in a function that is `stoppable`. There
-the handler raises at once, the entry point returns an error code, and the caller sees
-KeyboardInterrupt. The caller has to expect that (`leaves_waits`), as the runtime does. Any other
-caller, such as libsycl in a Python program, would take the command for ended: its wait goes on to
-the end.
+Some entry points wait, and may be interrupted. They wait in a function that `mark_stoppable` has
+marked. There the handler raises at once, the entry point returns an error code, and the caller sees
+KeyboardInterrupt. The caller has to expect that (`mark_leaving_waits`), as the runtime does. Any
+other caller, such as libsycl in a Python program, would take the command for ended: its wait goes
+on to the end.
 
-C also calls Python before and after the calls of a layer (`called_from_c`). Python drops an
+C also calls Python before and after the calls of a layer (`mark_called_from_c`). Python drops an
 exception that leaves such a function or a `__del__`. The handler raises the interrupt again a
 millisecond later.
 
@@ -39,7 +39,7 @@ ENTRY: Final = "<entry point "
 _stoppable: Final[set[CodeType]] = set()
 _called_from_c: Final[set[CodeType]] = set()
 _leaves_waits: Final[set[CodeType]] = set()
-#: The real paths of adapters whose waits are all `stoppable`.
+#: The real paths of adapters whose waits are all `mark_stoppable`.
 _stoppable_libraries: Final[set[str]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
@@ -60,16 +60,16 @@ def defer_interrupts(
     """
     global _put_off, _is_put_off, _later
     _put_off, _is_put_off, _later = put_off, is_put_off, later
-    if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
+    if is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _handle_interrupt)
 
 
-def in_main_thread() -> bool:
+def is_main_thread() -> bool:
     """Whether signal handlers run in this thread."""
     return threading.get_ident() == threading.main_thread().ident
 
 
-def stoppable(function: _Function) -> _Function:
+def mark_stoppable(function: _Function) -> _Function:
     """Declare that KeyboardInterrupt may be raised in a function, even while an entry point runs
     it.
 
@@ -80,20 +80,20 @@ def stoppable(function: _Function) -> _Function:
     return function
 
 
-def leaves_waits(function: _Function) -> _Function:
+def mark_leaving_waits(function: _Function) -> _Function:
     """Declare that Ctrl-C may end early the entry points that a function calls. A decorator."""
     _leaves_waits.add(cast(FunctionType, function).__code__)
     return function
 
 
-def called_from_c(function: _Function) -> _Function:
+def mark_called_from_c(function: _Function) -> _Function:
     """Declare that C calls a function for a layer. A decorator."""
     _called_from_c.add(cast(FunctionType, function).__code__)
     return function
 
 
 def declare_stoppable(library: str) -> None:
-    """Declare that all waits of an adapter, given by its real path, are `stoppable`."""
+    """Declare that all waits of an adapter, given by its real path, are stoppable."""
     _stoppable_libraries.add(library)
 
 
@@ -124,7 +124,7 @@ def run_aside(work: Callable[[], T]) -> T:
         KeyboardInterrupt: The program was interrupted.
         BaseException: What `work` raised.
     """
-    if not in_main_thread():
+    if not is_main_thread():
         return work()
     done, results, errors = threading.Event(), list[T](), list[BaseException]()
 
@@ -150,7 +150,7 @@ _SLICE: Final = 0.004  # seconds
 _FASTEST_GROWTH: Final = 64
 
 
-def slices(total: int) -> Iterator[int]:
+def split_repetitions(total: int) -> Iterator[int]:
     """Split many repetitions, which C makes, into parts of some milliseconds each.
 
     Python handles signals between the parts.
@@ -171,7 +171,7 @@ def slices(total: int) -> Iterator[int]:
         count = max(1, int(count * min(_FASTEST_GROWTH, _SLICE / max(took, 1e-9))))
 
 
-@stoppable
+@mark_stoppable
 def _wait(done: threading.Event) -> None:
     stop_if_interrupted()
     done.wait()
@@ -209,7 +209,7 @@ def _is_entry(code: CodeType) -> bool:
     return code.co_filename.startswith(ENTRY)
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
+def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     place = _StackPlace(frame)
     if place.in_entry:
         assert _put_off is not None  # it was given with the handler

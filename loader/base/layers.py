@@ -21,8 +21,8 @@ from typing import Any, Final, TypeAlias
 from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
-from .forks import new_lock
-from .interrupts import called_from_c
+from .forks import make_lock
+from .interrupts import mark_called_from_c
 
 #: Called as (slot, arguments) before a call is forwarded. None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
@@ -56,7 +56,7 @@ _thunks: dict[Api, Any] = {}
 _leases: dict[int, Layer] = {}
 _idle: list[Layer] = []  # released layers, the oldest release first
 _handled: dict[Any, Layer] = {}  # layers with Python handlers, by their C layer
-_lock = new_lock()
+_lock = make_lock()
 
 
 def enable_api(api: Api, thunks: int) -> None:
@@ -77,10 +77,10 @@ def dump_programs(api: Api, folder: str) -> None:
         folder: where the files go (native/dump.c).
     """
     slots = [api.functions[name].slot for name in _PROGRAM_FUNCTIONS]
-    lib.fl_dump_programs(os.fsencode(folder), _thunks_of(api), ffi.new("fl_dump *", slots))
+    lib.fl_dump_programs(os.fsencode(folder), _find_thunks(api), ffi.new("fl_dump *", slots))
 
 
-def _thunks_of(api: Api) -> Any:
+def _find_thunks(api: Api) -> Any:
     if api not in _thunks:
         _thunks[api] = getattr(lib, f"fl_{api.path.stem}_thunks")()
     return _thunks[api]
@@ -93,11 +93,11 @@ def make_stubs(api: Api, name: str) -> list[int]:
         api: the ABI data of the API.
         name: the code that the stubs return: "unsupported" or "uninitialized".
     """
-    table = getattr(_thunks_of(api), name)
-    return [int(ffi.cast("uintptr_t", table[slot])) for slot in range(_thunks_of(api).slots)]
+    table = getattr(_find_thunks(api), name)
+    return [int(ffi.cast("uintptr_t", table[slot])) for slot in range(_find_thunks(api).slots)]
 
 
-def new_table(api: Api) -> tuple[int, Any]:
+def make_table(api: Api) -> tuple[int, Any]:
     """Allocate a table that is never freed, with "unsupported" stubs in all slots.
 
     Returns:
@@ -107,10 +107,10 @@ def new_table(api: Api) -> tuple[int, Any]:
     Raises:
         MemoryError: no memory is left.
     """
-    address = int(ffi.cast("uintptr_t", lib.fl_new_table_of(_thunks_of(api))))
+    address = int(ffi.cast("uintptr_t", lib.fl_new_table_of(_find_thunks(api))))
     if not address:
         raise MemoryError("no memory for a dispatch table")
-    return address, (ctypes.c_void_p * _thunks_of(api).slots).from_address(address)
+    return address, (ctypes.c_void_p * _find_thunks(api).slots).from_address(address)
 
 
 class Layer:
@@ -133,7 +133,7 @@ class Layer:
         self.orphan = orphan
         self.released = False
         with _lock:
-            self.pointer = _c_layer(api, next, orphan)
+            self.pointer = _make_c_layer(api, next, orphan)
             _leases[int(ffi.cast("uintptr_t", self.pointer))] = self
         self.address = int(ffi.cast("uintptr_t", lib.fl_layer_table(self.pointer)))
         self.key = int(ffi.cast("uintptr_t", self.pointer))  # its id in the records of a log
@@ -194,7 +194,7 @@ class Layer:
         )
 
 
-def _c_layer(api: Api, next: int, orphan: int) -> Any:
+def _make_c_layer(api: Api, next: int, orphan: int) -> Any:
     """Return a C layer that forwards to `next`.
 
     It is a released layer that forwarded there before, a new one, or the one that was released the
@@ -203,10 +203,10 @@ def _c_layer(api: Api, next: int, orphan: int) -> Any:
     behind = ffi.cast(_POINTER, next), orphan & 0xFFFFFFFFFFFFFFFF
     idle = [layer for layer in _idle if layer.api is api]
     same = [layer for layer in idle if next and layer.next == next]
-    fresh = None if same else lib.fl_new_layer(_thunks_of(api), *behind)
+    fresh = None if same else lib.fl_new_layer(_find_thunks(api), *behind)
     if fresh:
         return fresh
-    in_use = _led_through(api)
+    in_use = _find_forwarding(api)
     spare = same or [layer for layer in idle if layer.key not in in_use]
     if not spare:
         raise FairleadError(
@@ -219,7 +219,7 @@ def _c_layer(api: Api, next: int, orphan: int) -> Any:
     return spare[0].pointer
 
 
-def _led_through(api: Api) -> set[int]:
+def _find_forwarding(api: Api) -> set[int]:
     """Return the keys of the layers that still forward calls.
 
     These are the layers in use, and those that they forward to.
@@ -259,15 +259,15 @@ class Log:
         lib.fl_clear_log(self.pointer)
 
 
-def _called(call: Any) -> tuple[Layer | None, list[int]]:
+def _find_called(call: Any) -> tuple[Layer | None, list[int]]:
     count = call.count
     return _handled.get(call.layer), ffi.unpack(call.arguments, count) if count else []
 
 
 @ffi.def_extern(name="fl_python_before", error=0)
-@called_from_c
-def _python_before(call: Any) -> int:
-    layer, arguments = _called(call)
+@mark_called_from_c
+def _call_before(call: Any) -> int:
+    layer, arguments = _find_called(call)
     answer = layer._before(call.function, arguments) if layer and layer._before else None
     if answer is None:
         return 0
@@ -276,9 +276,9 @@ def _python_before(call: Any) -> int:
 
 
 @ffi.def_extern(name="fl_python_after")
-@called_from_c
-def _python_after(call: Any) -> None:
-    layer, arguments = _called(call)
+@mark_called_from_c
+def _call_after(call: Any) -> None:
+    layer, arguments = _find_called(call)
     if layer and layer._after:
         layer._after(call.function, arguments, call.result)
 

@@ -2,7 +2,7 @@
 
 `open_library` first examines the file (`elf.check_file`), because a truncated file may kill the
 dynamic linker. Then it calls dlopen with RTLD_NOW | RTLD_LOCAL. If that fails, `explain` names the
-missing dependencies (`linker.missing_dependencies`), and the remedy.
+missing dependencies (`linker.find_missing_dependencies`), and the remedy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .elf import check_file
 from .errors import LibraryError
 from .forked import stop_forking
 from .frozen_value import Value
-from .linker import find_library, missing_dependencies
+from .linker import find_library, find_missing_dependencies
 
 _RTLD_DI_LINKMAP = 2
 
@@ -104,7 +104,7 @@ class Library(Value):
         """The handle that dlopen returned."""
         return self.cdll._handle
 
-    def symbol(self, name: str) -> int | None:
+    def find_symbol(self, name: str) -> int | None:
         """Return the address of an exported symbol, None if there is none.
 
         Like dlsym(3), it also searches the library's dependencies.
@@ -114,14 +114,14 @@ class Library(Value):
         except AttributeError:
             return None
 
-    def own_symbol(self, name: str) -> int | None:
+    def find_own_symbol(self, name: str) -> int | None:
         """Return the address of a symbol that the library itself defines, None if there is none."""
-        address = self.symbol(name)
-        return address if address and file_of(address) == self.path else None
+        address = self.find_symbol(name)
+        return address if address and find_file(address) == self.path else None
 
     def close(self) -> None:
         """Call dlclose. No address inside the library may be used afterwards."""
-        function = _libc().dlclose
+        function = _open_libc().dlclose
         function.argtypes = [ctypes.c_void_p]
         function(self.handle)
 
@@ -151,7 +151,7 @@ def dlopen(library: str, flags: int = 0) -> Library:
     """
     stop_forking()
     cdll = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL | flags)
-    return Library(cdll, _path_of(cdll._handle) or library)
+    return Library(cdll, _find_path(cdll._handle) or library)
 
 
 def open_with_siblings(
@@ -202,20 +202,20 @@ def explain(library: str, dlerror: str) -> LibraryError:
             "no library of this name is in LD_LIBRARY_PATH, the linker's cache or the default "
             "directories",
             routine=routine,
-            remedy=remedy_for((library,))
+            remedy=find_remedy((library,))
             or "install the driver, run ldconfig, or name the library by its whole path",
             missing=(library,),
         )
-    missing = missing_dependencies(path) if path else ()
+    missing = find_missing_dependencies(path) if path else ()
     if missing:
         names = ", ".join(missing)
         message = f"it needs {names}, which {'is' if len(missing) == 1 else 'are'} not found"
-        return LibraryError(message, routine=routine, missing=missing, remedy=remedy_for(missing))
+        return LibraryError(message, routine=routine, missing=missing, remedy=find_remedy(missing))
     remedy = next((remedy for words, remedy in _LINKER_REMEDIES if words in dlerror), "")
     return LibraryError(f"the dynamic linker refused it: {dlerror}", routine=routine, remedy=remedy)
 
 
-def remedy_for(missing: tuple[str, ...]) -> str:
+def find_remedy(missing: tuple[str, ...]) -> str:
     """Return what to install for missing libraries, each remedy once."""
     found = (
         next((remedy for pattern, remedy in REMEDIES if fnmatch(name, pattern)), "")
@@ -228,17 +228,17 @@ def remedy_for(missing: tuple[str, ...]) -> str:
     )
 
 
-def _libc() -> Any:
+def _open_libc() -> Any:
     return ctypes.CDLL(None)
 
 
-def _path_of(handle: int) -> str:
+def _find_path(handle: int) -> str:
     """Return the real path of an open library, "" if unknown.
 
     `l_name` is the second word of its link map (dlinfo(3)).
     """
     link_map = ctypes.POINTER(ctypes.c_char_p)()
-    dlinfo = _libc().dlinfo
+    dlinfo = _open_libc().dlinfo
     dlinfo.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
     if dlinfo(handle, _RTLD_DI_LINKMAP, ctypes.byref(link_map)) or not link_map[1]:
         return ""
@@ -256,13 +256,13 @@ class _DlInfo(ctypes.Structure):
     )
 
 
-def file_of(address: int) -> str:
+def find_file(address: int) -> str:
     """Return the real path of the library that contains an address, "" if there is none."""
-    info, dladdr = _DlInfo(), _libc().dladdr
+    info, dladdr = _DlInfo(), _open_libc().dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    return _real_path(info.fname) if dladdr(address, ctypes.byref(info)) and info.fname else ""
+    return _resolve_path(info.fname) if dladdr(address, ctypes.byref(info)) and info.fname else ""
 
 
 @lru_cache(64)
-def _real_path(name: bytes) -> str:
+def _resolve_path(name: bytes) -> str:
     return os.path.realpath(os.fsdecode(name))

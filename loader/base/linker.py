@@ -14,8 +14,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from .elf import dynamic_section, is_loadable
-from .search import secure_environ
+from .elf import is_loadable, read_dynamic_section
+from .search import filter_environ
 
 _CACHE = Path("/etc/ld.so.cache")
 
@@ -37,14 +37,14 @@ _DEFAULT_DIRECTORIES = (
 )
 
 
-def missing_dependencies(path: str) -> tuple[str, ...]:
+def find_missing_dependencies(path: str) -> tuple[str, ...]:
     """Return the sonames that a library needs, directly or indirectly, and that are not found."""
     missing: dict[str, None] = {}
     seen: set[str] = set()
     waiting: list[tuple[str, tuple[str, ...]]] = [(path, ())]
     while waiting:
         current, inherited = waiting.pop(0)
-        needed, rpath, runpath = dynamic_section(current)
+        needed, rpath, runpath = read_dynamic_section(current)
         # ld.so(8): RPATH also applies to the dependencies of dependencies, RUNPATH does not.
         rpath = () if runpath else (*rpath, *inherited)
         for name in needed:
@@ -73,12 +73,12 @@ def find_library(
         rpath: the RPATH directories that apply.
         runpath: the RUNPATH directories that apply.
     """
-    variable = secure_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
+    variable = filter_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
     from_environment = [part or "." for part in variable.split(":")] if variable else []
     for directory in (*rpath, *from_environment, *runpath):
         if is_loadable(os.path.join(directory, name)):
             return os.path.join(directory, name)
-    cached = next((path for path in linker_cache().get(name, ()) if is_loadable(path)), None)
+    cached = next((path for path in read_linker_cache().get(name, ()) if is_loadable(path)), None)
     return cached or next(
         (p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if is_loadable(p)), None
     )
@@ -93,14 +93,14 @@ def finds_library(name: str) -> bool:
         name: the soname.
     """
     found = _is_loaded(name) or find_library(name) is not None
-    return found or any(find_library(name, *paths) for paths in _paths_of_python())
+    return found or any(find_library(name, *paths) for paths in _find_python_paths())
 
 
 @cache
-def _paths_of_python() -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _find_python_paths() -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """RPATH and RUNPATH of the program and of ctypes, where there are any."""
     files = (sys.executable, getattr(_ctypes, "__file__", ""))
-    found = [dynamic_section(os.path.realpath(file))[1:] for file in files if file]
+    found = [read_dynamic_section(os.path.realpath(file))[1:] for file in files if file]
     return [paths for paths in found if any(paths)]
 
 
@@ -114,7 +114,7 @@ def _is_loaded(name: str) -> bool:
 
 
 @cache
-def linker_cache() -> dict[str, list[str]]:
+def read_linker_cache() -> dict[str, list[str]]:
     """Return soname to paths, from the cache that ldconfig writes.
 
     The format is `struct cache_file_new` of glibc (sysdeps/generic/dl-cache.h).

@@ -1,8 +1,8 @@
 """Prints messages: the loggers that UR_LOG_<NAME> configures, and the lines of SYCL_PI_TRACE.
 
 `logger("LOADER").info(...)` prints `<LOADER>[INFO]: ...` as the variable UR_LOG_LOADER says. A
-logger reads its variable at its first use. Without a variable it prints nothing. `pi_trace` prints
-what the DPC++ runtime prints about its plugins.
+logger reads its variable at its first use. Without a variable it prints nothing. `print_pi_trace`
+prints what the DPC++ runtime prints about its plugins.
 
 A set-uid process ignores the variables, because one of them names a file to write.
 """
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from .forks import new_lock
-from .search import secure_environ
+from .forks import make_lock
+from .search import filter_environ
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
 LEGAL: Final = (
@@ -26,7 +26,7 @@ LEGAL: Final = (
 )
 
 _loggers: dict[str, Logger] = {}
-_lock = new_lock()
+_lock = make_lock()
 
 
 @dataclass(frozen=True)
@@ -54,24 +54,24 @@ class Logger:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.settings = settings
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._file: TextIO | None = None
 
     def debug(self, text: str) -> None:
         """Print details that only the author of an adapter needs."""
-        self._message("debug", text)
+        self._print_message("debug", text)
 
     def info(self, text: str) -> None:
         """Print what happened."""
-        self._message("info", text)
+        self._print_message("info", text)
 
     def warning(self, text: str) -> None:
         """Print what is probably a mistake."""
-        self._message("warning", text)
+        self._print_message("warning", text)
 
     def error(self, text: str) -> None:
         """Print what failed."""
-        self._message("error", text)
+        self._print_message("error", text)
 
     def enabled(self, level: str) -> bool:
         """Return whether messages of a level are printed."""
@@ -82,17 +82,17 @@ class Logger:
         if not self.enabled(level):
             return
         with self._lock:
-            stream = self._stream()
+            stream = self._get_stream()
             put(stream, text, flush=LEVELS.index(level) >= self.settings.flush)
 
-    def _message(self, level: str, text: str) -> None:
+    def _print_message(self, level: str, text: str) -> None:
         where = ""
         if self.settings.fileline and self.enabled(level):
             caller = sys._getframe(2)
             where = f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}: "
         self.write(level, f"<{self.name}>[{level.upper()}]: {where}{text}\n")
 
-    def _stream(self) -> TextIO | None:
+    def _get_stream(self) -> TextIO | None:
         """Return the current standard stream, or the file, which is opened once."""
         if not self.settings.path:
             return sys.stdout if self.settings.output == "stdout" else sys.stderr
@@ -115,7 +115,7 @@ class Logger:
         return self._file
 
 
-def logger(name: str, default: str = "quiet") -> Logger:
+def get_logger(name: str, default: str = "quiet") -> Logger:
     """Return the logger of a name, such as "LOADER". It is created at the first call.
 
     Args:
@@ -124,18 +124,18 @@ def logger(name: str, default: str = "quiet") -> Logger:
     """
     with _lock:
         if name not in _loggers:
-            _loggers[name] = Logger(name, settings(name, default=default))
+            _loggers[name] = Logger(name, read_settings(name, default=default))
         return _loggers[name]
 
 
-def settings(
+def read_settings(
     name: str, environ: Mapping[str, str] | None = None, default: str = "quiet"
 ) -> Settings:
     """Return the settings of UR_LOG_<name>.
 
     If the value is malformed, a warning line says so and the defaults apply.
     """
-    text = secure_environ(environ).get(f"UR_LOG_{name}", "")
+    text = filter_environ(environ).get(f"UR_LOG_{name}", "")
     plain = Settings(LEVELS.index(default))
     try:
         return parse(text, plain)
@@ -150,14 +150,14 @@ def trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
     1 means discovery, 2 means calls, -1 means everything. The number is read as C does: hexadecimal
     after 0x, else the leading digits, else 0.
     """
-    text = secure_environ(environ).get(name, "").strip()
+    text = filter_environ(environ).get(name, "").strip()
     if hexadecimal := re.fullmatch(r"([+-]?)0[xX]([0-9a-fA-F]+)", text):
         return int(hexadecimal[1] + hexadecimal[2], 16)
     decimal = re.match(r"[+-]?[0-9]+", text)
     return int(decimal[0]) if decimal else 0
 
 
-def pi_trace(level: str, text: str, environ: Mapping[str, str] | None = None) -> None:
+def print_pi_trace(level: str, text: str, environ: Mapping[str, str] | None = None) -> None:
     """Print `SYCL_PI_TRACE[level]: text` to stderr if SYCL_PI_TRACE asks for it.
 
     Args:
@@ -213,15 +213,15 @@ def parse(text: str, plain: Settings) -> Settings:
     if fileline not in ("0", "1", "true", "false"):
         raise ValueError(f"{fileline!r} is neither 0 nor 1")
     return Settings(
-        _level(found["level"]) if "level" in found else plain.level,
-        _level(found["flush"]) if "flush" in found else plain.flush,
+        _parse_level(found["level"]) if "level" in found else plain.level,
+        _parse_level(found["flush"]) if "flush" in found else plain.flush,
         kind.strip().lower(),
         path.strip().strip("'\""),
         fileline in ("1", "true"),
     )
 
 
-def _level(word: str) -> int:
+def _parse_level(word: str) -> int:
     if word.lower() not in LEVELS:
         raise ValueError(f"{word!r} is not a level")
     return LEVELS.index(word.lower())

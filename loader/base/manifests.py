@@ -33,7 +33,7 @@ _KINDS: Final = {
 }
 
 
-def kind_of(path: str | Path) -> str:
+def describe_kind(path: str | Path) -> str:
     """Return the kind of a file: "a file", "a directory", "a named pipe" and so on.
 
     Links are followed.
@@ -46,11 +46,11 @@ def kind_of(path: str | Path) -> str:
 
 def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
     """Return the names in a manifest, one a line, or a Refusal if it is unusable."""
-    lines = manifest_lines(path, found_via)
+    lines = read_manifest_lines(path, found_via)
     return lines if isinstance(lines, Refusal) else tuple(lines.values())
 
 
-def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
+def read_manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
     """Return the lines of a manifest that name something, by line number, or a Refusal.
 
     Blanks around a line, empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF
@@ -58,24 +58,24 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
     bytes.
     """
 
-    def refusal(reason: str, remedy: str) -> Refusal:
+    def make_refusal(reason: str, remedy: str) -> Refusal:
         return Refusal(str(path), reason, remedy, found_via)
 
     try:
-        kind = kind_of(path)
+        kind = describe_kind(path)
         if kind != "a file":
-            return refusal(f"is {kind}, not a text file", "move it elsewhere")
+            return make_refusal(f"is {kind}, not a text file", "move it elsewhere")
         with open(path, "rb", opener=_open_without_waiting) as file:
             content = file.read(MAX_MANIFEST_BYTES + 1) or b""
     except OSError as error:
-        return refusal(*_explain(path, error))
+        return make_refusal(*_explain(path, error))
     if len(content) > MAX_MANIFEST_BYTES:
-        return refusal(
+        return make_refusal(
             f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is not a manifest",
             "move it elsewhere",
         )
     if _CONTROL_CHARACTER.search(content):
-        return refusal(
+        return make_refusal(
             "contains control characters, so it is not plain text",
             "write the library's path into it as UTF-8 text",
         )
@@ -83,7 +83,7 @@ def manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
     said = {
         number: os.fsdecode(line) for number, line in lines if line and not line.startswith(b"#")
     }
-    return said or refusal(
+    return said or make_refusal(
         "names no library: it is empty", "write the library's path into it, or delete it"
     )
 
@@ -148,7 +148,7 @@ def check_library(
     function that opens it may know how to repair the path.
     """
     try:
-        kind = kind_of(library) if "/" in library else "a file"
+        kind = describe_kind(library) if "/" in library else "a file"
     except OSError:
         kind = "a file"
     if kind == "a file":

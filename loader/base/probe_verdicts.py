@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from .fact_cache import FactCache, identity_of
+from .fact_cache import FactCache, identify_library
 from .frozen_value import Value
 from .linker import find_library
-from .search import Candidate, Refusal, secure_environ
+from .search import Candidate, Refusal, filter_environ
 
 _BAD_VERDICT_LASTS: Final = 3600.0  # seconds
 _CACHE: Final = FactCache("probes.json")
@@ -49,13 +49,14 @@ class _Verdict(Value):
     def holds(self, path: str) -> bool:
         """Whether it needs no new probe."""
         return self.ok or (
-            0 <= time.time() - self.at < _BAD_VERDICT_LASTS and self.around == _surroundings(path)
+            0 <= time.time() - self.at < _BAD_VERDICT_LASTS
+            and self.around == _describe_surroundings(path)
         )
 
 
-def probing() -> bool:
+def is_probing() -> bool:
     """Whether libraries are probed at all: FAIRLEAD_PROBE is not 0."""
-    return secure_environ().get("FAIRLEAD_PROBE") != "0"
+    return filter_environ().get("FAIRLEAD_PROBE") != "0"
 
 
 def judge(
@@ -75,11 +76,11 @@ def judge(
     Returns:
         A refusal for each that failed; none if FAIRLEAD_PROBE is 0.
     """
-    if not probing():
+    if not is_probing():
         return {}
     verdicts = _read()
     paths = {candidate: locate(candidate) for candidate in candidates}
-    identities = {candidate: _identity(kind, path) for candidate, path in paths.items()}
+    identities = {candidate: _identify(kind, path) for candidate, path in paths.items()}
     refusals: dict[Candidate, Refusal] = {}
     unknown: list[Candidate] = []
     for candidate, identity in identities.items():
@@ -100,15 +101,15 @@ def judge(
                     candidate.library, report.reason, report.remedy, candidate.found_via
                 )
             if identity and report.probed:
-                around = _surroundings(paths[candidate])
+                around = _describe_surroundings(paths[candidate])
                 verdicts[identity] = _Verdict(
                     report.ok, report.reason, report.remedy, time.time(), around
                 )
-        _CACHE.add({key: verdict.fields() for key, verdict in verdicts.items()})
+        _CACHE.add({key: verdict.get_fields() for key, verdict in verdicts.items()})
     return refusals
 
 
-def _identity(kind: str, path: str) -> str | None:
+def _identify(kind: str, path: str) -> str | None:
     """Return what a verdict is about: the API, the file, the Python environment, fairlead itself.
 
     Returns:
@@ -116,10 +117,10 @@ def _identity(kind: str, path: str) -> str | None:
             always probed.
     """
     found = path if "/" in path else find_library(path)
-    return "" if found is None else identity_of(kind, found)
+    return "" if found is None else identify_library(kind, found)
 
 
-def _surroundings(path: str) -> str:
+def _describe_surroundings(path: str) -> str:
     """Return what changes when a user follows a remedy.
 
     It is the library's folder, and the linker's cache and path.
@@ -130,7 +131,7 @@ def _surroundings(path: str) -> str:
             ages.append(os.stat(place).st_mtime_ns)
         except OSError:
             ages.append(0)
-    return "|".join(map(str, (*ages, secure_environ().get("LD_LIBRARY_PATH", ""))))
+    return "|".join(map(str, (*ages, filter_environ().get("LD_LIBRARY_PATH", ""))))
 
 
 def _read() -> dict[str, _Verdict]:

@@ -37,10 +37,10 @@ class ProcessState(Value):
     def read(cls) -> ProcessState:
         """The state as it is."""
         locale = _libc.setlocale(_LC_ALL, None) or b""
-        handlers = tuple((number, _handler(number)) for number in _SIGNALS)
-        return cls(_directory(), _umask(), locale.decode("utf-8", "replace"), handlers)
+        handlers = tuple((number, _query_handler(number)) for number in _SIGNALS)
+        return cls(_find_directory(), _read_umask(), locale.decode("utf-8", "replace"), handlers)
 
-    def changes(self) -> tuple[str, ...]:
+    def describe_changes(self) -> tuple[str, ...]:
         """A sentence for each difference between then and now, signal handlers left aside."""
         now = ProcessState.read()
         texts = (
@@ -54,26 +54,26 @@ class ProcessState(Value):
             if old != new
         )
 
-    def changed_handlers(self) -> tuple[str, ...]:
+    def find_changed_handlers(self) -> tuple[str, ...]:
         """The names of the signals whose handlers are others now."""
         changed = {number for number, _ in {*self.handlers} ^ {*ProcessState.read().handlers}}
         return tuple(map(_name, sorted(changed)))
 
 
-def _directory() -> str:
+def _find_directory() -> str:
     try:
         return os.getcwd()
     except OSError:
         return "one that was removed"
 
 
-def _umask() -> str:
+def _read_umask() -> str:
     """Read from /proc, because umask() itself changes it."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return next((line.split()[1] for line in lines if line.startswith("Umask:")), "")
 
 
-def _handler(number: int) -> int:
+def _query_handler(number: int) -> int:
     action = (ctypes.c_void_p * (_SIGACTION_BYTES // ctypes.sizeof(ctypes.c_void_p)))()
     return (action[0] or 0) if _libc.sigaction(number, None, action) == 0 else 0
 

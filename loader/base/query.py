@@ -78,7 +78,7 @@ def decode_text(value: bytes) -> str:
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def printable(value: Any) -> Any:
+def escape_text(value: Any) -> Any:
     """A text with its control characters escaped, as in repr; newlines and tabs stay.
 
     Drivers and files choose the texts that reports show. A list, a tuple or a dict is returned with
@@ -87,7 +87,7 @@ def printable(value: Any) -> Any:
     if isinstance(value, str):
         return _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
     if isinstance(value, (list, tuple)):
-        return type(value)(map(printable, value))
+        return type(value)(map(escape_text, value))
     if isinstance(value, dict):
-        return {key: printable(item) for key, item in value.items()}
+        return {key: escape_text(item) for key, item in value.items()}
     return value

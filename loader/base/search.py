@@ -104,7 +104,7 @@ class VariableInUse(Value):
     outcome: str
 
 
-def in_secure_process() -> bool:
+def is_secure_process() -> bool:
     """Return whether the kernel forbids this process to trust its environment.
 
     That is so for set-uid and set-gid programs and those with file capabilities (getauxval(3),
@@ -115,7 +115,7 @@ def in_secure_process() -> bool:
     return bool(getauxval(_AT_SECURE))
 
 
-def secure_environ(
+def filter_environ(
     environ: Mapping[str, str] | None = None, secure: bool | None = None
 ) -> Mapping[str, str]:
     """Return the environment, empty in a secure process, as secure_getenv(3) does.
@@ -124,12 +124,12 @@ def secure_environ(
         environ: the environment, `os.environ` by default.
         secure: whether the process is a secure one; None asks the kernel.
     """
-    if in_secure_process() if secure is None else secure:
+    if is_secure_process() if secure is None else secure:
         return {}
     return os.environ if environ is None else environ
 
 
-def python_libraries() -> tuple[Path, ...]:
+def find_python_libraries() -> tuple[Path, ...]:
     """Return the `lib` directories of the Python environment and of its base environment.
 
     Wheels install shared libraries there.
@@ -137,14 +137,14 @@ def python_libraries() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix)))
 
 
-def excluding_pattern(*libraries: str) -> str:
+def find_excluding_pattern(*libraries: str) -> str:
     """Return the pattern of FAIRLEAD_EXCLUDE that matches one of these libraries, else "".
 
     The variable is a `:`-list. A pattern matches a path, a real path or a base name.
     """
     names = {*libraries, *(os.path.realpath(name) for name in libraries if "/" in name)}
     names |= {os.path.basename(name) for name in names}
-    patterns = secure_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
+    patterns = filter_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
     return next(
         (
             pattern
@@ -168,10 +168,10 @@ def explain_variables(
             why the variable has no effect, "" if it has one.
         environ: the environment, `os.environ` by default.
     """
-    trusted = secure_environ(environ)
+    trusted = filter_environ(environ)
     environ = os.environ if environ is None else environ
 
-    def outcome(variable: Variable) -> str:
+    def explain_outcome(variable: Variable) -> str:
         if variable.name not in trusted:
             return "ignored: this process is set-uid or set-gid"
         if not variable.honoured:
@@ -181,7 +181,9 @@ def explain_variables(
         return effect(variable, trusted) or f"honoured: {variable.here}"
 
     return tuple(
-        VariableInUse(v, environ[v.name], outcome(v)) for v in variables if v.name in environ
+        VariableInUse(v, environ[v.name], explain_outcome(v))
+        for v in variables
+        if v.name in environ
     )
 
 

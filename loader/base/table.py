@@ -5,7 +5,7 @@ attribute. The second `table.clGetPlatformInfo(...)` is only an attribute look-u
 The object owns no memory, because C tables are never freed (docs/architecture.md).
 
 A trace or a validation puts a *layer* in front of a table (`push`, `remove`). A layer is a table
-too, and calls go to it. Without a layer nothing is checked or looked up. `live_tables` and `watch`
+too, and calls go to it. Without a layer nothing is checked or looked up. `list_tables` and `watch`
 find the tables of the process.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from .abi import Api
-from .forks import new_lock
-from .search import secure_environ
+from .forks import make_lock
+from .search import filter_environ
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
@@ -137,7 +137,7 @@ class DispatchTable:
         )
 
 
-def live_tables() -> list[DispatchTable]:
+def list_tables() -> list[DispatchTable]:
     """Return every table object of this process, in no particular order."""
     with _lock:
         return list(_live)
@@ -162,7 +162,7 @@ def _follow_environment() -> None:
         if _followed:
             return
         _followed = True
-        environ = secure_environ()
+        environ = filter_environ()
         if any(environ.get(name) for name in TRACE_VARIABLES):
             from ..trace import environment  # a late import: most processes do not trace
 
@@ -170,8 +170,8 @@ def _follow_environment() -> None:
 
 
 #: A caller holds it from reading `top` until `push`, so that two layers never forward to one `top`.
-layers_lock = new_lock()
+layers_lock = make_lock()
 _followed = False
-_lock = new_lock()
+_lock = make_lock()
 _live: weakref.WeakSet[DispatchTable] = weakref.WeakSet()
 _watchers: list[Callable[[DispatchTable], None]] = []

@@ -17,13 +17,13 @@ from ..base.errors import CodeError
 CUDA: Final = Api(Path(__file__).with_name("cuda.abi"))
 
 
-def neutral_name_of(name: str) -> str:
+def find_neutral_name(name: str) -> str:
     """Return the neutral name of a function of CUDA's: MemAlloc of cuMemAlloc_v2."""
     return re.sub(r"^cu|_v\d+$", "", name)
 
 
 #: The names that CUDA exports, by neutral names: MemAlloc is cuMemAlloc_v2.
-NAMES: Final = {neutral_name_of(name): name for name in CUDA.functions}
+NAMES: Final = {find_neutral_name(name): name for name in CUDA.functions}
 
 
 class CudaError(CodeError):
@@ -43,4 +43,4 @@ class CudaError(CodeError):
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise CudaError unless `code` is CUDA_SUCCESS."""
     if code:
-        raise CudaError.of(code, routine, detail, remedy)
+        raise CudaError.from_code(code, routine, detail, remedy)

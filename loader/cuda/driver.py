@@ -19,7 +19,7 @@ from ..base.abi import Function
 from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
-from .abi import CUDA, NAMES, CudaError, neutral_name_of
+from .abi import CUDA, NAMES, CudaError, find_neutral_name
 
 #: Where the driver may be, and what the place is.
 STEPS: Final[tuple[Candidate, ...]] = (
@@ -55,28 +55,28 @@ class CudaDriver(DeviceDriver[CudaDevice]):
     api, error, names = CUDA, CudaError, NAMES
     no_device, not_initialized = ("CUDA_ERROR_NO_DEVICE",), "CUDA_ERROR_NOT_INITIALIZED"
 
-    def address_of(self, function: Function) -> int | None:
-        plain = f"cu{neutral_name_of(function.name)}"
-        exact = super().address_of(function) if plain != function.name else None
+    def find_address(self, function: Function) -> int | None:
+        plain = f"cu{find_neutral_name(function.name)}"
+        exact = super().find_address(function) if plain != function.name else None
         if exact:
             return exact
-        entry = self.library.symbol("cuGetProcAddress_v2")
+        entry = self.library.find_symbol("cuGetProcAddress_v2")
         if entry:
             found = ctypes.c_void_p()
             version = function.since[0] * 1000 + function.since[1] * 10
             code = _GetProcAddress(entry)(plain.encode(), ctypes.byref(found), version, 0, None)
             if code == 0 and found.value:
                 return found.value
-        return super().address_of(function)
+        return super().find_address(function)
 
     @staticmethod
-    def version_of(number: int) -> tuple[int, int]:
+    def decode_version(number: int) -> tuple[int, int]:
         return number // 1000, number % 1000 // 10
 
-    def attribute_number(self, name: str) -> int:
+    def find_attribute_number(self, name: str) -> int:
         return CUDA[f"CU_DEVICE_ATTRIBUTE_{name}"]
 
-    def device(self, found: DriverDevice) -> CudaDevice:
+    def make_device(self, found: DriverDevice) -> CudaDevice:
         maps, exports = (
             self.attribute(found.handle, name)
             for name in (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ..base.abi import Api, Function
 from ..base.errors import CodeError
-from ..base.layers import new_table
+from ..base.layers import make_table
 from ..base.library import Library, open_library
 from ..base.table import DispatchTable
 
@@ -85,16 +85,16 @@ class DeviceDriver(ABC, Generic[DeviceT]):
 
     def __init__(self, library: Library, found_via: str) -> None:
         self.library, self.path, self.found_via = library, library.path, found_via
-        address, slots = new_table(self.api)
+        address, slots = make_table(self.api)
         for function in self.api.slots:
-            pointer = self.address_of(function)
+            pointer = self.find_address(function)
             if pointer:
                 slots[function.slot or 0] = pointer
         self.table: Any = DispatchTable(self.api, address, self.error.api_name)
         self.call("Init", 0)
-        self.version = self.version_of(self.number("DriverGetVersion"))
+        self.version = self.decode_version(self.number("DriverGetVersion"))
         count = self.number("DeviceGetCount")
-        self.devices = tuple(self._device(number) for number in range(count))
+        self.devices = tuple(self._open_device(number) for number in range(count))
         if not self.devices:
             self.fail(self.api.codes[self.no_device[0]], "DeviceGetCount")
 
@@ -108,17 +108,17 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         """
         return cls(open_library(library), found_via)
 
-    def address_of(self, function: Function) -> int | None:
+    def find_address(self, function: Function) -> int | None:
         """Return the address of a function, None if the driver does not have it."""
-        return self.library.symbol(function.name)
+        return self.library.find_symbol(function.name)
 
     @staticmethod
     @abstractmethod
-    def version_of(number: int) -> tuple[int, int]:
+    def decode_version(number: int) -> tuple[int, int]:
         """Return the version, major and minor, that a number stands for."""
 
     @abstractmethod
-    def device(self, found: DriverDevice) -> DeviceT:
+    def make_device(self, found: DriverDevice) -> DeviceT:
         """Return a device with what only this API tells. `found` is what every API tells."""
 
     def explain(self, code: int) -> tuple[str, str]:
@@ -132,7 +132,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
             code: the code.
             name: the neutral name of the function.
         """
-        raise self.error.of(code, self.names[name], *self.explain(code))
+        raise self.error.from_code(code, self.names[name], *self.explain(code))
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function. Raises CodeError.
@@ -151,7 +151,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         self.call(name, ctypes.byref(value), *arguments)
         return value.value
 
-    def _device(self, number: int) -> DeviceT:
+    def _open_device(self, number: int) -> DeviceT:
         handle, memory = self.number("DeviceGet", number), ctypes.c_size_t()
         name, uuid = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
         self.call("DeviceGetName", name, len(name), handle)
@@ -161,12 +161,12 @@ class DeviceDriver(ABC, Generic[DeviceT]):
             self.attribute(handle, f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")
         )
         text = name.value.decode(errors="replace")
-        return self.device(
+        return self.make_device(
             DriverDevice(number, handle, text, uuid.raw, memory.value, (major, minor))
         )
 
     @abstractmethod
-    def attribute_number(self, name: str) -> int:
+    def find_attribute_number(self, name: str) -> int:
         """Return the number of an attribute by CUDA's name, without CU_DEVICE_ATTRIBUTE_."""
 
     def attribute(self, handle: int, name: str) -> int:
@@ -176,9 +176,9 @@ class DeviceDriver(ABC, Generic[DeviceT]):
             handle: the device's.
             name: CUDA's name of the attribute, without CU_DEVICE_ATTRIBUTE_.
         """
-        return self.number("DeviceGetAttribute", self.attribute_number(name), handle)
+        return self.number("DeviceGetAttribute", self.find_attribute_number(name), handle)
 
-    def device_of(self, uuid: bytes) -> DeviceT | None:
+    def find_device(self, uuid: bytes) -> DeviceT | None:
         """Return the device with a UUID of 16 bytes, None if there is none."""
         return next((device for device in self.devices if device.uuid == uuid), None)
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
-from ..base.children import Outcome, Request, candidate_from, run_all
-from ..base.errors import FairleadError, reason_of
+from ..base.children import Outcome, Request, decode_candidate, run_all
+from ..base.errors import FairleadError, explain_error
 from ..base.search import Candidate
 
 
@@ -85,7 +85,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     """Called in the child: open the candidate whose `asdict` is `data`."""
     api = data.pop("api")
     search = import_module(f"...{api}.driver", __name__).SEARCH
-    candidate = candidate_from(data)
+    candidate = decode_candidate(data)
     progress(f"opening the {search.driver.error.api_name} driver and asking for its devices")
     try:
         driver = search.driver.open(candidate.library, candidate.found_via)
@@ -93,7 +93,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
         return {
             "ok": False,
             "idle": error.code in search.driver.no_device,
-            "reason": reason_of(error, with_code=True),
+            "reason": explain_error(error, with_code=True),
             "remedy": error.remedy,
             "devices": (),
         }

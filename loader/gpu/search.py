@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ..base.errors import FairleadError, NotFoundError, reason_of
-from ..base.forks import in_child, new_lock
+from ..base.errors import FairleadError, NotFoundError, explain_error
+from ..base.forks import call_in_child, make_lock
 from ..base.library import explain
 from ..base.linker import finds_library
 from ..base.probe_verdicts import judge
-from ..base.search import Candidate, Refusal, excluding_pattern
+from ..base.search import Candidate, Refusal, find_excluding_pattern
 from .driver import DeviceDriver
 from .probe import GpuReport, probe_all
 
@@ -42,8 +42,8 @@ class GpuSearch(Generic[DriverT]):
     ) -> None:
         self.name, self.driver, self.steps, self.remedy = name, driver, tuple(steps), remedy
         self.found: DriverT | None = None
-        self._lock, self._forked = new_lock(), False
-        in_child(self._forget)
+        self._lock, self._forked = make_lock(), False
+        call_in_child(self._forget)
 
     def _forget(self) -> None:
         """Forget the driver: it does not survive a fork."""
@@ -58,14 +58,14 @@ class GpuSearch(Generic[DriverT]):
         """
         refusals: list[Refusal] = []
         for candidate in steps or self.steps:
-            failed = self.refused(candidate)
+            failed = self.find_refusal(candidate)
             failed = failed or judge((candidate,), self.probe, self.name).get(candidate)
             if failed is None:
                 try:
                     return self.driver.open(candidate.library, candidate.found_via), (*refusals,)
                 except FairleadError as error:
-                    reason = reason_of(error, with_code=True)
-                    failed = _refusal(candidate, reason, error.remedy)
+                    reason = explain_error(error, with_code=True)
+                    failed = _make_refusal(candidate, reason, error.remedy)
             refusals.append(failed)
         return None, tuple(refusals)
 
@@ -75,15 +75,15 @@ class GpuSearch(Generic[DriverT]):
         return partial(probe_all, self.name)
 
     @staticmethod
-    def refused(candidate: Candidate) -> Refusal | None:
+    def find_refusal(candidate: Candidate) -> Refusal | None:
         """Return why a candidate is not even tried, None if it is worth it."""
-        if pattern := excluding_pattern(candidate.library):
-            return _refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
+        if pattern := find_excluding_pattern(candidate.library):
+            return _make_refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
         if "/" in candidate.library and not os.path.exists(candidate.library):
-            return _refusal(candidate, "there is no such file")
+            return _make_refusal(candidate, "there is no such file")
         if "/" not in candidate.library and not finds_library(candidate.library):
             absent = explain(candidate.library, "")
-            return _refusal(candidate, absent.message, absent.remedy)
+            return _make_refusal(candidate, absent.message, absent.remedy)
         return None
 
     def get(self) -> DriverT:
@@ -96,7 +96,7 @@ class GpuSearch(Generic[DriverT]):
         with self._lock:
             driver = self.driver
             if self._forked:
-                raise driver.error.of(
+                raise driver.error.from_code(
                     driver.api.codes[driver.not_initialized],
                     driver.names["Init"],
                     f"This process was forked from one that uses {driver.error.api_name}.",
@@ -107,7 +107,7 @@ class GpuSearch(Generic[DriverT]):
                 if self.found is None:
                     raise NotFoundError(
                         f"no {driver.error.api_name} driver with a device was found",
-                        [_line(refusal) for refusal in refusals],
+                        [_format_line(refusal) for refusal in refusals],
                         routine=f"fairlead.{self.name}",
                         code=driver.no_device[0],
                         remedy=self.remedy,
@@ -115,10 +115,10 @@ class GpuSearch(Generic[DriverT]):
             return self.found
 
 
-def _refusal(candidate: Candidate, reason: str, remedy: str = "") -> Refusal:
+def _make_refusal(candidate: Candidate, reason: str, remedy: str = "") -> Refusal:
     return Refusal(candidate.library, reason, remedy, candidate.found_via)
 
 
-def _line(refusal: Refusal) -> str:
+def _format_line(refusal: Refusal) -> str:
     text = f"{refusal.what} ({refusal.found_via}): {refusal.reason}"
     return f"{text} ({refusal.remedy})" if refusal.remedy else text

@@ -5,7 +5,7 @@ another table of names: `NAMES` for functions, `CONSTANTS` for constants. HIP's 
 CUDA's numbers, where CUDA has the error. What differs in more than the name is in other places:
 
 - parameters: `hip.abi` has HIP's own;
-- layouts: `hip.abi` has HIP's own structs, and `named` chooses among those of several versions.
+- layouts: `hip.abi` has HIP's own structs, and `find_name` chooses among those of several versions.
 
 HIP 6.0 changed some layouts and numbers, and so did a version after 5.2. `OLDER` has the endings of
 the older ones' names.
@@ -47,7 +47,7 @@ class HipError(CodeError):
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise HipError unless `code` is hipSuccess."""
     if code:
-        raise HipError.of(code, routine, detail, remedy)
+        raise HipError.from_code(code, routine, detail, remedy)
 
 
 #: Neutral names of functions that HIP lacks, or has for other objects only.
@@ -154,7 +154,7 @@ _OTHER_CONSTANTS: Final = {
 }
 
 
-def _constant(name: str) -> str:
+def _find_constant(name: str) -> str:
     """Return HIP's name of a constant of CUDA's, whether HIP has it or not."""
     if name in _OTHER_CONSTANTS:
         return _OTHER_CONSTANTS[name]
@@ -167,7 +167,7 @@ def _constant(name: str) -> str:
 
 #: HIP's names of CUDA's constants, of those that HIP has.
 CONSTANTS: Final = {
-    name: _constant(name) for name in CUDA.constants if _constant(name) in HIP.constants
+    name: _find_constant(name) for name in CUDA.constants if _find_constant(name) in HIP.constants
 }
 
 
@@ -176,7 +176,7 @@ CONSTANTS: Final = {
 OLDER: Final = {"_52": (5, 3), "_5": (6, 0)}
 
 
-def named(name: str, version: tuple[int, int]) -> str:
+def find_name(name: str, version: tuple[int, int]) -> str:
     """Return the name in hip.abi of a struct or constant, as a version of HIP has it.
 
     Args:

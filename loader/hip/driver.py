@@ -18,7 +18,7 @@ from ..base.abi import Function
 from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
 from ..gpu.search import GpuSearch
-from .abi import CONSTANTS, HIP, NAMES, HipError, named
+from .abi import CONSTANTS, HIP, NAMES, HipError, find_name
 
 #: Where the library may be, and what the place is.
 STEPS: Final[tuple[Candidate, ...]] = (
@@ -67,33 +67,35 @@ class HipDriver(DeviceDriver[HipDevice]):
 
     @property
     def generation(self) -> int:
-        return 6 if self.library.symbol("hipGetDevicePropertiesR0600") else 5
+        return 6 if self.library.find_symbol("hipGetDevicePropertiesR0600") else 5
 
     def constant(self, name: str) -> int:
         """Return a constant of hip.abi, as the library's version has it."""
-        return HIP[named(name, self.version)]
+        return HIP[find_name(name, self.version)]
 
     def struct(self, name: str) -> Any:
         """Return the ctypes class of a struct of hip.abi, as the library's version has it."""
-        return HIP.struct(named(name, self.version))
+        return HIP.get_struct(find_name(name, self.version))
 
-    def address_of(self, function: Function) -> int | None:
+    def find_address(self, function: Function) -> int | None:
         other = CXX_SYMBOLS.get(function.name)
-        return super().address_of(function) or (self.library.symbol(other) if other else None)
+        return super().find_address(function) or (
+            self.library.find_symbol(other) if other else None
+        )
 
     @staticmethod
-    def version_of(number: int) -> tuple[int, int]:
+    def decode_version(number: int) -> tuple[int, int]:
         return number // 10_000_000, number % 10_000_000 // 100_000
 
-    def attribute_number(self, name: str) -> int:
+    def find_attribute_number(self, name: str) -> int:
         return HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]]
 
-    def device(self, found: DriverDevice) -> HipDevice:
+    def make_device(self, found: DriverDevice) -> HipDevice:
         properties = self.struct("hipDeviceProp_t")()
         name = "hipGetDeviceProperties" + ("R0600" if self.generation == 6 else "")
         code = getattr(self.table, name)(ctypes.byref(properties), found.handle)
         if code:
-            raise HipError.of(code, name)
+            raise HipError.from_code(code, name)
         architecture = properties.gcnArchName.decode(errors="replace")
         return HipDevice(**vars(found), architecture=architecture)
 

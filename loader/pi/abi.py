@@ -40,7 +40,7 @@ class PIError(CodeError):
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise PIError unless `code` is PI_SUCCESS."""
     if code:
-        raise PIError.of(code, routine, detail, remedy)
+        raise PIError.from_code(code, routine, detail, remedy)
 
 
 def serve(table: DispatchTable) -> DispatchTable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ur.abi import UR, check
 from .abi import PI
-from .mapping import ENUMS, new_struct, refuse
+from .mapping import ENUMS, make_struct, refuse
 from .translation import read_list, read_properties, read_words, serves, write_handles
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @serves("piPlatformsGet")
-def _platforms_get(service: Service, num_entries: int, platforms: int, num_platforms: int) -> int:
+def _get_platforms(service: Service, num_entries: int, platforms: int, num_platforms: int) -> int:
     """UR lists the platforms of each adapter separately."""
     found = [
         platform
@@ -26,7 +26,7 @@ def _platforms_get(service: Service, num_entries: int, platforms: int, num_platf
 
 
 @serves("piDevicesGet")
-def _devices_get(
+def _get_devices(
     service: Service,
     platform: int,
     device_type: int,
@@ -49,11 +49,11 @@ def _devices_get(
     types = [ENUMS["pi_device_type"].to_ur(bit) for bit in bits]
     if PI["PI_DEVICE_TYPE_ACC"] in bits:
         types += [UR["UR_DEVICE_TYPE_MCA"], UR["UR_DEVICE_TYPE_VPU"]]
-    found = [device for kind in types for device in _devices_of_type(service, platform, kind)]
+    found = [device for kind in types for device in _list_devices_of_type(service, platform, kind)]
     return write_handles(list(dict.fromkeys(found)), num_entries, devices, num_devices)
 
 
-def _devices_of_type(service: Service, platform: int, kind: int) -> list[int]:
+def _list_devices_of_type(service: Service, platform: int, kind: int) -> list[int]:
     count = ctypes.c_uint32()
     code = service.ur.urDeviceGet(platform, kind, 0, None, ctypes.byref(count))
     if UR.errors.get(code, ("",))[0] in (
@@ -66,7 +66,7 @@ def _devices_of_type(service: Service, platform: int, kind: int) -> list[int]:
 
 
 @serves("piDevicePartition")
-def _device_partition(
+def _partition_device(
     service: Service, device: int, properties: int, num_devices: int, out: int, num_out: int
 ) -> int:
     """PI's list contains a type, its values and 0. UR takes pairs of type and value."""
@@ -75,55 +75,59 @@ def _device_partition(
     name = UR.groups["ur_device_partition_t"][kind]
     if name == "UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN":
         values = [ENUMS["pi_device_affinity_domain"].to_ur(value) for value in values]
-    pairs = (UR.struct("ur_device_partition_property_t") * max(len(values), 1))()
+    pairs = (UR.get_struct("ur_device_partition_property_t") * max(len(values), 1))()
     for pair, value in zip(pairs, values or [0], strict=False):
         pair.type, pair.value.count = kind, value
-    asked = new_struct("ur_device_partition_properties_t", pProperties=pairs, PropCount=len(pairs))
+    asked = make_struct("ur_device_partition_properties_t", pProperties=pairs, PropCount=len(pairs))
     return service.call("urDevicePartition", device, ctypes.byref(asked), num_devices, out, num_out)
 
 
 @serves("piextDeviceSelectBinary")
 def _select_binary(service: Service, device: int, binaries: int, count: int, selected: int) -> int:
     """UR looks only at the target of a binary."""
-    described = (UR.struct("ur_device_binary_t") * max(count, 1))()
+    described = (UR.get_struct("ur_device_binary_t") * max(count, 1))()
     for entry, address in zip(described, read_words(binaries, count), strict=False):
         entry.stype = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"]
         entry.pDeviceTargetSpec = (
-            PI.struct("pi_device_binary_struct").from_address(address).DeviceTargetSpec
+            PI.get_struct("pi_device_binary_struct").from_address(address).DeviceTargetSpec
         )
     return service.call("urDeviceSelectBinary", device, described, count, selected)
 
 
-def _queue_properties(flags: int, index: int | None = None) -> Any:
-    chain = None if index is None else new_struct("ur_queue_index_properties_t", computeIndex=index)
-    return new_struct(
+def _find_queue_properties(flags: int, index: int | None = None) -> Any:
+    chain = (
+        None if index is None else make_struct("ur_queue_index_properties_t", computeIndex=index)
+    )
+    return make_struct(
         "ur_queue_properties_t", flags=ENUMS["pi_queue_properties"].to_ur(flags), pNext=chain
     )
 
 
-def _listed_queue_properties(address: int) -> Any:
+def _read_queue_properties(address: int) -> Any:
     given = read_properties(address, "pi_queue_properties")
-    return _queue_properties(given.get("PI_QUEUE_FLAGS", 0), given.get("PI_QUEUE_COMPUTE_INDEX"))
+    return _find_queue_properties(
+        given.get("PI_QUEUE_FLAGS", 0), given.get("PI_QUEUE_COMPUTE_INDEX")
+    )
 
 
 @serves("piQueueCreate")
-def _queue_create(service: Service, context: int, device: int, flags: int, queue: int) -> int:
+def _create_queue(service: Service, context: int, device: int, flags: int, queue: int) -> int:
     return service.call(
-        "urQueueCreate", context, device, ctypes.byref(_queue_properties(flags)), queue
+        "urQueueCreate", context, device, ctypes.byref(_find_queue_properties(flags)), queue
     )
 
 
 @serves("piextQueueCreate")
-def _queue_create_listed(
+def _create_listed_queue(
     service: Service, context: int, device: int, properties: int, queue: int
 ) -> int:
     return service.call(
-        "urQueueCreate", context, device, ctypes.byref(_listed_queue_properties(properties)), queue
+        "urQueueCreate", context, device, ctypes.byref(_read_queue_properties(properties)), queue
     )
 
 
 @serves("piextQueueCreateWithNativeHandle")
-def _queue_from_native(
+def _create_queue_from_native(
     service: Service,
     native: int,
     kind: int,
@@ -133,12 +137,12 @@ def _queue_from_native(
     properties: int,
     queue: int,
 ) -> int:
-    wanted = _listed_queue_properties(properties)
+    wanted = _read_queue_properties(properties)
     number = ctypes.c_int32(kind)
-    described = new_struct(
+    described = make_struct(
         "ur_queue_native_desc_t", pNativeData=ctypes.addressof(number), pNext=wanted
     )
-    given = new_struct(
+    given = make_struct(
         "ur_queue_native_properties_t", isNativeHandleOwned=bool(owned), pNext=described
     )
     return service.call(
@@ -147,17 +151,19 @@ def _queue_from_native(
 
 
 @serves("piextCommandBufferCreate")
-def _command_buffer_create(
+def _create_command_buffer(
     service: Service, context: int, device: int, desc: int, buffer: int
 ) -> int:
     """PI's description contains the properties of a queue.
 
     The order of the commands is that of their sync points, so isInOrder stays false.
     """
-    address = PI.struct("pi_ext_command_buffer_desc").from_address(desc).properties if desc else 0
+    address = (
+        PI.get_struct("pi_ext_command_buffer_desc").from_address(desc).properties if desc else 0
+    )
     flags = read_properties(address or 0, "pi_queue_properties").get("PI_QUEUE_FLAGS", 0)
     profiling = bool(flags & PI["PI_QUEUE_FLAG_PROFILING_ENABLE"])
-    wanted = ctypes.byref(new_struct("ur_exp_command_buffer_desc_t", enableProfiling=profiling))
+    wanted = ctypes.byref(make_struct("ur_exp_command_buffer_desc_t", enableProfiling=profiling))
     return service.call("urCommandBufferCreateExp", context, device, wanted, buffer)
 
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..ur.abi import UR, URError
 from .abi import PI
-from .mapping import ENUMS, new_struct
-from .queries import context_devices
-from .translation import serves, text, word_of
+from .mapping import ENUMS, make_struct
+from .queries import query_context_devices
+from .translation import make_c_string, read_word, serves
 
 if TYPE_CHECKING:
     from .serve import Service
 
 
-_Entry: Final = UR.struct("ur_exp_kernel_arg_properties_t")
+_Entry: Final = UR.get_struct("ur_exp_kernel_arg_properties_t")
 _STYPE: Final = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"]
 _VALUE, _POINTER, _MEM_OBJ, _LOCAL, _SAMPLER = (
     UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"]
@@ -80,18 +80,18 @@ _NONE: Final = KernelArguments()
 
 
 @serves("piKernelCreate")
-def _kernel_create(service: Service, program: int, name: int, kernel: int) -> int:
+def _create_kernel(service: Service, program: int, name: int, kernel: int) -> int:
     return _forget_arguments(
-        service, service.call("urKernelCreate", program, text(name), kernel), kernel
+        service, service.call("urKernelCreate", program, make_c_string(name), kernel), kernel
     )
 
 
 @serves("piextKernelCreateWithNativeHandle")
-def _kernel_from_native(
+def _create_kernel_from_native(
     service: Service, native: int, context: int, program: int, owned: int, kernel: int
 ) -> int:
     given = ctypes.byref(
-        new_struct("ur_kernel_native_properties_t", isNativeHandleOwned=bool(owned))
+        make_struct("ur_kernel_native_properties_t", isNativeHandleOwned=bool(owned))
     )
     return _forget_arguments(
         service,
@@ -108,18 +108,18 @@ def _forget_arguments(service: Service, code: int, kernel: int) -> int:
 
 
 @serves("piKernelRelease")
-def _kernel_release(service: Service, kernel: int) -> int:
+def _release_kernel(service: Service, kernel: int) -> int:
     """The last release also frees the stored arguments."""
-    is_last = kernel in service.kernels and _references(service, kernel) == 1
+    is_last = kernel in service.kernels and _count_references(service, kernel) == 1
     code = service.call("urKernelRelease", kernel)
     if is_last and not code:
         service.kernels.pop(kernel, None)
     return code
 
 
-def _references(service: Service, kernel: int) -> int:
+def _count_references(service: Service, kernel: int) -> int:
     try:
-        return word_of(
+        return read_word(
             service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_REFERENCE_COUNT"])
         )
     except URError:
@@ -150,7 +150,7 @@ def _set_arg(service: Service, kernel: int, index: int, size: int, value: int) -
 @serves("piextKernelSetArgPointer")
 def _set_arg_pointer(service: Service, kernel: int, index: int, size: int, value: int) -> int:
     """PI passes the address of the pointer, UR the pointer."""
-    pointer = _word_at(value)
+    pointer = _read_word(value)
     if not service.has(_SET):
         return _store_argument(service, kernel, index, _POINTER, size, pointer)
     return service.call("urKernelSetArgPointer", kernel, index, None, pointer)
@@ -158,11 +158,11 @@ def _set_arg_pointer(service: Service, kernel: int, index: int, size: int, value
 
 @serves("piextKernelSetArgMemObj")
 def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, value: int) -> int:
-    mem, flags, given = _word_at(value), 0, None
+    mem, flags, given = _read_word(value), 0, None
     if properties:
-        access = PI.struct("pi_mem_obj_property").from_address(properties).mem_access
+        access = PI.get_struct("pi_mem_obj_property").from_address(properties).mem_access
         flags = ENUMS["pi_mem_obj_access"].to_ur(access)
-        given = ctypes.byref(new_struct("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
+        given = ctypes.byref(make_struct("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
     if not service.has(_SET):
         return _store_argument(service, kernel, index, _MEM_OBJ, 8, mem, flags)
     return service.call("urKernelSetArgMemObj", kernel, index, given, mem)
@@ -170,13 +170,13 @@ def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, val
 
 @serves("piextKernelSetArgSampler")
 def _set_arg_sampler(service: Service, kernel: int, index: int, value: int) -> int:
-    sampler = _word_at(value)
+    sampler = _read_word(value)
     if not service.has(_SET):
         return _store_argument(service, kernel, index, _SAMPLER, 8, sampler)
     return service.call("urKernelSetArgSampler", kernel, index, None, sampler)
 
 
-def _word_at(address: int) -> int:
+def _read_word(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value if address else 0
 
 
@@ -188,7 +188,7 @@ def _launch(service: Service, queue: int, kernel: int, *arguments: int, flags: i
     """
     sizes, events = arguments[:4], arguments[4:]
     extra = (
-        ctypes.byref(new_struct("ur_kernel_launch_ext_properties_t", flags=flags))
+        ctypes.byref(make_struct("ur_kernel_launch_ext_properties_t", flags=flags))
         if flags
         else None
     )
@@ -253,9 +253,9 @@ def _suggest_group_count(
     service: Service, kernel: int, local_size: int, dynamic_size: int, count: int
 ) -> int:
     """UR also takes a device. It is the first one of the kernel's context."""
-    context = word_of(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_CONTEXT"]))
+    context = read_word(service.query("urKernelGetInfo", kernel, UR["UR_KERNEL_INFO_CONTEXT"]))
     size = ctypes.byref(ctypes.c_size_t(local_size))
-    device = context_devices(service, context)[0]
+    device = query_context_devices(service, context)[0]
     return service.call(
         "urKernelSuggestMaxCooperativeGroupCount", kernel, device, 1, size, dynamic_size, count
     )

@@ -2,8 +2,8 @@
 
 The types of a PI parameter (constant, field) and of its UR counterpart determine the conversion:
 constants by `ENUMS`, structs by `STRUCTS`. Structs that UR takes by value are read from PI's
-pointer. `argument` converts a parameter from PI to UR. `answer` converts the answer of an info
-query from UR to PI. `result` converts result codes.
+pointer. `make_argument_conversion` converts a parameter from PI to UR. `answer` converts the answer
+of an info query from UR to PI. `convert_result` converts result codes.
 
 Nothing here calls an adapter. A value without a counterpart raises a PIError, whose `value` is
 returned to the caller.
@@ -27,7 +27,7 @@ _Lines: TypeAlias = "list[str]"
 
 def refuse(name: str, detail: str) -> PIError:
     """Return the exception that makes a call return the PI code called `name`."""
-    return PIError.of(PI.codes[name], "", detail)
+    return PIError.from_code(PI.codes[name], "", detail)
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Enum:
         self.values: dict[int, int] = {}
         self.bits = UR.is_bitfield(self.ur)
 
-    def pair(self, pi: str, ur: str, both_ways: bool = True) -> None:
+    def add_pair(self, pi: str, ur: str, both_ways: bool = True) -> None:
         """Make two constants counterparts. Earlier pairs have precedence."""
         value = int(pi) if pi.lstrip("-").isdecimal() else PI[pi]
         if both_ways:
@@ -73,7 +73,7 @@ class Enum:
         if value in self.values:
             return self.values[value]
         found = 0
-        for bit in _bits(value) if self.bits else [value]:
+        for bit in _split_bits(value) if self.bits else [value]:
             if bit not in self.values:
                 raise refuse(
                     "PI_ERROR_INVALID_VALUE",
@@ -96,19 +96,19 @@ class Enum:
                 f"{value:#x} of {self.ur} has no counterpart in {self.pi}.",
             )
         found = 0
-        for bit in _bits(value):
+        for bit in _split_bits(value):
             found |= self.answers.get(bit, 0)
         return found
 
 
-def _bits(value: int) -> Iterator[int]:
+def _split_bits(value: int) -> Iterator[int]:
     return (1 << n for n in range(value.bit_length()) if value >> n & 1)
 
 
 # Reading the map
 
 
-def _sections() -> dict[str, _Lines]:
+def _read_sections() -> dict[str, _Lines]:
     sections: dict[str, _Lines] = {}
     lines: _Lines = []
     for line in Path(__file__).with_name("pi_from_ur.map").read_text(encoding="utf-8").splitlines():
@@ -119,7 +119,7 @@ def _sections() -> dict[str, _Lines]:
     return sections
 
 
-def _enums(lines: _Lines) -> Iterator[Enum]:
+def _parse_enums(lines: _Lines) -> Iterator[Enum]:
     """Yield the enums of the map. Explicit pairs have precedence over patterns."""
     blocks: list[tuple[Enum, list[str]]] = []
     for line in lines:
@@ -145,16 +145,16 @@ def _read_row(enum: Enum, row: str) -> None:
             )
             other = UR.constants.get(right.replace("*", match[1])) if match else None
             if other and other.group == enum.ur and name.name not in enum.missing:
-                enum.pair(name.name, other.name)
+                enum.add_pair(name.name, other.name)
     elif right == "-":
         enum.missing[left] = rest[0]
     elif right == ":=":
         enum.fixed[left] = int(rest[0])
     else:
-        enum.pair(left, rest[0], both_ways=right == "=")
+        enum.add_pair(left, rest[0], both_ways=right == "=")
 
 
-def _results(lines: _Lines) -> dict[int, int]:
+def _parse_results(lines: _Lines) -> dict[int, int]:
     named = dict(line.split(" ") for line in lines)
     return {
         code: PI.codes[named.get(name, name.replace("UR_RESULT_", "PI_"))]
@@ -162,14 +162,14 @@ def _results(lines: _Lines) -> dict[int, int]:
     }
 
 
-def _structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+def _parse_structs(lines: _Lines) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     for line in lines:
         names, fields = line.split(": ")
         pi, ur = names.split(" ")
         yield ur, (pi, dict(pair.split("=") for pair in fields.split(", ")))
 
 
-_SECTIONS: Final = _sections()
+_SECTIONS: Final = _read_sections()
 
 #: PI function to the UR function and its arguments, as written in the map.
 FUNCTIONS: Final[Mapping[str, str]] = dict(line.split(" = ", 1) for line in _SECTIONS["functions"])
@@ -178,16 +178,18 @@ UNSUPPORTED: Final[Mapping[str, str]] = dict(
     line.split(": ", 1) for line in _SECTIONS["unsupported"]
 )
 #: All pairs of types with constants.
-ALL_ENUMS: Final = tuple(_enums(_SECTIONS["enums"]))
+ALL_ENUMS: Final = tuple(_parse_enums(_SECTIONS["enums"]))
 #: PI type to its Enum.
 ENUMS: Final[Mapping[str, Enum]] = {enum.pi: enum for enum in ALL_ENUMS}
 #: UR struct to the PI struct that fills it, and UR field to PI field.
-STRUCTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = dict(_structs(_SECTIONS["structs"]))
+STRUCTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = dict(
+    _parse_structs(_SECTIONS["structs"])
+)
 #: UR result code to PI result code.
-RESULTS: Final[Mapping[int, int]] = _results(_SECTIONS["results"])
+RESULTS: Final[Mapping[int, int]] = _parse_results(_SECTIONS["results"])
 
 
-def result(code: int) -> int:
+def convert_result(code: int) -> int:
     """Return the PI code for a UR code, PI_ERROR_UNKNOWN if UR does not define it."""
     return RESULTS.get(code, PI.codes["PI_ERROR_UNKNOWN"])
 
@@ -195,7 +197,7 @@ def result(code: int) -> int:
 # Structs
 
 
-def new_struct(name: str, **fields: Any) -> Any:
+def make_struct(name: str, **fields: Any) -> Any:
     """Return a UR struct.
 
     Args:
@@ -203,7 +205,7 @@ def new_struct(name: str, **fields: Any) -> Any:
         **fields: the values of its fields, all others are 0. A pointer may be given as the struct
             or array that it points to.
     """
-    kind = UR.struct(name)
+    kind = UR.get_struct(name)
     struct = kind()
     if kind._fields_[0][0] == "stype":
         struct.stype = UR[
@@ -219,13 +221,13 @@ def new_struct(name: str, **fields: Any) -> Any:
     return struct
 
 
-def struct_at(address: int, name: str) -> Any:
+def convert_struct(address: int, name: str) -> Any:
     """Return the UR struct `name`, filled from the PI struct at `address`."""
     pi, fields = STRUCTS[name]
-    source = PI.struct(pi).from_address(address)
+    source = PI.get_struct(pi).from_address(address)
     types = {f.name: f.type for f in PI.structs[pi].fields}
     values = {ur: getattr(source, of) for ur, of in fields.items()}
-    return new_struct(
+    return make_struct(
         name,
         **{
             ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur]
@@ -237,13 +239,15 @@ def struct_at(address: int, name: str) -> Any:
 # Parameters
 
 
-def argument(source: Parameter, target: Parameter) -> Callable[[int], Any] | None:
+def make_argument_conversion(source: Parameter, target: Parameter) -> Callable[[int], Any] | None:
     """Return how to convert the word of a PI parameter to the UR argument, None if unchanged."""
     if target.stars == 1 and target.type in STRUCTS and source.stars:
-        return lambda address: ctypes.byref(struct_at(address, target.type)) if address else None
+        return lambda address: (
+            ctypes.byref(convert_struct(address, target.type)) if address else None
+        )
     if not target.stars and UR.resolve(target.type) == "struct":
         return lambda address: _read_struct(address, target.type, source.name)
-    if UR.ctype(target.type, target.stars, target.const) is ctypes.c_char_p:
+    if UR.make_ctype(target.type, target.stars, target.const) is ctypes.c_char_p:
         return lambda address: ctypes.c_char_p(address or None)
     if not source.stars and source.type in ENUMS:
         return ENUMS[source.type].to_ur
@@ -253,7 +257,7 @@ def argument(source: Parameter, target: Parameter) -> Callable[[int], Any] | Non
 def _read_struct(address: int, name: str, parameter: str) -> Any:
     if not address:
         raise refuse("PI_ERROR_INVALID_VALUE", f"{parameter} is NULL.")
-    return UR.struct(name).from_address(address)
+    return UR.get_struct(name).from_address(address)
 
 
 # Answers of queries
@@ -262,14 +266,14 @@ def _read_struct(address: int, name: str, parameter: str) -> Any:
 def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
     """Return how to convert the answer of a UR query to PI's, None if unchanged."""
     special = {
-        "ur_image_format_t": _image_format,
-        "ur_device_partition_property_t[]": _partition,
+        "ur_image_format_t": _convert_image_format,
+        "ur_device_partition_property_t[]": _convert_partition,
     }.get(ur.answer)
     pi_type, ur_type = pi.answer.removesuffix("[]"), ur.answer.removesuffix("[]")
     if special or not pi_type or not ur_type or "*" in pi_type:
         return special
     enum = ENUMS.get(pi_type)
-    pi_size, ur_size = ctypes.sizeof(PI.ctype(pi_type)), ctypes.sizeof(UR.ctype(ur_type))
+    pi_size, ur_size = ctypes.sizeof(PI.make_ctype(pi_type)), ctypes.sizeof(UR.make_ctype(ur_type))
     if enum is None and pi_size == ur_size:
         return None
     is_list = ur.answer.endswith("[]")
@@ -279,24 +283,27 @@ def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
         words = (int.from_bytes(data[at : at + step], "little") for at in range(0, len(data), step))
         # PI's list of partition types ends with a 0.
         end = b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
-        return b"".join(_word(enum.to_pi(word) if enum else word, pi_size) for word in words) + end
+        return (
+            b"".join(_convert_word(enum.to_pi(word) if enum else word, pi_size) for word in words)
+            + end
+        )
 
     return convert
 
 
-def _word(value: int, size: int) -> bytes:
+def _convert_word(value: int, size: int) -> bytes:
     return (value & (1 << 8 * size) - 1).to_bytes(size, "little")
 
 
-def _image_format(data: bytes) -> bytes:
+def _convert_image_format(data: bytes) -> bytes:
     order, kind = data[:4], data[4:8]
     return b"".join(
-        _word(ENUMS[name].to_pi(int.from_bytes(part, "little")), 4)
+        _convert_word(ENUMS[name].to_pi(int.from_bytes(part, "little")), 4)
         for name, part in (("pi_image_channel_order", order), ("pi_image_channel_type", kind))
     )
 
 
-def _partition(data: bytes) -> bytes:
+def _convert_partition(data: bytes) -> bytes:
     """Convert UR's pairs of type and value to PI's list: the type, its values, 0.
 
     The list of a partition by counts has a 0 of its own at the end.
@@ -312,4 +319,6 @@ def _partition(data: bytes) -> bytes:
         return b""
     kind = ENUMS["pi_device_partition_property"].to_pi(pairs[0][0])
     counts = [0] if kind == PI["PI_DEVICE_PARTITION_BY_COUNTS"] else []
-    return b"".join(_word(value, 8) for value in [kind, *(value for _, value in pairs), *counts, 0])
+    return b"".join(
+        _convert_word(value, 8) for value in [kind, *(value for _, value in pairs), *counts, 0]
+    )

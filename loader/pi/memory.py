@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..ur.abi import UR
 from .abi import PI
-from .mapping import ENUMS, new_struct, refuse, struct_at
-from .translation import read_properties, read_words, serves, word_of, write_word
+from .mapping import ENUMS, convert_struct, make_struct, refuse
+from .translation import read_properties, read_word, read_words, serves, write_word
 
 if TYPE_CHECKING:
     from .serve import Service
 
 
 @serves("piMemBufferCreate")
-def _buffer_create(
+def _create_buffer(
     service: Service, context: int, flags: int, size: int, host: int, mem: int, properties: int
 ) -> int:
     chain = None
     for name, value in read_properties(properties, "pi_mem_properties").items():
         if name == "PI_MEM_PROPERTIES_ALLOC_BUFFER_LOCATION":
-            chain = new_struct("ur_buffer_alloc_location_properties_t", location=value, pNext=chain)
+            chain = make_struct(
+                "ur_buffer_alloc_location_properties_t", location=value, pNext=chain
+            )
         else:
-            chain = new_struct("ur_buffer_channel_properties_t", channel=value, pNext=chain)
+            chain = make_struct("ur_buffer_channel_properties_t", channel=value, pNext=chain)
     given = (
-        ctypes.byref(new_struct("ur_buffer_properties_t", pHost=host, pNext=chain))
+        ctypes.byref(make_struct("ur_buffer_properties_t", pHost=host, pNext=chain))
         if host or chain
         else None
     )
@@ -56,7 +58,7 @@ _USM_FLAGS: Final = {
 }
 
 
-def _usm_description(properties: int, alignment: int = 0) -> Any:
+def _make_usm_description(properties: int, alignment: int = 0) -> Any:
     given = read_properties(properties, "pi_usm_mem_properties")
     flags: dict[str, int] = {}
     for name, (struct, flag) in _USM_FLAGS.items():
@@ -64,23 +66,23 @@ def _usm_description(properties: int, alignment: int = 0) -> Any:
             flags[struct] = flags.get(struct, 0) | UR[flag]
     chain = None
     if "PI_MEM_USM_ALLOC_BUFFER_LOCATION" in given:
-        chain = new_struct(
+        chain = make_struct(
             "ur_usm_alloc_location_desc_t", location=given["PI_MEM_USM_ALLOC_BUFFER_LOCATION"]
         )
     for struct, value in flags.items():
-        chain = new_struct(struct, flags=value, pNext=chain)
-    return new_struct("ur_usm_desc_t", align=alignment, pNext=chain)
+        chain = make_struct(struct, flags=value, pNext=chain)
+    return make_struct("ur_usm_desc_t", align=alignment, pNext=chain)
 
 
 @serves("piextUSMHostAlloc")
-def _host_alloc(
+def _allocate_host(
     service: Service, pointer: int, context: int, properties: int, size: int, alignment: int
 ) -> int:
-    described = ctypes.byref(_usm_description(properties, alignment))
+    described = ctypes.byref(_make_usm_description(properties, alignment))
     return service.call("urUSMHostAlloc", context, described, None, size, pointer)
 
 
-def _alloc_on_device(
+def _allocate_on_device(
     name: str,
     service: Service,
     pointer: int,
@@ -90,16 +92,16 @@ def _alloc_on_device(
     size: int,
     alignment: int,
 ) -> int:
-    described = ctypes.byref(_usm_description(properties, alignment))
+    described = ctypes.byref(_make_usm_description(properties, alignment))
     return service.call(name, context, device, described, None, size, pointer)
 
 
-serves("piextUSMDeviceAlloc")(partial(_alloc_on_device, "urUSMDeviceAlloc"))
-serves("piextUSMSharedAlloc")(partial(_alloc_on_device, "urUSMSharedAlloc"))
+serves("piextUSMDeviceAlloc")(partial(_allocate_on_device, "urUSMDeviceAlloc"))
+serves("piextUSMSharedAlloc")(partial(_allocate_on_device, "urUSMSharedAlloc"))
 
 
 @serves("piextUSMPitchedAlloc")
-def _pitched_alloc(
+def _allocate_pitched(
     service: Service,
     pointer: int,
     pitch: int,
@@ -110,7 +112,7 @@ def _pitched_alloc(
     height: int,
     element: int,
 ) -> int:
-    described = ctypes.byref(_usm_description(properties))
+    described = ctypes.byref(_make_usm_description(properties))
     return service.call(
         "urUSMPitchedAllocExp",
         context,
@@ -126,7 +128,7 @@ def _pitched_alloc(
 
 
 @serves("piextUSMEnqueueMemset")
-def _memset(
+def _set_memory(
     service: Service,
     queue: int,
     pointer: int,
@@ -141,7 +143,7 @@ def _memset(
 
 
 @serves("piextUSMEnqueueMemset2D")
-def _memset_2d(
+def _set_memory_2d(
     service: Service,
     queue: int,
     pointer: int,
@@ -167,9 +169,9 @@ _SAMPLER_FIELDS: Final = {
 
 
 @serves("piSamplerCreate")
-def _sampler_create(service: Service, context: int, properties: int, sampler: int) -> int:
+def _create_sampler(service: Service, context: int, properties: int, sampler: int) -> int:
     """Properties that the list does not contain have OpenCL's defaults."""
-    described = new_struct(
+    described = make_struct(
         "ur_sampler_desc_t",
         normalizedCoords=True,
         addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP"],
@@ -183,7 +185,7 @@ def _sampler_create(service: Service, context: int, properties: int, sampler: in
 
 
 @serves("piextMemUnsampledImageCreate")
-def _unsampled_image(
+def _create_unsampled_image(
     service: Service,
     context: int,
     device: int,
@@ -196,8 +198,8 @@ def _unsampled_image(
     """UR creates no memory object for it, so PI's is NULL."""
     write_word(mem, 0)
     given = (
-        ctypes.byref(struct_at(form, "ur_image_format_t")),
-        ctypes.byref(struct_at(image, "ur_image_desc_t")),
+        ctypes.byref(convert_struct(form, "ur_image_format_t")),
+        ctypes.byref(convert_struct(image, "ur_image_desc_t")),
     )
     return service.call(
         "urBindlessImagesUnsampledImageCreateExp", context, device, memory, *given, handle
@@ -205,7 +207,7 @@ def _unsampled_image(
 
 
 @serves("piextMemSampledImageCreate")
-def _sampled_image(
+def _create_sampled_image(
     service: Service,
     context: int,
     device: int,
@@ -224,13 +226,13 @@ def _sampled_image(
         ("addressingMode", "ADDRESSING_MODE"),
         ("filterMode", "FILTER_MODE"),
     ):
-        fields[field] = word_of(
+        fields[field] = read_word(
             service.query("urSamplerGetInfo", sampler, UR[f"UR_SAMPLER_INFO_{name}"])
         )
     given = (
-        struct_at(form, "ur_image_format_t"),
-        struct_at(image, "ur_image_desc_t"),
-        new_struct("ur_sampler_desc_t", **fields),
+        convert_struct(form, "ur_image_format_t"),
+        convert_struct(image, "ur_image_desc_t"),
+        make_struct("ur_sampler_desc_t", **fields),
     )
     return service.call(
         "urBindlessImagesSampledImageCreateExp",
@@ -243,7 +245,7 @@ def _sampled_image(
 
 
 @serves("piextMemImageCopy")
-def _image_copy(
+def _copy_image(
     service: Service,
     queue: int,
     target: int,
@@ -261,15 +263,15 @@ def _image_copy(
 ) -> int:
     """PI describes the image and the size of the host's memory. UR takes both descriptions."""
     kind = PI.groups["pi_image_copy_flags"].get(flags, "")
-    device_side = struct_at(image, "ur_image_desc_t")
-    host_side = struct_at(image, "ur_image_desc_t")
+    device_side = convert_struct(image, "ur_image_desc_t")
+    host_side = convert_struct(image, "ur_image_desc_t")
     if host_extent:
         host_side.width, host_side.height, host_side.depth = read_words(host_extent, 3)
     sides, types = {
         "PI_IMAGE_COPY_HOST_TO_DEVICE": ((host_side, device_side), "MEM_TO_IMAGE"),
         "PI_IMAGE_COPY_DEVICE_TO_HOST": ((device_side, host_side), "IMAGE_TO_MEM"),
     }.get(kind, ((device_side, device_side), "IMAGE_TO_IMAGE"))
-    region = new_struct("ur_exp_image_copy_region_t")
+    region = make_struct("ur_exp_image_copy_region_t")
     for field, address in (
         ("srcOffset", source_offset),
         ("dstOffset", target_offset),
@@ -277,7 +279,7 @@ def _image_copy(
     ):
         if address:
             setattr(region, field, type(getattr(region, field))(*read_words(address, 3)))
-    pixels = ctypes.byref(struct_at(form, "ur_image_format_t"))
+    pixels = ctypes.byref(convert_struct(form, "ur_image_format_t"))
     return service.call(
         "urBindlessImagesImageCopyExp",
         *(queue, source, target, *map(ctypes.byref, sides), pixels, pixels, ctypes.byref(region)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ur.abi import UR
 from .abi import PI
-from .mapping import ENUMS, new_struct
-from .translation import UNSUPPORTED_FEATURE, read_words, serves, text, word_of
+from .mapping import ENUMS, make_struct
+from .translation import UNSUPPORTED_FEATURE, make_c_string, read_word, read_words, serves
 
 if TYPE_CHECKING:
     from .serve import Service
@@ -18,7 +18,7 @@ _Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @serves("piProgramCreateWithBinary")
-def _program_from_binary(
+def _create_program_from_binary(
     service: Service,
     context: int,
     count: int,
@@ -32,11 +32,13 @@ def _program_from_binary(
 ) -> int:
     properties = None
     if num_metadata:
-        entries = (UR.struct("ur_program_metadata_t") * num_metadata)()
+        entries = (UR.get_struct("ur_program_metadata_t") * num_metadata)()
         for entry, address in zip(entries, read_words(metadata, num_metadata), strict=False):
-            _metadata(entry, PI.struct("pi_device_binary_property_struct").from_address(address))
+            _convert_metadata(
+                entry, PI.get_struct("pi_device_binary_property_struct").from_address(address)
+            )
         properties = ctypes.byref(
-            new_struct("ur_program_properties_t", count=num_metadata, pMetadatas=entries)
+            make_struct("ur_program_properties_t", count=num_metadata, pMetadatas=entries)
         )
     code = service.call(
         "urProgramCreateWithBinary", context, count, devices, lengths, binaries, properties, program
@@ -46,7 +48,7 @@ def _program_from_binary(
     return code
 
 
-def _metadata(entry: Any, source: Any) -> None:
+def _convert_metadata(entry: Any, source: Any) -> None:
     """Convert an entry of metadata. PI stores a number in the field of the size."""
     entry.pName = source.Name
     entry.type = ENUMS["pi_property_type"].to_ur(source.Type)
@@ -57,7 +59,7 @@ def _metadata(entry: Any, source: Any) -> None:
 
 
 @serves("piProgramBuild")
-def _program_build(
+def _build_program(
     service: Service, program: int, count: int, devices: int, options: int, notify: int, data: int
 ) -> int:
     """Build for a list of devices, which UR does only by an optional extension.
@@ -68,7 +70,7 @@ def _program_build(
 
 
 @serves("piProgramCompile")
-def _program_compile(
+def _compile_program(
     service: Service,
     program: int,
     count: int,
@@ -98,10 +100,12 @@ def _build(
 ) -> int:
     code = UNSUPPORTED_FEATURE
     if count and devices and service.has(name + "Exp"):
-        code = service.call(name + "Exp", program, count, devices, 0, text(options))
+        code = service.call(name + "Exp", program, count, devices, 0, make_c_string(options))
     if code == UNSUPPORTED_FEATURE:
-        context = word_of(service.query("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_CONTEXT"]))
-        code = service.call(name, context, program, text(options))
+        context = read_word(
+            service.query("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_CONTEXT"])
+        )
+        code = service.call(name, context, program, make_c_string(options))
     return _call_notify(code, program, notify, data)
 
 
@@ -113,7 +117,7 @@ def _call_notify(code: int, program: int, notify: int, data: int) -> int:
 
 
 @serves("piProgramLink")
-def _program_link(
+def _link_programs(
     service: Service,
     context: int,
     count: int,
@@ -135,9 +139,11 @@ def _program_link(
             0,
             num_programs,
             programs,
-            text(options),
+            make_c_string(options),
             linked,
         )
     if code == UNSUPPORTED_FEATURE:
-        code = service.call("urProgramLink", context, num_programs, programs, text(options), linked)
+        code = service.call(
+            "urProgramLink", context, num_programs, programs, make_c_string(options), linked
+        )
     return _call_notify(code, ctypes.c_uint64.from_address(linked).value, notify, data)

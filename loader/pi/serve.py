@@ -22,13 +22,22 @@ from typing import Any, Final, TypeAlias
 from ..base import layers
 from ..base.abi import Function
 from ..base.errors import FairleadError
-from ..base.forks import new_lock
+from ..base.forks import make_lock
 from ..base.query import query, query_handles
 from ..base.table import DispatchTable
 from ..ur.abi import UR, URError, check
 from . import devices, kernels, memory, programs, queries  # noqa: F401 - they fill TRANSLATIONS
 from .abi import PI, PIError
-from .mapping import ENUMS, FUNCTIONS, UNSUPPORTED, answer, argument, new_struct, refuse, result
+from .mapping import (
+    ENUMS,
+    FUNCTIONS,
+    UNSUPPORTED,
+    answer,
+    convert_result,
+    make_argument_conversion,
+    make_struct,
+    refuse,
+)
 from .translation import FUNCTIONS as TRANSLATIONS
 
 __all__ = ["UNSUPPORTED", "Service", "serve"]
@@ -100,7 +109,7 @@ class Service:
         self.kernels: dict[int, kernels.KernelArguments] = {}
         self._ended = False
         self._adapters: list[int] | None = None
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._absent = frozenset(
             {0, *layers.make_stubs(UR, "unsupported"), *layers.make_stubs(UR, "uninitialized")}
         )
@@ -121,7 +130,7 @@ class Service:
         except PIError as error:
             return error.value
         except URError as error:
-            return result(error.value)
+            return convert_result(error.value)
         except Exception:
             if not self._told:
                 self._told = True
@@ -140,7 +149,9 @@ class Service:
         """Call a UR function and return the PI result code."""
         function = getattr(self.ur, name, None)
         return (
-            result(function(*arguments)) if function else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
+            convert_result(function(*arguments))
+            if function
+            else PI.codes["PI_ERROR_UNSUPPORTED_FEATURE"]
         )
 
     def query(self, name: str, *arguments: Any) -> bytes:
@@ -240,12 +251,12 @@ class MappedCall:
                 f"it {len(texts)}"
             )
         self.makers = [
-            self._maker(text, target)
+            self._find_maker(text, target)
             for text, target in zip(texts, self.ur.parameters, strict=True)
         ]
         #: Whether UR takes PI's words unchanged.
         self.is_unchanged = texts == [p.name for p in function.parameters] and not any(
-            map(argument, function.parameters, self.ur.parameters)
+            map(make_argument_conversion, function.parameters, self.ur.parameters)
         )
 
     def __call__(self, service: Service, arguments: Sequence[int]) -> int:
@@ -253,7 +264,7 @@ class MappedCall:
             return service.call(self.name, *arguments)
         return service.call(self.name, *[make(service, arguments) for make in self.makers])
 
-    def _maker(self, text: str, target: Any) -> _Maker:
+    def _find_maker(self, text: str, target: Any) -> _Maker:
         if text.isdecimal():
             return lambda service, arguments: int(text)
         if text == "adapter":
@@ -261,31 +272,31 @@ class MappedCall:
         if text == "scratch":
             return lambda service, arguments: ctypes.byref(ctypes.c_uint64())
         if text.endswith("}"):
-            make = self._struct_maker(text)
+            make = self._make_struct_maker(text)
             return lambda service, arguments: ctypes.byref(make(service, arguments))
-        index = self._index(text.lstrip("*"))
+        index = self._find_index(text.lstrip("*"))
         if text.startswith("*"):
             return lambda service, arguments: ctypes.c_void_p.from_address(arguments[index]).value
-        convert = argument(self.pi.parameters[index], target)
+        convert = make_argument_conversion(self.pi.parameters[index], target)
         if convert is None:
             return lambda service, arguments: arguments[index]
         return lambda service, arguments: convert(arguments[index])
 
-    def _struct_maker(self, text: str) -> _Maker:
+    def _make_struct_maker(self, text: str) -> _Maker:
         name, _, inner = text[:-1].partition("{")
         fields: dict[str, _Maker] = {}
         for pair in filter(None, (part.strip() for part in _TOKEN.findall(inner))):
             key, _, value = pair.partition("=")
             if value.endswith("}"):
-                fields[key] = self._struct_maker(value)
+                fields[key] = self._make_struct_maker(value)
             else:
-                index = self._index(value)
+                index = self._find_index(value)
                 fields[key] = lambda service, arguments, index=index: arguments[index]
-        return lambda service, arguments: new_struct(
+        return lambda service, arguments: make_struct(
             name, **{key: make(service, arguments) for key, make in fields.items()}
         )
 
-    def _index(self, name: str) -> int:
+    def _find_index(self, name: str) -> int:
         return next(
             index for index, parameter in enumerate(self.pi.parameters) if parameter.name == name
         )
@@ -296,7 +307,7 @@ class MappedQuery(MappedCall):
 
     def __init__(self, function: Function, line: str) -> None:
         super().__init__(function, line)
-        self.asked = self._index(
+        self.asked = self._find_index(
             next(
                 p.type_from
                 for p in function.parameters
@@ -312,7 +323,7 @@ class MappedQuery(MappedCall):
         if own:
             return service.answer(own(service, *arguments), *arguments[-3:])
         if name in self.info.fixed:
-            size = ctypes.sizeof(PI.ctype(PI.constants[name].answer))
+            size = ctypes.sizeof(PI.make_ctype(PI.constants[name].answer))
             return service.answer(self.info.fixed[name].to_bytes(size, "little"), *arguments[-3:])
         if name not in self.info.constants:
             return PI.codes["PI_ERROR_INVALID_VALUE"]
@@ -359,11 +370,11 @@ _plans: dict[int, tuple[tuple[tuple[int, int], ...], Callable[[Service, Sequence
 def _plan(slot: int) -> Any:
     """Return the plan of a slot, which is made at its first call."""
     function = PI.slots[slot]
-    _plans[slot] = tuple(_required(function)), _make_translation(function)
+    _plans[slot] = tuple(_list_required(function)), _make_translation(function)
     return _plans[slot]
 
 
-def _required(function: Function) -> Iterator[tuple[int, int]]:
+def _list_required(function: Function) -> Iterator[tuple[int, int]]:
     """Yield the parameters that must not be NULL, and the result if one is NULL.
 
     They are handles and pointers to outputs.
@@ -376,7 +387,7 @@ def _required(function: Function) -> Iterator[tuple[int, int]]:
             yield index, PI.codes[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
 
 
-def translated() -> Mapping[str, str]:
+def list_translated() -> Mapping[str, str]:
     """Return PI function to the UR function that serves it, "" for those that Python serves.
 
     Functions of `UNSUPPORTED` are not included.

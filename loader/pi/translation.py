@@ -87,11 +87,11 @@ def read_properties(address: int, group: str) -> dict[str, int]:
     return {names[name]: value for name, value in words}
 
 
-def text(address: int) -> Any:
+def make_c_string(address: int) -> Any:
     """Return a C string as ctypes passes it."""
     return ctypes.c_char_p(address or None)
 
 
-def word_of(data: bytes) -> int:
+def read_word(data: bytes) -> int:
     """Return the handle or number in the answer of a query."""
     return int.from_bytes(data[:8], "little")

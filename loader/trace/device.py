@@ -1,8 +1,8 @@
 """What devices did: when each command was queued, submitted, started and ended.
 
 A log has a note for each command that has ended (native/device.c). Its times are of the device's
-clock. `commands_of` brings them to the clock of the calls: a command was queued while the call that
-enqueued it ran.
+clock. `read_commands` brings them to the clock of the calls: a command was queued while the call
+that enqueued it ran.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DeviceCommand:
         return self.ended - self.started
 
 
-def notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
+def read_notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
     """Yield the thread and the words of each record of a kind, COMMAND or THREAD."""
     start = 0
     while start < len(words):
@@ -64,15 +64,15 @@ def notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
         start += length
 
 
-def thread_names(words: memoryview) -> dict[int, str]:
+def read_thread_names(words: memoryview) -> dict[int, str]:
     """The names of the threads in a log, by their ids."""
     return {
         thread: bytes(record[_HEADER:].cast("B")).partition(b"\0")[0].decode(errors="replace")
-        for thread, record in notes(words, THREAD)
+        for thread, record in read_notes(words, THREAD)
     }
 
 
-def commands_of(
+def read_commands(
     words: memoryview, layers: Mapping[int, tuple[Api, str]], names: Names
 ) -> list[DeviceCommand]:
     """Return the commands in a log, in the order in which they started.
@@ -83,7 +83,7 @@ def commands_of(
         names: the names of kernels and queues.
     """
     found = []
-    for thread, record in notes(words, COMMAND):
+    for thread, record in read_notes(words, COMMAND):
         api, _ = layers[record[2]]
         slot, queue, kernel, _, queued, submitted, started, ended = record[_HEADER:]
         function, begin = api.slots[slot].name, record[3]
@@ -99,8 +99,8 @@ def commands_of(
                 started,
                 ended,
                 thread,
-                names.kernel(kernel, begin) or function.removeprefix("clEnqueue"),
-                names.queue(queue, begin) or f"queue {queue:#x}",
+                names.find_kernel(kernel, begin) or function.removeprefix("clEnqueue"),
+                names.find_queue(queue, begin) or f"queue {queue:#x}",
             )
         )
     return sorted(_on_one_clock(found), key=lambda command: command.started)
@@ -120,7 +120,7 @@ def _on_one_clock(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand]:
             yield replace(command, **{name: getattr(command, name) + offset for name in times})
 
 
-def device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[dict[str, Any]]:
+def make_device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[dict[str, Any]]:
     """Yield commands as events of the Chrome trace format: a row for each queue, times in µs."""
     rows: dict[str, int] = {}
     for command in commands:
@@ -175,7 +175,7 @@ class KernelTable(tuple[KernelRow, ...]):
         )
 
 
-def kernel_table(events: Iterable[Mapping[str, Any]]) -> KernelTable:
+def make_kernel_table(events: Iterable[Mapping[str, Any]]) -> KernelTable:
     """The table of the commands among events of the Chrome trace format."""
     times: dict[str, list[int]] = {}
     for event in events:

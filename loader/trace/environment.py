@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from ..base._native import ffi, lib
 from ..base.errors import FairleadError
 from ..base.layers import Layer
-from ..base.log import logger, put, trace_bits, warn
-from ..base.search import secure_environ
+from ..base.log import get_logger, put, trace_bits, warn
+from ..base.search import filter_environ
 from ..base.table import DispatchTable
 from .names import Names
-from .printing import running_call, split_pieces, text_after, text_before
+from .printing import format_after, format_before, make_running_call, split_pieces
 from .trace import API_NAMES, APIS, Trace, TracingLayers
 
 
@@ -50,8 +50,8 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
     Args:
         environ: the environment, `os.environ` by default.
     """
-    environ = secure_environ(environ)
-    outputs = _outputs(environ)
+    environ = filter_environ(environ)
+    outputs = _read_outputs(environ)
     words = [word.strip() for word in environ.get("FAIRLEAD_TRACE", "").split(",") if word.strip()]
     for word in words:
         if word not in (*APIS, "times", "errors"):
@@ -68,7 +68,7 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
         device, dump = environ.get("FAIRLEAD_TRACE_DEVICE"), environ.get("FAIRLEAD_TRACE_DUMP", "")
         _record_process(Trace(apis, device=bool(device), dump=dump), path, times)
     for name in apis if not path else ():
-        wanted = Wanted.of(environ.get("FAIRLEAD_TRACE_ONLY", ""), "errors" in words)
+        wanted = Wanted.from_patterns(environ.get("FAIRLEAD_TRACE_ONLY", ""), "errors" in words)
         outputs.setdefault(name, []).append(_Output(_to_stderr, times=times, wanted=wanted))
     if outputs:
         _start(
@@ -94,7 +94,7 @@ class Wanted:
     errors: bool = False
 
     @classmethod
-    def of(cls, patterns: str, errors: bool = False) -> Wanted:
+    def from_patterns(cls, patterns: str, errors: bool = False) -> Wanted:
         """Make one of a comma list of patterns."""
         return cls(tuple(filter(None, map(str.strip, patterns.split(",")))), errors)
 
@@ -121,26 +121,26 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
     api, label, begun, names = table.api, table.label, threading.local(), Names()
 
     def before(slot: int, arguments: Sequence[int]) -> None:
-        call = running_call(api, slot, arguments, label)
+        call = make_running_call(api, slot, arguments, label)
         for output in outputs:
             if not output.wanted.errors and output.wanted.name(call.name):
-                output.write(text_before(call, output.indent))
+                output.write(format_before(call, output.indent))
         begun.times = [*getattr(begun, "times", ()), time.monotonic_ns()]
 
     def after(slot: int, arguments: Sequence[int], result: int) -> None:
         end, times = time.monotonic_ns(), getattr(begun, "times", None)
         begin = times.pop() if times else end
-        call = running_call(api, slot, arguments, label, threading.get_native_id(), begin)
+        call = make_running_call(api, slot, arguments, label, threading.get_native_id(), begin)
         call = replace(call, end=end, result=result, pieces=read_pieces(layer, slot, arguments))
         names.learn(call)
         for output in outputs:
             if output.wanted.name(call.name) and (call.failed or not output.wanted.errors):
-                output.write(text_after(call, output.indent, output.times, names.line))
+                output.write(format_after(call, output.indent, output.times, names.format_call))
 
     layer.handle(before, after)
 
 
-def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
+def _read_outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     """Return the outputs that the variables of other loaders ask for, by API."""
     outputs: dict[str, list[_Output]] = {}
     ur, pi = (bool(trace_bits(name, environ) & 2) for name in ("SYCL_UR_TRACE", "SYCL_PI_TRACE"))
@@ -151,7 +151,9 @@ def _outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     if "UR_LAYER_TRACING" in (
         name.strip() for name in environ.get("UR_ENABLE_LAYERS", "").split(",")
     ):
-        lines = logger("TRACING", default="info")  # printed unless UR_LOG_TRACING says otherwise
+        lines = get_logger(
+            "TRACING", default="info"
+        )  # printed unless UR_LOG_TRACING says otherwise
         outputs.setdefault("ur", []).append(_Output(lambda text: lines.write("info", text), "   "))
     if environ.get("ZE_ENABLE_TRACING_LAYER") == "1":
         outputs["ze"] = [_Output(_to_stderr)]

@@ -63,56 +63,60 @@ class Names:
         """Learn what a call that has returned says about names."""
         if call.name in _KERNELS and not call.failed:
             name, handle = _KERNELS[call.name]
-            self._know(self._kernels, _handle(call, handle), call.end, _text(call, name))
+            self._note_name(
+                self._kernels, _find_handle(call, handle), call.end, _read_text(call, name)
+            )
         elif call.name in _QUERIES and not call.failed:
             question, answer, wanted = _QUERIES[call.name]
-            if dict(call.arguments_text()).get(question) == wanted:
+            if dict(call.format_arguments()).get(question) == wanted:
                 place = call.function.parameters[0].name
-                self._know(self._kernels, _handle(call, place), call.begin, _text(call, answer))
+                self._note_name(
+                    self._kernels, _find_handle(call, place), call.begin, _read_text(call, answer)
+                )
         elif call.name == "clCloneKernel" and call.result:
-            name = self.kernel(call.arguments[0], call.begin)
-            self._know(self._kernels, call.result, call.end, name)
+            name = self.find_kernel(call.arguments[0], call.begin)
+            self._note_name(self._kernels, call.result, call.end, name)
         elif call.name in _QUEUES and not call.failed:
             api = call.api.path.stem
             self._counts[api] = number = self._counts.get(api, 0) + 1
-            handle = _handle(call, _QUEUES[call.name])
-            self._know(self._queues, handle, call.end, f"queue {number}")
+            handle = _find_handle(call, _QUEUES[call.name])
+            self._note_name(self._queues, handle, call.end, f"queue {number}")
 
     @staticmethod
-    def _know(known: dict[int, _NamesOfHandle], handle: int, since: int, name: str) -> None:
+    def _note_name(known: dict[int, _NamesOfHandle], handle: int, since: int, name: str) -> None:
         if handle and name:
             had = known.setdefault(handle, _NamesOfHandle([], []))
             if not had.names or had.names[-1] != name:
                 had.since.append(since)
                 had.names.append(name)
 
-    def kernel(self, handle: int, time: int) -> str:
+    def find_kernel(self, handle: int, time: int) -> str:
         """The name of a kernel, "" if it is not known."""
-        return _at(self._kernels, handle, time)
+        return _find_name(self._kernels, handle, time)
 
-    def queue(self, handle: int, time: int) -> str:
+    def find_queue(self, handle: int, time: int) -> str:
         """The name of a queue, "queue 1" for the first one that was made, "" if it is not known."""
-        return _at(self._queues, handle, time)
+        return _find_name(self._queues, handle, time)
 
-    def line(self, call: TracedCall) -> str:
+    def format_call(self, call: TracedCall) -> str:
         """The call in a line, with names."""
-        return call.line(self.arguments(call))
+        return call.format_line(self.format_arguments(call))
 
-    def arguments(self, call: TracedCall) -> list[tuple[str, str]]:
+    def format_arguments(self, call: TracedCall) -> list[tuple[str, str]]:
         """The name of each parameter and the text of its argument, as of the call, with names."""
         found = []
-        for index, (name, text) in enumerate(call.arguments_text()):
+        for index, (name, text) in enumerate(call.format_arguments()):
             type_name, known = call.function.parameters[index].type, ""
             if not call.function.parameters[index].stars:
                 if type_name in KERNEL_TYPES:
-                    known = self.kernel(call.arguments[index], call.begin)
+                    known = self.find_kernel(call.arguments[index], call.begin)
                 elif type_name in QUEUE_TYPES:
-                    known = self.queue(call.arguments[index], call.begin)
+                    known = self.find_queue(call.arguments[index], call.begin)
             found.append((name, f"{text} ({known})" if known else text))
         return found
 
 
-def _at(known: dict[int, _NamesOfHandle], handle: int, time: int) -> str:
+def _find_name(known: dict[int, _NamesOfHandle], handle: int, time: int) -> str:
     had = known.get(handle)
     if had is None:
         return ""
@@ -120,13 +124,13 @@ def _at(known: dict[int, _NamesOfHandle], handle: int, time: int) -> str:
     return had.names[max(bisect_right(had.since, time) - 1, 0)]
 
 
-def _handle(call: TracedCall, parameter: str) -> int:
+def _find_handle(call: TracedCall, parameter: str) -> int:
     if not parameter:
         return call.result
-    return call.handle_at([one.name for one in call.function.parameters].index(parameter))
+    return call.get_handle([one.name for one in call.function.parameters].index(parameter))
 
 
-def _text(call: TracedCall, parameter: str) -> str:
+def _read_text(call: TracedCall, parameter: str) -> str:
     """The C string behind a parameter."""
     place = [one.name for one in call.function.parameters].index(parameter)
     return call.pieces.get(place, b"").partition(b"\0")[0].decode(errors="replace")

@@ -58,7 +58,7 @@ def note(graph: Any, title: str, draw: Callable[[], Drawing]) -> None:
     _events.append({"ph": "M", "name": "graph", "args": drawing})
 
 
-def graph_events(pid: int) -> Iterator[dict[str, Any]]:
+def make_graph_events(pid: int) -> Iterator[dict[str, Any]]:
     """Yield the graphs as events of the Chrome trace format, which no viewer but ours knows."""
     for event in _events:
         yield {**event, "pid": pid, "tid": pid}

@@ -1,9 +1,9 @@
 """Makes the text of traced calls from the ABI data; environment.py prints it.
 
 `decode` cuts a log (native/log.c) into `TracedCall`s. Each contains raw words and *pieces*: the
-bytes that were behind its pointers when it returned. Its texts are made on demand. `text_before`
-and `text_after` are what is printed around a call. They are one line for Unified Runtime and OpenCL
-and a block for PI, like those of the DPC++ runtimes.
+bytes that were behind its pointers when it returned. Its texts are made on demand. `format_before`
+and `format_after` are what is printed around a call. They are one line for Unified Runtime and
+OpenCL and a block for PI, like those of the DPC++ runtimes.
 
 Nothing here follows a pointer. Memory that was not read when the call returned is printed as an
 address.
@@ -24,14 +24,14 @@ from .values import (
     CODES,
     POINTER_SIZE,
     Target,
-    code_text,
-    elements_of,
-    number_in,
-    pointer_text,
-    quoted_text,
-    size_of,
-    value_text,
-    word_text,
+    decode_number,
+    find_size,
+    format_code,
+    format_pointer,
+    format_quoted,
+    format_value,
+    format_word,
+    make_target,
 )
 
 _HEADER: Final = 6  # words of a record before its arguments
@@ -94,41 +94,43 @@ class TracedCall:
         if returns == "void":
             return ""
         if returns.endswith("*"):
-            return pointer_text(self.result)
+            return format_pointer(self.result)
         code = self.function.error_channel == "return"
         return (
-            code_text(self.api, returns, self.result)
+            format_code(self.api, returns, self.result)
             if code
-            else word_text(self.api, returns, self.result)
+            else format_word(self.api, returns, self.result)
         )
 
-    def arguments_text(self) -> list[tuple[str, str]]:
+    def format_arguments(self) -> list[tuple[str, str]]:
         """Return the name of every parameter and the text of its argument."""
-        return [(p.name, self._argument(i)) for i, p in enumerate(self.function.parameters)]
+        return [(p.name, self._format_argument(i)) for i, p in enumerate(self.function.parameters)]
 
-    def handle_at(self, index: int) -> int:
+    def get_handle(self, index: int) -> int:
         """The handle in a parameter, or that the function wrote there; 0 if there is none."""
         if not self.function.parameters[index].stars:
             return self.arguments[index]
         return int.from_bytes(self.pieces.get(index, b"")[:POINTER_SIZE], sys.byteorder)
 
-    def _argument(self, index: int) -> str:
+    def _format_argument(self, index: int) -> str:
         parameter, word = self.function.parameters[index], self.arguments[index]
         if not parameter.stars:
             data = self.pieces.get(index)
             return (
-                value_text(self.api, parameter.type, data)
+                format_value(self.api, parameter.type, data)
                 if data
-                else word_text(self.api, parameter.type, word)
+                else format_word(self.api, parameter.type, word)
             )
         if not word:
             return "nullptr"
-        found = self.target(index)
+        found = self.get_target(index)
         if found is None:
-            return pointer_text(word)
-        return found.texts[0] if _is_text(self.api, parameter) else f"{pointer_text(word)} {found}"
+            return format_pointer(word)
+        return (
+            found.texts[0] if _is_text(self.api, parameter) else f"{format_pointer(word)} {found}"
+        )
 
-    def target(self, index: int) -> Target | None:
+    def get_target(self, index: int) -> Target | None:
         """Return the memory behind the pointer in a parameter, None if it was not read."""
         parameter, data = self.function.parameters[index], self.pieces.get(index, b"")
         if not parameter.stars or not data:
@@ -136,16 +138,16 @@ class TracedCall:
         if parameter.type_from:
             return self._answer(index, data)
         if parameter.name in _ARGUMENT_VALUES:
-            return Target([argument_text(data)])
+            return Target([format_kernel_argument(data)])
         if _is_text(self.api, parameter):
-            return Target([quoted_text(data)])
+            return Target([format_quoted(data)])
         if parameter.name in CODES and len(data) >= 4:
             return Target(
-                [code_text(self.api, parameter.type, int.from_bytes(data[:4], sys.byteorder))]
+                [format_code(self.api, parameter.type, int.from_bytes(data[:4], sys.byteorder))]
             )
         count = self._count(parameter)
         type_name = "void*" if parameter.stars > 1 else parameter.type
-        return elements_of(
+        return make_target(
             self.api, type_name, data, count, many=bool(parameter.length) and count is not None
         )
 
@@ -168,8 +170,8 @@ class TracedCall:
         asked = next((i for i, p in enumerate(parameters) if p.name == parameter.type_from), None)
         if asked is None or (self.failed and parameter.is_out):
             return None
-        number = number_in(self.api, parameters[asked].type, self.arguments[asked])
-        answer = _answers(self.api).get((parameters[asked].type, number), "")
+        number = decode_number(self.api, parameters[asked].type, self.arguments[asked])
+        answer = _find_answer_types(self.api).get((parameters[asked].type, number), "")
         size = self._count(parameter) or 0
         after = parameters[index + 1 : index + 2]  # how many bytes the answer has
         written = self.pieces.get(index + 1, b"") if after and after[0].type == "size_t" else b""
@@ -179,21 +181,21 @@ class TracedCall:
         if not answer or not data:
             return None
         if answer == "char[]":
-            return Target([quoted_text(data, size > len(data))])
+            return Target([format_quoted(data, size > len(data))])
         type_name, many = answer.removesuffix("[]").strip(), answer.endswith("[]")
         type_name = "void*" if type_name.endswith("*") else type_name
-        return elements_of(
-            self.api, type_name, data, size // (size_of(self.api, type_name) or 1), many
+        return make_target(
+            self.api, type_name, data, size // (find_size(self.api, type_name) or 1), many
         )
 
     def __str__(self) -> str:
-        return self.line(self.arguments_text())
+        return self.format_line(self.format_arguments())
 
-    def line(self, texts: Sequence[tuple[str, str]]) -> str:
+    def format_line(self, texts: Sequence[tuple[str, str]]) -> str:
         """Return the call in a line.
 
         Args:
-            texts: as of `arguments_text`.
+            texts: as of `format_arguments`.
         """
         arguments = ", ".join(f".{name} = {text}" for name, text in texts)
         result = self.result_text
@@ -204,7 +206,7 @@ class TracedCall:
 _ARGUMENT_VALUES: Final = ("arg_value", "pArgValue")
 
 
-def argument_text(data: bytes) -> str:
+def format_kernel_argument(data: bytes) -> str:
     """The value of a kernel's argument, whose type nobody knows: as the numbers that it may be.
 
     Larger values are shown as bytes, of which a trace has the first 128.
@@ -270,7 +272,7 @@ def split_pieces(words: memoryview) -> dict[int, bytes]:
     return found
 
 
-def text_before(call: TracedCall, indent: str = "") -> str:
+def format_before(call: TracedCall, indent: str = "") -> str:
     """Return what is printed before a call is forwarded.
 
     Args:
@@ -280,15 +282,15 @@ def text_before(call: TracedCall, indent: str = "") -> str:
     if call.api.path.stem != "pi":
         return f"{indent}---> {call.name}\n"
     given = replace(call, pieces={})  # nothing has been read yet
-    lines = zip(call.function.parameters, given.arguments_text(), strict=True)
+    lines = zip(call.function.parameters, given.format_arguments(), strict=True)
     body = "".join(
-        f"\t{_declared(p)} : {'<nullptr>' if text == 'nullptr' else text}\n"
+        f"\t{_format_type(p)} : {'<nullptr>' if text == 'nullptr' else text}\n"
         for p, (_, text) in lines
     )
     return f"---> {call.name}(\n{body}) ---> "
 
 
-def text_after(
+def format_after(
     call: TracedCall,
     indent: str = "",
     times: bool = False,
@@ -302,12 +304,12 @@ def text_after(
         times: whether the text contains the duration.
         line: writes a call in a line; PI has a block instead.
     """
-    time = duration(call.duration) if times else ""
+    time = format_duration(call.duration) if times else ""
     if call.api.path.stem != "pi":
         return f"{indent}<--- {line(call)}{' ' + time if time else ''}\n"
     lines = [f"\tpi_result : {call.result_text}{'; ' + time if time else ''}\n"]
     for index, parameter in enumerate(call.function.parameters):
-        found = call.target(index) if parameter.is_out else None
+        found = call.get_target(index) if parameter.is_out else None
         if found is not None:
             handle = call.api.resolve(parameter.type) == "handle"
             text = (
@@ -315,13 +317,12 @@ def text_after(
                 if handle
                 else ", ".join([*found.texts, "..."] if found.cut else found.texts)
             )
-            lines.append(
-                f"\t[out]{_declared(parameter)} : {pointer_text(call.arguments[index])}[ {text} ]\n"
-            )
+            place = format_pointer(call.arguments[index])
+            lines.append(f"\t[out]{_format_type(parameter)} : {place}[ {text} ]\n")
     return "".join([*lines, "\n"])
 
 
-def duration(ns: int) -> str:
+def format_duration(ns: int) -> str:
     """Return a time in ns as text, such as "12.3 us"."""
     for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
         if ns >= size:
@@ -330,7 +331,7 @@ def duration(ns: int) -> str:
 
 
 @cache
-def _answers(api: Api) -> dict[tuple[str, int], str]:
+def _find_answer_types(api: Api) -> dict[tuple[str, int], str]:
     """Return (type, value) of a constant to the type of the answer to a query for it."""
     found: dict[tuple[str, int], str] = {}
     for constant in api.constants.values():
@@ -349,12 +350,12 @@ def _is_text(api: Api, parameter: Parameter) -> bool:
     )
 
 
-def _declared(parameter: Parameter) -> str:
+def _format_type(parameter: Parameter) -> str:
     return f"{parameter.c_type.strip()} {parameter.name}"
 
 
-def running_call(
+def make_running_call(
     api: Api, slot: int, arguments: Sequence[int], label: str = "", thread: int = 0, begin: int = 0
 ) -> TracedCall:
-    """Return a call without a result, for `text_before`."""
+    """Return a call without a result, for `format_before`."""
     return TracedCall(api, api.slots[slot], label, thread, begin, begin, tuple(arguments), 0, {})

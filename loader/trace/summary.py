@@ -59,7 +59,7 @@ class Summary(tuple[SummaryRow, ...]):
         return "\n".join(lines)
 
 
-def summary_of(calls: Iterable[Span]) -> Summary:
+def summarize(calls: Iterable[Span]) -> Summary:
     """Return the summary of calls, which may be in any order."""
     rows: dict[str, list[int]] = {}
     open_calls: dict[Hashable, list[Span]] = {}

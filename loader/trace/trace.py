@@ -27,17 +27,17 @@ from typing import Any, Final
 from ..base._native import lib
 from ..base.abi import Api
 from ..base.errors import FairleadError
-from ..base.forks import in_child, new_lock
+from ..base.forks import call_in_child, make_lock
 from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
-from ..base.table import DispatchTable, layers_lock, live_tables, unwatch, watch
-from .device import DeviceCommand, commands_of, device_events
+from ..base.table import DispatchTable, layers_lock, list_tables, unwatch, watch
+from .device import DeviceCommand, make_device_events, read_commands
 from .names import Names
 from .pictures import begin as begin_pictures
 from .pictures import end as end_pictures
-from .pictures import graph_events
-from .printing import TracedCall, decode, text_after, text_before
-from .summary import Span, Summary, summary_of
+from .pictures import make_graph_events
+from .printing import TracedCall, decode, format_after, format_before
+from .summary import Span, Summary, summarize
 
 #: The APIs that can be traced, and the names of their ABI files. (loader does not import OpenCL's.)
 APIS: Final[Mapping[str, str]] = {
@@ -80,7 +80,7 @@ def trace(
 _traces: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
-@in_child
+@call_in_child
 def _forget_all() -> None:
     for trace in _traces:
         trace.forget()
@@ -99,8 +99,8 @@ class Trace:
         self._device, self._dump = device, dump
         self._log = Log(limit)
         self._layers: dict[int, tuple[Api, str]] = {}
-        self._tracing = TracingLayers(_checked_apis(apis), self._connect)
-        self._lock = new_lock()
+        self._tracing = TracingLayers(_check_apis(apis), self._connect)
+        self._lock = make_lock()
         self._decoded: list[TracedCall] = []
         self._read = 0  # words
         self._threads: dict[int, str] = {}
@@ -142,7 +142,7 @@ class Trace:
 
         It is empty without `device`.
         """
-        return commands_of(self._log.copy_words(0), self._layers, Names(self.calls))
+        return read_commands(self._log.copy_words(0), self._layers, Names(self.calls))
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -160,7 +160,7 @@ class Trace:
 
     def summary(self) -> Summary:
         """Return how often each function was called, how often it failed, and how long it took."""
-        return summary_of(
+        return summarize(
             Span(call.name, call.thread, call.begin, call.end, call.failed) for call in self.calls
         )
 
@@ -171,7 +171,7 @@ class Trace:
             OSError: the file cannot be written.
         """
         self._name_threads()
-        save_events(self._events(), path)
+        save_events(self._make_events(), path)
 
     def save_lines(self, path: str | os.PathLike[str], times: bool = False) -> None:
         """Write the calls as lines, in the order in which they began.
@@ -185,7 +185,7 @@ class Trace:
         """
         calls = self.calls
         names = Names(calls)
-        text = "".join(line(call, times, names) for call in calls)
+        text = "".join(format_line(call, times, names) for call in calls)
         Path(path).write_text(text, encoding="utf-8")
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
@@ -202,7 +202,7 @@ class Trace:
         # Until Python 3.12 the only thread of a forked process has the number of its parent.
         self._threads[threading.get_native_id()] = threading.current_thread().name
 
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _make_events(self) -> Iterator[dict[str, Any]]:
         calls, pid = self.calls, os.getpid()
         names = Names(calls)
         program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
@@ -216,9 +216,9 @@ class Trace:
                 "tid": thread,
                 "args": {"name": name},
             }
-        yield from (chrome_event(call, pid, names) for call in calls)
-        yield from device_events(self.commands, pid)
-        yield from graph_events(pid)
+        yield from (make_chrome_event(call, pid, names) for call in calls)
+        yield from make_device_events(self.commands, pid)
+        yield from make_graph_events(pid)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
@@ -233,9 +233,9 @@ def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str
     )
 
 
-def chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any]:
+def make_chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any]:
     """Return a call as an event of the Chrome trace format, with times in µs."""
-    arguments = dict(names.arguments(call))
+    arguments = dict(names.format_arguments(call))
     for key, text in (("result", call.result_text), ("table", call.label)):
         if text:
             arguments[key] = text
@@ -251,11 +251,13 @@ def chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any]:
     }
 
 
-def line(call: TracedCall, times: bool = False, names: Names | None = None) -> str:
+def format_line(call: TracedCall, times: bool = False, names: Names | None = None) -> str:
     """Return the printed line of a recorded call."""
     if call.api.path.stem == "pi":
-        return text_before(call) + text_after(call, times=times)
-    return text_after(call, times=times, line=names.line if names else str).removeprefix("<--- ")
+        return format_before(call) + format_after(call, times=times)
+    return format_after(call, times=times, line=names.format_call if names else str).removeprefix(
+        "<--- "
+    )
 
 
 @dataclass
@@ -284,7 +286,7 @@ class TracingLayers:
         self.watched = self._add_new
         watch(self.watched)
         try:
-            for table in live_tables():
+            for table in list_tables():
                 self._add(table)
         except BaseException:
             self.stop()
@@ -324,7 +326,7 @@ class TracingLayers:
             warn(f"the calls through {table!r} are not traced: {error.message}")
 
 
-def _checked_apis(apis: Iterable[str]) -> frozenset[str]:
+def _check_apis(apis: Iterable[str]) -> frozenset[str]:
     given = (apis,) if isinstance(apis, str) or not isinstance(apis, Iterable) else apis
     if unknown := [name for name in given if name not in tuple(APIS)]:
         raise FairleadError(

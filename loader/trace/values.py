@@ -55,12 +55,12 @@ class Target(NamedTuple):
         return self.texts[0] if self.texts[0].startswith("{") else f"({self.texts[0]})"
 
 
-def pointer_text(word: int) -> str:
+def format_pointer(word: int) -> str:
     """Return an address or a handle as text."""
     return f"{word:#x}" if word else "nullptr"
 
 
-def quoted_text(data: bytes, cut: bool = True) -> str:
+def format_quoted(data: bytes, cut: bool = True) -> str:
     """Return the C string at the beginning of `data`, written as in C.
 
     Args:
@@ -72,7 +72,7 @@ def quoted_text(data: bytes, cut: bool = True) -> str:
     return f'"{escaped}"' if end or not cut else f'"{escaped}"...'
 
 
-def value_text(api: Api, type_name: str, data: bytes) -> str:
+def format_value(api: Api, type_name: str, data: bytes) -> str:
     """Return a value of a type as text.
 
     Args:
@@ -81,36 +81,38 @@ def value_text(api: Api, type_name: str, data: bytes) -> str:
         data: the bytes of the value in memory.
     """
     if api.resolve(type_name) == "struct":
-        return _struct_text(api, type_name, data)
-    return word_text(api, type_name, int.from_bytes(data[: size_of(api, type_name)], sys.byteorder))
+        return _format_struct(api, type_name, data)
+    return format_word(
+        api, type_name, int.from_bytes(data[: find_size(api, type_name)], sys.byteorder)
+    )
 
 
-def word_text(api: Api, type_name: str, word: int) -> str:
+def format_word(api: Api, type_name: str, word: int) -> str:
     """Return a value as text from a word that contains it in its low bytes."""
     base = api.resolve(type_name)
     if base in _POINTERS:
-        return pointer_text(word)
+        return format_pointer(word)
     if base == "struct":  # passed by value, and not read
-        return pointer_text(word)
+        return format_pointer(word)
     if type_name in CODES:
-        return code_text(api, type_name, word)
-    number = number_in(api, type_name, word)
+        return format_code(api, type_name, word)
+    number = decode_number(api, type_name, word)
     if base in _FLOATS:
-        data = number.to_bytes(size_of(api, type_name), sys.byteorder)
+        data = number.to_bytes(find_size(api, type_name), sys.byteorder)
         return f"{struct.unpack(_FLOATS[base], data)[0]:g}"
-    names = {} if type_name in _plain_types(api) else api.groups.get(type_name, {})
+    names = {} if type_name in _find_plain_types(api) else api.groups.get(type_name, {})
     if number in names:
         return names[number]
     if names and api.is_bitfield(type_name):
-        return _bits(names, number)
+        return _format_bits(names, number)
     if not names and (base == "bool" or type_name.endswith(("bool", "bool_t"))):
         return _BOOLEANS.get(number, str(number))
     return str(number)
 
 
-def number_in(api: Api, type_name: str, word: int) -> int:
+def decode_number(api: Api, type_name: str, word: int) -> int:
     """Return the number of a type in the low bytes of a word, with the type's sign."""
-    size = size_of(api, type_name)
+    size = find_size(api, type_name)
     number = word & ((1 << 8 * size) - 1)
     return (
         number - (1 << 8 * size)
@@ -119,7 +121,7 @@ def number_in(api: Api, type_name: str, word: int) -> int:
     )
 
 
-def _bits(names: Mapping[int, str], number: int) -> str:
+def _format_bits(names: Mapping[int, str], number: int) -> str:
     """Return the names of the bits in a number. Bits without a name are printed as a number."""
     found = []
     for bit, name in names.items():
@@ -129,12 +131,12 @@ def _bits(names: Mapping[int, str], number: int) -> str:
     return " | ".join([*found, f"{number:#x}"] if number else found) or "0"
 
 
-def code_text(api: Api, type_name: str, word: int) -> str:
+def format_code(api: Api, type_name: str, word: int) -> str:
     code = ctypes.c_int32(word & 0xFFFFFFFF).value
     return api.errors[code][0] if code in api.errors else str(code)
 
 
-def elements_of(
+def make_target(
     api: Api, type_name: str, data: bytes, count: int | None, many: bool
 ) -> Target | None:
     """Return the elements in `data`, None if it contains no complete one.
@@ -147,24 +149,24 @@ def elements_of(
         many: whether it is an array.
     """
     if many and type_name == "char":
-        return Target([quoted_text(data, (count or 0) > len(data))])
-    size = size_of(api, type_name)
+        return Target([format_quoted(data, (count or 0) > len(data))])
+    size = find_size(api, type_name)
     whole = len(data) // size if size else 0
     if not whole:
         return None
     texts = [
-        value_text(api, type_name, data[i * size : (i + 1) * size])
+        format_value(api, type_name, data[i * size : (i + 1) * size])
         for i in range(whole if many else 1)
     ]
     return Target(texts, count is not None and count > whole, many)
 
 
-def _struct_text(api: Api, name: str, data: bytes) -> str:
+def _format_struct(api: Api, name: str, data: bytes) -> str:
     """Return a struct as text with the names of its fields.
 
     A union is printed as a number, because its active member is unknown.
     """
-    kind = api.struct(name)
+    kind = api.get_struct(name)
     if len(data) < ctypes.sizeof(kind):
         return "{...}"
     if api.structs[name].kind == "union":
@@ -172,33 +174,32 @@ def _struct_text(api: Api, name: str, data: bytes) -> str:
     texts = []
     for field in api.structs[name].fields:
         place = getattr(kind, field.name)
-        texts.append(
-            f".{field.name} = {_field(api, field, data[place.offset : place.offset + place.size])}"
-        )
+        bytes_ = data[place.offset : place.offset + place.size]
+        texts.append(f".{field.name} = {_format_field(api, field, bytes_)}")
     return "{" + ", ".join(texts) + "}"
 
 
-def _field(api: Api, field: Parameter, data: bytes) -> str:
+def _format_field(api: Api, field: Parameter, data: bytes) -> str:
     if field.stars:
-        return pointer_text(int.from_bytes(data, sys.byteorder))
+        return format_pointer(int.from_bytes(data, sys.byteorder))
     if field.length:
         if field.type == "char":
-            return quoted_text(data, cut=False)
-        return str(elements_of(api, field.type, data, None, many=True))
-    return value_text(api, field.type, data)
+            return format_quoted(data, cut=False)
+        return str(make_target(api, field.type, data, None, many=True))
+    return format_value(api, field.type, data)
 
 
 @cache
-def size_of(api: Api, type_name: str) -> int:
+def find_size(api: Api, type_name: str) -> int:
     """Return the size of a type in bytes, 0 if the ABI data does not define it."""
     base = api.resolve(type_name)
     if (base == "struct" and type_name not in api.structs) or base == "void":
         return 0
-    return ctypes.sizeof(api.ctype(type_name))
+    return ctypes.sizeof(api.make_ctype(type_name))
 
 
 @cache
-def _plain_types(api: Api) -> frozenset[str]:
+def _find_plain_types(api: Api) -> frozenset[str]:
     """Return the types that other types are made of, such as `cl_uint`.
 
     Their numbers are printed as numbers, although some constants have such a type.

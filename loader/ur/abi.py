@@ -26,7 +26,7 @@ API_VERSION: Final = 0x0000000C
 UR_RESULT_SUCCESS: Final = 0
 
 
-def getter(table: str) -> str:
+def name_getter(table: str) -> str:
     """Return the exported function that fills a table: `urGetKernelProcAddrTable` for "Kernel"."""
     return f"urGet{table}ProcAddrTable"
 
@@ -42,4 +42,4 @@ class URError(CodeError):
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise URError unless `code` is UR_RESULT_SUCCESS."""
     if code:
-        raise URError.of(code, routine, detail, remedy)
+        raise URError.from_code(code, routine, detail, remedy)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from ..base.errors import FairleadError
-from ..base.forks import new_lock
+from ..base.forks import make_lock
 from ..base.layers import Layer
 from ..base.table import POINTER_SIZE, DispatchTable
 from .abi import UR, UR_RESULT_SUCCESS
@@ -32,7 +32,7 @@ class _Functions:
 
     def __init__(self, table: DispatchTable) -> None:
         self._table = table
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._kernel_locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def __getattr__(self, name: str) -> Any:
@@ -41,7 +41,7 @@ class _Functions:
         setattr(self, name, call)
         return call
 
-    def kernel_lock(self, kernel: int) -> Any:
+    def get_kernel_lock(self, kernel: int) -> Any:
         """Return the lock for setting a kernel's arguments and launching it.
 
         The newest API passes arguments with the launch, so threads may launch one kernel at once.
@@ -49,7 +49,7 @@ class _Functions:
         with self._lock:
             lock = self._kernel_locks.get(kernel)
             if lock is None:
-                lock = self._kernel_locks[kernel] = new_lock()
+                lock = self._kernel_locks[kernel] = make_lock()
             return lock
 
 
@@ -101,7 +101,7 @@ def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], La
     return frozenset(adaptation.function for adaptation in usable), layer
 
 
-def _without(index: int, routine: str, *inserted: int) -> Adaptation:
+def _make_shorter_call(index: int, routine: str, *inserted: int) -> Adaptation:
     """Return an adaptation that calls `routine` with one argument less.
 
     Args:
@@ -114,7 +114,7 @@ def _without(index: int, routine: str, *inserted: int) -> Adaptation:
         if arguments[index]:
             return UR_ERROR_UNSUPPORTED
         return getattr(functions, routine)(
-            *_ctypes_arguments(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]])
+            *_convert_arguments(routine, [*arguments[:index], *inserted, *arguments[index + 1 :]])
         )
 
     return answer
@@ -130,9 +130,9 @@ def _with_arguments(routine: str, first: int) -> Adaptation:
         kernel, count, where = arguments[1], arguments[first], arguments[first + 1]
         if count and not where:
             return UR.codes["UR_RESULT_ERROR_INVALID_NULL_POINTER"]
-        others = _ctypes_arguments(routine, [*arguments[:first], *arguments[first + 2 :]])
-        with functions.kernel_lock(kernel):
-            for argument in (_argument_type() * count).from_address(where) if count else ():
+        others = _convert_arguments(routine, [*arguments[:first], *arguments[first + 2 :]])
+        with functions.get_kernel_lock(kernel):
+            for argument in (_find_argument_type() * count).from_address(where) if count else ():
                 code = _set_argument(functions, kernel, argument)
                 if code != UR_RESULT_SUCCESS:
                     return code
@@ -155,7 +155,7 @@ def _set_argument(functions: _Functions, kernel: int, argument: Any) -> int:
         return functions.urKernelSetArgSampler(kernel, index, None, value.sampler)
     if kind == "MEM_OBJ":
         stype = UR["UR_STRUCTURE_TYPE_KERNEL_ARG_MEM_OBJ_PROPERTIES"]
-        access = UR.struct("ur_kernel_arg_mem_obj_properties_t")(
+        access = UR.get_struct("ur_kernel_arg_mem_obj_properties_t")(
             stype=stype, memoryAccess=value.memObjTuple.flags
         )
         how = ctypes.byref(access) if value.memObjTuple.flags else None
@@ -163,11 +163,11 @@ def _set_argument(functions: _Functions, kernel: int, argument: Any) -> int:
     return UR.codes["UR_RESULT_ERROR_INVALID_ENUMERATION"]
 
 
-def _argument_type() -> Any:
-    return UR.struct("ur_exp_kernel_arg_properties_t")
+def _find_argument_type() -> Any:
+    return UR.get_struct("ur_exp_kernel_arg_properties_t")
 
 
-def _ctypes_arguments(routine: str, arguments: Sequence[int]) -> list[Any]:
+def _convert_arguments(routine: str, arguments: Sequence[int]) -> list[Any]:
     """Convert words to what ctypes accepts: a c_char_p parameter does not accept a number."""
     parameters = UR.functions[routine].parameters
     return [
@@ -189,7 +189,7 @@ ADAPTATIONS: Final = (
     _Adaptation(
         "urEnqueueKernelLaunch",
         ("urEnqueueKernelLaunch_2025_3",),
-        _without(6, "urEnqueueKernelLaunch_2025_3", 0, 0),
+        _make_shorter_call(6, "urEnqueueKernelLaunch_2025_3", 0, 0),
     ),
     _Adaptation(
         "urEnqueueKernelLaunchWithArgsExp",
@@ -202,19 +202,23 @@ ADAPTATIONS: Final = (
         _with_arguments("urCommandBufferAppendKernelLaunchExp", 6),
     ),
     _Adaptation(
-        "urProgramBuildExp", ("urProgramBuildExp_2025_3",), _without(3, "urProgramBuildExp_2025_3")
+        "urProgramBuildExp",
+        ("urProgramBuildExp_2025_3",),
+        _make_shorter_call(3, "urProgramBuildExp_2025_3"),
     ),
     _Adaptation(
         "urProgramCompileExp",
         ("urProgramCompileExp_2025_3",),
-        _without(3, "urProgramCompileExp_2025_3"),
+        _make_shorter_call(3, "urProgramCompileExp_2025_3"),
     ),
     _Adaptation(
-        "urProgramLinkExp", ("urProgramLinkExp_2025_3",), _without(3, "urProgramLinkExp_2025_3")
+        "urProgramLinkExp",
+        ("urProgramLinkExp_2025_3",),
+        _make_shorter_call(3, "urProgramLinkExp_2025_3"),
     ),
     _Adaptation(
         "urBindlessImagesImageCopyExp",
         ("urBindlessImagesImageCopyExp_2025_3",),
-        _without(9, "urBindlessImagesImageCopyExp_2025_3"),
+        _make_shorter_call(9, "urBindlessImagesImageCopyExp_2025_3"),
     ),
 )

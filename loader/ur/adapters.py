@@ -17,19 +17,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..base.elf import check_file
-from ..base.environment import variables
+from ..base.environment import add_variables
 from ..base.errors import CodeError, FairleadError, LibraryError
 from ..base.library import (
     Library,
     dlopen,
+    find_remedy,
     open_library,
     open_with_siblings,
-    remedy_for,
 )
 from ..base.linker import find_library
 from ..base.log import trace_bits
 from ..base.query import query_handles
-from ..base.search import python_libraries
+from ..base.search import find_python_libraries
 from ..pi.abi import check as check_pi
 from .abi import VERSION as UR_VERSION
 from .abi import check as check_ur
@@ -37,8 +37,8 @@ from .binding import BindError, PluginBinding, bind_adapter, bind_plugin
 from .devices import PluginPlatform
 from .discovery import PluginCandidate
 from .plugin import Plugin, open_plugins
-from .preview import preview
-from .validation import Validation, layer_names
+from .preview import examine_file
+from .validation import Validation, parse_layer_names
 
 #: Backend to the library that its adapters open to list platforms, and how to install it.
 _LIBRARIES: Final = {
@@ -91,7 +91,7 @@ def load(
         LibraryError: the library cannot be opened.
         BindError: it is not a plugin.
     """
-    with variables({**(environment or {}), **_numeric_pi_trace()}):
+    with add_variables({**(environment or {}), **_make_numeric_pi_trace()}):
         library, binding = open_and_bind(
             candidate, layout=layout, previewed=previewed, progress=progress
         )
@@ -140,7 +140,7 @@ def _validate(plugin: Plugin) -> None:
 
     If they cannot be attached, the plugin works without them.
     """
-    names = layer_names() if plugin.interface == "UR" else frozenset[str]()
+    names = parse_layer_names() if plugin.interface == "UR" else frozenset[str]()
     if not names:
         return
     plugin.validation = Validation(names)
@@ -150,7 +150,7 @@ def _validate(plugin: Plugin) -> None:
         plugin.warnings += (f"its calls are not validated: {error.message}",)
 
 
-def _numeric_pi_trace() -> dict[str, str]:
+def _make_numeric_pi_trace() -> dict[str, str]:
     """Return SYCL_PI_TRACE as a number. DPC++'s own plugins end the process if it is none."""
     text = os.environ.get("SYCL_PI_TRACE")
     return {} if text is None else {"SYCL_PI_TRACE": str(trace_bits("SYCL_PI_TRACE"))}
@@ -161,7 +161,7 @@ def _check_preview(candidate: PluginCandidate) -> None:
 
     None of its code has run.
     """
-    seen = preview(candidate.library)
+    seen = examine_file(candidate.library)
     if seen.reason:
         raise BindError(seen.reason, remedy=seen.remedy)
     if seen.interface == "UR" and seen.version not in ("", UR_VERSION):
@@ -186,7 +186,7 @@ def _open(candidate: PluginCandidate) -> Library:
     Wheels do not tell the dynamic linker where those are.
     """
     path, flags = candidate.library, os.RTLD_DEEPBIND if candidate.deep_bind else 0
-    folders = [str(directory) for directory in python_libraries()]
+    folders = [str(directory) for directory in find_python_libraries()]
     library = open_with_siblings(path, folders, flags)
     if library:
         return library
@@ -204,7 +204,7 @@ def _open(candidate: PluginCandidate) -> Library:
         message = (
             f"it needs {', '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not found"
         )
-        remedy = remedy_for(tuple(absent))
+        remedy = find_remedy(tuple(absent))
         raise LibraryError(message, missing=absent, routine=error.routine, remedy=remedy) from None
 
 
@@ -227,7 +227,9 @@ def _list_platforms(plugin: Plugin) -> None:
         plugin.warnings += (failure,) if failure else ()
         return
     library, remedy = _LIBRARIES.get(plugin.candidate.backend, ("", ""))
-    absent = library and not find_library(library) and not backend_library(plugin.candidate.backend)
+    absent = (
+        library and not find_library(library) and not find_backend_library(plugin.candidate.backend)
+    )
     if not plugin.has(dialect.list_platforms):
         plugin.idle, plugin.remedy = (
             f"it has no platform: it does not implement {dialect.list_platforms}",
@@ -243,7 +245,7 @@ def _list_platforms(plugin: Plugin) -> None:
     plugin.remedy = remedy if absent else _NO_DRIVER.get(plugin.candidate.backend, _NO_DEVICE)
 
 
-def backend_library(backend: str) -> str:
+def find_backend_library(backend: str) -> str:
     """Return the real path of the library that plugins of a backend use to find their drivers.
 
     Args:

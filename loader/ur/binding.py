@@ -27,7 +27,7 @@ from ..base.library import Library
 from ..base.table import DispatchTable
 from ..pi.abi import API_VERSION as PI_VERSION
 from ..pi.abi import PI, PI_SUCCESS, TABLE_OFFSET, VERSION_SIZE, PIError
-from .abi import API_VERSION, UR, VERSION, URError, getter
+from .abi import API_VERSION, UR, VERSION, URError, name_getter
 from .adapt import adapt
 
 _BUFFER_WORDS: Final = 1024  # words: several times the longest table that was ever seen
@@ -74,7 +74,7 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBindin
     Raises:
         BindError: it is not an adapter, refuses the version, or has tables of an unknown layout.
     """
-    filled = {table: _call_getter(library, table) for table in _all_tables()}
+    filled = {table: _call_getter(library, table) for table in _list_tables()}
     tables = {table: words for table, words in filled.items() if words is not None}
     if not tables:
         raise BindError(
@@ -87,7 +87,7 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBindin
             "can be found through it",
             remedy="update or reinstall the adapter",
         )
-    found, exact = layout_of({table: len(words) for table, words in tables.items()})
+    found, exact = find_layout({table: len(words) for table, words in tables.items()})
     if layout not in (None, found):
         raise BindError(
             f"its tables have the layout of {found}, not that of {layout}: functions would be "
@@ -106,7 +106,7 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBindin
     return _make_adapter_binding(tables, found, notes, library.path)
 
 
-def layout_of(lengths: Mapping[str, int]) -> tuple[str, bool]:
+def find_layout(lengths: Mapping[str, int]) -> tuple[str, bool]:
     """Return the layout of an adapter, and whether its tables match it exactly.
 
     An adapter may lack tables or functions at the end of a table. Without an exact match, the
@@ -180,14 +180,14 @@ def _is_doubtful(table: str, length: int, best: str, candidates: Sequence[str]) 
     )
 
 
-def _all_tables() -> Sequence[str]:
+def _list_tables() -> Sequence[str]:
     return list(dict.fromkeys(table for tables in UR.layouts.values() for table in tables))
 
 
 def _call_getter(library: Library, table: str) -> list[int] | None:
     """Return the words that the adapter's getter wrote, None if it has no such getter."""
-    name = getter(table)
-    address = library.own_symbol(name)
+    name = name_getter(table)
+    address = library.find_own_symbol(name)
     if address is None:
         return None
     words = (ctypes.c_uint64 * _BUFFER_WORDS).from_buffer_copy(
@@ -223,7 +223,7 @@ def _call_getter(library: Library, table: str) -> list[int] | None:
 def _make_adapter_binding(
     tables: Mapping[str, Sequence[int]], layout: str, notes: tuple[str, ...], path: str
 ) -> PluginBinding:
-    address, slots = layers.new_table(UR)
+    address, slots = layers.make_table(UR)
     uninitialized = layers.make_stubs(UR, "uninitialized")
     has: set[str] = set()
     newest = next(iter(UR.layouts.values()))
@@ -255,7 +255,7 @@ def bind_plugin(library: Library) -> PluginBinding:
     Raises:
         BindError: it is not a plugin, refuses the version, or has functions in an unknown order.
     """
-    address = library.own_symbol("piPluginInit")
+    address = library.find_own_symbol("piPluginInit")
     if address is None:
         raise BindError(
             "it does not export piPluginInit, so it is not a PI plugin",
@@ -300,7 +300,7 @@ def _make_plugin_binding(library: Library, version: str, words: Sequence[int]) -
 
     Otherwise fill it by exported names.
     """
-    exported = {function.name: library.own_symbol(function.name) for function in PI.slots}
+    exported = {function.name: library.find_own_symbol(function.name) for function in PI.slots}
     elsewhere = [
         f.name
         for f in PI.slots
@@ -315,7 +315,7 @@ def _make_plugin_binding(library: Library, version: str, words: Sequence[int]) -
             remedy=f"install a plugin of PI {PI_VERSION}",
         )
     ordered = known and not elsewhere
-    address, slots = layers.new_table(PI)
+    address, slots = layers.make_table(PI)
     has: set[str] = set()
     for function in PI.slots:
         pointer = (words[function.slot or 0] if ordered else 0) or exported[function.name]

@@ -146,7 +146,7 @@ class PluginDevice:
     def _sub_devices(self) -> tuple[PluginDevice, ...]:
         plugin = self.platform.plugin
         try:
-            found = _partition(plugin, self.handle)
+            found = _list_parts(plugin, self.handle)
         except FairleadError:  # it cannot be partitioned
             return ()
         plugin.device_handles += found
@@ -234,14 +234,14 @@ class PluginPlatform:
         return f"<{self.plugin.interface} platform {self.name!r}>"
 
 
-def _partition(plugin: Plugin, handle: int) -> list[int]:
+def _list_parts(plugin: Plugin, handle: int) -> list[int]:
     """Return the parts of a device by the next partitionable affinity domain."""
     api, dialect = plugin.dialect.api, plugin.dialect
     if api is UR:
-        kind = api.struct("ur_device_partition_property_t")
+        kind = api.get_struct("ur_device_partition_property_t")
         one = kind(type=api["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"])
         one.value.affinity_domain = api["UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE"]
-        how = api.struct("ur_device_partition_properties_t")(
+        how = api.get_struct("ur_device_partition_properties_t")(
             stype=api["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"],
             pProperties=ctypes.addressof(one),
             PropCount=1,
@@ -271,7 +271,7 @@ def decode(api: Api, answer: str, value: bytes) -> Any:
     name, is_array = answer.removesuffix("[]"), answer.endswith("[]")
     if not name or "*" in name or api.resolve(name) in ("struct", "callback"):
         return value
-    ctype = api.ctype(name)
+    ctype = api.make_ctype(name)
     size = ctypes.sizeof(ctype)
     if is_array:
         items = (ctype * (len(value) // size)).from_buffer_copy(value[: len(value) // size * size])

@@ -25,9 +25,9 @@ from ..base.search import (
     Refusal,
     SearchResult,
     collect,
-    secure_environ,
+    filter_environ,
 )
-from .plugin_config import UNKNOWN, PluginEntry, deduce, read_config, shipped_config
+from .plugin_config import UNKNOWN, PluginEntry, deduce, find_shipped_config, read_config
 from .plugin_places import PI_STEPS, UR_STEPS, LibraryPlace, PluginSearch, SearchStep
 from .plugin_variables import (
     DEEP_BIND,
@@ -98,7 +98,7 @@ def find_adapters(
         The result, with `PluginCandidate`s in the order of their names.
     """
     return collect(
-        _adapter_findings(PluginSearch("UR", secure_environ(environ), prefix, accepts_backend))
+        _find_adapters(PluginSearch("UR", filter_environ(environ), prefix, accepts_backend))
     )
 
 
@@ -115,7 +115,7 @@ def find_plugins(
         configuration file in its order.
     """
     return collect(
-        _plugin_findings(PluginSearch("PI", secure_environ(environ), prefix, accepts_backend))
+        _find_plugins(PluginSearch("PI", filter_environ(environ), prefix, accepts_backend))
     )
 
 
@@ -123,7 +123,7 @@ def find_plugins(
 FIND: Final = {"UR": find_adapters, "PI": find_plugins}
 
 
-def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
+def _find_adapters(request: PluginSearch) -> Iterator[Finding]:
     """Yield the adapters of UR_ADAPTERS_FORCE_LOAD, or those of the search if it is not set.
 
     A malformed list is ignored.
@@ -134,7 +134,7 @@ def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
         else None
     )
     if isinstance(forced, list):
-        yield from _forced_adapters(forced, request)
+        yield from _find_forced_adapters(forced, request)
         yield from (
             Place(step.name, step.name, f"not searched: {FORCE_LOAD} is set and replaces it")
             for step in UR_STEPS
@@ -143,15 +143,15 @@ def _adapter_findings(request: PluginSearch) -> Iterator[Finding]:
     if forced is not None:
         yield replace(forced, reason=f"{forced.reason}: the variable is ignored")
     wanted: list[_WantedEntry] = []
-    for item in read_config(shipped_config(), "plugins.conf"):
+    for item in read_config(find_shipped_config(), "plugins.conf"):
         if isinstance(item, Refusal):
             yield item
         elif item.interface == "UR":
-            wanted.append(_WantedEntry(item, "plugins.conf", shipped_config()))
+            wanted.append(_WantedEntry(item, "plugins.conf", find_shipped_config()))
     yield from _search(request, UR_STEPS, sorted(wanted, key=lambda one: one.entry.library))
 
 
-def _forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Finding]:
+def _find_forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Finding]:
     """Yield the files of UR_ADAPTERS_FORCE_LOAD. They must exist, and are not filtered."""
     for path in paths:
         if path.endswith(".a"):
@@ -166,12 +166,12 @@ def _forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Fi
             yield Refusal(path, "does not exist", remedy, FORCE_LOAD)
         else:
             entry = replace(deduce(os.path.abspath(path)), interface="UR")
-            yield _refusal_of(entry.library, FORCE_LOAD) or _accept(
+            yield _find_refusal(entry.library, FORCE_LOAD) or _accept(
                 entry.library, FORCE_LOAD, _WantedEntry(entry, FORCE_LOAD), request
             )
 
 
-def _plugin_findings(request: PluginSearch) -> Iterator[Finding]:
+def _find_plugins(request: PluginSearch) -> Iterator[Finding]:
     """Yield the plugins of the configuration file, except those that a variable overrides."""
     overrides: dict[str, str] = {}  # backend → variable
     for variable, backend in OVERRIDES.items():
@@ -180,7 +180,9 @@ def _plugin_findings(request: PluginSearch) -> Iterator[Finding]:
     wanted = [_override(variable, backend, request) for backend, variable in overrides.items()]
     given = request.environ.get(PI_CONFIG)
     config, via = (
-        (Path(os.path.abspath(given)), PI_CONFIG) if given else (shipped_config(), "plugins.conf")
+        (Path(os.path.abspath(given)), PI_CONFIG)
+        if given
+        else (find_shipped_config(), "plugins.conf")
     )
     for item in read_config(config, via):
         if isinstance(item, Refusal):
@@ -226,11 +228,11 @@ def _search(
                 )
             else:
                 places[place.name] = place
-                found = sum(next(_paths(place, name), None) is not None for name in names)
+                found = sum(next(_list_paths(place, name), None) is not None for name in names)
                 yield Place(place.name, place.found_via, _count_found(found, request.interface))
     for one in wanted:
         if "/" in one.entry.library:
-            yield _refusal_of(one.entry.library, one.named_by) or _accept(
+            yield _find_refusal(one.entry.library, one.named_by) or _accept(
                 one.entry.library, one.named_by, one, request
             )
         else:
@@ -246,15 +248,15 @@ def _look_up(
     """
     for place in places:
         via = wanted.named_by if wanted.named_by in OVERRIDES else place.found_via
-        for path in _paths(place, wanted.entry.library):
-            unusable = _refusal_of(path, via)
+        for path in _list_paths(place, wanted.entry.library):
+            unusable = _find_refusal(path, via)
             if unusable is None:
                 found = _accept(path, via, wanted, request)
-                others = _other_files(path, wanted.entry.library, places)
+                others = _find_other_files(path, wanted.entry.library, places)
                 yield replace(found, others=others) if isinstance(found, PluginCandidate) else found
                 return
             yield unusable
-    if wanted.manifest == shipped_config():
+    if wanted.manifest == find_shipped_config():
         yield Place(wanted.entry.library, wanted.named_by, "not found in any of these places")
     else:
         where = f"not found in {', '.join(place.name for place in places)}"
@@ -266,27 +268,29 @@ def _look_up(
         )
 
 
-def _other_files(first: str, name: str, places: Sequence[LibraryPlace]) -> tuple[str, ...]:
+def _find_other_files(first: str, name: str, places: Sequence[LibraryPlace]) -> tuple[str, ...]:
     """Return the other usable files of a name, in the order of the places."""
     files = {
-        os.path.realpath(path): path for place in reversed(places) for path in _paths(place, name)
+        os.path.realpath(path): path
+        for place in reversed(places)
+        for path in _list_paths(place, name)
     }
     ordered = dict.fromkeys(
-        os.path.realpath(path) for place in places for path in _paths(place, name)
+        os.path.realpath(path) for place in places for path in _list_paths(place, name)
     )
     return tuple(
         files[file]
         for file in ordered
-        if file != os.path.realpath(first) and _refusal_of(files[file], "") is None
+        if file != os.path.realpath(first) and _find_refusal(files[file], "") is None
     )
 
 
-def _paths(place: LibraryPlace, name: str) -> Iterator[str]:
+def _list_paths(place: LibraryPlace, name: str) -> Iterator[str]:
     """Yield the paths of a name in a place: `libur_adapter_X.so.0`, then `libur_adapter_X.so`."""
     yield from filter(None, map(place.locate, dict.fromkeys((name, _VERSION.sub(r"\1", name)))))
 
 
-def _refusal_of(path: str, found_via: str) -> Refusal | None:
+def _find_refusal(path: str, found_via: str) -> Refusal | None:
     """Return why a file is not a library for this process, None if it may be one."""
     try:
         check_file(path)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..base.errors import FairleadError
-from ..base.forks import in_child
+from ..base.forks import call_in_child
 from ..base.library import Library
 from ..base.query import query
 from ..base.table import DispatchTable
@@ -100,7 +100,7 @@ class Plugin:
 
     def extension(self, name: str) -> int | None:
         """Return the address of another function that the library exports, None if it does not."""
-        return self.library.own_symbol(name)
+        return self.library.find_own_symbol(name)
 
     def info(self, routine: str, handle: int, name: str, prefix: str = "") -> Any:
         """Call one of the …GetInfo functions.
@@ -195,13 +195,13 @@ def _release_objects(plugin: Plugin) -> Iterator[str]:
         codes = [("piTearDown", table.piTearDown(ctypes.byref(written)))]
     for routine, code in codes:
         if code:
-            yield str(plugin.dialect.error.of(code, routine))
+            yield str(plugin.dialect.error.from_code(code, routine))
     if plugin.validation:
         plugin.validation.close()
 
 
 open_plugins: Final[list[Plugin]] = []
-in_child(open_plugins.clear)  # they belong to its parent
+call_in_child(open_plugins.clear)  # they belong to its parent
 
 
 @atexit.register

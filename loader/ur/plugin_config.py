@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ..base.errors import with_article
-from ..base.manifests import manifest_lines
+from ..base.manifests import read_manifest_lines
 from ..base.search import Refusal
 
 #: The backend of a library whose name does not tell it. The open library reports it.
@@ -64,7 +64,7 @@ class PluginEntry:
     sycl_be: str = ""
 
 
-def shipped_config() -> Path:
+def find_shipped_config() -> Path:
     """Return the plugins.conf that ships with fairlead."""
     return Path(__file__).parents[2] / "vendors_d" / "plugins.conf"
 
@@ -80,10 +80,10 @@ def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
         found_via: the variable or file that names it.
     """
     path = Path(os.path.abspath(path))
-    lines = manifest_lines(path, found_via)
+    lines = read_manifest_lines(path, found_via)
     if isinstance(lines, Refusal):
         return [lines]
-    return [_entry(line, path, number, found_via) for number, line in lines.items()]
+    return [_parse_entry(line, path, number, found_via) for number, line in lines.items()]
 
 
 def deduce(library: str) -> PluginEntry:
@@ -105,7 +105,7 @@ def deduce(library: str) -> PluginEntry:
     )
 
 
-def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
+def map_sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
     """Return value of SYCL_BE to backend: {"PI_OPENCL": "opencl", ...}. First entries have
     precedence.
     """
@@ -116,21 +116,21 @@ def sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str]:
     return names
 
 
-def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
+def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
     """Parse a line."""
 
-    def refusal(reason: str, remedy: str) -> Refusal:
+    def make_refusal(reason: str, remedy: str) -> Refusal:
         return Refusal(f"{path}:{number}", reason, remedy, found_via)
 
     try:
         fields = shlex.split(line, comments=True)
     except ValueError:
-        return refusal(
+        return make_refusal(
             f"a quote or a backslash in {line!r} has no end",
             "close the quote, or quote the backslash",
         )
     if len(fields) not in (1, 4) or not fields[0]:
-        return refusal(
+        return make_refusal(
             f"{line!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks"
         )
     library = str(path.parent / fields[0]) if "/" in fields[0] else fields[0]
@@ -138,6 +138,6 @@ def _entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | 
         return deduce(library)
     for value, (what, pattern, remedy) in zip(fields[1:], _FIELDS, strict=True):
         if not pattern.fullmatch(value):
-            return refusal(f"{value!r} is not {with_article(what)}", remedy)
+            return make_refusal(f"{value!r} is not {with_article(what)}", remedy)
     _, interface, backend, sycl_be = fields
     return PluginEntry(library, interface, backend, "" if sycl_be == "-" else sycl_be)

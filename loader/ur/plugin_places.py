@@ -68,7 +68,7 @@ class SearchStep:
     places: Callable[[PluginSearch, str], Iterator[LibraryPlace | Finding]]
 
 
-def _directory(path: str, found_via: str) -> LibraryPlace | Place:
+def _make_place(path: str, found_via: str) -> LibraryPlace | Place:
     """Return a directory as a place. Like ld.so, it accepts a relative path."""
     directory = os.path.abspath(path)
     if not os.path.isdir(directory):
@@ -93,18 +93,18 @@ def _search_path(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Fi
         yield replace(directories, reason=f"{directories.reason}: the variable is ignored")
         return
     for path in directories:
-        directory = _directory(path, name)
+        directory = _make_place(path, name)
         yield directory
         if isinstance(directory, Place):
             yield Refusal(path, directory.state, f"correct {name}, or make the directory", name)
 
 
-def _python_prefix(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
+def _find_in_python_prefix(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
     """Yield where pip and conda install libraries: the Python environment and its base."""
-    yield from (_directory(folder, name) for folder in _prefix_folders(request))
+    yield from (_make_place(folder, name) for folder in _list_prefix_folders(request))
 
 
-def _folder_of(
+def _make_folder_step(
     libraries: Sequence[str],
 ) -> Callable[[PluginSearch, str], Iterator[LibraryPlace | Finding]]:
     """Return a step that searches the folder of the first of these libraries that ld.so finds.
@@ -112,56 +112,56 @@ def _folder_of(
     It adds nothing if one of them is in the Python environment.
     """
 
-    def places(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
-        for folder in _prefix_folders(request):
+    def find_in_folder(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
+        for folder in _list_prefix_folders(request):
             if any(os.path.exists(os.path.join(folder, library)) for library in libraries):
                 yield Place(name, name, f"it is in {folder}")
                 return
         path = next(filter(None, (_locate(library, request) for library in libraries)), None)
         if path:  # the real folder, where the runtime itself looks (spec, section C)
-            yield _directory(os.path.dirname(os.path.realpath(path)), name)
+            yield _make_place(os.path.dirname(os.path.realpath(path)), name)
         else:
             yield Place(name, name, "not found")
 
-    return places
+    return find_in_folder
 
 
-def _library_path(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
+def _find_in_library_path(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
     """Yield the directories of LD_LIBRARY_PATH. An empty element is the current directory
     (ld.so(8)).
     """
-    yield from (_directory(path, name) for path in _library_path_folders(request))
+    yield from (_make_place(path, name) for path in _list_library_path_folders(request))
 
 
-def _system(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
+def _find_in_system(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
     yield LibraryPlace("the linker's cache and default directories", name, find_library)
 
 
 #: The search steps in order.
 UR_STEPS: Final = (
     SearchStep(SEARCH_PATH, _search_path),
-    SearchStep("Python prefix", _python_prefix),
-    SearchStep("libur_loader.so", _folder_of(_LOADERS)),
-    SearchStep(LIBRARY_PATH, _library_path),
-    SearchStep("system", _system),
+    SearchStep("Python prefix", _find_in_python_prefix),
+    SearchStep("libur_loader.so", _make_folder_step(_LOADERS)),
+    SearchStep(LIBRARY_PATH, _find_in_library_path),
+    SearchStep("system", _find_in_system),
 )
 
 
 PI_STEPS: Final = (
-    SearchStep("Python prefix", _python_prefix),
-    SearchStep("libsycl.so", _folder_of(_RUNTIMES)),
-    SearchStep(LIBRARY_PATH, _library_path),
-    SearchStep("system", _system),
+    SearchStep("Python prefix", _find_in_python_prefix),
+    SearchStep("libsycl.so", _make_folder_step(_RUNTIMES)),
+    SearchStep(LIBRARY_PATH, _find_in_library_path),
+    SearchStep("system", _find_in_system),
 )
 
 
-def _prefix_folders(request: PluginSearch) -> list[str]:
+def _list_prefix_folders(request: PluginSearch) -> list[str]:
     """Return `lib` of the given prefix, or of the running Python environment and its base."""
     roots = (request.prefix,) if request.prefix else (sys.prefix, sys.base_prefix)
     return list(dict.fromkeys(os.path.join(os.path.abspath(root), "lib") for root in roots))
 
 
-def _library_path_folders(request: PluginSearch) -> list[str]:
+def _list_library_path_folders(request: PluginSearch) -> list[str]:
     """Return the directories of LD_LIBRARY_PATH, each once."""
     value = request.environ.get(LIBRARY_PATH, "").replace(";", ":")
     return list(dict.fromkeys(part or "." for part in value.split(":"))) if value else []
@@ -169,5 +169,5 @@ def _library_path_folders(request: PluginSearch) -> list[str]:
 
 def _locate(library: str, request: PluginSearch) -> str | None:
     """Return where ld.so finds a library with the LD_LIBRARY_PATH of the search."""
-    paths = (os.path.join(folder, library) for folder in _library_path_folders(request))
+    paths = (os.path.join(folder, library) for folder in _list_library_path_folders(request))
     return next(filter(os.path.exists, paths), None) or find_library(library)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..base.children import Outcome, Request, fields_of, refusal_of, run_all
+from ..base.children import Outcome, Request, make_refusal, read_fields, run_all
 from ..base.errors import FairleadError
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
-from .adapters import backend_library, load
+from .adapters import find_backend_library, load
 from .devices import PluginPlatform
 from .discovery import PluginCandidate
 
@@ -110,13 +110,13 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     try:
         plugin = load(candidate, progress=progress)
     except FairleadError as error:
-        return refusal_of(error)
+        return make_refusal(error)
     progress("asking its platforms for their devices")
     warnings = list(plugin.warnings)
     platforms = [
         _describe(number, platform, warnings) for number, platform in enumerate(plugin.platforms)
     ]
-    warnings += state.changes()
+    warnings += state.describe_changes()
     answer = {
         "ok": True,
         "real_path": plugin.path,
@@ -124,7 +124,7 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
         "layout": plugin.binding.layout,
         "idle": plugin.idle,
         "remedy": plugin.remedy,
-        "opened": backend_library(plugin.backend),
+        "opened": find_backend_library(plugin.backend),
         "notes": plugin.notes,
         "platforms": platforms,
     }
@@ -158,7 +158,7 @@ def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dic
 
 
 def _report(candidate: PluginCandidate, outcome: Outcome) -> PluginReport:
-    fields = fields_of(outcome)
+    fields = read_fields(outcome)
     platforms = tuple(
         PluginPlatformReport(
             **{

@@ -115,10 +115,10 @@ VARIABLES: Final = (
 
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
     """Return what each of `VARIABLES` that is set did, in the order of the table."""
-    return search.explain_variables(VARIABLES, _effect, environ)
+    return search.explain_variables(VARIABLES, _explain_effect, environ)
 
 
-def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
+def _explain_effect(variable: Variable, trusted: Mapping[str, str]) -> str:
     """Return why a variable that is set has no effect, "" if it has one."""
     if malformed := _list_error(variable.name, trusted):
         return f"ignored: {malformed.reason}"

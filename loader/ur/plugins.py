@@ -20,16 +20,23 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from ..base.errors import FairleadError, NotFoundError, reason_of
-from ..base.log import Logger, logger, pi_trace, trace_bits
+from ..base.errors import FairleadError, NotFoundError, explain_error
+from ..base.log import Logger, get_logger, print_pi_trace, trace_bits
 from ..base.probe_verdicts import judge
-from ..base.search import Candidate, Place, Refusal, SearchResult, excluding_pattern, secure_environ
+from ..base.search import (
+    Candidate,
+    Place,
+    Refusal,
+    SearchResult,
+    filter_environ,
+    find_excluding_pattern,
+)
 from .adapters import load
 from .devices import PluginDevice, PluginPlatform
 from .discovery import FIND, PluginCandidate
 from .plugin import Plugin
-from .plugin_config import PluginEntry, read_config, shipped_config, sycl_be_names
-from .selector import SYCL_BE_NAMES, Selector, from_environment, selector_strings
+from .plugin_config import PluginEntry, find_shipped_config, map_sycl_be_names, read_config
+from .selector import SYCL_BE_NAMES, Selector, from_environment, make_selector_strings
 
 if TYPE_CHECKING:
     from .plugin_probe import PluginReport
@@ -75,14 +82,14 @@ class Plugins:
 
         A platform that cannot list its devices is skipped; `failures` says why.
         """
-        return self._devices_and_failures()[0]
+        return self._find_devices_and_failures()[0]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """A sentence for every platform that failed to list its devices."""
-        return self._devices_and_failures()[1]
+        return self._find_devices_and_failures()[1]
 
-    def _devices_and_failures(self) -> tuple[tuple[PluginDevice, ...], tuple[str, ...]]:
+    def _find_devices_and_failures(self) -> tuple[tuple[PluginDevice, ...], tuple[str, ...]]:
         """Return the devices that report their type, which selectors need, and the failures."""
         devices: list[PluginDevice] = []
         failures: list[str] = []
@@ -131,7 +138,7 @@ class Plugins:
         chosen = tuple(selector.select(devices)) if selector else devices
         if trace_bits("SYCL_PI_TRACE") & 1:
             for device in chosen:
-                pi_trace(
+                print_pi_trace(
                     "basic",
                     f"Selected device:\n  platform: {device.platform.name}\n  device: "
                     f"{device.name}",
@@ -139,7 +146,7 @@ class Plugins:
         if not chosen:
             there = (
                 f"{name} is {device.name}"
-                for name, device in zip(selector_strings(devices), devices, strict=True)
+                for name, device in zip(make_selector_strings(devices), devices, strict=True)
             )
             asked = (
                 [f"{selector.variable}={selector.text} selects none of the devices"]
@@ -221,12 +228,12 @@ def open_plugins(
     Raises:
         SelectorError: the device selector is malformed.
     """
-    wanted = selector or environment_selector(environ)
+    wanted = selector or read_selector(environ)
     found = FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
     _log_search(interface, found)
     refusals = list(found.refusals)
     candidates = list(
-        _not_excluded([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
+        _filter_excluded([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
     )
     plugins: dict[int, Plugin] = {}
     waiting = dict(enumerate(candidates))
@@ -262,7 +269,7 @@ def _open_all(
     )
     probed = (
         set(candidates.values()) - unprobed
-        if secure_environ().get("FAIRLEAD_PROBE") != "0"
+        if filter_environ().get("FAIRLEAD_PROBE") != "0"
         else set[Candidate]()
     )
     for number, candidate in candidates.items():
@@ -274,7 +281,7 @@ def _open_all(
         except FairleadError as error:
             yield (
                 number,
-                Refusal(candidate.library, reason_of(error), error.remedy, candidate.found_via),
+                Refusal(candidate.library, explain_error(error), error.remedy, candidate.found_via),
             )
             continue
         _log_loaded(plugin)
@@ -288,24 +295,24 @@ def _close(plugins: Sequence[Plugin]) -> None:
             last_first.callback(plugin.close)
 
 
-def environment_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
+def read_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
     """Return the device selector of the environment, None if there is none.
 
     plugins.conf defines the values of SYCL_BE.
     """
     entries = [
         entry
-        for entry in read_config(shipped_config(), "plugins.conf")
+        for entry in read_config(find_shipped_config(), "plugins.conf")
         if isinstance(entry, PluginEntry)
     ]
-    return from_environment(environ, sycl_be={**SYCL_BE_NAMES, **sycl_be_names(entries)})
+    return from_environment(environ, sycl_be={**SYCL_BE_NAMES, **map_sycl_be_names(entries)})
 
 
-def _not_excluded(
+def _filter_excluded(
     candidates: Sequence[PluginCandidate], refusals: list[Refusal]
 ) -> Iterator[PluginCandidate]:
     for candidate in candidates:
-        if pattern := excluding_pattern(candidate.library):
+        if pattern := find_excluding_pattern(candidate.library):
             reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
             refusals.append(
                 Refusal(candidate.library, reason, "change FAIRLEAD_EXCLUDE", candidate.found_via)
@@ -331,8 +338,8 @@ def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
     _log().info(f"failed to load {refusal.what}: {refusal.reason}")
     if refusal.remedy:
         _log().debug(f"remedy: {refusal.remedy}")
-    pi_trace("all", f"Check if plugin is present. Failed to load plugin: {refusal.what}")
-    pi_trace("-1", f"{refusal.what}: {refusal.reason}")
+    print_pi_trace("all", f"Check if plugin is present. Failed to load plugin: {refusal.what}")
+    print_pi_trace("-1", f"{refusal.what}: {refusal.reason}")
     refusals.append(refusal)
 
 
@@ -341,7 +348,7 @@ def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
 
 def _log() -> Logger:
     """Return the logger of UR_LOG_LOADER, which SYCL_UR_TRACE=1 also switches on."""
-    return logger("LOADER", default="info" if trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
+    return get_logger("LOADER", default="info" if trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
 
 
 def _log_search(interface: str, found: SearchResult) -> None:
@@ -365,7 +372,7 @@ def _log_loaded(plugin: Plugin) -> None:
     )
     for note in plugin.notes:
         _log().info(f"{name}: {note}")
-    pi_trace(
+    print_pi_trace(
         "basic", f"Plugin found and successfully loaded: {name} [ PluginVersion: {plugin.version} ]"
     )
 
@@ -376,7 +383,7 @@ def _log_devices(opened: Plugins) -> None:
         return
     with suppress(FairleadError):
         devices = opened.devices
-        for name, device in zip(selector_strings(devices), devices, strict=True):
-            pi_trace(
+        for name, device in zip(make_selector_strings(devices), devices, strict=True):
+            print_pi_trace(
                 "all", f"Device [{name}]: {device.type}, {device.name}, {device.platform.name}"
             )

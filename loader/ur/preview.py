@@ -1,9 +1,10 @@
 """Examines an ELF file before it is loaded: is it an adapter, a plugin, and of which version?
 
-`preview` reads the dynamic symbol table; no code of the library runs. An adapter exports getters of
-Unified Runtime tables, a plugin exports piPluginInit (spec, sections A and C). The newest function
-that a plugin exports gives its version (`SINCE`). A plugin older than PI 15 is refused, because its
-function table has another layout. The check in its own piPluginInit is not reliable.
+`examine_file` reads the dynamic symbol table; no code of the library runs. An adapter exports
+getters of Unified Runtime tables, a plugin exports piPluginInit (spec, sections A and C). The
+newest function that a plugin exports gives its version (`SINCE`). A plugin older than PI 15 is
+refused, because its function table has another layout. The check in its own piPluginInit is not
+reliable.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class Preview:
     is_loader: bool = False
 
 
-def preview(path: str | os.PathLike[str]) -> Preview:
+def examine_file(path: str | os.PathLike[str]) -> Preview:
     """Examine a file. Errors are not raised but become the `reason`."""
     path = os.fspath(path)
     try:
         check_file(path)
-        exports, symbol_versions = _dynamic_symbols(path)
+        exports, symbol_versions = _read_dynamic_symbols(path)
     except LibraryError as error:
         return Preview("", reason=error.message, remedy=error.remedy)
     except Exception as error:  # pyelftools raises many kinds of errors for a damaged file
@@ -94,14 +95,14 @@ def preview(path: str | os.PathLike[str]) -> Preview:
             return Preview(
                 "",
                 exports,
-                _ur_version(path, symbol_versions),
+                _find_ur_version(path, symbol_versions),
                 reason,
                 "name an adapter: libur_adapter_*.so.0",
             )
     if any(map(_UR_GETTER.fullmatch, exports)):
-        return Preview("UR", exports, _ur_version(path, symbol_versions))
+        return Preview("UR", exports, _find_ur_version(path, symbol_versions))
     if "piPluginInit" in exports:
-        return _preview_plugin(exports)
+        return _examine_plugin(exports)
     if (
         any(map(_LOADER_VERSION.fullmatch, symbol_versions))
         and "clIcdGetPlatformIDsKHR" not in exports
@@ -126,7 +127,7 @@ def preview(path: str | os.PathLike[str]) -> Preview:
     )
 
 
-def _preview_plugin(exports: frozenset[str]) -> Preview:
+def _examine_plugin(exports: frozenset[str]) -> Preview:
     """Return a plugin's preview, refused if all its exports are older than the known layout."""
     newest = max((since for name, since in SINCE.items() if name in exports), default=(0, 0))
     version = f">={newest[0]}.{newest[1]}" if newest > (0, 0) else ""
@@ -145,12 +146,12 @@ def _preview_plugin(exports: frozenset[str]) -> Preview:
     )
 
 
-def _ur_version(path: str, symbol_versions: list[str]) -> str:
+def _find_ur_version(path: str, symbol_versions: list[str]) -> str:
     """Return the API version from the file's full name, else from its symbol versions.
 
     The symbol versions of adapters are 0.0 in all releases, which is not a version.
     """
-    named = (match[1] for match in map(_FILE_VERSION.search, _copies(path)) if match)
+    named = (match[1] for match in map(_FILE_VERSION.search, _find_copies(path)) if match)
     versions = (
         match[1]
         for match in map(_SYMBOL_VERSION.fullmatch, symbol_versions)
@@ -159,7 +160,7 @@ def _ur_version(path: str, symbol_versions: list[str]) -> str:
     return next(named, "") or next(versions, "")
 
 
-def _copies(path: str) -> Iterator[str]:
+def _find_copies(path: str) -> Iterator[str]:
     """Yield the real file, then copies of it with longer version numbers.
 
     A wheel contains copies instead of links.
@@ -175,7 +176,7 @@ def _copies(path: str) -> Iterator[str]:
             yield name
 
 
-def _dynamic_symbols(path: str) -> tuple[frozenset[str], list[str]]:
+def _read_dynamic_symbols(path: str) -> tuple[frozenset[str], list[str]]:
     """Return the exported symbols of a library, and the names of its symbol versions."""
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from ..base.search import secure_environ
+from ..base.search import filter_environ
 from .selector_grammar import (
     ALL_DEVICES,
     BACKENDS,
@@ -124,22 +124,23 @@ class Selector:
             backend, kind = device.backend, device.type
             if (backend, kind) not in rules:
                 rules[backend, kind] = (
-                    self._tree(backend, kind, False),
-                    self._tree(backend, kind, True),
+                    self._make_tree(backend, kind, False),
+                    self._make_tree(backend, kind, True),
                 )
             accepts, discards = rules[backend, kind]
             number = numbers[backend]
             numbers[backend] = number + 1
-            _pick(device, _step([accepts], number), _step([discards], number), selected)
+            _pick(device, _take_step([accepts], number), _take_step([discards], number), selected)
         return selected
 
     def accepts_backend(self, backend: str) -> bool:
         """Return whether a device of this backend could be selected. If not, do not open its
         plugin.
         """
-        discards = self._patterns(backend.lower(), True)
+        discards = self._list_patterns(backend.lower(), True)
         return any(
-            not any(d.covers(a) for d in discards) for a in self._patterns(backend.lower(), False)
+            not any(d.covers(a) for d in discards)
+            for a in self._list_patterns(backend.lower(), False)
         )
 
     def explain(self) -> str:
@@ -163,7 +164,7 @@ class Selector:
         ]
         return "\n".join(lines)
 
-    def _patterns(self, backend: str, discard: bool) -> list[DevicePattern]:
+    def _list_patterns(self, backend: str, discard: bool) -> list[DevicePattern]:
         """Return what the terms for a backend accept, or discard.
 
         Terms that only discard accept everything else.
@@ -173,11 +174,11 @@ class Selector:
             return [ALL_DEVICES]
         return [pattern for term in terms if term.discard == discard for pattern in term.devices]
 
-    def _tree(self, backend: str, kind: str, discard: bool) -> _Tree:
+    def _make_tree(self, backend: str, kind: str, discard: bool) -> _Tree:
         """Return the paths of the patterns that match devices of a backend and type."""
         types = ("*", DEVICE_TYPES.get(kind, kind))
         tree: _Tree = {}
-        for pattern in self._patterns(backend, discard):
+        for pattern in self._list_patterns(backend, discard):
             if pattern.type in types:
                 node = tree
                 for part in pattern.path:
@@ -192,7 +193,7 @@ _Tree: TypeAlias = "dict[int | str, _Tree]"
 _HERE: Final = "end"
 
 
-def _step(trees: Sequence[_Tree], number: int) -> list[_Tree]:
+def _take_step(trees: Sequence[_Tree], number: int) -> list[_Tree]:
     """Return the paths below the device with this index."""
     return [tree[key] for tree in trees for key in (number, "*") if key in tree]
 
@@ -214,7 +215,7 @@ def _pick(
         selected.append(device)
     if deeper:
         for number, sub_device in enumerate(device.sub_devices()):
-            _pick(sub_device, _step(accepts, number), _step(discards, number), selected)
+            _pick(sub_device, _take_step(accepts, number), _take_step(discards, number), selected)
 
 
 def parse(text: str, *, backends: Iterable[str] = BACKENDS) -> Selector:
@@ -236,7 +237,7 @@ def parse_filter(text: str, *, backends: Iterable[str] = BACKENDS) -> Selector:
     return Selector(SYCL_DEVICE_FILTER, text, terms)
 
 
-def of_backend(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES) -> Selector:
+def make_backend_selector(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES) -> Selector:
     """Return the selector for a value of SYCL_BE: all devices of one backend.
 
     Args:
@@ -278,7 +279,7 @@ def from_environment(
         SelectorError: a value is illegal, or ONEAPI_DEVICE_SELECTOR and SYCL_DEVICE_FILTER are both
             set.
     """
-    environ = secure_environ(environ)
+    environ = filter_environ(environ)
     selector, device_filter, name = (
         environ.get(v, "") for v in (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
     )
@@ -293,7 +294,7 @@ def from_environment(
             remedy=f"unset {SYCL_DEVICE_FILTER}: it is deprecated",
         )
     if not selector and not device_filter:
-        return of_backend(name, sycl_be) if name else None
+        return make_backend_selector(name, sycl_be) if name else None
     result = (
         parse(selector, backends=backends)
         if selector
@@ -302,7 +303,7 @@ def from_environment(
     return replace(result, ignored=(f"{SYCL_BE}={name}",)) if name else result
 
 
-def selector_strings(devices: Iterable[Selectable]) -> list[str]:
+def make_selector_strings(devices: Iterable[Selectable]) -> list[str]:
     """Return for each root device the ONEAPI_DEVICE_SELECTOR that selects only it, "opencl:0"."""
     numbers: Counter[str] = Counter()
     strings = []

@@ -69,14 +69,14 @@ type    = * | cpu | gpu | acc | fpga | host                   host selects nothi
 Case does not matter; blanks are illegal. N counts the devices of one backend from 0."""
 
 
-def _grammar(template: str, backends: Iterable[str]) -> str:
+def _format_grammar(template: str, backends: Iterable[str]) -> str:
     return template.format(backends=" | ".join(["*", *backends]))
 
 
-GRAMMAR: Final[str] = _grammar(_GRAMMAR, BACKENDS)
+GRAMMAR: Final[str] = _format_grammar(_GRAMMAR, BACKENDS)
 
 
-FILTER_GRAMMAR: Final[str] = _grammar(_FILTER_GRAMMAR, (*BACKENDS, *FILTER_BACKENDS))
+FILTER_GRAMMAR: Final[str] = _format_grammar(_FILTER_GRAMMAR, (*BACKENDS, *FILTER_BACKENDS))
 
 
 class SelectorError(FairleadError):
@@ -154,14 +154,14 @@ def parse_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
     Raises:
         SelectorError: the value is illegal.
     """
-    grammar = _grammar(_GRAMMAR, backends)
+    grammar = _format_grammar(_GRAMMAR, backends)
     value = _Piece(ONEAPI_DEVICE_SELECTOR, text, grammar, 0, text)
-    return tuple(_term(piece, backends) for piece in value.split(";"))
+    return tuple(_parse_term(piece, backends) for piece in value.split(";"))
 
 
 def parse_filter_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
     """Parse a value of SYCL_DEVICE_FILTER. Arguments and errors are those of `parse_terms`."""
-    grammar = _grammar(_FILTER_GRAMMAR, backends)
+    grammar = _format_grammar(_FILTER_GRAMMAR, backends)
     value = _Piece(SYCL_DEVICE_FILTER, text, grammar, 0, text)
     return tuple(_filter_item(piece, backends) for piece in value.split(","))
 
@@ -176,57 +176,58 @@ class _Piece:
     start: int
     text: str
 
-    def at(self, start: int, text: str) -> _Piece:
+    def cut_at(self, start: int, text: str) -> _Piece:
         return replace(self, start=self.start + start, text=text)
 
     def split(self, separator: str) -> Iterator[_Piece]:
         start = 0
         for text in self.text.split(separator):
-            yield self.at(start, text)
+            yield self.cut_at(start, text)
             start += len(text) + 1
 
-    def error(self, problem: str, remedy: str) -> SelectorError:
+    def make_error(self, problem: str, remedy: str) -> SelectorError:
         grammar = "\n".join(f"    {line}" for line in self.grammar.splitlines())
         where = f"at character {self.start + 1} of {self.whole!r}"
         message = f"{problem}, {where}. The grammar is:\n{grammar}"
         return SelectorError(message, position=self.start + 1, code=self.variable, remedy=remedy)
 
 
-def _term(piece: _Piece, backends: Sequence[str]) -> Term:
+def _parse_term(piece: _Piece, backends: Sequence[str]) -> Term:
     """Parse `[!]backend:devices`."""
     discard = piece.text.startswith("!")
-    rest = piece.at(1, piece.text[1:]) if discard else piece
+    rest = piece.cut_at(1, piece.text[1:]) if discard else piece
     backend, *devices = rest.split(":")
     if not rest.text:
-        raise rest.error(
+        raise rest.make_error(
             "a term is missing", "write one, such as 'opencl:gpu', or remove the extra ';' or '!'"
         )
     if not backend.text:
-        raise backend.error(
+        raise backend.make_error(
             "the backend is missing before ':'", "name a backend, or write '*' for every one"
         )
     if backend.text.lower() not in ("*", *backends):
-        raise backend.error(
+        raise backend.make_error(
             f"{backend.text!r} is not a backend", f"name one of: *, {', '.join(backends)}"
         )
     if not devices:
-        end = rest.at(len(rest.text), "")
-        raise end.error(
+        end = rest.cut_at(len(rest.text), "")
+        raise end.make_error(
             f"{rest.text!r} names no devices",
             f"write '{rest.text}:*' for all devices of the backend",
         )
     if len(devices) > 1:
-        raise (
-            devices[1]
-            .at(-1, ":")
-            .error(f"{rest.text!r} has a second ':'", "separate devices by ',' and terms by ';'")
+        second = devices[1].cut_at(-1, ":")
+        raise second.make_error(
+            f"{rest.text!r} has a second ':'", "separate devices by ',' and terms by ';'"
         )
     return Term(
-        discard, backend.text.lower(), tuple(_device(device) for device in devices[0].split(","))
+        discard,
+        backend.text.lower(),
+        tuple(_parse_device(device) for device in devices[0].split(",")),
     )
 
 
-def _device(piece: _Piece) -> DevicePattern:
+def _parse_device(piece: _Piece) -> DevicePattern:
     """Parse an element of a term's devices: a type, or indices separated by dots."""
     text = piece.text.lower()
     if text in DEVICE_TYPES:
@@ -234,9 +235,9 @@ def _device(piece: _Piece) -> DevicePattern:
     first, *below = parts = list(piece.split("."))
     if below and first.text.lower() in DEVICE_TYPES:
         remedy = "give the device by its number or as '*'"
-        raise first.error(f"{piece.text!r} names sub-devices of a type of device", remedy)
+        raise first.make_error(f"{piece.text!r} names sub-devices of a type of device", remedy)
     if len(parts) > _MAX_LEVELS:
-        raise parts[_MAX_LEVELS].error(
+        raise parts[_MAX_LEVELS].make_error(
             f"{piece.text!r} has more than two levels of sub-devices", "remove the last ones"
         )
     path: list[int | str] = []
@@ -245,9 +246,9 @@ def _device(piece: _Piece) -> DevicePattern:
             path.append("*")
         elif not _NUMBER.fullmatch(part.text):
             problem = f"{part.text!r} is not a device" if part.text else "a device is missing"
-            raise part.error(problem, "write '*', cpu, gpu, fpga or a number")
+            raise part.make_error(problem, "write '*', cpu, gpu, fpga or a number")
         elif "*" in path:
-            raise part.error(f"{piece.text!r} has a number after '*'", "write '*' there too")
+            raise part.make_error(f"{piece.text!r} has a number after '*'", "write '*' there too")
         else:
             path.append(int(part.text))
     return DevicePattern("*", tuple(path))
@@ -273,7 +274,7 @@ def _filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
             if text
             else "a device is missing"
         )
-        raise parts[0].error(
+        raise parts[0].make_error(
             problem, "write backend:type:number, in this order, with the names of the grammar"
         )
     return Term(False, backend, (DevicePattern(kind, (number,)),))

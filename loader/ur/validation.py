@@ -1,9 +1,9 @@
 """Validation layers: they check the calls to an adapter before it receives them.
 
-`UR_ENABLE_LAYERS` names the layers (`layer_names`). A `Validation` checks for them. `attach` puts a
-layer in front of a table. Then `_before` refuses an invalid call with the code from the
-specification, or counts the references that it takes and releases. `_after` records the objects
-that a call returned. An object that still has references at `close` has leaked.
+`UR_ENABLE_LAYERS` names the layers (`parse_layer_names`). A `Validation` checks for them. `attach`
+puts a layer in front of a table. Then `_check_before` refuses an invalid call with the code from
+the specification, or counts the references that it takes and releases. `_check_after` records the
+objects that a call returned. An object that still has references at `close` has leaked.
 
 validation_rules.py derives the rules from the ABI data.
 
@@ -27,14 +27,14 @@ from typing import Final, TypeAlias
 
 from ..base.abi import Function
 from ..base.errors import FairleadError
-from ..base.forks import new_lock
+from ..base.forks import make_lock
 from ..base.layers import Layer
 from ..base.memory import POINTER_SIZE, read_word
-from ..base.search import secure_environ
+from ..base.search import filter_environ
 from ..base.table import DispatchTable, layers_lock
 from .abi import UR, UR_RESULT_SUCCESS
 from .validation_checks import Violation, read_handles
-from .validation_objects import Leak, TrackedObject, current_stack, innermost_line, stack_lines
+from .validation_objects import Leak, TrackedObject, capture_stack, format_innermost, format_stack
 from .validation_rules import (
     MEMORY,
     HandleQuery,
@@ -42,8 +42,8 @@ from .validation_rules import (
     MemoryRange,
     OutputObjects,
     Rules,
-    all_rules,
-    counted_kinds,
+    find_counted_kinds,
+    make_rules,
 )
 
 PARAMETER: Final = "UR_LAYER_PARAMETER_VALIDATION"
@@ -70,7 +70,7 @@ _ADAPTER_GET: Final = 0
 Report: TypeAlias = Callable[[str], None]
 
 
-def layer_names(
+def parse_layer_names(
     environ: Mapping[str, str] | None = None, *, report: Report | None = None
 ) -> frozenset[str]:
     """Return the validation layers that `UR_ENABLE_LAYERS`, a comma list, asks for.
@@ -82,7 +82,7 @@ def layer_names(
         report: called with a line for each unknown name, and for each sanitizer, which needs
             instrumented kernels. By default a warning of the logger UR_LOG_VALIDATION.
     """
-    listed = secure_environ(environ).get("UR_ENABLE_LAYERS", "")
+    listed = filter_environ(environ).get("UR_ENABLE_LAYERS", "")
     names = list(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     for name in names:
         if name in _SANITIZERS:
@@ -95,10 +95,10 @@ def layer_names(
                 f"UR_ENABLE_LAYERS is a comma list, and there is no layer {name}; there are "
                 f"{', '.join(_STANDS_FOR)}"
             )
-    return _resolved(names)
+    return _resolve_names(names)
 
 
-def _resolved(names: Iterable[str]) -> frozenset[str]:
+def _resolve_names(names: Iterable[str]) -> frozenset[str]:
     return frozenset[str]().union(*(_STANDS_FOR.get(name, ()) for name in names))
 
 
@@ -106,19 +106,19 @@ class Validation:
     """Checks the calls through the tables that it is attached to, from any thread.
 
     Args:
-        names: the layers, as returned by `layer_names`.
+        names: the layers, as returned by `parse_layer_names`.
         report: called with a line for each refused call and each leak. By default an error of the
             logger UR_LOG_VALIDATION. Its exceptions are printed.
     """
 
     def __init__(self, names: Iterable[str], *, report: Report | None = None) -> None:
-        self.names = _resolved(names)
-        self._report = report or _error
+        self.names = _resolve_names(names)
+        self._report = report or _print_error
         self._objects: dict[tuple[str, int], TrackedObject] = {}
         self._memory: list[int] = []  # where live USM memory begins, sorted
         self._late = False  # whether objects were found that are older than the layer
         self._attached: list[tuple[DispatchTable, Layer]] = []
-        self._lock = new_lock()  # re-entrant: a finalizer may call the table
+        self._lock = make_lock()  # re-entrant: a finalizer may call the table
 
     def attach(self, table: DispatchTable) -> None:
         """Check the calls through a table from now on.
@@ -139,15 +139,17 @@ class Validation:
             if not self.names or any(table is other for other, _ in self._attached):
                 return
             layer = Layer(UR, table.top)
-            layer.handle(self._before, functools.partial(self._after, layer))
+            layer.handle(self._check_before, functools.partial(self._check_after, layer))
             table.push(layer)
             self._attached.append((table, layer))
 
-    def leaks(self) -> list[Leak]:
+    def find_leaks(self) -> list[Leak]:
         """Return the objects that have references now, in the order of their creation."""
         with self._lock:
-            left = [o for o in self._objects.values() if o.count > 0 and o.kind in counted_kinds()]
-        return [Leak(o.kind, o.handle, o.count, stack_lines(o.created)) for o in left]
+            left = [
+                o for o in self._objects.values() if o.count > 0 and o.kind in find_counted_kinds()
+            ]
+        return [Leak(o.kind, o.handle, o.count, format_stack(o.created)) for o in left]
 
     def close(self) -> None:
         """Remove the layers, and report leaks if UR_LAYER_LEAK_CHECKING is on.
@@ -159,13 +161,13 @@ class Validation:
         for table, layer in reversed(attached):
             table.remove(layer)
             layer.release()
-        for leak in self.leaks() if attached and LEAK in self.names else ():
+        for leak in self.find_leaks() if attached and LEAK in self.names else ():
             self._report_line(str(leak))
 
     # Calls
 
-    def _before(self, slot: int, arguments: Sequence[int]) -> int | None:
-        rules = all_rules()[slot]
+    def _check_before(self, slot: int, arguments: Sequence[int]) -> int | None:
+        rules = make_rules()[slot]
         with self._lock:
             wrong = self._find_violation(rules, arguments)
             if wrong is None:
@@ -173,20 +175,20 @@ class Validation:
                 return None
             line = (
                 f"{rules.function.name}: {wrong.parameter}: {wrong.what}; answered "
-                f"{wrong.code}; called at {innermost_line(current_stack())}"
+                f"{wrong.code}; called at {format_innermost(capture_stack())}"
             )
         self._report_line(line)
         return UR.codes[wrong.code]
 
-    def _after(self, layer: Layer, slot: int, arguments: Sequence[int], result: int) -> None:
-        rules = all_rules()[slot]
+    def _check_after(self, layer: Layer, slot: int, arguments: Sequence[int], result: int) -> None:
+        rules = make_rules()[slot]
         if result != UR_RESULT_SUCCESS:
             with self._lock:
                 self._count_references(rules, arguments, -1)
             return
         # Without the lock, because this may call the adapter.
         given = [
-            (each, _output_handles(each, rules.function, layer.next, arguments))
+            (each, _read_output_handles(each, rules.function, layer.next, arguments))
             for each in rules.outputs
         ]
         with self._lock:
@@ -228,20 +230,23 @@ class Validation:
         """
         one = used.count is None
         for i, handle in enumerate(
-            [arguments[used.index]] if used.count is None else self._listed(used, arguments)
+            [arguments[used.index]] if used.count is None else self._list_inputs(used, arguments)
         ):
             found = self._objects.get((used.kind, handle))
             if not handle or (found is None and self._is_older(used.kind, handle)):
                 continue
             name = used.parameter.name if one else f"{used.parameter.name}[{i}]"
             if found is None:
-                other = self._other_kind(handle)
+                other = self._find_other_kind(handle)
                 text = f"{used.kind} {handle:#x} did not come from the adapter's functions"
                 text += f": it is a {other}" if other else ""
                 return Violation(name, text, used.code)
             enough = found.count > 0 or (found.lent and not (used.change < 0 and found.made))
             if not enough:
-                released, created = innermost_line(found.released), innermost_line(found.created)
+                released, created = (
+                    format_innermost(found.released),
+                    format_innermost(found.created),
+                )
                 text = (
                     f"{used.kind} {handle:#x} was released for the last time at {released}; it "
                     f"was created at {created}"
@@ -249,7 +254,7 @@ class Validation:
                 return Violation(name, text, used.code)
         return None
 
-    def _listed(self, used: InputObjects, arguments: Sequence[int]) -> list[int]:
+    def _list_inputs(self, used: InputObjects, arguments: Sequence[int]) -> list[int]:
         assert used.count is not None
         return read_handles(arguments[used.index], arguments[used.count])
 
@@ -262,13 +267,13 @@ class Validation:
         ours = function and any(
             function == other.pointer(_ADAPTER_GET) for other, _ in self._attached
         )
-        if not ours or self._other_kind(handle):
+        if not ours or self._find_other_kind(handle):
             return False
         self._late = True
         self._objects[kind, handle] = TrackedObject(kind, handle, lent=True)
         return True
 
-    def _other_kind(self, handle: int) -> str:
+    def _find_other_kind(self, handle: int) -> str:
         """Return the kind of a handle, "" if it is unknown."""
         return next(
             (
@@ -289,7 +294,7 @@ class Validation:
             if found:
                 found.count += used.change * sign
                 if found.count <= 0:
-                    found.released = current_stack()
+                    found.released = capture_stack()
                 self._note_memory(found)
 
     def _record_output(self, given: OutputObjects, handle: int, size: int) -> None:
@@ -303,7 +308,7 @@ class Validation:
                 given.kind, handle, made=not given.always, lent=given.always, size=size
             )
             self._objects[given.kind, handle] = found
-        found.created = found.created or current_stack()
+        found.created = found.created or capture_stack()
         found.count += given.created
         self._note_memory(found)
 
@@ -351,12 +356,12 @@ class Validation:
             return None
         text = (
             f"bytes {begin} to {begin + size}, where {found.kind} has {found.size}; it was "
-            f"created at {innermost_line(found.created)}"
+            f"created at {format_innermost(found.created)}"
         )
         return Violation(extent.parameter, text, "UR_RESULT_ERROR_INVALID_SIZE")
 
 
-def _output_handles(
+def _read_output_handles(
     given: OutputObjects, function: Function, next: int, arguments: Sequence[int]
 ) -> list[int]:
     """Return the objects that a call wrote to a parameter.
@@ -379,13 +384,13 @@ def _output_handles(
     return [handle for handle in read_handles(address, number) if handle]
 
 
-def _error(text: str) -> None:
-    from ..base.log import logger
+def _print_error(text: str) -> None:
+    from ..base.log import get_logger
 
-    logger("VALIDATION", default="warning").error(text)
+    get_logger("VALIDATION", default="warning").error(text)
 
 
 def _warn(text: str) -> None:
-    from ..base.log import logger
+    from ..base.log import get_logger
 
-    logger("VALIDATION", default="warning").warning(text)
+    get_logger("VALIDATION", default="warning").warning(text)

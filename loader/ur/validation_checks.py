@@ -39,7 +39,7 @@ class Violation(NamedTuple):
 ArgumentCheck: TypeAlias = Callable[[Sequence[int]], "Violation | None"]
 
 
-def position_of(function: Function, name: str) -> int | None:
+def find_position(function: Function, name: str) -> int | None:
     return next((i for i, p in enumerate(function.parameters) if p.name == name), None)
 
 
@@ -51,7 +51,7 @@ def count_position(function: Function, index: int) -> int | None:
     p = function.parameters[index]
     if p.type == "ur_exp_command_buffer_sync_point_t" and "out" not in p.words and p.stars:
         return index - 1
-    return position_of(function, p.length) if p.length else None
+    return find_position(function, p.length) if p.length else None
 
 
 def is_handle_list(p: Parameter) -> bool:
@@ -60,13 +60,13 @@ def is_handle_list(p: Parameter) -> bool:
     )
 
 
-def checks_of(function: Function) -> Iterator[ArgumentCheck]:
+def make_checks(function: Function) -> Iterator[ArgumentCheck]:
     """Yield the checks of a function's arguments in order."""
-    for find in (_null_checks, _value_checks, _list_checks, _query_checks):
+    for find in (_make_null_checks, _make_value_checks, _list_checks, _query_checks):
         yield from find(function)
 
 
-def _null_checks(function: Function) -> Iterator[ArgumentCheck]:
+def _make_null_checks(function: Function) -> Iterator[ArgumentCheck]:
     for handles_first in (True, False):
         for i, p in enumerate(function.parameters):
             base = UR.resolve(p.type)
@@ -89,7 +89,7 @@ def _check_null(index: int, wrong: Violation, arguments: Sequence[int]) -> Viola
     return None if arguments[index] else wrong
 
 
-def _value_checks(function: Function) -> Iterator[ArgumentCheck]:
+def _make_value_checks(function: Function) -> Iterator[ArgumentCheck]:
     for i, p in enumerate(function.parameters):
         if not p.stars and p.type in UR.groups:
             values = UR.groups[p.type]
@@ -154,7 +154,7 @@ def _check_elements(
 
 
 def _query_checks(function: Function) -> Iterator[ArgumentCheck]:
-    value, returned = position_of(function, "pPropValue"), position_of(function, "pPropSizeRet")
+    value, returned = find_position(function, "pPropValue"), find_position(function, "pPropSizeRet")
     if value is None or returned is None:
         return
     null = "UR_RESULT_ERROR_INVALID_NULL_POINTER"

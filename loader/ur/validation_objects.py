@@ -39,7 +39,7 @@ class Leak:
         return f"{self.kind} {self.handle:#x} has leaked: {references} left; created at {created}"
 
 
-def current_stack() -> Stack:
+def capture_stack() -> Stack:
     """Return the innermost frames of the running thread that do not belong to fairlead."""
     frame, found = sys._getframe(1), list[tuple[str, int]]()
     while frame is not None and len(found) < _DEPTH:
@@ -49,7 +49,7 @@ def current_stack() -> Stack:
     return tuple(found)
 
 
-def stack_lines(stack: Stack) -> tuple[str, ...]:
+def format_stack(stack: Stack) -> tuple[str, ...]:
     """Return the frames as text."""
     sources = (linecache.getline(file, line).strip() for file, line in stack)
     return tuple(
@@ -58,9 +58,9 @@ def stack_lines(stack: Stack) -> tuple[str, ...]:
     )
 
 
-def innermost_line(stack: Stack) -> str:
+def format_innermost(stack: Stack) -> str:
     """Return the innermost frame as text."""
-    return next(iter(stack_lines(stack[:1])), "a line of C")
+    return next(iter(format_stack(stack[:1])), "a line of C")
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The rules for calls of Unified Runtime functions, derived from the ABI data for `validation`.
 
-`all_rules` makes them for all functions of ur.abi. A parameter that is not `optional` must not be
+`make_rules` makes them for all functions of ur.abi. A parameter that is not `optional` must not be
 NULL. An enumeration must have the value. A list and its length belong together. `alloc`, `retain`
 and `release` say what happens to an object. Small tables contain what the data does not say.
 """
@@ -17,10 +17,10 @@ from .abi import UR
 from .validation_checks import (
     LIST_CODES,
     ArgumentCheck,
-    checks_of,
     count_position,
+    find_position,
     is_handle_list,
-    position_of,
+    make_checks,
 )
 
 #: Function to the parameter whose object it releases, where the data has no `release`.
@@ -145,29 +145,29 @@ class Rules(NamedTuple):
 
 
 @functools.cache
-def all_rules() -> tuple[Rules, ...]:
+def make_rules() -> tuple[Rules, ...]:
     """Return the rules of all functions by slot."""
     return tuple(
         Rules(
             f,
-            tuple(checks_of(f)),
-            tuple(_inputs(f)),
-            tuple(_outputs(f)),
-            _handle_query(f),
-            tuple(_memory_ranges(f)),
+            tuple(make_checks(f)),
+            tuple(_find_inputs(f)),
+            tuple(_find_outputs(f)),
+            _find_handle_query(f),
+            tuple(_find_memory_ranges(f)),
         )
         for f in UR.slots
     )
 
 
 @functools.cache
-def counted_kinds() -> frozenset[str]:
+def find_counted_kinds() -> frozenset[str]:
     """Return the kinds of objects that a program can release."""
     ends = ((f, p) for f in UR.slots for p in f.parameters if _change(f, p) < 0)
-    return frozenset(_kind(p) for _, p in ends)
+    return frozenset(_find_kind(p) for _, p in ends)
 
 
-def _kind(p: Parameter) -> str:
+def _find_kind(p: Parameter) -> str:
     return MEMORY if p.type == "void" else p.type
 
 
@@ -180,7 +180,7 @@ def _change(function: Function, p: Parameter) -> int:
     return ("retain" in p.words) - ("release" in p.words)
 
 
-def _invalid(kind: str) -> str:
+def _find_invalid_code(kind: str) -> str:
     """Return the code for an invalid object of a kind. Not every kind has one."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
     names = (
@@ -193,18 +193,20 @@ def _invalid(kind: str) -> str:
 # Rules for objects
 
 
-def _inputs(function: Function) -> Iterator[InputObjects]:
+def _find_inputs(function: Function) -> Iterator[InputObjects]:
     for i, p in enumerate(function.parameters):
         change = _change(function, p)
         if change or (not p.stars and UR.resolve(p.type) == "handle") or is_handle_list(p):
-            kind = _kind(p)
-            code = "UR_RESULT_ERROR_INVALID_MEM_OBJECT" if kind == MEMORY else _invalid(kind)
+            kind = _find_kind(p)
+            code = (
+                "UR_RESULT_ERROR_INVALID_MEM_OBJECT" if kind == MEMORY else _find_invalid_code(kind)
+            )
             if is_handle_list(p) and "optional" in p.words:
                 code = LIST_CODES.get(p.type, code)
             yield InputObjects(i, p, kind, count_position(function, i), change, code)
 
 
-def _outputs(function: Function) -> Iterator[OutputObjects]:
+def _find_outputs(function: Function) -> Iterator[OutputObjects]:
     gets = "Get" in function.name
     for i, p in enumerate(function.parameters):
         is_memory = p.name == "ppMem" and function.name in _ALLOCATES
@@ -215,10 +217,10 @@ def _outputs(function: Function) -> Iterator[OutputObjects]:
         )
         if not (is_memory or is_out):
             continue
-        kind = _kind(p)
+        kind = _find_kind(p)
         # The data lacks `alloc` for some functions. An object belongs to the caller if it can be
         # released and does not come from a Get function.
-        created = "alloc" in p.words or (kind in counted_kinds() and not gets)
+        created = "alloc" in p.words or (kind in find_counted_kinds() and not gets)
         # urDeviceRelease leaves root devices alone
         always = not created or (gets and kind == "ur_device_handle_t")
         yield OutputObjects(
@@ -226,20 +228,20 @@ def _outputs(function: Function) -> Iterator[OutputObjects]:
             kind,
             count_position(function, i),
             i + 1,
-            position_of(function, "size"),
+            find_position(function, "size"),
             created,
             always,
             "inout" in p.words,
         )
 
 
-def _handle_query(function: Function) -> HandleQuery | None:
-    value, returned = position_of(function, "pPropValue"), position_of(function, "pPropSizeRet")
+def _find_handle_query(function: Function) -> HandleQuery | None:
+    value, returned = find_position(function, "pPropValue"), find_position(function, "pPropSizeRet")
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
     name, size = (
-        position_of(function, function.parameters[value].type_from),
-        position_of(function, function.parameters[value].length),
+        find_position(function, function.parameters[value].type_from),
+        find_position(function, function.parameters[value].length),
     )
     assert name is not None and size is not None
     group = function.parameters[name].type
@@ -252,8 +254,8 @@ def _handle_query(function: Function) -> HandleQuery | None:
     return HandleQuery(name, value, size, returned, kinds) if kinds else None
 
 
-def _memory_ranges(function: Function) -> Iterator[MemoryRange]:
-    size = position_of(function, "size")
+def _find_memory_ranges(function: Function) -> Iterator[MemoryRange]:
+    size = find_position(function, "size")
     for i, p in enumerate(function.parameters):
         if size is not None and p.name in _BEGINS and function.name not in _ENDS:
-            yield MemoryRange(i, p.name, position_of(function, _BEGINS[p.name]), size)
+            yield MemoryRange(i, p.name, find_position(function, _BEGINS[p.name]), size)

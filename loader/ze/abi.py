@@ -1,8 +1,8 @@
 """The ABI of Level Zero: the contents of `ze.abi`, a few constants, and the error class.
 
-A driver fills one table for each getter (`getter`). The caller says which version of the tables it
-knows. A table of an older version ends before the functions that came later, so whoever fills it
-writes no more than `size_in_version` says.
+A driver fills one table for each getter (`name_getter`). The caller says which version of the
+tables it knows. A table of an older version ends before the functions that came later, so whoever
+fills it writes no more than `count_entries` says.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def getter(table: str, prefix: str = "ze") -> str:
+def name_getter(table: str, prefix: str = "ze") -> str:
     """Return the exported function that fills a table: `zeGetKernelProcAddrTable` for "Kernel".
 
     Args:
@@ -41,7 +41,7 @@ def getter(table: str, prefix: str = "ze") -> str:
     return f"{prefix}Get{table}ProcAddrTable"
 
 
-def size_in_version(table: str, version: int) -> int:
+def count_entries(table: str, version: int) -> int:
     """Return how many entries a table has in a version of the API.
 
     Args:
@@ -63,4 +63,4 @@ class LevelZeroError(CodeError):
 def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise LevelZeroError unless `code` is ZE_RESULT_SUCCESS."""
     if code:
-        raise LevelZeroError.of(code, routine, detail, remedy)
+        raise LevelZeroError.from_code(code, routine, detail, remedy)

@@ -19,7 +19,7 @@ from ..base import layers
 from ..base.errors import FairleadError
 from ..base.library import Library
 from ..base.table import DispatchTable
-from .abi import API_VERSION, TABLES, VERSION, ZE, LevelZeroError, getter, size_in_version
+from .abi import API_VERSION, TABLES, VERSION, ZE, LevelZeroError, count_entries, name_getter
 
 _BUFFER_WORDS: Final = 1024  # words: several times the longest table
 _UNSUPPORTED_VERSION: Final = ZE.codes["ZE_RESULT_ERROR_UNSUPPORTED_VERSION"]
@@ -65,14 +65,14 @@ def bind_driver(library: Library) -> DriverBinding:
     Raises:
         DriverBindError: it is not a driver, refuses every version, or lacks what programs need.
     """
-    getters = {table: library.own_symbol(getter(table)) for table in TABLES}
+    getters = {table: library.find_own_symbol(name_getter(table)) for table in TABLES}
     missing_tables = tuple(table for table, address in getters.items() if not address)
     if len(missing_tables) == len(TABLES):
         raise DriverBindError(
             "it exports no zeGet…ProcAddrTable function, so it is not a Level Zero driver",
             remedy="name the library of a driver, such as libze_intel_gpu.so.1",
         )
-    if library.own_symbol("zelLoaderGetVersions"):
+    if library.find_own_symbol("zelLoaderGetVersions"):
         raise DriverBindError(
             "it is a Level Zero loader, which opens drivers and is none itself",
             remedy="name the driver itself, such as libze_intel_gpu.so.1",
@@ -81,9 +81,9 @@ def bind_driver(library: Library) -> DriverBinding:
     words: dict[str, int] = {}
     for table, address in getters.items():
         if address:
-            known, entries = _filled(address, table)
+            known, entries = _fill_table(address, table)
             version = max(version, known)
-            words |= zip(TABLES[table][: size_in_version(table, known)], entries, strict=False)
+            words |= zip(TABLES[table][: count_entries(table, known)], entries, strict=False)
     has = {name: word for name, word in words.items() if word}
     for row in _NEEDED:
         if not any(name in has for name in row):
@@ -91,24 +91,24 @@ def bind_driver(library: Library) -> DriverBinding:
                 f"it has no {' and no '.join(row)}, so that no device can be found through it",
                 remedy="update or reinstall the driver",
             )
-    address, slots = layers.new_table(ZE)
+    address, slots = layers.make_table(ZE)
     for name, word in has.items():
         slots[ZE.functions[name].slot] = word
     return DriverBinding(
         DispatchTable(ZE, address, label=library.path.rsplit("/", 1)[-1]),
-        text_of_version(version),
+        format_version(version),
         frozenset(ZE.functions) - set(has),
         missing_tables,
-        _notes(version),
+        _explain_version(version),
     )
 
 
-def text_of_version(version: int) -> str:
+def format_version(version: int) -> str:
     """Return a version of the API as text: "1.17"."""
     return f"{version >> 16}.{version & 0xFFFF}"
 
 
-def _filled(address: int, table: str) -> tuple[int, list[int]]:
+def _fill_table(address: int, table: str) -> tuple[int, list[int]]:
     """Return the newest version that a getter accepts, and the entries that it wrote."""
     call: Any = _GetTable(address)
     code = 0
@@ -122,7 +122,7 @@ def _filled(address: int, table: str) -> tuple[int, list[int]]:
     name, sentence = LevelZeroError.describe(code)
     raise DriverBindError(
         f"it refuses to fill its table {table}: {sentence}",
-        routine=getter(table),
+        routine=name_getter(table),
         code=name,
         remedy=f"use a driver for Level Zero {VERSION} or older"
         if code == _UNSUPPORTED_VERSION
@@ -130,10 +130,10 @@ def _filled(address: int, table: str) -> tuple[int, list[int]]:
     )
 
 
-def _notes(version: int) -> tuple[str, ...]:
+def _explain_version(version: int) -> tuple[str, ...]:
     if version == API_VERSION:
         return ()
     return (
-        f"its tables are those of Level Zero {text_of_version(version)}: what came later returns "
+        f"its tables are those of Level Zero {format_version(version)}: what came later returns "
         "UNSUPPORTED_FEATURE",
     )

@@ -23,8 +23,8 @@ from ..base.search import (
     SearchResult,
     Variable,
     collect,
-    python_libraries,
-    secure_environ,
+    filter_environ,
+    find_python_libraries,
 )
 
 ALT_DRIVERS: Final = "ZE_ENABLE_ALT_DRIVERS"
@@ -82,27 +82,27 @@ def find_drivers(
     Returns:
         The result, with the candidates in the order in which Level Zero lists drivers.
     """
-    return collect(_findings(secure_environ(environ), prefix, own))
+    return collect(_find_all(filter_environ(environ), prefix, own))
 
 
-def _findings(
+def _find_all(
     environ: Mapping[str, str], prefix: Path | None, own: Path | None
 ) -> Iterator[Finding]:
     named = environ.get(ALT_DRIVERS)
     if named is not None:
-        yield from _named_drivers(named)
+        yield from _find_named_drivers(named)
         state = f"not searched: {ALT_DRIVERS} is set and replaces them"
         yield Place("all other places", ALT_DRIVERS, state)
         return
     found: set[str] = set()
-    for folder, via in _folders(environ, prefix).items():
-        yield from _in_folder(folder, via, found)
-    yield from _in_the_system(found)
+    for folder, via in _list_folders(environ, prefix).items():
+        yield from _find_in_folder(folder, via, found)
+    yield from _find_in_system(found)
     if own:
-        yield from _own_driver(own)
+        yield from _find_own_driver(own)
 
 
-def _named_drivers(value: str) -> Iterator[Finding]:
+def _find_named_drivers(value: str) -> Iterator[Finding]:
     """Yield the elements of ZE_ENABLE_ALT_DRIVERS: paths, or names for the dynamic linker."""
     for number, element in enumerate(value.split(","), start=1):
         name = element.strip()
@@ -115,12 +115,12 @@ def _named_drivers(value: str) -> Iterator[Finding]:
             remedy = f"correct {ALT_DRIVERS}, or unset it to search the usual places"
             yield Refusal(os.path.abspath(name), "does not exist", remedy, ALT_DRIVERS)
         else:
-            yield _accepted(os.path.abspath(name), ALT_DRIVERS)
+            yield _check_file(os.path.abspath(name), ALT_DRIVERS)
 
 
-def _folders(environ: Mapping[str, str], prefix: Path | None) -> dict[Path, str]:
+def _list_folders(environ: Mapping[str, str], prefix: Path | None) -> dict[Path, str]:
     """Return the folders to look in, each with the step that adds it."""
-    python = (prefix / "lib",) if prefix else python_libraries()
+    python = (prefix / "lib",) if prefix else find_python_libraries()
     folders = {Path(os.path.abspath(folder)): "Python prefix" for folder in python}
     for part in environ.get(LIBRARY_PATH, "").replace(";", ":").split(":"):
         if part:
@@ -128,7 +128,7 @@ def _folders(environ: Mapping[str, str], prefix: Path | None) -> dict[Path, str]
     return folders
 
 
-def _in_folder(folder: Path, via: str, found: set[str]) -> Iterator[Finding]:
+def _find_in_folder(folder: Path, via: str, found: set[str]) -> Iterator[Finding]:
     """Yield the known names in a folder. A name that a folder before it had is not used."""
     if not folder.is_dir():
         state = "is not a directory" if folder.exists() else "does not exist"
@@ -138,28 +138,28 @@ def _in_folder(folder: Path, via: str, found: set[str]) -> Iterator[Finding]:
     yield Place(str(folder), via, _count(len(here)))
     for name in here:
         if name not in found:
-            finding = _accepted(str(folder / name), via)
+            finding = _check_file(str(folder / name), via)
             found.update({name} if isinstance(finding, Candidate) else ())
             yield finding
 
 
-def _in_the_system(found: set[str]) -> Iterator[Finding]:
+def _find_in_system(found: set[str]) -> Iterator[Finding]:
     """Yield the known names that the dynamic linker finds by itself."""
     located = {name: path for name in NAMES if (path := find_library(name))}
     yield Place("the linker's cache and default directories", "system", _count(len(located)))
     for name, path in located.items():
         if name not in found:
-            yield _accepted(path, "system")
+            yield _check_file(path, "system")
 
 
-def _own_driver(own: Path) -> Iterator[Finding]:
+def _find_own_driver(own: Path) -> Iterator[Finding]:
     if own.exists():
-        yield _accepted(str(own), "fairlead")
+        yield _check_file(str(own), "fairlead")
     else:
         yield Place(str(own), "fairlead", "does not exist")
 
 
-def _accepted(path: str, via: str) -> Candidate | Refusal:
+def _check_file(path: str, via: str) -> Candidate | Refusal:
     """Return the candidate, or why the file is not a library for this process."""
     try:
         check_file(path)

@@ -22,10 +22,10 @@ from ..base.elf import check_file
 from ..base.errors import FairleadError
 from ..base.library import Library, open_library, open_with_siblings
 from ..base.query import decode_text
-from ..base.search import Candidate, python_libraries
+from ..base.search import Candidate, find_python_libraries
 from ..base.table import DispatchTable
 from .abi import PLATFORM_EXTENSION, ZE, LevelZeroError, check
-from .binding import DriverBinding, bind_driver, text_of_version
+from .binding import DriverBinding, bind_driver, format_version
 from .validation import ParameterValidation, is_wanted
 
 _MOST: Final = 1 << 16  # of handles or properties that a driver may report
@@ -77,7 +77,7 @@ class ZEDriver:
         return tuple(
             ZEDevice(handle, driver, self)
             for driver in self.handles
-            for handle in _handles(self.table.zeDeviceGet, "zeDeviceGet", driver)
+            for handle in _query_handles(self.table.zeDeviceGet, "zeDeviceGet", driver)
         )
 
     @cached_property
@@ -90,7 +90,7 @@ class ZEDriver:
         version = ctypes.c_uint32()
         code = self.table.zeDriverGetApiVersion(self.handles[0], ctypes.byref(version))
         check(code, "zeDriverGetApiVersion")
-        return text_of_version(version.value)
+        return format_version(version.value)
 
     @cached_property
     def extensions(self) -> dict[str, str]:
@@ -99,7 +99,7 @@ class ZEDriver:
         Raises:
             LevelZeroError: the driver does not list them.
         """
-        return self.extensions_of(self.handles[0])
+        return self.query_extensions(self.handles[0])
 
     def name_of(self, handle: int) -> str:
         """What one of its handles stands for.
@@ -114,18 +114,18 @@ class ZEDriver:
             LevelZeroError: the driver does not list its extensions.
         """
         beginning = PLATFORM_EXTENSION
-        names = (one for one in self.extensions_of(handle) if one.startswith(beginning))
+        names = (one for one in self.query_extensions(handle) if one.startswith(beginning))
         return next(names, "").removeprefix(beginning) or os.path.basename(self.path)
 
-    def extensions_of(self, handle: int) -> dict[str, str]:
+    def query_extensions(self, handle: int) -> dict[str, str]:
         """The extensions of one of its handles. See `extensions`."""
-        found = _listed(
+        found = _query_list(
             self.table.zeDriverGetExtensionProperties,
             "zeDriverGetExtensionProperties",
-            ZE.struct("ze_driver_extension_properties_t"),
+            ZE.get_struct("ze_driver_extension_properties_t"),
             handle,
         )
-        return {decode_text(each.name): text_of_version(each.version) for each in found}
+        return {decode_text(each.name): format_version(each.version) for each in found}
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class ZEDevice:
         Raises:
             LevelZeroError: the device does not describe itself.
         """
-        found = ZE.struct("ze_device_properties_t")()
+        found = ZE.get_struct("ze_device_properties_t")()
         found.stype = ZE["ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES"]
         code = self.driver.table.zeDeviceGetProperties(self.handle, ctypes.byref(found))
         check(code, "zeDeviceGetProperties")
@@ -174,7 +174,7 @@ class ZEDevice:
         Raises:
             LevelZeroError: the driver does not tell.
         """
-        found = ZE.struct("ze_driver_properties_t")()
+        found = ZE.get_struct("ze_driver_properties_t")()
         found.stype = ZE["ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES"]
         code = self.driver.table.zeDriverGetProperties(self.driver_handle, ctypes.byref(found))
         check(code, "zeDriverGetProperties")
@@ -196,7 +196,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
     if "/" in candidate.library:
         check_file(candidate.library)
     progress("opening the library")
-    folders = [str(folder) for folder in python_libraries()]
+    folders = [str(folder) for folder in find_python_libraries()]
     library = open_with_siblings(candidate.library, folders) or open_library(candidate.library)
     progress("binding its functions")
     try:
@@ -227,25 +227,25 @@ def initialize(table: DispatchTable) -> list[int]:
     Raises:
         LevelZeroError: it fails.
     """
-    desc = ZE.struct("ze_init_driver_type_desc_t")()
+    desc = ZE.get_struct("ze_init_driver_type_desc_t")()
     desc.stype = ZE["ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC"]
     desc.flags = _ALL_TYPES
     try:
-        return _handles(table.zeInitDrivers, "zeInitDrivers", after=(ctypes.byref(desc),))
+        return _query_handles(table.zeInitDrivers, "zeInitDrivers", after=(ctypes.byref(desc),))
     except LevelZeroError as error:
         if error.code != "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE":
             raise
     check(table.zeInit(0), "zeInit")
-    return _handles(table.zeDriverGet, "zeDriverGet")
+    return _query_handles(table.zeDriverGet, "zeDriverGet")
 
 
-def _handles(call: Any, routine: str, *before: Any, after: Sequence[Any] = ()) -> list[int]:
+def _query_handles(call: Any, routine: str, *before: Any, after: Sequence[Any] = ()) -> list[int]:
     """Return the handles that `call(*before, &count, handles, *after)` writes, without NULLs."""
-    found = _listed(call, routine, ctypes.c_void_p, *before, after=after)
+    found = _query_list(call, routine, ctypes.c_void_p, *before, after=after)
     return [handle for handle in found if handle]
 
 
-def _listed(
+def _query_list(
     call: Any, routine: str, kind: Any, *before: Any, after: Sequence[Any] = ()
 ) -> list[Any]:
     """Return what a function lists that is asked for the number first.

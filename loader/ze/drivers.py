@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..base.errors import FairleadError, NotFoundError, reason_of
+from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.probe_verdicts import judge
-from ..base.search import Candidate, Refusal, SearchResult, excluding_pattern
+from ..base.search import Candidate, Refusal, SearchResult, find_excluding_pattern
 from .discovery import ALT_DRIVERS, OWN, find_drivers
 from .driver import ZEDevice, ZEDriver, load
 from .probe import probe_all
@@ -44,14 +44,14 @@ class ZEDrivers:
 
         A driver that cannot list its devices is skipped; `failures` says why.
         """
-        return self._devices_and_failures()[0]
+        return self._find_devices_and_failures()[0]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """A sentence for every driver that failed to list its devices."""
-        return self._devices_and_failures()[1]
+        return self._find_devices_and_failures()[1]
 
-    def _devices_and_failures(self) -> tuple[tuple[ZEDevice, ...], tuple[str, ...]]:
+    def _find_devices_and_failures(self) -> tuple[tuple[ZEDevice, ...], tuple[str, ...]]:
         devices: list[ZEDevice] = []
         failures: list[str] = []
         for driver in self.drivers:
@@ -95,7 +95,7 @@ class ZEDrivers:
         return len(self.drivers)
 
 
-def sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
+def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the paths of the drivers that passed their probe, in search order. Opens none here.
 
     Args:
@@ -107,22 +107,22 @@ def sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
     found = find_drivers(environ)
     if not found.candidates:
         return None
-    wanted = _wanted(found, [])
-    unsound = _unsound(wanted)
+    wanted = _filter_excluded(found, [])
+    unsound = _find_unsound(wanted)
     return [candidate.library for candidate in wanted if candidate not in unsound]
 
 
-def _unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
+def _find_unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
     """Return why some candidates failed their probe."""
     others = [candidate for candidate in candidates if candidate.library != str(OWN)]
     return judge(others, probe_all, "ze")
 
 
-def _wanted(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
+def _filter_excluded(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
     """Return the candidates that FAIRLEAD_EXCLUDE leaves, and append the others to `refusals`."""
     wanted: list[Candidate] = []
     for candidate in found.candidates:
-        if pattern := excluding_pattern(candidate.library):
+        if pattern := find_excluding_pattern(candidate.library):
             reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
             remedy = "change FAIRLEAD_EXCLUDE"
             refusals.append(Refusal(candidate.library, reason, remedy, candidate.found_via))
@@ -143,8 +143,8 @@ def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) 
     """
     found = find_drivers(environ, own=OWN if own else None)
     refusals = list(found.refusals)
-    wanted = _wanted(found, refusals)
-    unsound = _unsound(wanted)
+    wanted = _filter_excluded(found, refusals)
+    unsound = _find_unsound(wanted)
     drivers: list[ZEDriver] = []
     for candidate in wanted:
         if candidate in unsound:
@@ -153,6 +153,6 @@ def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) 
         try:
             drivers.append(load(candidate))
         except FairleadError as error:
-            why = reason_of(error, with_code=True)
+            why = explain_error(error, with_code=True)
             refusals.append(Refusal(candidate.library, why, error.remedy, candidate.found_via))
     return ZEDrivers(drivers, refusals, found)

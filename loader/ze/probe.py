@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..base.children import Outcome, Request, candidate_from, fields_of, refusal_of, run_all
+from ..base.children import Outcome, Request, decode_candidate, make_refusal, read_fields, run_all
 from ..base.errors import FairleadError
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
@@ -81,7 +81,7 @@ def probe_all(
 
 
 def _report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
-    fields = fields_of(outcome)
+    fields = read_fields(outcome)
     devices = tuple(ZEDeviceReport(**device) for device in fields.pop("devices", ()))
     return ZEDriverReport(candidate, devices=devices, **fields)
 
@@ -90,23 +90,23 @@ def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
     """Load the candidate and describe it. Runs in the child."""
     state = ProcessState.read()
     try:
-        driver = load(candidate_from(data), progress=progress)
+        driver = load(decode_candidate(data), progress=progress)
     except FairleadError as error:
-        return refusal_of(error, with_code=True)
+        return make_refusal(error, with_code=True)
     progress("asking its devices")
     warnings: list[str] = []
     devices = _describe(driver, warnings)
     about = {
         "ok": True,
         "real_path": driver.path,
-        "version": _version(driver, warnings),
+        "version": _find_version(driver, warnings),
         "tables": driver.binding.version,
         "idle": driver.idle,
         "remedy": driver.remedy,
         "notes": driver.binding.notes,
         "devices": devices,
     }
-    return {**about, "warnings": [*warnings, *state.changes()]}
+    return {**about, "warnings": [*warnings, *state.describe_changes()]}
 
 
 def _describe(driver: ZEDriver, warnings: list[str]) -> list[dict[str, str]]:
@@ -121,7 +121,7 @@ def _describe(driver: ZEDriver, warnings: list[str]) -> list[dict[str, str]]:
     return devices
 
 
-def _version(driver: ZEDriver, warnings: list[str]) -> str:
+def _find_version(driver: ZEDriver, warnings: list[str]) -> str:
     try:
         return driver.api_version if driver.handles else ""
     except FairleadError as error:

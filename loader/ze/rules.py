@@ -28,7 +28,7 @@ class Rule(NamedTuple):
     counted_by: int = -1
 
 
-def rules_of(api: Any, function: Any) -> tuple[Rule, ...]:
+def get_rules(api: Any, function: Any) -> tuple[Rule, ...]:
     """Return the rules for the calls of a function, in the order in which they are checked.
 
     zeDriverGetDefaultContext has none: it returns a handle, and has no code to return.
@@ -37,10 +37,10 @@ def rules_of(api: Any, function: Any) -> tuple[Rule, ...]:
         api: the ABI data of Level Zero.
         function: one of its functions.
     """
-    return tuple(_rules(api, function)) if function.error_channel == "return" else ()
+    return tuple(_make_rules(api, function)) if function.error_channel == "return" else ()
 
 
-def _rules(api: Any, function: Any) -> Iterator[Rule]:
+def _make_rules(api: Any, function: Any) -> Iterator[Rule]:
     names = [parameter.name for parameter in function.parameters]
     for place, parameter in enumerate(function.parameters):
         optional = "optional" in parameter.words

@@ -16,17 +16,17 @@ from functools import cache
 from typing import Final
 
 from ..base.layers import Layer
-from ..base.search import secure_environ
+from ..base.search import filter_environ
 from ..base.table import DispatchTable, layers_lock
 from .abi import ZE
-from .rules import Rule, rules_of
+from .rules import Rule, get_rules
 
 VARIABLE: Final = "ZE_ENABLE_PARAMETER_VALIDATION"
 
 
 def is_wanted(environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment asks for these checks."""
-    return secure_environ(environ).get(VARIABLE) == "1"
+    return filter_environ(environ).get(VARIABLE) == "1"
 
 
 class ParameterValidation:
@@ -54,14 +54,14 @@ class ParameterValidation:
 
 def _answer(slot: int, arguments: Sequence[int]) -> int | None:
     """Return the code of the first rule that a call breaks, None if it breaks none."""
-    broken = (rule.code for rule in _rules_of(slot) if is_broken(rule, arguments))
+    broken = (rule.code for rule in _get_rules(slot) if is_broken(rule, arguments))
     code = next(broken, None)
     return None if code is None else ZE.codes[f"ZE_RESULT_ERROR_INVALID_{code}"]
 
 
 @cache
-def _rules_of(slot: int) -> tuple[Rule, ...]:
-    return rules_of(ZE, ZE.slots[slot])
+def _get_rules(slot: int) -> tuple[Rule, ...]:
+    return get_rules(ZE, ZE.slots[slot])
 
 
 def is_broken(rule: Rule, arguments: Sequence[int]) -> bool:

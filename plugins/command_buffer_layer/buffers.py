@@ -19,7 +19,7 @@ from ...icd.command_buffer.command_buffer import CommandBuffer
 from ...icd.command_buffer.commands import CommandArray, CommandList
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check, error
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .entries import (
     ask,
     check_bits,
@@ -161,7 +161,7 @@ class LayerCommandBuffer:
             )
         self.queues, self.properties = tuple(queues), properties
         self.context, self.mutable = queues[0].context, bool(self.flags & _MUTABLE)
-        self.lock = new_lock()
+        self.lock = make_lock()
         self.commands = CommandArray()
         self.recorded: list[LayerCommand] = []
         self.orders = [LayerQueueOrder(queue.in_order) for queue in queues]

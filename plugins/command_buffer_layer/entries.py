@@ -12,7 +12,7 @@ from ...icd.abi import OPENCL
 from ...icd.calls import address, call
 from ...icd.errors import OpenCLError, error
 from ...loader.base.interrupts import ENTRY
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ _UNEXPECTED: Final = _CODES["CL_OUT_OF_RESOURCES"]
 ENTRIES: Final[dict[str, Any]] = {}
 
 #: Prints each refusal with its reason: a C program sees nothing but the code.
-_says_why: Final = secure_environ().get("FAIRLEAD_LAYER_LOG", "") not in ("", "0")
+_says_why: Final = filter_environ().get("FAIRLEAD_LAYER_LOG", "") not in ("", "0")
 
 
 def refused(code: str, why: str) -> OpenCLError:

@@ -28,9 +28,9 @@ from .memory import keep_parents
 from .recording import type_of
 
 _CONFIG_TYPE: Final = OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]
-_Config: Final = OPENCL.struct("cl_mutable_dispatch_config_khr")
-_Argument: Final = OPENCL.struct("cl_mutable_dispatch_arg_khr")
-_ExecInfo: Final = OPENCL.struct("cl_mutable_dispatch_exec_info_khr")
+_Config: Final = OPENCL.get_struct("cl_mutable_dispatch_config_khr")
+_Argument: Final = OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
+_ExecInfo: Final = OPENCL.get_struct("cl_mutable_dispatch_exec_info_khr")
 _CALL: Final = "clUpdateMutableCommandsKHR"
 
 

@@ -7,7 +7,7 @@ import ctypes
 import weakref
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.base.memory import read
 from .contexts import CuContext
 from .core import API, constant, failure
@@ -91,7 +91,7 @@ class _CuAllocations:
 
 
 _lists: Final[weakref.WeakKeyDictionary[CuContext, _CuAllocations]] = weakref.WeakKeyDictionary()
-_lock = new_lock()
+_lock = make_lock()
 
 
 def allocate(request: CuRequest) -> CuAllocation:

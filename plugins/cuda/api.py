@@ -12,15 +12,15 @@ from ...loader.cuda.driver import CudaDriver, cuda
 from ..sdk.gpu.api import ApiDevice, CopyPlace, GpuApi, GpuSet
 from ..sdk.rectangles import Rect
 
-_Copy: Any = CUDA.struct("CUDA_MEMCPY3D")
-_Set: Any = CUDA.struct("CUDA_MEMSET_NODE_PARAMS")
-_Launch: Any = CUDA.struct("CUDA_KERNEL_NODE_PARAMS")
-_Attribute: Any = CUDA.struct("CUlaunchAttribute")
-_Config: Any = CUDA.struct("CUlaunchConfig")
-_Location: Any = CUDA.struct("CUmemLocation")
-_Properties: Any = CUDA.struct("CUmemAllocationProp")
-_Access: Any = CUDA.struct("CUmemAccessDesc")
-_Pool: Any = CUDA.struct("CUmemPoolProps")
+_Copy: Any = CUDA.get_struct("CUDA_MEMCPY3D")
+_Set: Any = CUDA.get_struct("CUDA_MEMSET_NODE_PARAMS")
+_Launch: Any = CUDA.get_struct("CUDA_KERNEL_NODE_PARAMS")
+_Attribute: Any = CUDA.get_struct("CUlaunchAttribute")
+_Config: Any = CUDA.get_struct("CUlaunchConfig")
+_Location: Any = CUDA.get_struct("CUmemLocation")
+_Properties: Any = CUDA.get_struct("CUmemAllocationProp")
+_Access: Any = CUDA.get_struct("CUmemAccessDesc")
+_Pool: Any = CUDA.get_struct("CUmemPoolProps")
 _HOST: Final = CUDA["CU_MEMORYTYPE_HOST"]
 _DEVICE: Final = CUDA["CU_MEMORYTYPE_DEVICE"]
 _ARRAY: Final = CUDA["CU_MEMORYTYPE_ARRAY"]
@@ -44,8 +44,8 @@ class CudaApi(GpuApi):
     logs, asks_for_local, edge_kinds = True, 48 << 10, (None,)
     context_calls = "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
     contexts_are_devices = False
-    shared_memory = CUDA.struct("CUipcMemHandle")
-    shared_event = CUDA.struct("CUipcEventHandle")
+    shared_memory = CUDA.get_struct("CUipcMemHandle")
+    shared_event = CUDA.get_struct("CUipcEventHandle")
 
     def open(self) -> CudaDriver:
         return cuda()

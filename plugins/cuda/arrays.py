@@ -21,8 +21,8 @@ from ..sdk.rectangles import Rect
 from .core import API, failure
 from .devices import CuDevice
 
-_Array: Any = CUDA.struct("CUDA_ARRAY3D_DESCRIPTOR")
-_Resource: Any = CUDA.struct("CUDA_RESOURCE_DESC")
+_Array: Any = CUDA.get_struct("CUDA_ARRAY3D_DESCRIPTOR")
+_Resource: Any = CUDA.get_struct("CUDA_RESOURCE_DESC")
 _LAYERED, _SURFACE = CUDA["CUDA_ARRAY3D_LAYERED"], CUDA["CUDA_ARRAY3D_SURFACE_LDST"]
 
 _CHANNELS: Final = {UR[f"UR_IMAGE_CHANNEL_ORDER_{name}"]: len(name) for name in ("R", "RG", "RGBA")}

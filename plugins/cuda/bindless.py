@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR, URError
 from ..sdk.answers import encoders_of
@@ -22,7 +22,7 @@ from .events import CuEvent
 from .memory_images import IMAGE_ANSWERS, copy_pixels, shape_of
 from .usm_transfers import is_on_device
 
-_Texture: Any = CUDA.struct("CUDA_TEXTURE_DESC")
+_Texture: Any = CUDA.get_struct("CUDA_TEXTURE_DESC")
 _INTEGERS, _NORMALIZED = CUDA["CU_TRSF_READ_AS_INTEGER"], CUDA["CU_TRSF_NORMALIZED_COORDINATES"]
 _ADDRESSING: Final = {
     UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: CUDA[f"CU_TR_ADDRESS_MODE_{other}"]
@@ -45,7 +45,7 @@ _MEM_TO_IMAGE, _IMAGE_TO_MEM, _IMAGE_TO_IMAGE = (
 
 _ENCODERS: Final = encoders_of("ur_image_info_t")
 
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 #: The arrays that programs have allocated, by their handles.
 _arrays: Final[dict[int, CuArray]] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..sdk.queries import MEMORY_INFO
 from ..sdk.rules import ALLOC, COPY, USE, check_memory_flags, check_part
 from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
@@ -71,7 +71,7 @@ class CuBuffer(Object):
         self.memory, self.parent, self.host = memory, parent, host
         self.is_host: bool = memory.kind == "host" if memory else bool(parent and parent.is_host)
         self._maps: list[MappedPart] = []
-        self._lock = new_lock()
+        self._lock = make_lock()
 
     def close(self) -> None:
         self._maps.clear()

@@ -11,7 +11,7 @@ import itertools
 import weakref
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .captures import CuCapture
 from .contexts import CuContext
 from .core import Object, adapter, check, failure, routine_of
@@ -22,7 +22,7 @@ from .queues import CuQueue
 
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _numbers: Final = itertools.count(1)
-_lock = new_lock()
+_lock = make_lock()
 
 
 @adapter.kind

@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .core import adapter, constant
 from .devices import CuDevice
 
@@ -65,7 +65,7 @@ class _Clock:
     """The bases of a device."""
 
     def __init__(self, device: CuDevice) -> None:
-        self._device, self._lock = device, new_lock()
+        self._device, self._lock = device, make_lock()
         self._base: TimeBase | None = None
 
     def base(self) -> TimeBase:
@@ -92,7 +92,7 @@ class _Clock:
 
 
 _clocks: Final[dict[CuDevice, _Clock]] = {}
-_lock = new_lock()
+_lock = make_lock()
 
 
 def base_of(device: CuDevice) -> TimeBase:

@@ -105,7 +105,7 @@ adapter.codes[DriverError] = _code
 def check(code: int, routine: str, detail: str = "") -> None:
     """Raise DriverError unless `code` is 0."""
     if code:
-        raise DriverError.of(code, routine, detail)
+        raise DriverError.from_code(code, routine, detail)
 
 
 def constant(name: str) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.command_buffer.cuda_order import EARLY_SINCE
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
@@ -53,7 +53,7 @@ class CuDevice(Object):
         self.native = found.handle
         self._attributes: dict[str, int] = {}
         self._streams: list[CuStream] = []
-        self._lock = new_lock()
+        self._lock = make_lock()
 
     # calls
 
@@ -132,7 +132,7 @@ class CuDevice(Object):
 
     def has(self, name: str) -> bool:
         """Return whether the driver has a function, by its neutral name."""
-        return name in NAMES and bool(self.platform.driver.library.symbol(NAMES[name]))
+        return name in NAMES and bool(self.platform.driver.library.find_symbol(NAMES[name]))
 
     @cached_property
     def is_cooperative(self) -> bool:
@@ -257,7 +257,7 @@ class CuDevice(Object):
         self.call("CtxSynchronize")
 
 
-_lock = new_lock()
+_lock = make_lock()
 _devices: Final[dict[CuPlatform, tuple[CuDevice, ...]]] = {}
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 from weakref import WeakSet
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .allocations import CuAllocation, CuRequest, placed
 from .core import API, constant
 from .devices import CuDevice
@@ -31,7 +31,7 @@ ATTRIBUTES: Final = {
 }
 _NONE, _ALL = (constant(f"CU_MEM_ACCESS_FLAGS_PROT_{name}") for name in ("NONE", "READWRITE"))
 
-_lock = new_lock()
+_lock = make_lock()
 _pools: Final[WeakSet[DriverPool]] = WeakSet()
 #: The devices that may access another one's memory: the other one and the device.
 _readers: Final[set[tuple[CuDevice, CuDevice]]] = set()

@@ -11,7 +11,7 @@ import os
 import weakref
 from typing import Any, Final
 
-from ...loader.base.forks import in_child, new_lock
+from ...loader.base.forks import call_in_child, make_lock
 from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
 from .core import API, adapter, failure
@@ -57,10 +57,10 @@ class _KnownHandles:
 
 
 _this: list[_KnownHandles] = [_KnownHandles()]
-_lock = new_lock()
+_lock = make_lock()
 
 
-@in_child
+@call_in_child
 def _forget() -> None:
     _this[0] = _KnownHandles()
 

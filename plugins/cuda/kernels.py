@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
 from .contexts import CuContext
@@ -55,7 +55,7 @@ class CuKernel(Object):
 
     def __init__(self, program: CuProgram, name: str) -> None:
         self.program, self.context, self.name = program, program.context, name
-        self.lock = new_lock()
+        self.lock = make_lock()
         self._arguments: dict[int, URKernelArgument] = {}
         self.shapes: dict[Any, Sequence[tuple[int, Sizes, Sizes]]] = {}
         self._functions: dict[CuModule, int] = {}

@@ -24,7 +24,7 @@ from .devices import CuDevice
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
 
-_Array: Any = CUDA.struct("CUDA_ARRAY3D_DESCRIPTOR")
+_Array: Any = CUDA.get_struct("CUDA_ARRAY3D_DESCRIPTOR")
 _SURFACE: Final = CUDA["CUDA_ARRAY3D_SURFACE_LDST"]
 
 

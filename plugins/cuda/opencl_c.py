@@ -120,7 +120,7 @@ def _call(found: Any, name: str, program: int, options: str, *others: Any) -> No
     handle = (ctypes.c_void_p * 1)(found.handle)
     failed = getattr(found.platform.table, name)(program, 1, handle, options.encode(), *others)
     if failed:
-        raise SourceError.of(failed, name, _log(found, program))
+        raise SourceError.from_code(failed, name, _log(found, program))
 
 
 def _compile(found: Any, source: bytes, options: str) -> bytes:
@@ -152,7 +152,7 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
             stack.callback(table.clReleaseProgram, linked)
         if code.value:
             log = _log(found, linked) if linked else ""
-            raise SourceLinkError.of(code.value, "clLinkProgram", log)
+            raise SourceLinkError.from_code(code.value, "clLinkProgram", log)
         return _binary(found, linked)
 
 

@@ -64,7 +64,7 @@ class CuModule:
         data = ctypes.create_string_buffer(image)  # text ends with a NUL
         log, made = JitLog(), ctypes.c_void_p()
         code = device.ask("ModuleLoadDataEx", ctypes.byref(made), data, *log.options)
-        log.check(code, "ModuleLoadDataEx", ModuleError.of)
+        log.check(code, "ModuleLoadDataEx", ModuleError.from_code)
         return cls(device, made.value or 0, log.text)
 
     def function(self, name: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
@@ -54,7 +54,7 @@ class CuQueue(Object):
         self._priority = low if flags & _LOW else high if flags & _HIGH else 0
         count = SPREAD if flags & _OUT_OF_ORDER and not native else 1
         self.streams = [self._native or device.take_stream(self._priority) for _ in range(count)]
-        self.lock = new_lock()
+        self.lock = make_lock()
         self.part: QueuePart | None = None
         self._usual = self.streams[0]
         self._turn = 0

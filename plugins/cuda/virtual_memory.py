@@ -15,7 +15,7 @@ from .contexts import CuContext
 from .core import API, Object, adapter, constant, failure
 from .devices import CuDevice
 
-_PhysicalProperties: Any = UR.struct("ur_physical_mem_properties_t")
+_PhysicalProperties: Any = UR.get_struct("ur_physical_mem_properties_t")
 
 #: The driver's access for that of Unified Runtime.
 _ACCESS: Final = {

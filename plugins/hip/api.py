@@ -17,16 +17,16 @@ from ...loader.hip.driver import HipDriver, hip
 from ..sdk.gpu.api import ApiDevice, CopyPlace, GpuApi, GpuSet
 from ..sdk.rectangles import Rect
 
-_Copy: Any = HIP.struct("hipMemcpy3DParms")
-_Pitched: Any = HIP.struct("hipPitchedPtr")
-_Position: Any = HIP.struct("hipPos")
-_Extent: Any = HIP.struct("hipExtent")
-_Set: Any = HIP.struct("hipMemsetParams")
-_Launch: Any = HIP.struct("hipKernelNodeParams")
-_Sizes: Any = HIP.struct("dim3")
-_Location: Any = HIP.struct("hipMemLocation")
-_Access: Any = HIP.struct("hipMemAccessDesc")
-_Pool: Any = HIP.struct("hipMemPoolProps")
+_Copy: Any = HIP.get_struct("hipMemcpy3DParms")
+_Pitched: Any = HIP.get_struct("hipPitchedPtr")
+_Position: Any = HIP.get_struct("hipPos")
+_Extent: Any = HIP.get_struct("hipExtent")
+_Set: Any = HIP.get_struct("hipMemsetParams")
+_Launch: Any = HIP.get_struct("hipKernelNodeParams")
+_Sizes: Any = HIP.get_struct("dim3")
+_Location: Any = HIP.get_struct("hipMemLocation")
+_Access: Any = HIP.get_struct("hipMemAccessDesc")
+_Pool: Any = HIP.get_struct("hipMemPoolProps")
 _ANY_KIND: Final = HIP["hipMemcpyDefault"]
 
 
@@ -58,8 +58,8 @@ class HipApi(GpuApi):
     logs, asks_for_local, edge_kinds = False, 0, ()
     context_calls = "hipGetDevice", "hipSetDevice", "hipSetDevice"
     contexts_are_devices = True
-    shared_memory = HIP.struct("hipIpcMemHandle_t")
-    shared_event = HIP.struct("hipIpcEventHandle_t")
+    shared_memory = HIP.get_struct("hipIpcMemHandle_t")
+    shared_event = HIP.get_struct("hipIpcEventHandle_t")
 
     def open(self) -> HipDriver:
         return hip()

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
 from .comgr import DECLARATIONS
 from .places import rocm_files
@@ -139,7 +139,7 @@ def open_clang() -> Clang | None:
 
     ROCm's comes first, then the distribution's newest one, then that of PATH.
     """
-    on_path = shutil.which("clang", path=secure_environ().get("PATH", ""))
+    on_path = shutil.which("clang", path=filter_environ().get("PATH", ""))
     program = next(rocm_files(*_PROGRAMS), on_path)
     if not program:
         return None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
 from .places import rocm_files
 
@@ -101,7 +101,7 @@ class Comgr:
         except AttributeError as error:
             raise OSError(str(error)) from error
         self._library, self.name = opened, library
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._has_headers = True
 
     def compile_opencl(self, source: bytes, target: str, options: str = "") -> bytes:

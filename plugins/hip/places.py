@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 
 _ROOTS: Final = "/opt/rocm", "/usr"
 
@@ -19,7 +19,7 @@ def rocm_files(*patterns: str) -> Iterator[str]:
     Args:
         patterns: paths below the folders, with wildcards.
     """
-    for root in filter(None, (secure_environ().get("ROCM_PATH"), *_ROOTS)):
+    for root in filter(None, (filter_environ().get("ROCM_PATH"), *_ROOTS)):
         for pattern in patterns:
             yield from sorted(glob.glob(os.path.join(root, pattern)), key=_version, reverse=True)
 

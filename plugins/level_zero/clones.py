@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .core import ZE, driver, ze_failure
 from .lists import ZeCommandList
 from .mutable import zeCommandListClose
@@ -16,7 +16,7 @@ from .mutable import zeCommandListClose
 _CLONEABLE: Final = ZE["ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE"]
 
 #: Two threads may clone one list.
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 
 
 @driver.entry

@@ -11,7 +11,7 @@ from ...icd._native import lib as icd_lib
 from ...icd.calls import call, status_of
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
-from ...loader.base.interrupts import stop_if_interrupted, stoppable
+from ...loader.base.interrupts import mark_stoppable, stop_if_interrupted
 from .core import ze_failure
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Completion:
             call(self.cl, "clReleaseEvent")
 
 
-@stoppable
+@mark_stoppable
 def _wait_until(completion: Completion, deadline: int) -> bool:
     stop_if_interrupted()
     left = deadline - time.monotonic_ns()

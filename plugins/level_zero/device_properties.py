@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from ..opencl.device_info import pci_numbers
 from ..opencl.devices import takes_spirv
 from ..opencl.usm.strategies import STRATEGIES
@@ -27,7 +27,7 @@ _MOVED: Final = (
 
 def pretends() -> bool:
     """Return whether devices say that they are GPUs of Intel."""
-    name = secure_environ().get("FAIRLEAD_ZE_IDENTITY", "").strip().lower()
+    name = filter_environ().get("FAIRLEAD_ZE_IDENTITY", "").strip().lower()
     if name not in ("", "gpu", "driver"):
         driver.log("warning", f"FAIRLEAD_ZE_IDENTITY={name} is ignored: it may be gpu or driver")
     return name != "driver"

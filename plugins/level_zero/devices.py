@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ze.abi import PLATFORM_EXTENSION
 from ..opencl.device_info import pci_numbers
 from ..opencl.devices import URDevice
@@ -185,7 +185,7 @@ class ZeDevice(Object):
         return hashlib.sha256(text.encode()).digest()[:16]
 
 
-_lock = new_lock()
+_lock = make_lock()
 _found: list[ZePlatform] = []
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from ..opencl.devices import URDevice, divide
 from .core import driver
 
@@ -37,7 +37,7 @@ class Visible(NamedTuple):
 
 def hierarchy() -> str:
     """Return ZE_FLAT_DEVICE_HIERARCHY, COMPOSITE if it is not set."""
-    found = secure_environ().get("ZE_FLAT_DEVICE_HIERARCHY", "").strip().upper()
+    found = filter_environ().get("ZE_FLAT_DEVICE_HIERARCHY", "").strip().upper()
     if found in ("", *_HIERARCHIES):
         return found or COMPOSITE
     driver.log("warning", f"ZE_FLAT_DEVICE_HIERARCHY={found} is ignored: {', '.join(_HIERARCHIES)}")
@@ -46,7 +46,7 @@ def hierarchy() -> str:
 
 def affinity_mask() -> frozenset[str] | None:
     """Return the ordinals of ZE_AFFINITY_MASK, None if it is not set."""
-    found = secure_environ().get("ZE_AFFINITY_MASK", "")
+    found = filter_environ().get("ZE_AFFINITY_MASK", "")
     return frozenset(word.strip() for word in found.split(",")) if found.strip() else None
 
 
@@ -81,7 +81,7 @@ def sub_devices(device: URDevice) -> tuple[URDevice, ...]:
 
     They have the same number of compute units: CPU drivers divide devices in no other way.
     """
-    asked = secure_environ().get("FAIRLEAD_ZE_SUB_DEVICES", "").strip()
+    asked = filter_environ().get("FAIRLEAD_ZE_SUB_DEVICES", "").strip()
     if asked in ("", "0"):
         return ()
     units = device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS")

@@ -151,7 +151,7 @@ def _image_of(
     kind, numbers = _TYPES[desc.type][0], {"image_width": desc.width, "image_row_pitch": pitch}
     if pitch:
         numbers["image_height"] = desc.height
-    row = OPENCL.struct("cl_image_desc")(
+    row = OPENCL.get_struct("cl_image_desc")(
         image_type=_TYPES[desc.type][1], buffer=buffer.cl, **numbers
     )
     flags, pixel = OPENCL[f"CL_MEM_{_access(desc)}"], opencl_format(*format)

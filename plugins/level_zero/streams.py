@@ -25,8 +25,8 @@ from typing import Any, Final, TypeAlias
 
 from ...icd.abi import OPENCL
 from ...icd.calls import call, enqueue_marker, new_queue
-from ...loader.base.forks import new_lock
-from ...loader.base.interrupts import stop_if_interrupted, stoppable
+from ...loader.base.forks import make_lock
+from ...loader.base.interrupts import mark_stoppable, stop_if_interrupted
 from ..sdk.objects import Object
 from .completions import CHECK_INTERVAL, Completion, deadline_of
 from .contexts import ZeContext
@@ -38,7 +38,7 @@ NOT_READY: Final = ZE.codes["ZE_RESULT_NOT_READY"]
 _PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 
 #: Held while the order of enqueues changes. Nothing that a driver's callback needs is under it.
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 _changed: Final = threading.Condition(_lock)
 
 
@@ -151,7 +151,7 @@ class Signal(Object):
             raise ze_failure("DEVICE_LOST", f"a command was not enqueued: {self.error}")
 
 
-@stoppable
+@mark_stoppable
 def _wait_for(is_true: Callable[[], bool], deadline: int | None) -> bool:
     """Wait until something is true that only changes under the lock. Returns whether it is."""
     with _changed:

@@ -105,7 +105,7 @@ def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 
 
 def create_part(memory: CLObject, origin: int, size: int, cl_flags: int = 0) -> int:
     """Create the cl_mem of a sub-buffer. Arguments and errors are those of `create_sub_buffer`."""
-    region = OPENCL.struct("cl_buffer_region")(origin, size)
+    region = OPENCL.get_struct("cl_buffer_region")(origin, size)
     kind = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
     return create(
         memory.table, "clCreateSubBuffer", memory.cl, cl_flags, kind, ctypes.byref(region)

@@ -7,14 +7,14 @@ import time
 from typing import Final
 
 from ...icd.abi import CL_INVALID_OPERATION
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from .contexts import URContext, urContextCreate
 from .core import adapter, check, query_number
 from .devices import URDevice
 from .queues import URQueue, create_queue
 
-_lock = new_lock()
+_lock = make_lock()
 _queues: Final[dict[URDevice, URQueue]] = {}  # by root device, which lives as long as the process
 adapter.on_close.append(_queues.clear)
 

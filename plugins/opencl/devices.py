@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
@@ -27,7 +27,7 @@ from .core import (
 )
 from .platforms import URPlatform, driver_of, platform_of, platforms
 
-_lock = new_lock()
+_lock = make_lock()
 _roots: Final[dict[URPlatform, tuple[URDevice, ...]]] = {}
 #: The sub-devices that are alive, by their handles.
 _parts: Final[weakref.WeakValueDictionary[int, URDevice]] = weakref.WeakValueDictionary()

@@ -15,8 +15,8 @@ from weakref import ref
 from ...icd.abi import OPENCL
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
-from ...loader.base.forks import new_lock
-from ...loader.base.interrupts import in_main_thread
+from ...loader.base.forks import make_lock
+from ...loader.base.interrupts import is_main_thread
 from ...loader.ur.abi import UR
 from ..sdk._native import lib
 from .contexts import URContext
@@ -158,7 +158,7 @@ def waits_itself(platform: URPlatform) -> bool:
     Then no call may block in the driver.
     """
     one_at_a_time = platform.profile.waits_one_at_a_time
-    return not _callback.runs and (one_at_a_time or in_main_thread())
+    return not _callback.runs and (one_at_a_time or is_main_thread())
 
 
 def wait(events: Iterable[UREvent]) -> None:
@@ -208,7 +208,7 @@ def urEventWait(phEventWaitList: Sequence[UREvent]) -> None:
 
 # callbacks
 
-_lock = new_lock()
+_lock = make_lock()
 _numbers = itertools.count(1)
 _waiting: Final[dict[int, Any]] = {}
 

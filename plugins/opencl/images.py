@@ -121,7 +121,7 @@ def opencl_format(order: int, channel: int) -> Any:
     """
     if order not in _CL_ORDERS or channel not in _CL_TYPES:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such order or type")
-    return OPENCL.struct("cl_image_format")(_CL_ORDERS[order], _CL_TYPES[channel])
+    return OPENCL.get_struct("cl_image_format")(_CL_ORDERS[order], _CL_TYPES[channel])
 
 
 def has_format(context: URContext, access: int, kind: int, format: Any) -> bool:
@@ -145,7 +145,7 @@ def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int,
     ask_driver, count = context.table.clGetSupportedImageFormats, ctypes.c_uint32()
     code = ask_driver(context.cl, flags, kind, 0, None, ctypes.byref(count))
     check(code, "clGetSupportedImageFormats")
-    found = (OPENCL.struct("cl_image_format") * count.value)()
+    found = (OPENCL.get_struct("cl_image_format") * count.value)()
     if count.value:
         code = ask_driver(context.cl, flags, kind, count.value, found, None)
         check(code, "clGetSupportedImageFormats")
@@ -170,7 +170,7 @@ def _check_size(context: URContext, kind: ImageKind, sizes: Rect) -> None:
 
 def _describe(desc: Any, kind: ImageKind, host: int) -> Any:
     """Return a cl_image_desc with the fields that the type of images has."""
-    made = OPENCL.struct("cl_image_desc")(image_type=_CL_KINDS[desc.type])
+    made = OPENCL.get_struct("cl_image_desc")(image_type=_CL_KINDS[desc.type])
     for name in kind.sizes:
         setattr(made, _CL_FIELDS[name], getattr(desc, name))
     if host:
@@ -247,7 +247,7 @@ def urMemImageCreateWithNativeHandle(
     """Make an image of a native handle. The program has to give its format and type correctly."""
     kind = _OF_CL[query_native_type(hNativeMem, hContext, _OF_CL)]
     told = query(hContext.table, "clGetImageInfo", hNativeMem, OPENCL["CL_IMAGE_FORMAT"])
-    found = OPENCL.struct("cl_image_format").from_buffer_copy(told)
+    found = OPENCL.get_struct("cl_image_format").from_buffer_copy(told)
     order, channel = found.image_channel_order, found.image_channel_data_type
     if order not in _UR_ORDERS or channel not in _UR_TYPES:
         raise failure("UNSUPPORTED_IMAGE_FORMAT", "Unified Runtime does not have its format")

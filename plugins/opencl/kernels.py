@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, ref
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
 from ..sdk.answers import new_answers
@@ -94,7 +94,7 @@ class _NativeLock:
     """What several kernels of one cl_kernel share: a lock of Python's threads, and one for C."""
 
     def __init__(self) -> None:
-        self.threads, self.busy = new_lock(), ffi.new("int32_t *")
+        self.threads, self.busy = make_lock(), ffi.new("int32_t *")
 
 
 #: The lock of each cl_kernel. One native handle may have several kernels.

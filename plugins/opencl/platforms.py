@@ -12,10 +12,10 @@ from ...icd.abi import OPENCL
 from ...icd.driver_profiles import profile_of
 from ...icd.drivers import drivers
 from ...icd.tables import query
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.base.memory import read_word
 from ...loader.base.query import decode_text
-from ...loader.base.search import python_libraries
+from ...loader.base.search import find_python_libraries
 from ...loader.ur.abi import API_VERSION, UR
 from ..sdk._native import ffi
 from ..sdk.answers import new_answers
@@ -77,7 +77,7 @@ def platforms() -> tuple[URPlatform, ...]:
         return _found()
 
 
-_lock = new_lock()
+_lock = make_lock()
 
 
 @cache
@@ -103,7 +103,7 @@ def _open_loader() -> None:
     """
     for path in (
         "libOpenCL.so.1",
-        *(str(folder / "libOpenCL.so.1") for folder in python_libraries()),
+        *(str(folder / "libOpenCL.so.1") for folder in find_python_libraries()),
     ):
         with contextlib.suppress(OSError):
             ctypes.CDLL(path, mode=os.RTLD_LAZY)

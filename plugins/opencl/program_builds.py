@@ -95,7 +95,7 @@ def _call_compiler(
     function, listed, text = getattr(program.table, routine), handles_of(devices), _options(options)
     code = _run_aside((program,), lambda: function(program.cl, len(devices), listed, text, *rest))
     if code in _BUILD:
-        raise BuildError.of(code, routine, program.log)
+        raise BuildError.from_code(code, routine, program.log)
     check(code, routine)
 
 
@@ -204,7 +204,7 @@ def link_programs(
     if code.value and code.value not in _LINK:
         check(code.value, "clLinkProgram")
     log = made.log if code.value and made is not None else ""
-    return made, LinkError.of(code.value, "clLinkProgram", log) if code.value else None
+    return made, LinkError.from_code(code.value, "clLinkProgram", log) if code.value else None
 
 
 # specialization constants

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ..sdk.queries import SAMPLER_INFO
 from .contexts import URContext, check_native
@@ -31,7 +31,7 @@ _FILTERS: Final = {
     UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
     for name in ("NEAREST", "LINEAR")
 }
-_lock: Final = new_lock()  # for the samplers of all contexts
+_lock: Final = make_lock()  # for the samplers of all contexts
 
 
 @adapter.kind

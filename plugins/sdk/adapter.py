@@ -30,10 +30,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar, overload
 
 from ...loader.base.abi import Function
-from ...loader.base.errors import CodeError, reason_of
-from ...loader.base.interrupts import in_main_thread
-from ...loader.base.log import LEVELS, logger
-from ...loader.base.search import secure_environ
+from ...loader.base.errors import CodeError, explain_error
+from ...loader.base.interrupts import is_main_thread
+from ...loader.base.log import LEVELS, get_logger
+from ...loader.base.search import filter_environ
 from ...loader.ur.abi import UR, URError
 from ._native import ffi, lib
 from .answers import is_handle
@@ -207,9 +207,11 @@ class Adapter(Object):
             wanted = LEVELS.index(level) >= self._callback_level
             if wanted:
                 call(LEVELS.index(level), message.encode("utf-8", "replace"), data)
-            if "UR_LOG_FAIRLEAD" not in secure_environ() and not (wanted and level == "error"):
+            if "UR_LOG_FAIRLEAD" not in filter_environ() and not (wanted and level == "error"):
                 return
-        logger("FAIRLEAD", "warning").write(level, f"<{self.name}>[{level.upper()}]: {message}\n")
+        get_logger("FAIRLEAD", "warning").write(
+            level, f"<{self.name}>[{level.upper()}]: {message}\n"
+        )
 
     def explain(self, code: int, message: str) -> None:
         """Set what urAdapterGetLastError answers in this thread."""
@@ -333,12 +335,12 @@ class Adapter(Object):
             if name is not None:
                 self.explain(
                     getattr(error, "value", 0),
-                    reason_of(error) if isinstance(error, CodeError) else str(error),
+                    explain_error(error) if isinstance(error, CodeError) else str(error),
                 )
                 self.log("info", f"{routine}: {error}")
                 return code_of(name if isinstance(name, str) else name(error))
         self.explain(0, f"{type(error).__name__}: {error}")
-        if isinstance(error, KeyboardInterrupt) and in_main_thread():
+        if isinstance(error, KeyboardInterrupt) and is_main_thread():
             lib.fl_put_off_interrupt()  # the caller gets it
             return _UNKNOWN
         self.log("error", f"{routine} failed\n{_traceback(error)}")

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ._native import ffi, lib
 from .adapter import Adapter
@@ -28,7 +28,7 @@ from .objects import Object
 
 _BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
 _DESCRIPTOR: Final = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-_Descriptor: Final = UR.struct("ur_exp_command_buffer_desc_t")
+_Descriptor: Final = UR.get_struct("ur_exp_command_buffer_desc_t")
 _LASTING: Final = ffi.new("int64_t[]", [UR["UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"]])
 lib.fl_keep_answers(lib.FL_OF_COMMAND_BUFFER, _LASTING, len(_LASTING))
 
@@ -46,7 +46,7 @@ class RecordingLock:
 
     def __init__(self, struct: Any, learn: Callable[[], None] | None = None) -> None:
         self._struct, self._lock = struct, ffi.addressof(struct, "lock")
-        self._threads, self._depth = new_lock(), 0
+        self._threads, self._depth = make_lock(), 0
         self._learn = weakref.WeakMethod(learn) if learn is not None else lambda: None
 
     def __enter__(self) -> None:
@@ -89,7 +89,7 @@ class CommandBufferObject(Object):
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.signals: dict[int, Any] = {}
-        self.recording: Any = new_lock()
+        self.recording: Any = make_lock()
         self._answers = new_answers()
         self.last_queue: Callable[[], Any] | None = None
 

@@ -38,7 +38,7 @@ def failure(name: str, detail: str = "", routine: str = "", remedy: str = "") ->
         routine: the function that failed, if it is not the entry point.
         remedy: what the caller does instead. urAdapterGetLastError says it, too.
     """
-    return URError.of(code_of(name), routine, detail, remedy)
+    return URError.from_code(code_of(name), routine, detail, remedy)
 
 
 class Refused(Exception):

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 from weakref import ref
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ._native import ffi, lib
 
 _QUARANTINE: Final = 1 << 16  # how many other handles end before an address is used again
@@ -119,7 +119,7 @@ class Registry:
     ) -> None:
         self._table, self.number, self._kinds = table, number, kinds
         _registries[number] = self
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._free: deque[int] = deque()
         self._quarantined: deque[int] = deque()
         self._numbers = 0

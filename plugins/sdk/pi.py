@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...loader.base import layers
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.base.library import Library
 from ...loader.base.table import DispatchTable
 from ...loader.pi.abi import PI
-from ...loader.pi.mapping import result
+from ...loader.pi.mapping import convert_result
 from ...loader.pi.serve import serve
 from ...loader.ur.abi import UR
 from ...loader.ur.adapters import open_and_bind
@@ -38,10 +38,10 @@ from .start import shell_at
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers
 _adapters: Final[dict[str, DispatchTable]] = {}  # by the adapter's path; they stay open
-_lock = new_lock()
+_lock = make_lock()
 _COUNTS: Final = re.compile("pi([A-Z][a-z]+)(Retain|Release)")
 #: PI's codes for those of UR by their numbers, and at the end the code for other numbers.
-_CODES: Final = ffi.new("int32_t[]", [*map(result, range(256)), result(-1)])
+_CODES: Final = ffi.new("int32_t[]", [*map(convert_result, range(256)), convert_result(-1)])
 
 
 def start(address: int) -> None:
@@ -108,7 +108,7 @@ def _complete(binding: PluginBinding, library: Library) -> None:
         return
     slots = (ctypes.c_void_p * len(UR.slots)).from_address(binding.table.address)
     for name in binding.missing:
-        address = library.own_symbol(name)
+        address = library.find_own_symbol(name)
         if address:
             slots[UR.functions[name].slot or 0] = address
 

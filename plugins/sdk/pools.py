@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ._native import ffi
 from .adapter import Adapter
@@ -65,7 +65,7 @@ class USMPool(Object):
         self.device, self.flags = device, flags
         self.largest, self.threshold, self.maximum = _LARGEST, 0, 0
         self.used = self.used_high = self.reserved = self.reserved_high = 0
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._free: dict[Any, list[Any]] = {}
 
     # what an adapter knows
@@ -229,7 +229,7 @@ class PoolEntryPoints:
     """
 
     def __init__(self, adapter: Adapter, kind: Callable[..., USMPool]) -> None:
-        self._adapter, self._kind, self._lock = adapter, kind, new_lock()
+        self._adapter, self._kind, self._lock = adapter, kind, make_lock()
         self._defaults: Any = weakref.WeakKeyDictionary()  # context → device → its default pool
         self._current: Any = weakref.WeakKeyDictionary()  # context → device → the one that was set
         adapter.info("urUSMPoolGetInfo", _INFO)

@@ -28,10 +28,10 @@ from typing import Any, Final
 import __main__
 
 from ...loader.base.errors import FairleadError
-from ...loader.base.forks import in_child, new_lock
+from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
-from ...loader.base.library import file_of
-from ...loader.base.search import secure_environ
+from ...loader.base.library import find_file
+from ...loader.base.search import filter_environ
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import parse_configuration
@@ -57,7 +57,7 @@ class _RunningAdapter:
 
 
 _running: Final[list[_RunningAdapter]] = []
-_lock = new_lock()
+_lock = make_lock()
 
 
 class StartError(FairleadError):
@@ -79,7 +79,7 @@ def start(address: int) -> None:
     with _lock:
         take_interrupts(shell)
         if adapter.stoppable:
-            declare_stoppable(file_of(address))
+            declare_stoppable(find_file(address))
         lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
         _wait_in_steps()
         shell.number = _number_of(adapter, shell)
@@ -116,13 +116,13 @@ def calls_begin_in_c(log: Callable[[str, str], None]) -> bool:
     Args:
         log: is called with a level and a message.
     """
-    value = secure_environ().get("FAIRLEAD_CALLS", "").strip().lower()
+    value = filter_environ().get("FAIRLEAD_CALLS", "").strip().lower()
     if value not in ("", "c", "python"):
         log("warning", f"FAIRLEAD_CALLS={value} is ignored: it may be c or python")
     return value != "python"
 
 
-@in_child
+@call_in_child
 def _wait_in_steps() -> None:
     """Tell C which thread handles signals, if this is a Python program."""
     main = threading.main_thread().ident or 0

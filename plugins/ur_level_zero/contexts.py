@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..sdk.queries import CONTEXT_INFO
 from .core import (
     ZE,
@@ -137,7 +137,7 @@ class EventSupply:
         self._device = devices[0].ze
         self._devices = handle_array([device.ze for device in devices])
         self._count = len(devices)
-        self._lock = new_lock()
+        self._lock = make_lock()
         self._fresh: list[int] = []
         self._made: list[int] = []
         self._pools: list[int] = []

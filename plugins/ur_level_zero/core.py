@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from ...loader.base.interrupts import in_main_thread, stop_if_interrupted, stoppable
+from ...loader.base.interrupts import is_main_thread, mark_stoppable, stop_if_interrupted
 from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import ZE, LevelZeroError, check
@@ -73,7 +73,7 @@ def struct(name: str, *, tag: str = "", **fields: Any) -> Any:
         tag: the name of its ze_structure_type_t after ZE_STRUCTURE_TYPE_, if it differs.
         fields: its fields. A pointer may be `bytes`, a struct or an array, which is kept.
     """
-    made = ZE.struct(f"ze_{name}_t")()
+    made = ZE.get_struct(f"ze_{name}_t")()
     made.stype = ZE[f"ZE_STRUCTURE_TYPE_{tag or name.upper()}"]
     made.kept = {}
     for field, value in fields.items():
@@ -107,7 +107,7 @@ def ask_list(table: DispatchTable, routine: str, handle: int, name: str) -> list
     """Return the structs that a zeXGetYProperties function lists. See `ask`."""
     count, call_ = ctypes.c_uint32(), getattr(table, routine)
     check(call_(handle, ctypes.byref(count), None), routine)
-    rows = (ZE.struct(f"ze_{name}_t") * count.value)()
+    rows = (ZE.get_struct(f"ze_{name}_t") * count.value)()
     for row in rows if name != "driver_extension_properties" else ():  # which has no stype
         row.stype = ZE[f"ZE_STRUCTURE_TYPE_{name.upper()}"]
     if count.value:
@@ -132,13 +132,13 @@ def wait_until_ready(function: Callable[[int], int], routine: str) -> None:
     Raises:
         LevelZeroError: what the driver answers.
     """
-    if in_main_thread():
+    if is_main_thread():
         _wait_in_steps(function, routine)
     else:
         check(function(FOREVER), routine)
 
 
-@stoppable
+@mark_stoppable
 def _wait_in_steps(function: Callable[[int], int], routine: str) -> None:
     stop_if_interrupted()
     code = NOT_READY

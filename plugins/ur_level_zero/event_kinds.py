@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from .core import ZE, failure
 from .platforms import LZPlatform
 
@@ -72,7 +72,7 @@ def choose_events(platform: LZPlatform, devices: int) -> EventChoice:
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for events
             that the driver does not have.
     """
-    wanted = secure_environ().get(VARIABLE, "").strip().lower()
+    wanted = filter_environ().get(VARIABLE, "").strip().lower()
     if wanted not in ("", "auto", "counter-based", "regular"):
         detail = f"{VARIABLE}={wanted}: it may be auto, counter-based, regular"
         raise failure("INVALID_VALUE", detail)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .queues import LZQueue
 
 _COMPLETE: Final = UR["UR_EVENT_STATUS_COMPLETE"]
-_Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
+_Times: Final = ZE.get_struct("ze_kernel_timestamp_result_t")
 
 
 @adapter.kind

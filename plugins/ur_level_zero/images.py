@@ -34,8 +34,8 @@ from .memory import LZMemory
 from .queues import create_queue
 
 _COPY: Final = "zeCommandListAppendImageCopy"
-_Format: Final = ZE.struct("ze_image_format_t")
-_Region: Final = ZE.struct("ze_image_region_t")
+_Format: Final = ZE.get_struct("ze_image_format_t")
+_Region: Final = ZE.get_struct("ze_image_region_t")
 _READ_ONLY: Final = UR["UR_MEM_FLAG_READ_ONLY"]
 _WRITTEN: Final = ZE["ZE_IMAGE_FLAG_KERNEL_WRITE"]
 #: Level Zero's types, and the fields of ze_device_image_properties_t that limit their sizes.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ..sdk._native import ffi, lib
 from .core import adapter, address_of
 
@@ -29,7 +29,7 @@ class LockInC:
     __slots__ = ("_lock", "_taken", "_threads")
 
     def __init__(self, lock: Any) -> None:
-        self._lock, self._threads = lock, new_lock()
+        self._lock, self._threads = lock, make_lock()
         self._taken: list[bool] = []
 
     def __enter__(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
@@ -27,7 +27,7 @@ from .programs import LZProgram
 _INDIRECT: Final = sum(
     ZE[f"ZE_KERNEL_INDIRECT_ACCESS_FLAG_{kind}"] for kind in ("HOST", "DEVICE", "SHARED")
 )
-GroupCount: Final = ZE.struct("ze_group_count_t")
+GroupCount: Final = ZE.get_struct("ze_group_count_t")
 _LARGEST: Final = 0xFFFFFFFF
 Triple = tuple[int, int, int]
 
@@ -107,7 +107,7 @@ class LZKernel(Object):
         self.table = next(iter(handles)).table
         self.modules = program.modules  # a new build of the program does not end them
         self.arguments: dict[int, URKernelArgument] = {}
-        self.lock = new_lock()
+        self.lock = make_lock()
         self._has_offset = False
 
     def on(self, device: LZDevice) -> int:

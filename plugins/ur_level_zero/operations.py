@@ -17,7 +17,7 @@ from ..sdk.rules import is_power_of_two
 from .devices import LZDevice
 from .memory import COPY_MEMORY, LZBuffer
 
-_Region: Final = ZE.struct("ze_copy_region_t")
+_Region: Final = ZE.get_struct("ze_copy_region_t")
 _LARGEST: Final = 0xFFFFFFFF
 
 

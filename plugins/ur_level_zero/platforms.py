@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from ...loader.base.query import decode_text
 from ...loader.ur.abi import API_VERSION, UR
-from ...loader.ze.binding import text_of_version
+from ...loader.ze.binding import format_version
 from ...loader.ze.driver import ZEDriver
 from ...loader.ze.drivers import open_drivers
 from ..sdk.objects import Object
@@ -70,7 +70,7 @@ class LZPlatform(Object):
         """Return the version of Level Zero that it has, such as "1.13"."""
         version = ctypes.c_uint32()
         call(self.table, "zeDriverGetApiVersion", self.ze, ctypes.byref(version))
-        return text_of_version(version.value)
+        return format_version(version.value)
 
     @cached_property
     def driver_version(self) -> str:
@@ -79,7 +79,7 @@ class LZPlatform(Object):
         return str(row.driverVersion)
 
 
-_lock: Final = new_lock()
+_lock: Final = make_lock()
 _found: Final[list[LZPlatform]] = []
 _opened: Final[list[bool]] = []
 

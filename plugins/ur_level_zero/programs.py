@@ -40,7 +40,7 @@ _REFUSED: Final = frozenset(
     for name in ("MODULE_BUILD_FAILURE", "INVALID_NATIVE_BINARY", "MODULE_LINK_FAILURE")
 )
 _HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
-_Constants: Final = ZE.struct("ze_module_constants_t")
+_Constants: Final = ZE.get_struct("ze_module_constants_t")
 
 
 class LZModule:

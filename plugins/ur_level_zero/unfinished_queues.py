@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from ...loader.base.forks import new_lock
+from ...loader.base.forks import make_lock
 from .contexts import EventCell, LZContext
 from .core import LevelZeroError, adapter, call, wait_for_a_while
 from .devices import LZDevice
@@ -35,7 +35,7 @@ class UnfinishedLZQueue(NamedTuple):
 ALL: Final[WeakValueDictionary[int, LZQueue]] = WeakValueDictionary()
 #: Queues that are gone, whose commands may run.
 UNFINISHED: Final[list[UnfinishedLZQueue]] = []
-_LOCK: Final = new_lock()
+_LOCK: Final = make_lock()
 
 
 def forget_ended() -> bool:

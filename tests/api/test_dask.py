@@ -220,7 +220,7 @@ def test_a_map_without_workers_returns(graph: fairlead.CapturedGraph) -> None:
 
 
 def test_workers_take_different_devices(client: Any) -> None:
-    numbers = client.run(fairlead.dask._number_of_process)
+    numbers = client.run(fairlead.dask._number_process)
     assert len(set(numbers.values())) == 2
 
 
@@ -245,7 +245,7 @@ def test_a_file_that_is_no_graph_is_refused_at_once(tmp_path: Path) -> None:
 def test_without_a_client_the_batches_are_delayed(
     graph: fairlead.CapturedGraph, device: cl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fairlead.dask, "_current_client", lambda: None)
+    monkeypatch.setattr(fairlead.dask, "_find_client", lambda: None)
     found = fairlead.dask.map(graph, batches(3), device=part_of(device))
     results = compute(*found, scheduler="threads")
     assert all(np.array_equal(one["x"], expected(number)) for number, one in enumerate(results))

@@ -25,9 +25,9 @@ print([device.name for device in listed().devices])
 
 NESTED = """
 import os
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 
-variables = nested_environment()
+variables = make_nested_environment()
 folder = variables["OCL_ICD_VENDORS"]
 print(
     folder,
@@ -60,5 +60,5 @@ def test_the_drivers_that_a_nested_loader_is_told_of(
 
 
 def test_no_drivers_to_tell_of(run_python: RunPython, tmp_path: Path) -> None:
-    code = "from fairlead.api import nested_environment; print(nested_environment())"
+    code = "from fairlead.api import make_nested_environment; print(make_nested_environment())"
     assert run_python(code, env={"OCL_ICD_VENDORS": str(tmp_path)}).out == "{}\n"

@@ -20,7 +20,7 @@ class Enqueued:
         """Enqueue a command; what it comes after."""
         after = self.order.place(queue, queue != FREE, waits, **kind)
         self.commands.append({"op": "kernel", "after": after})
-        self.order.added(queue, event)
+        self.order.note_command(queue, event)
         return after
 
 
@@ -79,11 +79,11 @@ def test_what_lies_between_separates() -> None:
     enqueued = Enqueued()
     enqueued.add(ONE, event=7)
     enqueued.add(TWO)
-    enqueued.order.gap()
-    assert enqueued.order.between() == [2]
+    enqueued.order.add_gap()
+    assert enqueued.order.find_predecessors_of_write() == [2]
     assert enqueued.commands[2] == {"op": "marker", "after": [0, 1]}
     enqueued.commands.append({"op": "write", "after": [2]})
-    enqueued.order.added_between()
+    enqueued.order.note_write()
     assert enqueued.add(TWO, 7) == [3]  # the event may be another one's by now
-    enqueued.order.gap()
+    enqueued.order.add_gap()
     assert len(enqueued.commands) == 5  # at the end nothing follows, and no place is needed

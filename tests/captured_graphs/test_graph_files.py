@@ -430,7 +430,7 @@ def test_binaries_are_for_their_device(numbers: Numbers, file: Path, device: cl.
     graph.save(file, names={"a": a}, binaries=True)
     with GraphArchive(file) as archive:
         (program,) = archive.document.programs
-        assert program["source"] and len(archive.program(program["binaries"][0]["file"])) > 100
+        assert program["source"] and len(archive.read_program(program["binaries"][0]["file"])) > 100
     assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
 
 
@@ -444,7 +444,7 @@ def test_a_program_of_a_binary_is_saved_as_one(
     graph.save(file, names={"a": others.buffer})
     with GraphArchive(file) as archive:
         (program,) = archive.document.programs
-        assert len(archive.program(program["binaries"][0]["file"])) > 100
+        assert len(archive.read_program(program["binaries"][0]["file"])) > 100
     assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.graph_files.archive import MOST_JSON, GraphArchive, write
-from fairlead.graph_files.checks import document_of
+from fairlead.graph_files.checks import check_document
 from fairlead.graph_files.document import Document
 from fairlead.graph_files.errors import GraphFileError
 
@@ -146,12 +146,12 @@ def written(path: Path, parts: dict[str, bytes], packed: int = zipfile.ZIP_DEFLA
 def read(path: Path) -> None:
     """Read all of a file, as `load` does."""
     with GraphArchive(path) as archive:
-        for name in archive.document.members():
+        for name in archive.document.list_members():
             if name.startswith("programs/"):
-                archive.program(name)
+                archive.read_program(name)
         for one in archive.document.memory:
-            archive.contents(one)
-        archive.results()
+            archive.read_contents(one)
+        archive.read_results()
 
 
 def refusal(path: Path) -> GraphFileError:
@@ -389,7 +389,7 @@ def test_a_document_with_random_changes_is_read_or_refused(changes: list[Any]) -
         except (KeyError, IndexError, TypeError):
             continue
     try:
-        made = document_of(document)
+        made = check_document(document)
     except GraphFileError as error:
         assert error.code and error.remedy
     else:

@@ -380,7 +380,7 @@ def test_what_a_signal_handler_raises_is_raised_when_the_block_ends(
     before = pointers(queue)
     bomb = Bomb()
     with pytest.raises(Interrupt), pytest.MonkeyPatch.context() as patch, capture(queue) as graph:
-        patch.setattr("fairlead.captured_graphs.pyopencl_client.calling_place", bomb)
+        patch.setattr("fairlead.captured_graphs.pyopencl_client.find_calling_place", bomb)
         for _ in range(5):
             kernel(queue, (N,), None, buffer, np.float32(1))
     assert len(graph) == 0 and graph.state == "failed"

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from helpers.drivers import Driver
 
 import fairlead
-from fairlead.cli.compare import ComparedRun, difference, is_good
+from fairlead.cli.compare import ComparedRun, find_difference, is_good
 from fairlead.cli.main import main
 from fairlead.icd.drivers import platforms
 
@@ -135,11 +135,13 @@ def test_differences() -> None:
         {"x": np.array([1, 2, np.nan], np.float32)},
         {"x": np.array([1, 2.0001, np.nan], np.float32)},
     )
-    assert difference(one, one, 0) == "" == difference(one, other, 1e-3)
-    assert difference(one, other, 0).startswith("x[1] is 2.0000998")
-    assert "there only once" in difference(one, {}, 0)
-    assert "not float32 (3,)" in difference(one, {"x": np.zeros(3)}, 0)
-    assert difference({"x": np.array([0.0], np.float32)}, {"x": np.array([-0.0], np.float32)}, 0)
+    assert find_difference(one, one, 0) == "" == find_difference(one, other, 1e-3)
+    assert find_difference(one, other, 0).startswith("x[1] is 2.0000998")
+    assert "there only once" in find_difference(one, {}, 0)
+    assert "not float32 (3,)" in find_difference(one, {"x": np.zeros(3)}, 0)
+    assert find_difference(
+        {"x": np.array([0.0], np.float32)}, {"x": np.array([-0.0], np.float32)}, 0
+    )
     rows = [ComparedRun("d", "p", "replay", "not possible")]
     assert not is_good(rows)
     assert is_good([*rows, ComparedRun("d", "p", "native", "same")])

@@ -15,7 +15,7 @@ from helpers.support import FakePlugin, Output, RunPython
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.cli.trace import NOTHING, environment, gather, summary
+from fairlead.cli.trace import NOTHING, gather, make_environment, summarize_events
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 
@@ -481,14 +481,14 @@ def test_a_high_exit_code_is_no_signal(run_python: RunPython) -> None:
 
 def test_the_variables_for_a_command(tmp_path: Path) -> None:
     given = {"OPENCL_LAYERS": "/lib/libtheirs.so"}
-    added = environment(given, tmp_path, ("ur", "cl"), record=True, sycl=True)
+    added = make_environment(given, tmp_path, ("ur", "cl"), record=True, sycl=True)
     assert (added["FAIRLEAD_TRACE"], added["FAIRLEAD_TRACE_FILE"]) == (
         "ur,cl",
         f"{tmp_path}/%p.json",
     )
     assert (added["SYCL_UR_TRACE"], added["SYCL_PI_TRACE"]) == ("2", "2")
     assert added["OPENCL_LAYERS"].startswith("/lib/libtheirs.so:")
-    live = environment(given, tmp_path, ("pi",), record=False, times=True)
+    live = make_environment(given, tmp_path, ("pi",), record=False, times=True)
     assert live == {"FAIRLEAD_TRACE": "pi,times", "FAIRLEAD_TRACE_FILE": ""}
 
 
@@ -525,7 +525,7 @@ def test_a_summary_counts_nested_calls_of_a_thread_once() -> None:
         call("clD", 5, 95, "nullptr", tid=2),
         call("clD", 5, 15, "0x1234", pid=2),
     ]
-    rows = {row.name: tuple(row[1:]) for row in summary(calls)}
+    rows = {row.name: tuple(row[1:]) for row in summarize_events(calls)}
     assert rows == {
         "piA": (1, 0, 100_000, 60_000),
         "clD": (2, 1, 100_000, 100_000),
@@ -543,7 +543,9 @@ def test_a_summary_does_not_depend_on_the_order_of_the_files(
 ) -> None:
     calls = [call(f"f{start}", start, start + length, pid=pid) for pid, start, length in spans]
     shuffled = random.sample(calls, len(calls))
-    assert sorted(row[:4] for row in summary(calls)) == sorted(row[:4] for row in summary(shuffled))
+    assert sorted(row[:4] for row in summarize_events(calls)) == sorted(
+        row[:4] for row in summarize_events(shuffled)
+    )
 
 
 def test_the_temporary_folder_is_gone_afterwards(

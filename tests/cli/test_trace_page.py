@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from helpers.support import RunPython
 
-from fairlead.cli.trace import _failed, summary
-from fairlead.cli.trace_page import page
-from fairlead.loader.trace.device import kernel_table
+from fairlead.cli.trace import has_failed, summarize_events
+from fairlead.cli.trace_page import make_page
+from fairlead.loader.trace.device import make_kernel_table
 from fairlead.loader.trace.pictures import MOST_NODES
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
@@ -73,7 +73,9 @@ EVENTS = [
 
 
 def written(events: list[dict[str, Any]]) -> str:
-    return page("A <title>", events, summary(events), kernel_table(events), _failed)
+    return make_page(
+        "A <title>", events, summarize_events(events), make_kernel_table(events), has_failed
+    )
 
 
 def in_chromium(path: Path, tmp_path: Path, part: str = "", *options: str) -> str:
@@ -191,11 +193,11 @@ def test_a_large_graph_is_drawn_in_part() -> None:
         pass
 
     graph = Graph()
-    before = len(list(pictures.graph_events(1)))
+    before = len(list(pictures.make_graph_events(1)))
     drawing = [(f"node {n}", [n + 1]) for n in range(MOST_NODES + 5)]
     for _ in range(2):  # it is drawn once
         pictures.note(graph, "large", lambda: drawing)
-    *_, event = pictures.graph_events(1)
-    assert len(list(pictures.graph_events(1))) == before + 1
+    *_, event = pictures.make_graph_events(1)
+    assert len(list(pictures.make_graph_events(1))) == before + 1
     assert (len(event["args"]["nodes"]), event["args"]["more"]) == (MOST_NODES, 5)
     assert len(event["args"]["edges"]) == MOST_NODES - 1

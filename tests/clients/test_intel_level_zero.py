@@ -48,7 +48,7 @@ def run_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Output:
     """Run programs in one process on an adapter, with fairlead's loader and driver."""
-    loader = libze_loader.environment({"LD_LIBRARY_PATH": str(real_plugins / "umf")})
+    loader = libze_loader.make_environment({"LD_LIBRARY_PATH": str(real_plugins / "umf")})
     monkeypatch.setenv("LD_LIBRARY_PATH", loader["LD_LIBRARY_PATH"])
     return compiler.run_device(
         programs,

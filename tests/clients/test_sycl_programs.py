@@ -274,7 +274,7 @@ def test_the_adapter_on_level_zero_gives_the_same(
         now,
         drivers[driver],
         level_zero_adapter(),
-        LEVEL_ZERO_LOADER=libze_loader.path(),
+        LEVEL_ZERO_LOADER=libze_loader.find_library(),
     )
     assert told(output, programs) == expected(dict.fromkeys(programs))
     assert output.code == 0

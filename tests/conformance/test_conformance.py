@@ -19,7 +19,7 @@ import pytest
 from helpers.suites import RunSuite
 from helpers.support import FakePlugin, RunPython, with_short_limit
 
-from fairlead.api import registered
+from fairlead.api import register_drivers
 from fairlead.conformance.checks import Mismatch, equal
 from fairlead.conformance.child import Reporter, SuiteRequest
 from fairlead.conformance.forks import in_fork, works_in_fork
@@ -57,7 +57,7 @@ def conformance(run_suite: RunSuite, wheel_drivers: dict[str, str]) -> Callable[
     order."""
 
     def run(library: Path, driver: Candidate | None = None, **options: Any) -> Run:
-        found = registered([locate(driver)[0]]) if driver else wheel_drivers
+        found = register_drivers([locate(driver)[0]]) if driver else wheel_drivers
         report = run_suite(library, environment=found, **options)
         return Run(int(not report.ok), report.as_dict())
 

@@ -16,7 +16,7 @@ import pytest
 from helpers.suites import RunSuite
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
-from fairlead.api import registered
+from fairlead.api import register_drivers
 from fairlead.cli.doctor import loaders
 from fairlead.conformance import harness
 from fairlead.conformance.device import UsageError
@@ -193,7 +193,7 @@ def test_a_device_is_chosen_by_a_selector(fake_driver: FakeDriver) -> None:
 def test_a_loader_is_refused_before_it_is_called(
     compile_c: Callable[..., Path], tmp_path: Path, run_python: RunPython
 ) -> None:
-    wheels = loaders.pyopencl()
+    wheels = loaders.find_pyopencl()
     assert wheels and wheels.loader
     (tmp_path / "loader.c").write_text(
         "__attribute__((constructor)) static void load(void) { __builtin_trap(); }\n"
@@ -274,7 +274,7 @@ def test_a_real_plugin(
 ) -> None:
     """Intel's plugin of 2024 can do little of command-buffers on today's drivers, and refuses all
     buffers."""
-    driver = registered([driver_profiles.locate(intel_cpu)[0]])
+    driver = register_drivers([driver_profiles.locate(intel_cpu)[0]])
     library = str(real_plugins / "pi/libpi_opencl.so")
     area = tuple(passed) if isinstance(passed, dict) else ""
     check_known(run_suite(library, area=area, environment=driver), "pi", passed)

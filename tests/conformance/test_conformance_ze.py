@@ -12,7 +12,7 @@ from helpers.suites import RunSuite
 from fairlead.conformance import harness
 from fairlead.conformance.report import SuiteReport
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.ze.libze_loader import path as loader_path
+from fairlead.loader.ze.libze_loader import find_library as loader_path
 from fairlead.plugins import build_level_zero_driver, level_zero_driver
 
 pytestmark = pytest.mark.slow

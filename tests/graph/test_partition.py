@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.graph.execution_order import execution_order
+from fairlead.graph.execution_order import find_execution_order
 from fairlead.graph.partition import POLICIES, Partitions, partition
 
 A, B, HT1, C, D, HT2, E, F = range(8)
@@ -403,5 +403,5 @@ def test_seed_is_the_seeds_result_wherever_that_is_right(graph: Case) -> None:
         ] or [[]]
         assert result.policy == "seed" and not result.reason
         assert [list(part.nodes) for part in result.partitions] == [
-            execution_order(group, *graph.sides) for group in groups
+            find_execution_order(group, *graph.sides) for group in groups
         ]

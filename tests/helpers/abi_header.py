@@ -68,7 +68,7 @@ def struct_lines(
         header_name: the header's name of a struct.
     """
     for name in names:
-        struct: Any = api.struct(name)
+        struct: Any = api.get_struct(name)
         c_name = header_name(name)
         yield f'_Static_assert(sizeof({c_name}) == {ctypes.sizeof(struct)}, "{name}");'
         for field, *_ in struct._fields_:
@@ -81,7 +81,7 @@ def type_lines(api: Api, types: Mapping[str, str]) -> Iterator[str]:
     """Yield an assertion for each type that is not a struct: its size is the header's."""
     for name in api.types:
         if api.resolve(name) != "struct":
-            size = ctypes.sizeof(api.ctype(name))
+            size = ctypes.sizeof(api.make_ctype(name))
             yield f'_Static_assert(sizeof({types.get(name, name)}) == {size}, "{name}");'
 
 

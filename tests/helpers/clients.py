@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fairlead import plugins
-from fairlead.api import registered
+from fairlead.api import register_drivers
 from helpers.kept_files import KeptFiles
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, once
 
@@ -144,7 +144,7 @@ def run(
 @cache
 def _vendors(driver: str) -> dict[str, str]:
     """The variables by which the Khronos loader finds this driver alone."""
-    return registered([driver])
+    return register_drivers([driver])
 
 
 def outcomes(report: Path) -> dict[str, str]:

@@ -38,12 +38,12 @@ kernel void where(global int *out) {
 }
 """
 COUNT = 16
-Argument = UR.struct("ur_exp_kernel_arg_properties_t")
-Update = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
-ValueUpdate = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
-MemoryUpdate = UR.struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
-PointerUpdate = UR.struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
-Offset, Region = UR.struct("ur_rect_offset_t"), UR.struct("ur_rect_region_t")
+Argument = UR.get_struct("ur_exp_kernel_arg_properties_t")
+Update = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
+ValueUpdate = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
+MemoryUpdate = UR.get_struct("ur_exp_command_buffer_update_memobj_arg_desc_t")
+PointerUpdate = UR.get_struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
+Offset, Region = UR.get_struct("ur_rect_offset_t"), UR.get_struct("ur_rect_region_t")
 
 
 def sizes(*values: int) -> Any:
@@ -107,7 +107,7 @@ class Bench:
     def buffer(
         self, updatable: bool = False, in_order: bool = True, profiling: bool = False
     ) -> int:
-        desc = UR.struct("ur_exp_command_buffer_desc_t")(
+        desc = UR.get_struct("ur_exp_command_buffer_desc_t")(
             0x1000, None, updatable, in_order, profiling
         )
         return (

@@ -41,7 +41,7 @@ def _forward(function: Function) -> Iterator[str]:
     assert len(other.parameters) == len(function.parameters), function.name
     pairs = zip(function.parameters, other.parameters, strict=True)
     arguments = ", ".join(f"({theirs.c_type}){ours.name}" for ours, theirs in pairs)
-    yield f"{function.c_declaration(function.name)} {{"
+    yield f"{function.format_c_declaration(function.name)} {{"
     yield f"    HIP_BEGIN;\n    return hip_end({other.name}({arguments}));\n}}"
 
 

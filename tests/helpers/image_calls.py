@@ -40,7 +40,7 @@ def has_format(ur: Calls, context: int, order: str, channel: str) -> bool:
     what = native, OPENCL["CL_MEM_READ_WRITE"], OPENCL["CL_MEM_OBJECT_IMAGE2D"]
     count = ctypes.c_uint32()
     assert driver.clGetSupportedImageFormats(*what, 0, None, ctypes.byref(count)) == 0
-    listed = (OPENCL.struct("cl_image_format") * count.value)()
+    listed = (OPENCL.get_struct("cl_image_format") * count.value)()
     assert driver.clGetSupportedImageFormats(*what, count, listed, None) == 0
     wanted = OPENCL[f"CL_{order}"], OPENCL[f"CL_{channel}"]
     return wanted in [(form.image_channel_order, form.image_channel_data_type) for form in listed]
@@ -52,7 +52,7 @@ def image_desc(kind: str, **fields: Any) -> Any:
     images = {"IMAGE1D_ARRAY": y, "IMAGE2D_ARRAY": z}.get(kind, 1)
     given = {"width": x, "height": y, "depth": z, "arraySize": images, "stype": _STYPE}
     given["type"] = UR[f"UR_MEM_TYPE_{kind}"]
-    return UR.struct("ur_image_desc_t")(**(given | fields))
+    return UR.get_struct("ur_image_desc_t")(**(given | fields))
 
 
 def create_image(

@@ -49,7 +49,7 @@ VALUE, POINTER, MEM, LOCAL, SAMPLER = (
 #: What a device's compiler made of a source.
 _BINARIES: Final[dict[tuple[bytes, bytes], bytes]] = {}
 
-Row = UR.struct("ur_exp_kernel_arg_properties_t")
+Row = UR.get_struct("ur_exp_kernel_arg_properties_t")
 
 
 def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:

@@ -21,7 +21,7 @@ SOURCE = b"kernel void add(global int *out, int value) { out[get_global_id(0)] +
 
 def arguments(pointer: Any, value: ctypes.c_int) -> Any:
     """Return the arguments of the kernel."""
-    rows = (UR.struct("ur_exp_kernel_arg_properties_t") * 2)()
+    rows = (UR.get_struct("ur_exp_kernel_arg_properties_t") * 2)()
     for index, row in enumerate(rows):
         row.stype, row.index = UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"], index
     rows[0].type, rows[0].size = UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"], 8
@@ -33,11 +33,11 @@ def arguments(pointer: Any, value: ctypes.c_int) -> Any:
 
 def update(command: Any, kernel: Any, value: ctypes.c_int) -> Any:
     """Return an update of the value, and what has to live as long."""
-    argument = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")()
+    argument = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")()
     argument.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC"]
     argument.argIndex, argument.argSize = 1, 4
     argument.pNewValueArg = ctypes.addressof(value)
-    change = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
+    change = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
     change.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"]
     change.hCommand, change.hNewKernel, change.newWorkDim = command.value, kernel.value, 1
     change.numNewValueArgs, change.pNewValueArgList = 1, ctypes.addressof(argument)
@@ -70,7 +70,7 @@ def main(path: str) -> None:
 
     ur.ok("urEnqueueKernelLaunchWithArgsExp", queue, kernel, *shape, *given, None, 0, None, None)
     show()
-    desc = UR.struct("ur_exp_command_buffer_desc_t")(
+    desc = UR.get_struct("ur_exp_command_buffer_desc_t")(
         UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"], None, True, False, False
     )
     buffer = ur.make("urCommandBufferCreateExp", context, device, byref(desc))

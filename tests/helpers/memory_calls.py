@@ -15,19 +15,19 @@ from helpers.ur_calls import Calls, array
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:
     """Return a struct of the API. `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
-    return UR.struct(name)(
+    return UR.get_struct(name)(
         **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
     )
 
 
 def rect(x: int = 0, y: int = 0, z: int = 0) -> Any:
     """A ur_rect_offset_t."""
-    return UR.struct("ur_rect_offset_t")(x, y, z)
+    return UR.get_struct("ur_rect_offset_t")(x, y, z)
 
 
 def region(width: int, height: int = 1, depth: int = 1) -> Any:
     """A ur_rect_region_t."""
-    return UR.struct("ur_rect_region_t")(width, height, depth)
+    return UR.get_struct("ur_rect_region_t")(width, height, depth)
 
 
 def new_queue(ur: Calls, context: int, device: int, *flags: str) -> ctypes.c_void_p:

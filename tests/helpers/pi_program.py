@@ -223,7 +223,7 @@ def over_command_buffer(
         for _ in range(2)
     )
     (ctypes.c_int32 * COUNT).from_address(source)[:] = range(COUNT)
-    desc = PI.struct("pi_ext_command_buffer_desc")()
+    desc = PI.get_struct("pi_ext_command_buffer_desc")()
     buffer = client.make("piextCommandBufferCreate", context, device, ctypes.byref(desc), ...)
     points = (ctypes.c_uint32 * 2)()
     client.piextCommandBufferMemcpyUSM(buffer, target, source, 4 * COUNT, 0, None, points)

@@ -21,7 +21,7 @@ class Adapter:
     """
 
     def __init__(self) -> None:
-        address, self.slots = layers.new_table(UR)
+        address, self.slots = layers.make_table(UR)
         self.table = DispatchTable(UR, address, label="made up")
         self.calls: dict[str, list[Any]] = {}
         self.kept: list[Any] = []

@@ -29,7 +29,7 @@ from fairlead.runtime import (
     malloc_shared,
 )
 from fairlead.runtime.interop import event_of
-from fairlead.runtime.queue import default_context
+from fairlead.runtime.queue import get_default_context
 from helpers.drivers import Driver
 
 #: Work-items, and elements, where a test does not care.
@@ -90,7 +90,7 @@ def parts(device: Device) -> Sequence[Device]:
 @pytest.fixture(scope="session")
 def context(device: Device) -> Context:
     """The context that the queues of this module have."""
-    return default_context(device)
+    return get_default_context(device)
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +194,8 @@ def device_gate(queue: Queue) -> Iterator[Gate]:
     user = cl.UserEvent(native)
 
     made = Gate(
-        event_of(user, queue.context), lambda: user.set_status(cl.command_execution_status.COMPLETE)
+        event_of(user, queue.context),
+        lambda: user.set_status(cl.command_execution_status.COMPLETE),
     )
     yield made
     made.open()

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
@@ -54,7 +54,7 @@ def run(device: PluginDevice) -> dict[str, Any]:
     table, device_handle = device.platform.plugin.table, ctypes.c_void_p(device.handle)
     context, queue, program, kernel = Handle(), Handle(), Handle(), Handle()
     call(table, "urContextCreate", 1, ctypes.byref(device_handle), None, ctypes.byref(context))
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
     )
     call(
@@ -71,7 +71,7 @@ def run(device: PluginDevice) -> dict[str, Any]:
     numbers, back = (ctypes.c_int32 * COUNT)(*range(COUNT)), (ctypes.c_int32 * COUNT)()
     call(table, "urEnqueueUSMMemcpy", queue, True, memory, numbers, size, 0, None, None)
     native = native_program(table, device, context)
-    owned = UR.struct("ur_program_native_properties_t")(
+    owned = UR.get_struct("ur_program_native_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_PROGRAM_NATIVE_PROPERTIES"], isNativeHandleOwned=True
     )
     call(
@@ -83,7 +83,7 @@ def run(device: PluginDevice) -> dict[str, Any]:
         ctypes.byref(program),
     )
     call(table, "urKernelCreate", program, b"triple", ctypes.byref(kernel))
-    argument = UR.struct("ur_exp_kernel_arg_properties_t")(
+    argument = UR.get_struct("ur_exp_kernel_arg_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"],
         type=UR["UR_EXP_KERNEL_ARG_TYPE_POINTER"],
         index=0,
@@ -131,7 +131,7 @@ def run(device: PluginDevice) -> dict[str, Any]:
 
 def main(library: str, platform: str = "") -> None:
     adapter = load(
-        PluginCandidate(library, "test", backend="opencl"), environment=nested_environment()
+        PluginCandidate(library, "test", backend="opencl"), environment=make_nested_environment()
     )
     answer: dict[str, Any] = {
         "platforms": [p.name for p in adapter.platforms],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from fairlead.loader.ze.abi import API_VERSION, TABLES, ZE, getter
+from fairlead.loader.ze.abi import API_VERSION, TABLES, ZE, name_getter
 
 
 class ZeCalls:
@@ -21,7 +21,7 @@ class ZeCalls:
         self._functions: dict[str, Any] = {}
         for table, names in TABLES.items():
             slots = (ctypes.c_void_p * len(names))()
-            code = self.library[getter(table)](ctypes.c_uint32(version), slots)
+            code = self.library[name_getter(table)](ctypes.c_uint32(version), slots)
             assert code == 0, (table, code)
             for name, address in zip(names, slots, strict=True):
                 if address:
@@ -76,7 +76,7 @@ def new(struct: str, **fields: Any) -> Any:
 
     A field that is a pointer may be given a ctypes object, which lives as long as the struct.
     """
-    row = ZE.struct(struct)()
+    row = ZE.get_struct(struct)()
     name = _STYPES.get(struct) or struct.removeprefix("ze_").removesuffix("_t").upper()
     if f"ZE_STRUCTURE_TYPE_{name}" in ZE.constants:
         row.stype = ZE[f"ZE_STRUCTURE_TYPE_{name}"]

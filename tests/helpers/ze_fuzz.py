@@ -185,7 +185,7 @@ class Fuzz:
         if base == "handle":
             return self.room(8 * 8)
         if base == "struct":
-            return self.struct(p.type) if p.stars else ZE.struct(p.type)()
+            return self.struct(p.type) if p.stars else ZE.get_struct(p.type)()
         if base == "char" and p.const and p.stars == 1:
             return ctypes.c_char_p(self.random.choice(_NAMES))
         if p.name == "pNext":
@@ -258,7 +258,7 @@ class Fuzz:
 
     def struct(self, kind: str) -> int:
         """Return the address of a struct with random fields."""
-        row = ZE.struct(kind)()
+        row = ZE.get_struct(kind)()
         for field in ZE.structs[kind].fields:
             for name, value in self.field(kind, field):
                 setattr(row, name, value)
@@ -308,7 +308,7 @@ class Fuzz:
         elif base == "handle":
             yield field.name, self.handle(field.type)
         elif base not in ("struct", "union", "callback"):
-            width = 8 * ctypes.sizeof(ZE.ctype(field.type))
+            width = 8 * ctypes.sizeof(ZE.make_ctype(field.type))
             yield field.name, self.number(field.name, field.type) & ((1 << width) - 1)
 
 

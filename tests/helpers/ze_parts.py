@@ -67,7 +67,7 @@ def images() -> None:
     part = ze.listed("zeDeviceGetSubDevices", root)[1]
     bench = ZeBench(ze, driver, part)
     desc = new("ze_image_desc_t", type=ZE["ZE_IMAGE_TYPE_2D"], width=4, height=1, depth=1, flags=1)
-    desc.format = ZE.struct("ze_image_format_t")(
+    desc.format = ZE.get_struct("ze_image_format_t")(
         ZE["ZE_IMAGE_FORMAT_LAYOUT_8_8_8_8"], ZE["ZE_IMAGE_FORMAT_TYPE_UINT"], 0, 1, 2, 3
     )
     own, made = ctypes.c_void_p(), bench.immediate()

@@ -119,9 +119,8 @@ def test_every_scalar_type_has_the_size_of_the_headers(headers: Path, tmp_path: 
     windows_only = re.compile("d3d|dx9|D3D|UINT")
     for name in OPENCL.types:
         if OPENCL.resolve(name) != "struct" and not windows_only.search(name):
-            lines.append(
-                f'_Static_assert(sizeof({name}) == {ctypes.sizeof(OPENCL.ctype(name))}, "{name}");'
-            )
+            size = ctypes.sizeof(OPENCL.make_ctype(name))
+            lines.append(f'_Static_assert(sizeof({name}) == {size}, "{name}");')
     _compile(headers, tmp_path, lines)
 
 
@@ -133,7 +132,7 @@ def test_every_struct_is_that_of_the_headers(headers: Path, tmp_path: Path) -> N
         "#include <CL/cl_ext.h>",
     ]
     for name in OPENCL.structs:
-        struct = OPENCL.struct(name)
+        struct = OPENCL.get_struct(name)
         lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
         for field, _ in struct._fields_:
             offset = getattr(struct, field).offset

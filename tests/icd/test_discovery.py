@@ -405,7 +405,7 @@ def test_drivers_with_similar_names_are_no_loaders(machine: Machine) -> None:
 )
 def test_set_uid_process_ignores_every_variable(values: dict[str, str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "in_secure_process", lambda: True)
+        patch.setattr(search, "is_secure_process", lambda: True)
         result = find(values)
         assert all("set-uid" in use.outcome for use in explain_variables(values))
     assert result == find({})

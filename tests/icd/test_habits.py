@@ -39,7 +39,7 @@ ur = Calls(adapter.table)
 context = ur.make("urContextCreate", 1, array(device), None)
 def new_queue(flags):
     kind = UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]
-    properties = UR.struct("ur_queue_properties_t")(kind, None, UR[f"UR_QUEUE_FLAG_{{flags}}"])
+    properties = UR.get_struct("ur_queue_properties_t")(kind, None, UR[f"UR_QUEUE_FLAG_{{flags}}"])
     return ur.make("urQueueCreate", context, device, ctypes.byref(properties))
 queue = new_queue("PROFILING_ENABLE")
 def new_kernel():

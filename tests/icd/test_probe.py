@@ -455,7 +455,7 @@ import sys
 from fairlead.icd.probe import probe_all
 from fairlead.loader.base import fact_cache, probe_verdicts
 from fairlead.loader.base.search import Candidate
-fact_cache.in_secure_process = lambda: True
+fact_cache.is_secure_process = lambda: True
 assert probe_verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """
     path = vendors.add("good")

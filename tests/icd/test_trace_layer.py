@@ -112,7 +112,7 @@ def names(calls: list[TracedCall]) -> list[str]:
 
 def argument(calls: list[TracedCall], function: str, parameter: str) -> str:
     """What the first call of a function was given for a parameter."""
-    return dict(next(call for call in calls if call.name == function).arguments_text())[parameter]
+    return dict(next(call for call in calls if call.name == function).format_arguments())[parameter]
 
 
 @pytest.mark.parametrize(

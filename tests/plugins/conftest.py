@@ -12,7 +12,7 @@ from helpers.drivers import Driver
 from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
@@ -26,7 +26,8 @@ LIBRARY: Final = Path(plugins.__file__).with_name("libur_adapter_fairlead.so.0")
 def adapter() -> Plugin:
     """The adapter. It stays open until the process ends, as in every program that uses one."""
     return load(
-        PluginCandidate(str(LIBRARY), "test", backend="opencl"), environment=nested_environment()
+        PluginCandidate(str(LIBRARY), "test", backend="opencl"),
+        environment=make_nested_environment(),
     )
 
 

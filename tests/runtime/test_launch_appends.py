@@ -12,13 +12,13 @@ import pytest
 
 from fairlead.loader.base._native import ffi
 from fairlead.loader.ur.abi import UR
-from fairlead.runtime.arguments import MEMORY, POINTER, Argument, argument
-from fairlead.runtime.errors import SYCLError, invalid
+from fairlead.runtime.arguments import MEMORY, POINTER, Argument, make_argument
+from fairlead.runtime.errors import SYCLError, make_invalid_error
 from fairlead.runtime.launch_appends import Appends
 from fairlead.runtime.launches import KernelLaunch
 
 NAME: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
-ROW: Final = UR.struct("ur_exp_kernel_arg_properties_t")
+ROW: Final = UR.get_struct("ur_exp_kernel_arg_properties_t")
 
 
 def _numbers(at: Any, count: int, kind: Any) -> tuple[int, ...] | None:
@@ -64,7 +64,7 @@ class _Adapter:
         return 0
 
     def check(self, code: int, routine: str, detail: str) -> None:
-        raise invalid(f"{code} {detail}", routine=routine)
+        raise make_invalid_error(f"{code} {detail}", routine=routine)
 
 
 def _at(given: Any) -> int:
@@ -85,14 +85,14 @@ def _launch(
 
 
 def test_the_structs_of_c_are_those_of_the_api() -> None:
-    assert len(argument(numpy.int8(1)).row) == ctypes.sizeof(ROW)
+    assert len(make_argument(numpy.int8(1)).row) == ctypes.sizeof(ROW)
     assert ffi.sizeof("fl_range") == 4 * 4 + 9 * ctypes.sizeof(ctypes.c_size_t)
 
 
 def test_a_launch_arrives_as_it_was_given() -> None:
     adapter = _Adapter()
     appends = Appends(_buffer(adapter, updatable=True), 2)
-    value = argument(numpy.int32(5))
+    value = make_argument(numpy.int32(5))
     buffer: Any = SimpleNamespace(memory=lambda context: {"context": 77}[context])
     memory = Argument(MEMORY, 8, 0, 3, None, buffer)
     sizes = (8, 4), (2, 2), (1, 0)
@@ -148,7 +148,7 @@ def test_the_launch_that_is_refused_is_named(place: int) -> None:
 @pytest.mark.parametrize("place", [0, 3, 1200])
 def test_an_argument_that_is_not_to_be_had_is_named_by_its_launch(place: int) -> None:
     def memory(context: Any) -> int:
-        raise invalid("it is closed")
+        raise make_invalid_error("it is closed")
 
     closed: Any = SimpleNamespace(memory=memory)
     launches = [_launch() for _ in range(1300)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from fairlead.loader.ur.abi import UR
-from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, argument, pack
+from fairlead.runtime.arguments import MEMORY, POINTER, Argument, LocalMemory, make_argument, pack
 from fairlead.runtime.launch_updates import Block
 from fairlead.runtime.launches import KernelLaunch
 
@@ -17,7 +17,7 @@ _PREFIX = "ur_exp_command_buffer_update_"
 
 
 def _struct(name: str, address: int) -> Any:
-    return UR.struct(f"{_PREFIX}{name}_desc_t").from_address(address)
+    return UR.get_struct(f"{_PREFIX}{name}_desc_t").from_address(address)
 
 
 def _launch(*arguments: Argument, kernel: int = 1, sizes: Any = ((16,), (), ())) -> KernelLaunch:
@@ -26,7 +26,7 @@ def _launch(*arguments: Argument, kernel: int = 1, sizes: Any = ((16,), (), ()))
 
 
 def _value(number: int) -> Argument:
-    return argument(numpy.int32(number))
+    return make_argument(numpy.int32(number))
 
 
 def _pointer(address: int) -> Argument:
@@ -49,7 +49,7 @@ def test_arguments_of_launches_are_packed_as_the_struct_has_them() -> None:
     given = [_pointer(0xFEDCBA9876543210), Argument(MEMORY, 8, 0, 5, None, buffer)]
     packed = pack(given, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert packed is not None
-    rows = (UR.struct("ur_exp_kernel_arg_properties_t") * 2).from_buffer_copy(packed)
+    rows = (UR.get_struct("ur_exp_kernel_arg_properties_t") * 2).from_buffer_copy(packed)
     assert len(packed) == ctypes.sizeof(rows)
     for index, (row, kind) in enumerate(zip(rows, (POINTER, MEMORY), strict=True)):
         assert row.stype == UR["UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES"] and not row.pNext
@@ -88,9 +88,9 @@ def test_only_what_differs_is_said() -> None:
 
 
 def test_several_values_are_one_list() -> None:
-    old = _launch(_value(1), _value(2), argument(LocalMemory(64)))
-    found, _block = _described(old, _launch(_value(3), _value(4), argument(LocalMemory(128))))
-    size = ctypes.sizeof(UR.struct(f"{_PREFIX}value_arg_desc_t"))
+    old = _launch(_value(1), _value(2), make_argument(LocalMemory(64)))
+    found, _block = _described(old, _launch(_value(3), _value(4), make_argument(LocalMemory(128))))
+    size = ctypes.sizeof(UR.get_struct(f"{_PREFIX}value_arg_desc_t"))
     rows = [
         _struct("value_arg", found.pNewValueArgList + size * row)
         for row in range(found.numNewValueArgs)

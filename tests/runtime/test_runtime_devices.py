@@ -12,11 +12,11 @@ from helpers.drivers import Driver
 from helpers.support import RunPython
 from helpers.sycl import SOURCE, N, zeros
 
-from fairlead.api import registered
+from fairlead.api import register_drivers
 from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
 from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
-from fairlead.runtime.queue import default_context
+from fairlead.runtime.queue import get_default_context
 
 LIST = "from fairlead.runtime import devices; print([device.platform.name for device in devices()])"
 
@@ -106,7 +106,7 @@ def test_other_adapters_can_be_forced(
         "device in devices()})"
     )
     driver, _ = driver_profiles.locate(pocl_wheel)
-    env = {**registered([driver]), "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter)}
+    env = {**register_drivers([driver]), "UR_ADAPTERS_FORCE_LOAD": str(intel_adapter)}
     (path,) = eval(run_python(code, env=env).out)
     assert Path(path) == intel_adapter.resolve()
 
@@ -138,7 +138,7 @@ def test_a_device_is_divided(device: Device, parts: Sequence[Device]) -> None:
     )
     (one,) = device.partition(counts=[1])
     queue = Queue(one)
-    assert queue.context.devices == (one,) and queue.context is default_context(one)
+    assert queue.context.devices == (one,) and queue.context is get_default_context(one)
     memory = zeros(queue)
     queue.parallel_for(N, Program(queue.context, SOURCE).add, memory, numpy.int32(3)).wait()
     assert (memory.array == 3).all()
@@ -156,7 +156,7 @@ def test_a_device_that_cannot_be_divided_so_says_it(device: Device) -> None:
 
 def test_contexts_are_of_devices_of_one_platform(device: Device, other_device: Device) -> None:
     assert Context(device).devices == (device,) and device in Context(device)
-    assert default_context(device) is default_context(device)
+    assert get_default_context(device) is get_default_context(device)
     with pytest.raises(SYCLError, match="several platforms") as caught:
         Context([device, other_device])
     assert caught.value.errc is Errc.invalid

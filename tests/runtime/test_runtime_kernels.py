@@ -30,7 +30,7 @@ from fairlead.runtime import (
     kernel_types,
     malloc_shared,
 )
-from fairlead.runtime.arguments import argument
+from fairlead.runtime.arguments import make_argument
 
 
 def test_a_kernel_is_one_object_with_its_name_and_arguments(program: Program) -> None:
@@ -313,10 +313,10 @@ def test_more_local_memory_than_there_is_is_refused(
 
 
 def test_values_with_the_same_bytes_are_one_argument_and_others_are_not() -> None:
-    one, again = argument(numpy.int32(1)), argument(numpy.int32(1))
-    assert argument(numpy.uint32(1)) is not one  # which is converted where an int is declared
+    one, again = make_argument(numpy.int32(1)), make_argument(numpy.int32(1))
+    assert make_argument(numpy.uint32(1)) is not one  # which is converted where an int is declared
     assert again is one and one.keep == b"\1\0\0\0" == ctypes.string_at(one.word, 4)
-    zero, negative = argument(numpy.float32(0.0)), argument(numpy.float32(-0.0))
+    zero, negative = make_argument(numpy.float32(0.0)), make_argument(numpy.float32(-0.0))
     assert zero.keep != negative.keep
 
 

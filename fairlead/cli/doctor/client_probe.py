@@ -39,11 +39,11 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     for handle in handles[: min(count.value, _MOST)] if not code else ():
         progress("asking a platform for its name")
         names = ("CL_PLATFORM_NAME", "CL_PLATFORM_VERSION")
-        platforms.append([_text(library, handle, OPENCL[name]) for name in names])
+        platforms.append([_query_text(library, handle, OPENCL[name]) for name in names])
     return {"code": code, "platforms": platforms}
 
 
-def _text(library: Any, platform: Any, what: int) -> str:
+def _query_text(library: Any, platform: Any, what: int) -> str:
     """An answer of clGetPlatformInfo; "" if there is none."""
     text, size = ctypes.create_string_buffer(4096), ctypes.c_size_t()
     asked = ctypes.c_void_p(platform), what, ctypes.c_size_t(4095), text, ctypes.byref(size)

@@ -91,12 +91,14 @@ def survey(
     ]
     usable = [driver for driver in drivers if driver.state == "usable"]
     return tuple(
-        _client(name, loader, outcome, usable)
+        _make_client(name, loader, outcome, usable)
         for (name, loader, _), outcome in zip(asked, run_all(requests, timeout), strict=True)
     )
 
 
-def _client(name: str, loader: str, outcome: Outcome, usable: Sequence[DriverReport]) -> Client:
+def _make_client(
+    name: str, loader: str, outcome: Outcome, usable: Sequence[DriverReport]
+) -> Client:
     report = outcome.report or {"code": 0, "platforms": []}
     seen = {tuple(platform) for platform in report["platforms"]}
     misses = tuple(

@@ -23,12 +23,12 @@ from ...icd.driver_profiles import ROWS, ProfileRow, profile_for, switched_off
 from ...icd.drivers import excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
-from ...loader.base.search import Candidate, Place, Refusal, secure_environ
+from ...loader.base.search import Candidate, Place, Refusal, filter_environ
 from . import clients, gpus, level_zero, loaders
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
-from .problems import Problem, is_gone, problems
+from .problems import Problem, find_problems, is_gone
 
 #: The refusal of a driver that loads and has no platform (cl_khr_icd: such drivers answer
 #: CL_PLATFORM_NOT_FOUND_KHR).
@@ -156,32 +156,32 @@ def examine(timeout: float | None = None) -> Diagnosis:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT, else 20.
     """
     search = discovery.find()
-    drivers = _drivers(search.candidates, timeout)
-    pyopencl, default_loader = loaders.pyopencl(), loaders.default_copy()
+    drivers = _probe_drivers(search.candidates, timeout)
+    pyopencl, default_loader = loaders.find_pyopencl(), loaders.find_default_copy()
     facts = Diagnosis(
         versions={
             "fairlead": __version__,
             "python": platform.python_version(),
             "executable": sys.executable,
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "user": nodes.user_name(),
+            "user": nodes.find_user_name(),
         },
         variables=(
-            *_variables(),
-            *_own_variables(drivers),
-            *(VariableReport(*used) for used in plugin_doctor.variables()),
-            *(VariableReport(*used) for used in level_zero.variables()),
-            *(VariableReport(*used) for used in gpus.variables()),
+            *_report_variables(),
+            *_report_own_variables(drivers),
+            *(VariableReport(*used) for used in plugin_doctor.report_variables()),
+            *(VariableReport(*used) for used in level_zero.report_variables()),
+            *(VariableReport(*used) for used in gpus.report_variables()),
         ),
         places=search.places,
         drivers=drivers,
         refusals=search.refusals,
-        quirks=_quirks(drivers),
-        loaders=loaders.copies(pyopencl.loader if pyopencl else ""),
+        quirks=_report_quirks(drivers),
+        loaders=loaders.find_copies(pyopencl.loader if pyopencl else ""),
         default_loader=default_loader,
         pyopencl=pyopencl,
-        nodes=nodes.device_nodes(),
-        caches=nodes.cache_directories(driver.real_path for driver in drivers),
+        nodes=nodes.find_device_nodes(),
+        caches=nodes.find_cache_directories(driver.real_path for driver in drivers),
         plugins=plugin_doctor.survey(
             [driver.real_path for driver in drivers if driver.state == "usable"], timeout
         ),
@@ -190,13 +190,13 @@ def examine(timeout: float | None = None) -> Diagnosis:
         clients=clients.survey(pyopencl, default_loader, drivers, timeout),
         misread=tuple(clients.find_misread_manifests(drivers)),
     )
-    return replace(facts, problems=problems(facts))
+    return replace(facts, problems=find_problems(facts))
 
 
 # The facts
 
 
-def _variables() -> Iterator[VariableReport]:
+def _report_variables() -> Iterator[VariableReport]:
     for used in discovery.explain_variables():
         yield VariableReport(used.variable.name, used.value, used.outcome)
 
@@ -225,15 +225,15 @@ _EFFECTS: Final = {
 }
 
 
-def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
+def _report_own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     """fairlead's own variables, which other loaders do not know."""
     left_out = ", ".join(driver.library for driver in drivers if driver.state == "excluded")
-    probe_off = secure_environ().get("FAIRLEAD_PROBE") == "0"
+    probe_off = filter_environ().get("FAIRLEAD_PROBE") == "0"
     outcomes = {
         "FAIRLEAD_EXCLUDE": f"leaves out {left_out}"
         if left_out
         else "no effect: it fits no driver that was found",
-        "FAIRLEAD_QUIRKS": _switches(),
+        "FAIRLEAD_QUIRKS": _describe_switches(),
         "FAIRLEAD_PROBE": "programs open drivers without a probe; "
         "this report probes them all the same"
         if probe_off
@@ -244,7 +244,7 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
     }
     for name, outcome in outcomes.items():
         if name in os.environ:
-            trusted = name in secure_environ()
+            trusted = name in filter_environ()
             yield VariableReport(
                 name,
                 os.environ[name],
@@ -252,7 +252,9 @@ def _own_variables(drivers: Sequence[DriverReport]) -> Iterator[VariableReport]:
             )
 
 
-def _drivers(candidates: Sequence[Candidate], timeout: float | None) -> tuple[DriverReport, ...]:
+def _probe_drivers(
+    candidates: Sequence[Candidate], timeout: float | None
+) -> tuple[DriverReport, ...]:
     """Probe what is not excluded; the reports are in the order of the search."""
     patterns = {candidate: excluding_pattern(candidate) for candidate in candidates}
     probed = iter(
@@ -263,15 +265,15 @@ def _drivers(candidates: Sequence[Candidate], timeout: float | None) -> tuple[Dr
         if patterns[candidate]:
             reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
             reports.append(
-                replace(_driver(ProbeReport(candidate, False, reason)), state="excluded")
+                replace(_report_driver(ProbeReport(candidate, False, reason)), state="excluded")
             )
         else:
-            reports.append(_without_duplicates(_driver(next(probed)), reports))
+            reports.append(_mark_duplicate(_report_driver(next(probed)), reports))
     folders = {os.path.dirname(driver.manifest) for driver in reports if driver.state == "usable"}
     return tuple(_as_absent(driver) if _is_spare(driver, folders) else driver for driver in reports)
 
 
-def _driver(report: ProbeReport) -> DriverReport:
+def _report_driver(report: ProbeReport) -> DriverReport:
     """The report of a probe, with its state."""
     candidate = report.candidate
     devices = [device for platform in report.platforms for device in platform.devices]
@@ -301,13 +303,13 @@ def _driver(report: ProbeReport) -> DriverReport:
         quirks=report.quirks,
         habits=report.habits,
         handlers=report.handlers,
-        direct=_direct(report) if state == "usable" else "",
-        cuda=_cuda(report) if state == "usable" else "",
+        direct=_describe_direct(report) if state == "usable" else "",
+        cuda=_describe_cuda(report) if state == "usable" else "",
         notes=report.notes,
     )
 
 
-def _direct(report: ProbeReport) -> str:
+def _describe_direct(report: ProbeReport) -> str:
     """What the engine `direct` does with a driver; "" for one that is not PoCL."""
     for one in report.platforms:
         if profile_for(one.name, one.vendor, one.version).has_kernels_in_process:
@@ -315,7 +317,7 @@ def _direct(report: ProbeReport) -> str:
     return ""
 
 
-def _cuda(report: ProbeReport) -> str:
+def _describe_cuda(report: ProbeReport) -> str:
     """What the engine `cuda` does with a driver; "" for one whose compiler gives no PTX."""
     profiles = (profile_for(one.name, one.vendor, one.version) for one in report.platforms)
     if any(profile.compiles_to_ptx for profile in profiles):
@@ -327,7 +329,7 @@ def _on_or_off(why_not: str | None) -> str:
     return f"off: {why_not}" if why_not else "on"
 
 
-def _without_duplicates(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
+def _mark_duplicate(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:
     """Mark a driver whose file is that of one before it.
 
     The search tells paths apart; the file of a bare soname is known once it was opened.
@@ -365,7 +367,7 @@ def _as_absent(driver: DriverReport) -> DriverReport:
     )
 
 
-def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
+def _report_quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
     off, _ = switched_off()
 
     def report(row: ProfileRow) -> QuirkReport:
@@ -379,7 +381,7 @@ def _quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
     return tuple(map(report, ROWS))
 
 
-def _switches() -> str:
+def _describe_switches() -> str:
     """What FAIRLEAD_QUIRKS does."""
     off, unknown = switched_off()
     ids = [row.id for row in ROWS if row.id in off]

@@ -70,32 +70,34 @@ def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
     Args:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
-    found = tuple(state for interface in SEARCHES for state in _states(interface, timeout))
-    compilers = _compilers({one.interface for one in found if _loads(one)}, timeout)
+    found = tuple(state for interface in SEARCHES for state in _find_states(interface, timeout))
+    compilers = _find_compilers({one.interface for one in found if can_load(one)}, timeout)
     return tuple(
-        replace(one, compilers=compilers[one.interface]) if _loads(one) else one for one in found
+        replace(one, compilers=compilers[one.interface]) if can_load(one) else one for one in found
     )
 
 
-def _loads(driver: GpuDriverState) -> bool:
+def can_load(driver: GpuDriverState) -> bool:
     return driver.state in ("usable", "idle")
 
 
-def _compilers(interfaces: Iterable[str], timeout: float | None) -> Mapping[str, Mapping[str, str]]:
+def _find_compilers(
+    interfaces: Iterable[str], timeout: float | None
+) -> Mapping[str, Mapping[str, str]]:
     """Return the compilers of adapters by the interface. A child process opens them."""
     names = sorted(interfaces)
     outcomes = run_all([Request(_COMPILERS[name], {}) for name in names], timeout)
     return {
-        name: one.report["compilers"] if one.report else {"every language": _unknown(one)}
+        name: one.report["compilers"] if one.report else {"every language": _describe_failure(one)}
         for name, one in zip(names, outcomes, strict=True)
     }
 
 
-def _unknown(outcome: Outcome) -> str:
+def _describe_failure(outcome: Outcome) -> str:
     return f"unknown: {outcome.reason or '; '.join(outcome.notes)}"
 
 
-def _states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
+def _find_states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
     search = SEARCHES[interface]
     files: dict[str, Candidate] = {}
     for candidate in search.steps:
@@ -103,7 +105,7 @@ def _states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
         path = name if "/" in name else find_library(name)
         if path and os.path.exists(path):
             files.setdefault(os.path.realpath(path), candidate)
-    refused = {path: search.refused(candidate) for path, candidate in files.items()}
+    refused = {path: search.find_refusal(candidate) for path, candidate in files.items()}
     wanted = [candidate for path, candidate in files.items() if not refused[path]]
     reports = iter(probe_all(search.name, wanted, timeout))
     for path, candidate in files.items():
@@ -112,10 +114,10 @@ def _states(interface: str, timeout: float | None) -> Iterator[GpuDriverState]:
         if why:
             yield GpuDriverState(*found, "excluded", path, why.reason)
         else:
-            yield _state(found, path, next(reports))
+            yield _make_state(found, path, next(reports))
 
 
-def _state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriverState:
+def _make_state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriverState:
     states = {"unprobed": not report.probed, "usable": report.ok, "idle": report.idle}
     state = next((name for name, applies in states.items() if applies), "refused")
     return GpuDriverState(
@@ -131,14 +133,16 @@ def _state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriv
     )
 
 
-def variables() -> Iterator[tuple[str, str, str]]:
+def report_variables() -> Iterator[tuple[str, str, str]]:
     """Name, value and effect of each variable that is set and hides devices from a driver."""
     for name in _HIDING:
         if name in os.environ:
             yield name, os.environ[name], "its driver hides the devices that it does not name"
 
 
-def lines(states: tuple[GpuDriverState, ...], painted: Callable[[str], str]) -> Iterator[str]:
+def format_lines(
+    states: tuple[GpuDriverState, ...], painted: Callable[[str], str]
+) -> Iterator[str]:
     """The lines of a report.
 
     Args:

@@ -14,8 +14,8 @@ from ...loader.base.search import (
     Place,
     Refusal,
     Variable,
-    excluding_pattern,
     explain_variables,
+    find_excluding_pattern,
 )
 from ...loader.ze.discovery import OWN, VARIABLES, find_drivers
 from ...loader.ze.probe import ZEDeviceReport, ZEDriverReport, probe_all
@@ -73,23 +73,27 @@ def survey(timeout: float | None = None) -> ZESurvey:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
     found = find_drivers(own=None)
-    patterns = {candidate: excluding_pattern(candidate.library) for candidate in found.candidates}
+    patterns = {
+        candidate: find_excluding_pattern(candidate.library) for candidate in found.candidates
+    }
     wanted = [candidate for candidate, pattern in patterns.items() if not pattern]
     reports = {report.candidate: report for report in probe_all(wanted, timeout)}
     states = (
-        _state(reports[candidate]) if candidate in reports else _excluded(candidate, pattern)
+        _make_state(reports[candidate])
+        if candidate in reports
+        else _make_excluded_state(candidate, pattern)
         for candidate, pattern in patterns.items()
     )
     own = str(OWN) if OWN.exists() else ""
     return ZESurvey(found.places, tuple(states), found.refusals, own)
 
 
-def _excluded(candidate: Candidate, pattern: str) -> ZEDriverState:
+def _make_excluded_state(candidate: Candidate, pattern: str) -> ZEDriverState:
     reason = f"FAIRLEAD_EXCLUDE leaves it out ({pattern})"
     return ZEDriverState(candidate.library, candidate.found_via, "excluded", reason=reason)
 
 
-def _state(report: ZEDriverReport) -> ZEDriverState:
+def _make_state(report: ZEDriverReport) -> ZEDriverState:
     state = "refused" if not report.ok else "usable" if report.devices else "idle"
     why = report.idle or ("it has no device" if state == "idle" else "")
     if not report.probed:
@@ -111,20 +115,20 @@ def _state(report: ZEDriverReport) -> ZEDriverState:
     )
 
 
-def variables() -> Iterator[tuple[str, str, str]]:
+def report_variables() -> Iterator[tuple[str, str, str]]:
     """Name, value and effect of each variable that is set and bears on Level Zero."""
-    for used in explain_variables(VARIABLES, _without_effect):
+    for used in explain_variables(VARIABLES, _explain_no_effect):
         yield used.variable.name, used.value, used.outcome
 
 
-def _without_effect(variable: Variable, environ: Mapping[str, str]) -> str:
+def _explain_no_effect(variable: Variable, environ: Mapping[str, str]) -> str:
     is_switch = variable.name != VARIABLES[0].name
     return (
         "no effect: only 1 means something" if is_switch and environ[variable.name] != "1" else ""
     )
 
 
-def lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[str]:
+def format_lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[str]:
     """The lines of a report.
 
     Args:

@@ -2,9 +2,9 @@
 
 A program links against one loader, and each loader searches for drivers in other places. There are
 the system's loader, a conda environment's, the one inside PyOpenCL's wheel, and those that vendors
-ship. `copies` finds the files. `pyopencl` reads from the ELF file of PyOpenCL's extension module
-which of them it loads, and lists the manifests that this loader reads. Files are only read: no
-loader is opened, and PyOpenCL is not imported.
+ship. `find_copies` finds the files. `find_pyopencl` reads from the ELF file of PyOpenCL's extension
+module which of them it loads, and lists the manifests that this loader reads. Files are only read:
+no loader is opened, and PyOpenCL is not imported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from ...icd.discovery import SYSTEM_VENDORS
-from ...loader.base.elf import dynamic_section
-from ...loader.base.linker import find_library, linker_cache
-from ...loader.base.search import secure_environ
+from ...loader.base.elf import read_dynamic_section
+from ...loader.base.linker import find_library, read_linker_cache
+from ...loader.base.search import filter_environ
 
 _DIRECTORIES: Final = (
     "/lib",
@@ -91,35 +91,35 @@ class PyOpenCL:
     extension: str = ""
 
 
-def copies(also: str = "") -> tuple[LoaderCopy, ...]:
+def find_copies(also: str = "") -> tuple[LoaderCopy, ...]:
     """Every libOpenCL that a program of this user may load.
 
     Args:
         also: the path of one more.
     """
     found: dict[str, dict[str, None]] = {}
-    for name in (*_files(), *([also] if also else ())):
+    for name in (*_find_files(), *([also] if also else ())):
         if os.path.isfile(name):
             found.setdefault(os.path.realpath(name), {})[name] = None
     return tuple(LoaderCopy(path, tuple(names), *_identify(path)) for path, names in found.items())
 
 
-def default_copy() -> str:
+def find_default_copy() -> str:
     """The real path of what dlopen("libOpenCL.so.1") opens in this process, "" if nothing."""
     found = find_library("libOpenCL.so.1")
     return os.path.realpath(found) if found else ""
 
 
-def pyopencl() -> PyOpenCL | None:
+def find_pyopencl() -> PyOpenCL | None:
     """The PyOpenCL of this Python, None if it has none."""
-    extension = _extension()
+    extension = _find_extension()
     if extension is None:
         return None
-    needed, rpath, runpath = dynamic_section(str(extension))
+    needed, rpath, runpath = read_dynamic_section(str(extension))
     needs = next((name for name in needed if name.startswith("libOpenCL")), "")
     found = (find_library(needs, rpath, runpath) if needs else None) or ""
     data = _read(found) if found else b""
-    reads = tuple(_reads(data, extension.parent)) if found else ()
+    reads = tuple(_find_search_places(data, extension.parent)) if found else ()
     try:
         version = metadata.version("pyopencl")
     except metadata.PackageNotFoundError:
@@ -128,12 +128,12 @@ def pyopencl() -> PyOpenCL | None:
     return PyOpenCL(version, needs, loader, reads, str(extension))
 
 
-def _files() -> Iterator[str]:
+def _find_files() -> Iterator[str]:
     """Paths of all files called libOpenCL.so*, or libOpenCL-5519dec5.so.1.0.0 as in wheels."""
-    for name, paths in linker_cache().items():
+    for name, paths in read_linker_cache().items():
         if name.startswith("libOpenCL.so"):
             yield from paths
-    environ = secure_environ()
+    environ = filter_environ()
     prefixes = (sys.prefix, sys.base_prefix, environ.get("CONDA_PREFIX", ""))
     directories = [
         glob.escape(part)
@@ -176,7 +176,7 @@ def _identify(path: str) -> tuple[str, str]:
     return kind, max(versions, default="")
 
 
-def _extension() -> Path | None:
+def _find_extension() -> Path | None:
     """The file of PyOpenCL's extension module."""
     try:
         spec = importlib.util.find_spec("pyopencl")
@@ -192,7 +192,7 @@ def _extension() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _reads(data: bytes, package: Path) -> Iterator[str]:
+def _find_search_places(data: bytes, package: Path) -> Iterator[str]:
     """Where a loader searches for drivers. It knows the variables whose names its file contains.
 
     Every loader takes a directory in OCL_ICD_VENDORS. ocl-icd also takes a manifest, which it
@@ -204,21 +204,21 @@ def _reads(data: bytes, package: Path) -> Iterator[str]:
         package: PyOpenCL's package.
     """
 
-    def value(variable: str) -> str:
-        return secure_environ().get(variable, "") if variable.encode() in data else ""
+    def read_variable(variable: str) -> str:
+        return filter_environ().get(variable, "") if variable.encode() in data else ""
 
     built_in = _VENDOR_DIRECTORY.search(data)
-    vendors = value("OPENCL_VENDOR_PATH") or (
+    vendors = read_variable("OPENCL_VENDOR_PATH") or (
         os.fsdecode(built_in[0]) if built_in else str(SYSTEM_VENDORS)
     )
-    place = value("OCL_ICD_VENDORS") or vendors
-    yield from filter(None, value("OCL_ICD_FILENAMES").split(":"))
+    place = read_variable("OCL_ICD_VENDORS") or vendors
+    yield from filter(None, read_variable("OCL_ICD_FILENAMES").split(":"))
     if os.path.isdir(place):
         yield from sorted(glob.glob(os.path.join(glob.escape(place), "*.icd")))
     elif b"OCL_ICD_PLATFORM_SORT" in data and os.path.isfile(os.path.join(vendors, place)):
         yield os.path.join(vendors, place)
     elif b"OCL_ICD_PLATFORM_SORT" in data and (os.path.isfile(place) or "/" not in place):
         yield place
-    named = value("OCL_ICD_VENDORS")
+    named = read_variable("OCL_ICD_VENDORS")
     if b"PYOPENCL_HOME" in data and (not named or os.path.exists(named)):
         yield from sorted(glob.glob(os.path.join(glob.escape(str(package)), ".libs", "*.icd")))

@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 
 #: Nodes by which drivers access their devices, as patterns below /dev.
 _NODES: Final = (
@@ -48,7 +48,7 @@ class DeviceNode:
     remedy: str = ""
 
 
-def user_name() -> str:
+def find_user_name() -> str:
     """The name of the effective user, or the number if it has no name, as in some containers."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -56,12 +56,12 @@ def user_name() -> str:
         return str(os.geteuid())
 
 
-def device_nodes(dev: Path = Path("/dev")) -> tuple[DeviceNode, ...]:
+def find_device_nodes(dev: Path = Path("/dev")) -> tuple[DeviceNode, ...]:
     """The device nodes that are there, in the order of `_NODES`."""
-    return tuple(_node(path) for pattern in _NODES for path in sorted(dev.glob(pattern)))
+    return tuple(_examine_node(path) for pattern in _NODES for path in sorted(dev.glob(pattern)))
 
 
-def _node(path: Path) -> DeviceNode:
+def _examine_node(path: Path) -> DeviceNode:
     try:
         status = path.stat()
     except OSError as error:
@@ -72,11 +72,11 @@ def _node(path: Path) -> DeviceNode:
         group, members = entry.gr_name, entry.gr_mem
     except KeyError:
         group, members = str(status.st_gid), []
-    remedy = "" if accessible else _remedy(status, group, members)
+    remedy = "" if accessible else _find_remedy(status, group, members)
     return DeviceNode(str(path), group, stat.filemode(status.st_mode), accessible, remedy)
 
 
-def _remedy(status: os.stat_result, group: str, members: list[str]) -> str:
+def _find_remedy(status: os.stat_result, group: str, members: list[str]) -> str:
     """What a user does to get access to a node."""
     if status.st_mode & 0o060 != 0o060 or group == "root":
         return (
@@ -85,7 +85,7 @@ def _remedy(status: os.stat_result, group: str, members: list[str]) -> str:
         )
     if group.isdecimal():
         return f"its group {group} has no name here: start the container with --group-add {group}"
-    if user_name() in members:
+    if find_user_name() in members:
         return f"you joined the group {group} after this session began: log in again"
     return f"sudo usermod -aG {group} $USER, then log in again"
 
@@ -129,18 +129,18 @@ class CacheDirectory:
     essential: bool
 
 
-def cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
+def find_cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
     """The cache directories of drivers, as far as they are known to have one.
 
     Args:
         libraries: the drivers' paths.
     """
     names = [os.path.basename(library) for library in libraries]
-    return tuple(_directories(names))
+    return tuple(_find_directories(names))
 
 
-def _directories(names: list[str]) -> Iterator[CacheDirectory]:
-    environ = secure_environ()
+def _find_directories(names: list[str]) -> Iterator[CacheDirectory]:
+    environ = filter_environ()
     user = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for cache in _CACHES:
         if any(fnmatch(name, pattern) for name in names for pattern in cache.drivers):

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
-from ...loader.base.search import Place, Refusal, excluding_pattern, secure_environ
+from ...loader.base.search import Place, Refusal, filter_environ, find_excluding_pattern
 from ...loader.trace.trace import APIS
 from ...loader.ur.discovery import FIND, PluginCandidate
-from ...loader.ur.plugin_config import shipped_config
+from ...loader.ur.plugin_config import find_shipped_config
 from ...loader.ur.plugin_variables import explain_variables
-from ...loader.ur.plugins import environment_selector
-from ...loader.ur.selector import Selector, selector_strings
+from ...loader.ur.plugins import read_selector
+from ...loader.ur.selector import Selector, make_selector_strings
 from ...loader.ur.selector_grammar import (
     ONEAPI_DEVICE_SELECTOR,
     SYCL_BE,
     SYCL_DEVICE_FILTER,
     SelectorError,
 )
-from ...loader.ur.validation import layer_names
+from ...loader.ur.validation import parse_layer_names
 
 if TYPE_CHECKING:
     from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
@@ -157,7 +157,7 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
         drivers: the real paths of the usable OpenCL drivers.
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
-    from ...api import registered
+    from ...api import register_drivers
     from ...loader.ur.plugin_probe import probe_all
     from ...plugins import reference_adapter
 
@@ -165,42 +165,42 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
     candidates = [
         c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)
     ]
-    patterns = {candidate: excluding_pattern(candidate.library) for candidate in candidates}
+    patterns = {candidate: find_excluding_pattern(candidate.library) for candidate in candidates}
     wanted = [candidate for candidate in candidates if not patterns[candidate]]
-    environment = registered(drivers) if wanted else {}
+    environment = register_drivers(drivers) if wanted else {}
     reports = {report.candidate: report for report in probe_all(wanted, timeout, environment)}
-    selector, report = _selector()
+    selector, report = _read_selector()
     states: list[PluginState] = []
     for candidate in candidates:
         if patterns[candidate]:
             reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
-            states.append(PluginState(*_about(candidate), "excluded", reason=reason))
+            states.append(PluginState(*_describe_candidate(candidate), "excluded", reason=reason))
         else:
-            states.append(_without_duplicates(_state(candidate, reports[candidate]), states))
+            states.append(_mark_duplicate(_make_state(candidate, reports[candidate]), states))
     return PluginSurvey(
-        config=secure_environ().get("SYCL_PI_CONFIG") or str(shipped_config()),
+        config=filter_environ().get("SYCL_PI_CONFIG") or str(find_shipped_config()),
         selector=report,
         places=tuple(place for search in found.values() for place in search.places),
-        plugins=tuple(_numbered(states, selector)),
+        plugins=tuple(_number_devices(states, selector)),
         refusals=tuple(refusal for search in found.values() for refusal in search.refusals),
         drivers=tuple(drivers) if environment else (),
         reference=reference_adapter() if os.path.exists(reference_adapter()) else "",
     )
 
 
-def _selector() -> tuple[Selector | None, SelectorReport | None]:
+def _read_selector() -> tuple[Selector | None, SelectorReport | None]:
     try:
-        selector = environment_selector()
+        selector = read_selector()
     except SelectorError as error:
         return None, SelectorReport(error.code, error=error.message, remedy=error.remedy)
     return selector, SelectorReport(selector.variable, selector.explain()) if selector else None
 
 
-def _about(candidate: PluginCandidate) -> tuple[str, str, str, str]:
+def _describe_candidate(candidate: PluginCandidate) -> tuple[str, str, str, str]:
     return candidate.interface, candidate.library, candidate.found_via, candidate.backend
 
 
-def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
+def _make_state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     """The report of a probe, with its state. The selectors of its devices are not known yet."""
     has_device = any(platform.devices for platform in report.platforms)
     state = "refused" if not report.ok else "usable" if has_device else "idle"
@@ -208,7 +208,7 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
     if not report.probed:
         state, why = "unprobed", "; ".join(report.warnings)
     return PluginState(
-        *_about(candidate),
+        *_describe_candidate(candidate),
         state,
         real_path=report.real_path,
         reason=report.reason or report.idle or why,
@@ -218,20 +218,20 @@ def _state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
         version=report.version,
         layout=report.layout,
         opened=report.opened,
-        platforms=tuple(map(_platform, report.platforms)),
+        platforms=tuple(map(_make_platform, report.platforms)),
         notes=report.notes,
         warnings=report.warnings if report.probed else (),
     )
 
 
-def _platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
+def _make_platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
     devices = tuple(
         PluginDeviceFacts("", True, d.type, d.name, d.driver_version) for d in platform.devices
     )
     return PluginPlatformFacts(platform.name, platform.version, platform.backend, devices)
 
 
-def _without_duplicates(state: PluginState, before: Sequence[PluginState]) -> PluginState:
+def _mark_duplicate(state: PluginState, before: Sequence[PluginState]) -> PluginState:
     """Mark a plugin whose file is that of one before it; bare names tell that only once opened."""
     paths = {(other.interface, other.real_path): other for other in before if other.real_path}
     same = paths.get((state.interface, state.real_path))
@@ -265,7 +265,9 @@ class _ProbedDevice:
         ]
 
 
-def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Iterator[PluginState]:
+def _number_devices(
+    states: Sequence[PluginState], selector: Selector | None
+) -> Iterator[PluginState]:
     """The states with the selector strings of their devices; each interface counts its own."""
     seen = {
         id(device): _ProbedDevice(platform.backend, device.type)
@@ -283,7 +285,7 @@ def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Itera
             for device in state.devices
         ]
         devices = [seen[key] for key in own]
-        strings |= zip(own, selector_strings(devices), strict=True)
+        strings |= zip(own, make_selector_strings(devices), strict=True)
         selected |= {
             device.root or device for device in (selector.select(devices) if selector else devices)
         }
@@ -304,16 +306,16 @@ def _numbered(states: Sequence[PluginState], selector: Selector | None) -> Itera
 # Variables
 
 
-def variables() -> Iterator[tuple[str, str, str]]:
+def report_variables() -> Iterator[tuple[str, str, str]]:
     """Name, value and effect of each variable that is set and bears on adapters and plugins."""
-    environ = secure_environ()
-    _, report = _selector()
+    environ = filter_environ()
+    _, report = _read_selector()
     told = set(_SELECTORS)
     for used in explain_variables():
         if used.variable.name not in told:
             yield used.variable.name, used.value, used.outcome
     for name in sorted(os.environ):
-        effect = _effect(name, report)
+        effect = _explain_effect(name, report)
         if effect:
             yield (
                 name,
@@ -322,10 +324,10 @@ def variables() -> Iterator[tuple[str, str, str]]:
             )
 
 
-def _effect(name: str, selector: SelectorReport | None) -> str:
+def _explain_effect(name: str, selector: SelectorReport | None) -> str:
     """What a variable does that has no part in the search; "" for one of other programs."""
     if name in _SELECTORS:
-        return _selector_effect(name, selector)
+        return _explain_selector(name, selector)
     if name in _TRACES:
         bits = trace_bits(name)
         done = [text for bit, text in _TRACES[name] if bits & bit]
@@ -335,7 +337,7 @@ def _effect(name: str, selector: SelectorReport | None) -> str:
     return _EFFECTS[name](os.environ[name]) if name in _EFFECTS else ""
 
 
-def _selector_effect(name: str, selector: SelectorReport | None) -> str:
+def _explain_selector(name: str, selector: SelectorReport | None) -> str:
     if not os.environ[name]:
         return "empty, which counts as not set"
     if selector is None:
@@ -345,9 +347,9 @@ def _selector_effect(name: str, selector: SelectorReport | None) -> str:
     return f"no effect: {selector.variable} is set, and wins over it"
 
 
-def _layers_effect(value: str) -> str:
+def _explain_layers(value: str) -> str:
     unknown: list[str] = []
-    on = sorted(layer_names(report=unknown.append))
+    on = sorted(parse_layer_names(report=unknown.append))
     done = [f"checks the calls through adapters: {', '.join(on)}"] if on else []
     done += ["prints them where UR_LOG_TRACING says"] if "UR_LAYER_TRACING" in value else []
     return "; ".join([*done, *unknown]) or "names no layer"
@@ -370,7 +372,7 @@ def _trace_file_effect(value: str) -> str:
 
 
 _EFFECTS: Final = {
-    "UR_ENABLE_LAYERS": _layers_effect,
+    "UR_ENABLE_LAYERS": _explain_layers,
     "FAIRLEAD_TRACE": _trace_effect,
     "FAIRLEAD_TRACE_FILE": _trace_file_effect,
 }
@@ -380,7 +382,7 @@ def _log_effect(name: str) -> str:
     if name not in _LOGS:
         return "no effect on fairlead, which has no such messages; an adapter may heed it"
     try:
-        chosen = parse(secure_environ().get(f"UR_LOG_{name}", ""), Settings(LEVELS.index("quiet")))
+        chosen = parse(filter_environ().get(f"UR_LOG_{name}", ""), Settings(LEVELS.index("quiet")))
     except ValueError as error:
         return f"ignored: {error}; write {LEGAL}"
     where = chosen.path or chosen.output

@@ -1,7 +1,7 @@
 """What `fairlead doctor` calls a problem.
 
-`problems` judges the facts of a `Diagnosis`. These problems are errors: `Diagnosis.ok` is False,
-and the exit code of the command is 1:
+`find_problems` judges the facts of a `Diagnosis`. These problems are errors: `Diagnosis.ok` is
+False, and the exit code of the command is 1:
 
 - no driver with a device is usable (a warning if an adapter or plugin has a device);
 - a driver, adapter or plugin was found and not probed, because no child process started;
@@ -45,7 +45,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
 from ...icd.driver_profiles import switched_off
-from ...loader.base.search import secure_environ
+from ...loader.base.search import filter_environ
 from .clients import ENV
 
 if TYPE_CHECKING:
@@ -71,16 +71,16 @@ class Problem:
     remedy: str
 
 
-def problems(facts: Diagnosis) -> tuple[Problem, ...]:
+def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
     """All problems, the errors first."""
     found = [
-        *_driver_problems(facts),
-        *_client_problems(facts),
-        *_plugin_problems(facts),
-        *_gpu_problems(facts),
+        *_find_driver_problems(facts),
+        *_find_client_problems(facts),
+        *_find_plugin_problems(facts),
+        *_find_gpu_problems(facts),
         *_search_problems(facts),
-        *_variable_problems(facts),
-        *_machine_problems(facts),
+        *_find_variable_problems(facts),
+        *_find_machine_problems(facts),
     ]
     if not facts.usable:
         severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
@@ -90,11 +90,11 @@ def problems(facts: Diagnosis) -> tuple[Problem, ...]:
     )  # "error" < "warning"; the order within each stays
 
 
-def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
     closed = [node for node in facts.nodes if not node.accessible]
     for driver in facts.drivers:
         if driver.state == "refused":
-            yield Problem("error", driver.library, driver.reason, _remedy(driver))
+            yield Problem("error", driver.library, driver.reason, _find_remedy(driver))
         elif driver.state == "idle" and closed:
             yield Problem(
                 "error",
@@ -117,11 +117,11 @@ def _driver_problems(facts: Diagnosis) -> Iterator[Problem]:
                     "warning",
                     driver.library,
                     note,
-                    f"update the driver, or leave it out: {_exclusion(driver)}",
+                    f"update the driver, or leave it out: {_describe_exclusion(driver)}",
                 )
 
 
-def _client_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
     """What other loaders do not find although it is there."""
     for client in facts.clients:
         if facts.usable and client.reason:
@@ -147,10 +147,10 @@ def is_gone(driver: DriverReport) -> bool:
     )
 
 
-def _remedy(driver: DriverReport) -> str:
+def _find_remedy(driver: DriverReport) -> str:
     """What to do about a refused driver: leave out a file, or remove the name of a missing one."""
     if not is_gone(driver):
-        other = f"leave it out: {_exclusion(driver)}"
+        other = f"leave it out: {_describe_exclusion(driver)}"
     elif driver.manifest:
         other = f"delete {driver.manifest}"
     else:
@@ -158,13 +158,13 @@ def _remedy(driver: DriverReport) -> str:
     return f"{driver.remedy}; or {other}" if driver.remedy else other
 
 
-def _exclusion(driver: DriverReport | PluginState) -> str:
-    already = secure_environ().get("FAIRLEAD_EXCLUDE", "")
+def _describe_exclusion(driver: DriverReport | PluginState) -> str:
+    already = filter_environ().get("FAIRLEAD_EXCLUDE", "")
     names = ":".join(filter(None, (already, os.path.basename(driver.library))))
     return f"export FAIRLEAD_EXCLUDE={names}"
 
 
-def _gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Unusable drivers of Level Zero, CUDA and HIP, and their searches' refusals.
 
     On a machine without a GPU, a driver without devices is not a problem.
@@ -191,12 +191,12 @@ def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:
     return library and plugin.backend != "opencl" and not facts.nodes
 
 
-def _plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Unusable adapters and plugins, the selector, and refusals of their search."""
     survey = facts.plugins
     closed = [node for node in facts.nodes if not node.accessible]
     for plugin in survey.plugins:
-        leave_out = f"leave it out: {_exclusion(plugin)}"
+        leave_out = f"leave it out: {_describe_exclusion(plugin)}"
         if plugin.state == "unprobed":
             yield Problem("error", plugin.library, plugin.reason, _UNPROBED)
         elif plugin.state == "refused":
@@ -243,9 +243,9 @@ def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
-def _variable_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_variable_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Return the variables that name something missing, except those that the search refuses."""
-    environ = secure_environ()
+    environ = filter_environ()
     _, unknown = switched_off()
     if unknown:
         yield Problem(
@@ -286,7 +286,7 @@ _VENDORS: Final = (
 )
 
 
-def _machine_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
     """What is around the drivers: device nodes, caches, PyOpenCL's loader."""
     for node in facts.nodes:
         if not node.accessible:

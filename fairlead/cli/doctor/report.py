@@ -44,15 +44,15 @@ def render(
     python = f"Python {versions['python']} ({versions['executable']})"
     lines = [f"fairlead {versions['fairlead']}, {python}, {versions['system']}"]
     for title, content in (
-        ("Verdict", _verdict(facts, paint)),
-        *(() if short else _facts(facts, paint)),
+        ("Verdict", _format_verdict(facts, paint)),
+        *(() if short else _format_facts(facts, paint)),
     ):
         body = [f"  {line}" for part in content for line in part.split("\n")]
         lines += ["", paint(title, ""), *(body or ["  none"])]
-    return "\n".join(_wrapped(line, width) if width else line for line in lines)
+    return "\n".join(_wrap(line, width) if width else line for line in lines)
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrap(line: str, width: int) -> str:
     """A line in several, which are indented by four more. A path is never cut."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
@@ -62,29 +62,29 @@ def _wrapped(line: str, width: int) -> str:
 _Section = tuple[str, Iterable[str]]
 
 
-def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section, ...]:
+def _format_facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section, ...]:
     """The sections behind the verdict: title and content."""
 
-    def painted(state: str) -> str:
+    def paint_state(state: str) -> str:
         return paint(state, _COLOURS.get(state, ""))
 
     return (
-        ("Environment variables", _variables(facts)),
+        ("Environment variables", _format_variables(facts)),
         (
             "Places",
             (
-                f"{place.path}: {place.state}" + _via(place.path, place.found_via)
+                f"{place.path}: {place.state}" + _format_step(place.path, place.found_via)
                 for place in facts.places
             ),
         ),
-        ("Drivers", (line for driver in facts.drivers for line in _driver(driver, paint))),
-        ("Passed over", _refusals(facts.refusals)),
-        ("Adapters and plugins", _plugins(facts.plugins, paint)),
+        ("Drivers", (line for driver in facts.drivers for line in _format_driver(driver, paint))),
+        ("Passed over", _format_refusals(facts.refusals)),
+        ("Adapters and plugins", _format_plugins(facts.plugins, paint)),
         (
             "Level Zero",
-            level_zero.lines(facts.level_zero, painted),
+            level_zero.format_lines(facts.level_zero, paint_state),
         ),
-        ("CUDA and HIP", gpus.lines(facts.gpus, painted)),
+        ("CUDA and HIP", gpus.format_lines(facts.gpus, paint_state)),
         (
             "Repairs and habits of drivers (docs/driver_profiles.md)",
             (
@@ -93,9 +93,9 @@ def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section
                 if row.state != "not needed"
             ),
         ),
-        ("Copies of libOpenCL", _loaders(facts)),
-        ("PyOpenCL", _pyopencl(facts)),
-        ("Device nodes", _nodes(facts)),
+        ("Copies of libOpenCL", _format_loaders(facts)),
+        ("PyOpenCL", _format_pyopencl(facts)),
+        ("Device nodes", _format_nodes(facts)),
         (
             "Kernel caches",
             (f"{c.path}: {'writable' if c.writable else 'NOT writable'}" for c in facts.caches),
@@ -103,16 +103,16 @@ def _facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section
     )
 
 
-def _via(path: str, found_via: str) -> str:
+def _format_step(path: str, found_via: str) -> str:
     return f" ({found_via})" if found_via != path else ""
 
 
-def _variables(facts: Diagnosis) -> Iterator[str]:
+def _format_variables(facts: Diagnosis) -> Iterator[str]:
     for variable in facts.variables:
         yield f"{variable.name}={variable.value}\n  {variable.outcome}"
 
 
-def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[str]:
+def _format_driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[str]:
     version = (
         f" (ICD {driver.icd_version}, probed in {driver.seconds:.2f} s)"
         if driver.icd_version
@@ -146,10 +146,10 @@ def _driver(driver: DriverReport, paint: Callable[[str, str], str]) -> Iterator[
     yield from (f"  note: {note}" for note in driver.notes)
 
 
-def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator[str]:
+def _format_plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator[str]:
     for plugin in survey.plugins:
-        yield from _plugin(plugin, survey, paint)
-    yield from _refusals(survey.refusals)
+        yield from _format_plugin(plugin, survey, paint)
+    yield from _format_refusals(survey.refusals)
     if not survey.plugins:
         yield (
             "no Unified Runtime adapter or PI plugin here; they come with DPC++ "
@@ -164,7 +164,7 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
         )
     places = [place for place in survey.places if place.state != _NOWHERE]
     yield from dict.fromkeys(
-        f"looked in {place.path}: {place.state}" + _via(place.path, place.found_via)
+        f"looked in {place.path}: {place.state}" + _format_step(place.path, place.found_via)
         for place in places
     )
     names = [place.path for place in survey.places if place.state == _NOWHERE]
@@ -173,7 +173,7 @@ def _plugins(survey: PluginSurvey, paint: Callable[[str, str], str]) -> Iterator
     yield f"looked for what {survey.config} names"
 
 
-def _plugin(
+def _format_plugin(
     plugin: PluginState, survey: PluginSurvey, paint: Callable[[str, str], str]
 ) -> Iterator[str]:
     """Yield an adapter or plugin, its OpenCL loader, and the drivers that are registered for it."""
@@ -211,14 +211,14 @@ def _plugin(
     yield from (f"  note: {note}" for note in (*plugin.notes, *plugin.warnings))
 
 
-def _refusals(refusals: Iterable[Refusal]) -> Iterator[str]:
+def _format_refusals(refusals: Iterable[Refusal]) -> Iterator[str]:
     for refusal in refusals:
         yield f"{refusal.what}: {refusal.reason}" + (
             f"\n  next: {refusal.remedy}" if refusal.remedy else ""
         )
 
 
-def _loaders(facts: Diagnosis) -> Iterator[str]:
+def _format_loaders(facts: Diagnosis) -> Iterator[str]:
     used_by = facts.pyopencl.loader if facts.pyopencl else ""
     for copy in facts.loaders:
         marks = [f"symbols up to OPENCL_{copy.symbols}"] if copy.symbols else []
@@ -227,7 +227,7 @@ def _loaders(facts: Diagnosis) -> Iterator[str]:
         yield f"{copy.path}: {', '.join((copy.kind, *marks))}"
 
 
-def _pyopencl(facts: Diagnosis) -> Iterator[str]:
+def _format_pyopencl(facts: Diagnosis) -> Iterator[str]:
     if facts.pyopencl is None:
         return
     loader = facts.pyopencl.loader or f"{facts.pyopencl.needs}, which is not found"
@@ -242,7 +242,7 @@ def _pyopencl(facts: Diagnosis) -> Iterator[str]:
         )
 
 
-def _nodes(facts: Diagnosis) -> Iterator[str]:
+def _format_nodes(facts: Diagnosis) -> Iterator[str]:
     for node in facts.nodes:
         state = (
             "readable and writable" if node.accessible else f"CLOSED to this user; {node.remedy}"
@@ -252,7 +252,7 @@ def _nodes(facts: Diagnosis) -> Iterator[str]:
         yield "no GPU device nodes here"
 
 
-def _verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str]:
+def _format_verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str]:
     errors = sum(problem.severity == "error" for problem in facts.problems)
     detail = (
         f" ({_count(errors, 'error')}, {_count(len(facts.problems) - errors, 'warning')})"

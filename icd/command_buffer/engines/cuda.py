@@ -183,7 +183,9 @@ class BuiltCuda(Built):
         )
         if not self._graph:
             raise error(
-                OPENCL.codes["CL_OUT_OF_RESOURCES"], "cuda", CudaError.of(code[0], "").message
+                OPENCL.codes["CL_OUT_OF_RESOURCES"],
+                "cuda",
+                CudaError.from_code(code[0], "").message,
             )
         self._kept: Any = functions, commands.owner
         self.native: Any = ffi.new(

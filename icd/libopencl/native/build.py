@@ -131,7 +131,7 @@ def _emit_dispatch(function: Any) -> Iterator[str]:
     name, slot, handle = function.name, function.slot, function.parameters[0].name
     stop = " return;" if function.returns == "void" else ""
     for form in ("icd1", "dispatch")[name in STARTING :]:
-        yield f"static {function.c_declaration(f'{form}_{name}')} {{"
+        yield f"static {function.format_c_declaration(f'{form}_{name}')} {{"
         yield f"    {_emit_check(function)}"
         if form == "dispatch" and function.parameters[0].type in ("cl_platform_id", "cl_device_id"):
             yield "    fl_keep_tables();"
@@ -143,14 +143,14 @@ def _emit_dispatch(function: Any) -> Iterator[str]:
         yield f"    if (FL_UNLIKELY(!table[{slot}]))"
         yield f"        {{ {_emit_call(function, f'stub_{name}')}{stop} }}"
         yield f"    {_emit_call(function, f'table[{slot}]')}\n}}"
-    yield f"static {function.c_declaration(f'careful_{name}')} {{"
+    yield f"static {function.format_c_declaration(f'careful_{name}')} {{"
     yield f"    {_emit_check(function)}"
     missing = f"fl_lacks_slot((void *const *){handle}->dispatch, {slot})"
     yield f"    {_emit_call(function, f'({missing} ? stub_{name} : dispatch_{name})')}\n}}"
 
 
 def _emit_exported(function: Any) -> Iterator[str]:
-    yield f"FL_EXPORT {function.c_declaration(function.name)} {{"
+    yield f"FL_EXPORT {function.format_c_declaration(function.name)} {{"
     if function.name in (*WRITTEN, *STARTING):
         yield f"    {_emit_call(function, f'fl_current[{function.slot}]')}\n}}"
         return
@@ -181,13 +181,13 @@ def emit_thunks() -> str:
     lines.append("cl_platform_id fl_default_platform(void);")
     for function in api.slots:
         if function.name in WRITTEN:
-            lines.append(f"{function.c_declaration(f'dispatch_{function.name}')};")
+            lines.append(f"{function.format_c_declaration(f'dispatch_{function.name}')};")
         else:
             lines += _emit_dispatch(function)
         if function.name in STARTING:
             pointer = f"(fl_start() ? fl_current : fl_bottom)[{function.slot}]"
             lines.append(
-                f"static {function.c_declaration(f'start_{function.name}')} "
+                f"static {function.format_c_declaration(f'start_{function.name}')} "
                 f"{{ {_emit_call(function, pointer)} }}"
             )
         if is_exported(function):

@@ -52,19 +52,19 @@ class Signature:
 
     def __init__(self, api: Any, function: Any) -> None:
         self.structs = api.structs
-        self.returns = self._c_type(api, function.returns, 0)
-        self.types = tuple(self._c_type(api, p.type, p.stars) for p in function.parameters)
+        self.returns = self._find_c_type(api, function.returns, 0)
+        self.types = tuple(self._find_c_type(api, p.type, p.stars) for p in function.parameters)
         self.names = ", ".join(f"a{index}" for index in range(len(self.types)))
-        self.given = ", ".join(map(self._given, range(len(self.types))))
+        self.given = ", ".join(map(self._format_argument, range(len(self.types))))
 
     @staticmethod
-    def _c_type(api: Any, name: str, stars: int) -> str:
+    def _find_c_type(api: Any, name: str, stars: int) -> str:
         base = "callback" if name == "callback" else api.resolve(name)
         if stars or name.endswith("*") or base in ("handle", "callback", "void*"):
             return _POINTER
         return name if base == "struct" else base.replace("unsigned_char", "unsigned char")
 
-    def _given(self, index: int) -> str:
+    def _format_argument(self, index: int) -> str:
         """An argument as it is passed on. What fits into a word comes from the array of words."""
         type_ = self.types[index]
         if type_ == _POINTER:
@@ -78,7 +78,7 @@ class Signature:
         parameters = ", ".join(f"{type_} a{index}" for index, type_ in enumerate(self.types))
         return f"{self.returns} {name}({parameters or 'void'})"
 
-    def word(self, type_name: str, value: str) -> str:
+    def format_word(self, type_name: str, value: str) -> str:
         """A value as 64 bits. What is larger is passed by its address."""
         if type_name in self.structs:
             return f"FL_POINTER(&{value})"
@@ -101,7 +101,7 @@ def _emit_body(s: Signature, name: str) -> str:
     """What all functions of a signature share. The thunk has just set CURRENT."""
     is_void, is_pointer = s.returns == "void", s.returns == _POINTER
     answer = f"return ({s.returns}){'(uintptr_t)' if is_pointer else ''}call.result;"
-    words = ", ".join(s.word(type_, f"a{index}") for index, type_ in enumerate(s.types))
+    words = ", ".join(s.format_word(type_, f"a{index}") for index, type_ in enumerate(s.types))
     return f"""\
 {s.declare(name)} {{
     fl_layer *layer = CURRENT.layer;
@@ -116,7 +116,7 @@ def _emit_body(s: Signature, name: str) -> str:
     {"" if is_void else f"{s.returns} result = "}(({s.declare("(*)")})next[slot])({s.given});
     void (*after)(fl_call *) = __atomic_load_n(&layer->after, __ATOMIC_ACQUIRE);
     if (after) {{
-        call.result = {"0" if is_void else s.word(s.returns, "result")};
+        call.result = {"0" if is_void else s.format_word(s.returns, "result")};
         after(&call);
     }}
     {"" if is_void else "return result;"}
@@ -200,7 +200,7 @@ def _emit_event_place(api: Any) -> str:
 
 
 def _find_size(api: Any, type_name: str) -> int:
-    return ctypes.sizeof(api.ctype(type_name))
+    return ctypes.sizeof(api.make_ctype(type_name))
 
 
 def _emit_shapes(api: Any) -> Iterator[str]:
@@ -328,7 +328,7 @@ def emit_launch_header() -> str:
     lines += [f"#include <{name}.h>" for name in ("stdbool", "stddef", "stdint")]
     lines += building.emit_declarations(api)
     lines += [api.structs[name].c_definition for name in _STRUCTS]
-    lines.append(f"typedef {api.functions[_APPEND].c_declaration('fn_' + _APPEND)};")
+    lines.append(f"typedef {api.functions[_APPEND].format_c_declaration('fn_' + _APPEND)};")
     lines += [
         f"#define {constant.name} ({constant.value})"
         for constant in api.constants.values()

@@ -8,12 +8,14 @@ from pathlib import Path
 from ...base.errors import FairleadError
 
 
-def path() -> Path:
+def find_library() -> Path:
     """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
     return Path(__file__).with_name("libze_loader.so.1")
 
 
-def environment(environ: Mapping[str, str], drivers: Sequence[str] | None = None) -> dict[str, str]:
+def make_environment(
+    environ: Mapping[str, str], drivers: Sequence[str] | None = None
+) -> dict[str, str]:
     """The variables to add for a program that shall use the library in place of its own loader.
 
     ZEL_LIBRARY_PATH is for the loaders that programs have linked in: Intel's adapters have one.
@@ -26,8 +28,8 @@ def environment(environ: Mapping[str, str], drivers: Sequence[str] | None = None
     Raises:
         FairleadError: the library is missing, or the variables cannot name its path.
     """
-    library = str(path())
-    if not path().exists():
+    library = str(find_library())
+    if not find_library().exists():
         raise FairleadError(
             f"the Level Zero loader {library} is missing",
             remedy="install fairlead again, from its wheel or its source",
@@ -37,7 +39,7 @@ def environment(environ: Mapping[str, str], drivers: Sequence[str] | None = None
             f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
             remedy="install fairlead in a folder whose path has none of them",
         )
-    folder = str(path().parent)
+    folder = str(find_library().parent)
     added = {
         "ZEL_LIBRARY_PATH": folder,
         "LD_LIBRARY_PATH": _with(folder, environ.get("LD_LIBRARY_PATH", "")),

@@ -53,7 +53,7 @@ def _list_arguments(function: Any, *first: str) -> str:
 
 
 def _emit_hook_declaration(function: Any) -> str:
-    declared = function.c_declaration(f"hook_{function.name}")
+    declared = function.format_c_declaration(f"hook_{function.name}")
     return declared.replace("(", "(fl_next next, ", 1)
 
 
@@ -73,7 +73,7 @@ def emit_hooks_header(api: Any) -> str:
     lines = [building.emit_first_line("plugins/command_buffer_layer/native/build.py", api)]
     lines += ["#ifndef FL_HOOKS_H", "#define FL_HOOKS_H", '#include "layer.h"']
     lines += [f"{_emit_hook_declaration(api.functions[name])};" for name in HOOKS]
-    lines += [f"{api.functions[name].c_declaration(f'fl_{name}')};" for name in IN_C]
+    lines += [f"{api.functions[name].format_c_declaration(f'fl_{name}')};" for name in IN_C]
     lines += ["void fl_release_event(void *event);", "#endif", ""]
     return "\n".join(lines)
 
@@ -90,7 +90,7 @@ def _emit_entry(function: Any) -> str:
     else:
         rest, without = f"    return fl_leave({call});\n", "return fl_without_body();"
     return (
-        f"static {function.c_declaration(f'fl_{name}')} {{\n"
+        f"static {function.format_c_declaration(f'fl_{name}')} {{\n"
         f"    void *body = fl_body(ENTRY_{name});\n    if (!body)\n        {without}\n{rest}}}"
     )
 
@@ -102,7 +102,7 @@ def emit_instance_source(api: Any) -> str:
     for name in HOOKS:
         function = api.functions[name]
         call = f"hook_{name}({_list_arguments(function, 'instance.next')})"
-        lines.append(f"static {function.c_declaration(f'here_{name}')} {{ return {call}; }}")
+        lines.append(f"static {function.format_c_declaration(f'here_{name}')} {{ return {call}; }}")
     lines.append("static void *const hooks[FL_SLOTS] = {")
     lines += [f"    [SLOT_{name}] = (void *)here_{name}," for name in HOOKS]
     lines += ["};", "static fl_instance instance = {.hooks = hooks};"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from typing import Final
 
-from ....loader.base.forks import new_lock
+from ....loader.base.forks import make_lock
 from ...sdk._native import ffi, lib
 from ...sdk.usm import USM_KINDS
 from ..contexts import URContext
@@ -20,7 +20,7 @@ from ..devices import device_of
 from .strategies import SVM, Intel
 from .strategy import Allocation, Strategy
 
-_lock = new_lock()
+_lock = make_lock()
 
 
 class _ContextAllocations:

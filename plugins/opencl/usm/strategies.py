@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from ....icd.abi import OPENCL
 from ....icd.errors import OpenCLError
-from ....loader.base.forks import new_lock
-from ....loader.base.search import secure_environ
+from ....loader.base.forks import make_lock
+from ....loader.base.search import filter_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import lib
 from ..address_ranges import release_range, reserve
@@ -141,7 +141,7 @@ class Intel(Strategy):
         return "clEnqueueMigrateMemINTEL", (address, size, flags)
 
 
-_svm_lock: Final = new_lock()
+_svm_lock: Final = make_lock()
 
 
 def _lock_if_needed(context: URContext) -> contextlib.AbstractContextManager[Any]:
@@ -314,7 +314,7 @@ _IN_C: Final[dict[Any, int]] = {Intel: lib.FL_USM_INTEL, SVM: lib.FL_USM_SVM}
 
 def _allowed_strategies() -> list[type[Strategy]]:
     """Return the strategies that FAIRLEAD_USM allows, the preferred one first."""
-    name = secure_environ().get("FAIRLEAD_USM", "").strip().lower()
+    name = filter_environ().get("FAIRLEAD_USM", "").strip().lower()
     if name in STRATEGIES:
         return [STRATEGIES[name]]
     if name not in ("", "auto"):

@@ -117,9 +117,10 @@ def emit_pi_entries() -> str:
             f"    if ({names} && fl_is_direct({number}))\n"
             f"        return fl_call({number}, (uintptr_t){names});\n"
         )
+        declare = function.format_c_declaration
         lines.append(
-            f"typedef {function.c_declaration(f'body_{function.name}')};\n"
-            f"{_EXPORTED} {function.c_declaration(function.name)} {{\n{direct if counts else ''}"
+            f"typedef {declare(f'body_{function.name}')};\n"
+            f"{_EXPORTED} {declare(function.name)} {{\n{direct if counts else ''}"
             f"    body_{function.name} *body = (body_{function.name} *)fl_body({number});\n"
             f"    return body ? body({names}) : fl_no_body({number});\n}}"
         )

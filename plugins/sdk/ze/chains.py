@@ -24,7 +24,7 @@ def ze_failure(name: str, detail: str = "", routine: str = "") -> LevelZeroError
         detail: what zeDriverGetLastErrorDescription says.
         routine: the function that failed, if it is not the entry point.
     """
-    return LevelZeroError.of(code_of(name), routine, detail)
+    return LevelZeroError.from_code(code_of(name), routine, detail)
 
 
 def chain(address: int) -> Iterator[tuple[int, int]]:

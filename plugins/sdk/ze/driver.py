@@ -25,9 +25,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from ....loader.base.errors import CodeError, reason_of
-from ....loader.base.interrupts import in_main_thread
-from ....loader.base.log import logger
+from ....loader.base.errors import CodeError, explain_error
+from ....loader.base.interrupts import is_main_thread
+from ....loader.base.log import get_logger
 from ....loader.ze.abi import ZE, LevelZeroError
 from .._native import lib
 from .._native_ze import ffi
@@ -147,7 +147,9 @@ class LevelZeroDriver:
             level: "debug", "info", "warning" or "error".
             message: one line or more.
         """
-        logger("FAIRLEAD", "warning").write(level, f"<{self.name}>[{level.upper()}]: {message}\n")
+        get_logger("FAIRLEAD", "warning").write(
+            level, f"<{self.name}>[{level.upper()}]: {message}\n"
+        )
 
     @property
     def last_message(self) -> Any:
@@ -194,7 +196,7 @@ class LevelZeroDriver:
     def _code(self, error: BaseException, routine: str) -> int:
         self._last.message = f"{type(error).__name__}: {error}"
         if isinstance(error, CodeError):
-            self._last.message = reason_of(error)
+            self._last.message = explain_error(error)
         if isinstance(error, LevelZeroError):
             self.log("info", f"{routine}: {error}")
             return error.value
@@ -203,7 +205,7 @@ class LevelZeroDriver:
             if name is not None:
                 self.log("info", f"{routine}: {error}")
                 return code_of(name if isinstance(name, str) else name(error))
-        if isinstance(error, KeyboardInterrupt) and in_main_thread():
+        if isinstance(error, KeyboardInterrupt) and is_main_thread():
             lib.fl_put_off_interrupt()  # the caller gets it
             return _UNKNOWN
         self.log("error", f"{routine} failed\n{_traceback(error)}")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....loader.base.forks import new_lock
+from ....loader.base.forks import make_lock
 from ....loader.base.interrupts import ENTRY
 from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
@@ -44,7 +44,7 @@ class _RunningDriver:
 
 
 _running: Final[list[_RunningDriver]] = []
-_lock = new_lock()
+_lock = make_lock()
 
 
 def start(address: int) -> None:

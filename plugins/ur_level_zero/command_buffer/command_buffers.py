@@ -36,7 +36,7 @@ from .paths import Submission, choose_path
 from .records import CommandRecord, LaunchState, LZCommand, LZCommandList
 
 _ENQUEUE: Final = "ENQUEUE_COMMAND_BUFFER_EXP"
-_Times: Final = ZE.struct("ze_kernel_timestamp_result_t")
+_Times: Final = ZE.get_struct("ze_kernel_timestamp_result_t")
 
 
 class LZCommandEvent(LZEvent):

@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ....loader.base.search import secure_environ
+from ....loader.base.search import filter_environ
 from ....loader.ze.abi import ZE
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
@@ -296,7 +296,7 @@ def choose_path(
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
             that the driver does not have.
     """
-    wanted = secure_environ().get(VARIABLE, "").strip().lower()
+    wanted = filter_environ().get(VARIABLE, "").strip().lower()
     can = ZE.strings["ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME"] in platform.extensions
     if wanted == WaitEventPath.name:
         return WaitEventPath, f"{VARIABLE} says so"

@@ -17,7 +17,7 @@ from helpers.tables import table
 
 from fairlead.cli.doctor.clients import find_misread_manifests
 from fairlead.cli.doctor.diagnosis import DriverReport
-from fairlead.cli.doctor.report import _wrapped
+from fairlead.cli.doctor.report import _wrap
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def test_manifests_that_every_loader_reads_are_no_problem(tmp_path: Path) -> Non
 
 def test_a_report_is_wrapped_between_words_and_no_path_is_cut() -> None:
     line = f"    why: {'word ' * 9}/a/path/that/is/longer/than/a/line/libvendor.so"
-    lines = _wrapped(line, 30).split("\n")
+    lines = _wrap(line, 30).split("\n")
     assert all(len(one) <= 30 for one in lines[:-1])
     assert lines[0].startswith("    why:") and lines[1].startswith("        word")
     assert lines[-1].strip() == line.split()[-1]

@@ -22,7 +22,7 @@ from fairlead.cli.doctor.plugins import (
     PluginSurvey,
     SelectorReport,
 )
-from fairlead.cli.doctor.problems import problems
+from fairlead.cli.doctor.problems import find_problems
 from fairlead.cli.doctor.report import render
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
@@ -456,7 +456,7 @@ def judged(survey: PluginSurvey, **changes: Any) -> Diagnosis:
     }
     facts = Diagnosis(versions, (), (), (DRIVER,), (), (), (), "", None, (), (), survey)
     facts = dataclasses.replace(facts, **changes)
-    return dataclasses.replace(facts, problems=problems(facts))
+    return dataclasses.replace(facts, problems=find_problems(facts))
 
 
 def test_an_idle_adapter_when_a_device_node_is_closed() -> None:

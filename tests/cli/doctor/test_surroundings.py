@@ -19,7 +19,7 @@ from fairlead.cli.doctor import diagnosis as doctor
 from fairlead.cli.doctor import loaders
 from fairlead.cli.doctor import machine as nodes
 from fairlead.cli.doctor.diagnosis import Diagnosis, DriverReport
-from fairlead.cli.doctor.problems import problems
+from fairlead.cli.doctor.problems import find_problems
 from fairlead.cli.doctor.report import render
 from fairlead.icd import libopencl
 from fairlead.loader.base.search import Candidate
@@ -49,7 +49,7 @@ def test_the_loader_that_pyopencl_has_in_memory_is_the_one_named(run_python: Run
     code = """
 import pyopencl
 from fairlead.cli.doctor import loaders
-used = loaders.pyopencl().loader
+used = loaders.find_pyopencl().loader
 print(used in {line.split()[-1] for line in open("/proc/self/maps")}, used)
 """
     assert run_python(code).out.startswith("True /")
@@ -111,14 +111,14 @@ def test_whose_loader_a_file_is(
     (tmp_path / "libOpenCL.so").symlink_to(path)
     (tmp_path / "libOpenCL_adreno.so").write_bytes(content)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    (copy,) = [copy for copy in loaders.copies() if copy.path.startswith(str(tmp_path))]
+    (copy,) = [copy for copy in loaders.find_copies() if copy.path.startswith(str(tmp_path))]
     assert (copy.kind, copy.symbols) == (kind, symbols)
     assert set(copy.names) == {str(path), str(tmp_path / "libOpenCL.so")}
 
 
 def test_our_own_loader_is_known() -> None:
     ours = os.path.realpath(libopencl.path())
-    (copy,) = [copy for copy in loaders.copies(ours) if copy.path == ours]
+    (copy,) = [copy for copy in loaders.find_copies(ours) if copy.path == ours]
     assert (copy.kind, copy.symbols) == ("fairlead", "3.1")
 
 
@@ -136,7 +136,7 @@ def test_loaders_in_wheels_and_in_a_conda_environment(
         place.write_bytes(b"\x7fELF")
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
-    assert {str(place) for place in places} <= {copy.path for copy in loaders.copies()}
+    assert {str(place) for place in places} <= {copy.path for copy in loaders.find_copies()}
 
 
 # Device nodes and caches
@@ -169,7 +169,7 @@ def close(
 
 def test_a_node_that_is_open(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes.os, "access", lambda path, mode: True)
-    (node,) = nodes.device_nodes(dev)
+    (node,) = nodes.find_device_nodes(dev)
     assert node.accessible and node.remedy == "" and node.mode == "-rw-rw----"
 
 
@@ -177,7 +177,7 @@ def test_a_node_that_is_closed_names_its_group_and_the_command(
     dev: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close(monkeypatch, "render")
-    (node,) = nodes.device_nodes(dev)
+    (node,) = nodes.find_device_nodes(dev)
     assert (node.path, node.group, node.accessible) == (f"{dev}/dri/renderD128", "render", False)
     assert node.remedy == "sudo usermod -aG render $USER, then log in again"
 
@@ -185,7 +185,7 @@ def test_a_node_that_is_closed_names_its_group_and_the_command(
 def test_a_group_joined_after_login(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, "video", (pwd.getpwuid(os.geteuid()).pw_name,))
     assert (
-        nodes.device_nodes(dev)[0].remedy
+        nodes.find_device_nodes(dev)[0].remedy
         == "you joined the group video after this session began: log in again"
     )
 
@@ -195,7 +195,7 @@ def test_a_group_without_a_name_as_in_a_container(
 ) -> None:
     close(monkeypatch, None)
     number = os.stat(dev / "dri/renderD128").st_gid
-    assert nodes.device_nodes(dev)[0].remedy.endswith(
+    assert nodes.find_device_nodes(dev)[0].remedy.endswith(
         f"start the container with --group-add {number}"
     )
 
@@ -203,11 +203,11 @@ def test_a_group_without_a_name_as_in_a_container(
 def test_a_node_that_gives_its_group_nothing(dev: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, "render")
     (dev / "dri/renderD128").chmod(0o600)
-    assert "udev rule" in nodes.device_nodes(dev)[0].remedy
+    assert "udev rule" in nodes.find_device_nodes(dev)[0].remedy
 
 
 def test_no_nodes(tmp_path: Path) -> None:
-    assert nodes.device_nodes(tmp_path) == ()
+    assert nodes.find_device_nodes(tmp_path) == ()
 
 
 def test_the_cache_that_pocl_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -216,16 +216,16 @@ def test_the_cache_that_pocl_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     A directory that can be made is as good as an existing one.
     """
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "not/yet/there"))
-    (cache,) = nodes.cache_directories(["/usr/lib/libpocl.so.2.10.0"])
+    (cache,) = nodes.find_cache_directories(["/usr/lib/libpocl.so.2.10.0"])
     assert cache == nodes.CacheDirectory(
         f"{tmp_path}/not/yet/there", "POCL_CACHE_DIR", writable=True, essential=True
     )
     (tmp_path / "not").write_text("a file\n")
-    assert not nodes.cache_directories(["/usr/lib/libpocl.so.2.10.0"])[0].writable
+    assert not nodes.find_cache_directories(["/usr/lib/libpocl.so.2.10.0"])[0].writable
     monkeypatch.delenv("POCL_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert nodes.cache_directories(["libpocl-21062cec.so"])[0].path == f"{tmp_path}/pocl"
-    assert nodes.cache_directories(["libintelocl.so"]) == ()
+    assert nodes.find_cache_directories(["libpocl-21062cec.so"])[0].path == f"{tmp_path}/pocl"
+    assert nodes.find_cache_directories(["libintelocl.so"]) == ()
 
 
 def test_pocl_without_its_cache_is_an_error(
@@ -268,7 +268,7 @@ def judged(**changes: Any) -> Diagnosis:
     }
     facts = Diagnosis(versions, (), (), (USABLE,), (), (), (), "", None, (), ())
     facts = dataclasses.replace(facts, **changes)
-    return dataclasses.replace(facts, problems=problems(facts))
+    return dataclasses.replace(facts, problems=find_problems(facts))
 
 
 def test_an_idle_driver_is_an_error_when_a_device_node_is_closed() -> None:

@@ -203,7 +203,7 @@ class Arguments:
         return self._numbers(p, max(count, 1))
 
     def _numbers(self, p: Parameter, count: int) -> Any:
-        kind = UR.ctype(p.type)
+        kind = UR.make_ctype(p.type)
         return self._keep((kind * count)(*(self.pick((1, 2, 4, 16)) for _ in range(count))))
 
     def _number(self, name: str, type_name: str, base: str) -> Any:
@@ -223,7 +223,7 @@ class Arguments:
         if name == "NumBinaries":  # the count of a list, which the data does not say
             return self.pick((0, 1, *_GIANT))
         if self._wild and name not in _BELIEVED and self.chance(25):
-            return self.pick(HUGE) & ((1 << 8 * ctypes.sizeof(UR.ctype(type_name))) - 1)
+            return self.pick(HUGE) & ((1 << 8 * ctypes.sizeof(UR.make_ctype(type_name))) - 1)
         return self.pick(SMALL)
 
     def _struct(self, name: str, parameter: str) -> Any:
@@ -231,7 +231,7 @@ class Arguments:
 
         Pointers are NULL, or point to empty memory.
         """
-        made = UR.struct(name)()
+        made = UR.get_struct(name)()
         for field in UR.structs[name].fields:
             if field.name == "stype":
                 tag = f"UR_STRUCTURE_TYPE_{name.removeprefix('ur_').removesuffix('_t').upper()}"
@@ -251,7 +251,7 @@ class Arguments:
         base = UR.resolve(field.type)
         if base == "struct":
             return (
-                UR.struct(field.type)()
+                UR.get_struct(field.type)()
                 if UR.structs[field.type].kind == "union"
                 else self._struct(field.type, parameter)
             )

@@ -182,6 +182,6 @@ def sizes(*numbers: int) -> Any:
 
 def struct(name: str, stype: str = "", **fields: Any) -> Any:
     """A struct of the API; `stype` is the name of its type after UR_STRUCTURE_TYPE_."""
-    return UR.struct(name)(
+    return UR.get_struct(name)(
         **({"stype": UR[f"UR_STRUCTURE_TYPE_{stype}"]} if stype else {}), **fields
     )

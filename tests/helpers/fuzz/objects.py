@@ -67,7 +67,9 @@ class ObjectRules(MemoryRules):
     def divide_device(self, data: Any) -> None:
         """Sub-devices of one compute unit, where the driver divides devices."""
         self.data = data
-        one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+        one = UR.get_struct("ur_device_partition_property_t")(
+            type=UR["UR_DEVICE_PARTITION_EQUALLY"]
+        )
         one.value.equally = 1
         given = {"pProperties": ctypes.addressof(one), "PropCount": 1}
         properties = struct(

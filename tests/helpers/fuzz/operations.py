@@ -30,9 +30,9 @@ from helpers.fuzz.model import (
 _VALUE, _POINTER, _MEMORY, _LOCAL = (
     UR[f"UR_EXP_KERNEL_ARG_TYPE_{kind}"] for kind in ("VALUE", "POINTER", "MEM_OBJ", "LOCAL")
 )
-_Row: Final = UR.struct("ur_exp_kernel_arg_properties_t")
-_Offset: Final = UR.struct("ur_rect_offset_t")
-_Region: Final = UR.struct("ur_rect_region_t")
+_Row: Final = UR.get_struct("ur_exp_kernel_arg_properties_t")
+_Offset: Final = UR.get_struct("ur_rect_offset_t")
+_Region: Final = UR.get_struct("ur_rect_region_t")
 _ADVICE: Final = UR["UR_USM_ADVICE_FLAG_DEFAULT"]
 
 

@@ -134,7 +134,9 @@ def driver_source() -> str:
             ask = "return own_answer(param_name, param_value, param_value_size_ret);"
             print_call = f"if (param_name >= 0x900 && param_name < 0x1000) {ask} {print_call}"
         answer = "" if f.returns == "void" else f"return ({f.returns})(intptr_t){1000 + f.slot};"
-        bodies.append(f"static {f.c_declaration(f'log_{f.name}')} {{ {print_call} {answer} }}")
+        bodies.append(
+            f"static {f.format_c_declaration(f'log_{f.name}')} {{ {print_call} {answer} }}"
+        )
     functions = ", ".join(f"[{f.slot}] = (void *)log_{f.name}" for f in called())
     names = ", ".join(f'"{f.name}"' for f in OPENCL.slots)
     return DRIVER % ("\n".join(bodies), functions, names)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
 
-from fairlead.loader.base.children import Outcome, Request, candidate_from, run_all
+from fairlead.loader.base.children import Outcome, Request, decode_candidate, run_all
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -395,7 +395,7 @@ def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
 def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
+    monkeypatch.setattr("fairlead.loader.base.search.is_secure_process", lambda: True)
     monkeypatch.setenv("FAIRLEAD_PROBE_TIMEOUT", "0.001")
     # Python itself sets LC_CTYPE.
     code = "data['names'] = [name for name in os.environ if name != 'LC_CTYPE']"
@@ -415,4 +415,4 @@ def test_the_working_directory_holds_no_modules(
 @pytest.mark.parametrize("manifest", [None, Path("/etc/vendors/a.icd")])
 def test_a_candidate_survives_json(manifest: Path | None) -> None:
     candidate = Candidate("/lib/\udcff.so", "test", manifest)
-    assert candidate_from(json.loads(json.dumps(asdict(candidate), default=str))) == candidate
+    assert decode_candidate(json.loads(json.dumps(asdict(candidate), default=str))) == candidate

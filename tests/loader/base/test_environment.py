@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.loader.base.environment import variables
+from fairlead.loader.base.environment import add_variables
 
 LIBC = ctypes.CDLL(None)
 LIBC.getenv.restype = ctypes.c_char_p
@@ -40,7 +40,7 @@ def held(address: int) -> list[bytes]:
 )
 def test_they_are_seen_inside_and_as_before_afterwards(added: dict[str, str]) -> None:
     before, python = strings(), dict(os.environ)
-    with pytest.raises(ZeroDivisionError), variables(added):
+    with pytest.raises(ZeroDivisionError), add_variables(added):
         for name, value in added.items():
             assert seen(name) == value.encode()
         names = [text.partition(b"=")[0] for text in strings()[1]]
@@ -53,7 +53,7 @@ def test_they_are_seen_inside_and_as_before_afterwards(added: dict[str, str]) ->
 def test_what_a_thread_reads_at_that_time_is_not_changed() -> None:
     """A thread in getenv has the old array, or the new one; neither is written to nor freed."""
     array, content = strings()
-    with variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
+    with add_variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
         inside, inner = strings()
         assert inside != array and held(array) == content
     assert held(inside) == inner and held(array) == content
@@ -61,15 +61,15 @@ def test_what_a_thread_reads_at_that_time_is_not_changed() -> None:
 
 def test_a_variable_that_is_set_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     home = seen("HOME")
-    with variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
+    with add_variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
         monkeypatch.setenv("FL_TEST_B", "2")  # which calls setenv
         assert seen("FL_TEST_A") == b"1"
     assert (seen("FL_TEST_A"), seen("FL_TEST_B"), seen("HOME")) == (None, b"2", home)
 
 
 def test_blocks_within_blocks() -> None:
-    with variables({"FL_TEST_A": "1"}):
-        with variables({"FL_TEST_A": "2"}):
+    with add_variables({"FL_TEST_A": "1"}):
+        with add_variables({"FL_TEST_A": "2"}):
             assert seen("FL_TEST_A") == b"2"
         assert seen("FL_TEST_A") == b"1"
     assert seen("FL_TEST_A") is None

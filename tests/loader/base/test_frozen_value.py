@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pytest
 
-from fairlead.loader.base.frozen_value import Value, plain
+from fairlead.loader.base.frozen_value import Value, convert_for_json
 
 
 class Place(Value):
@@ -34,7 +34,7 @@ class Report:
 def test_fields_come_by_place_and_by_name() -> None:
     assert Place("/a") == Place(path="/a") == Place("/a", "not searched")
     assert Named("/a", "found", ("x",)).by == ("x",) and Named("/a").state == "not searched"
-    assert Place("/a").fields() == {"path": "/a", "state": "not searched"}
+    assert Place("/a").get_fields() == {"path": "/a", "state": "not searched"}
     assert repr(Named("/a")) == "Named(path='/a', state='not searched', by=())"
 
 
@@ -60,7 +60,7 @@ def test_they_cannot_be_changed_but_copied_with_changes() -> None:
     for change in (lambda: setattr(place, "path", ""), lambda: delattr(place, "path")):
         with pytest.raises(AttributeError, match=r"Place\.path cannot be changed"):
             change()
-    assert place.changed(state="gone") == replace(place, state="gone") == Place("/a", "gone")
+    assert place.copy_with(state="gone") == replace(place, state="gone") == Place("/a", "gone")
     assert copy.deepcopy(place) == pickle.loads(pickle.dumps(place)) == place
 
 
@@ -72,4 +72,6 @@ def test_dataclasses_take_them() -> None:
 
 
 def test_what_json_makes_of_them() -> None:
-    assert plain(Place("/a")) == Place("/a").fields() and plain(1.5) == "1.5"
+    assert (
+        convert_for_json(Place("/a")) == Place("/a").get_fields() and convert_for_json(1.5) == "1.5"
+    )

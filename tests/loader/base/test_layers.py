@@ -37,7 +37,7 @@ class Adapter:
     def __init__(self, answer: int = 7) -> None:
         self.seen: list[tuple[Any, ...]] = []
         self.answer = answer
-        address, slots = layers.new_table(UR)
+        address, slots = layers.make_table(UR)
         self._function = GET_INFO.prototype(self._get_info)
         slots[GET_INFO.slot] = ctypes.cast(self._function, ctypes.c_void_p).value
         self.table = DispatchTable(UR, address, label="adapter")
@@ -75,7 +75,7 @@ def ask(adapter: Adapter, device: int = 0xD0, name: int = 3, value: Any = None) 
 
 def test_new_tables_are_full_of_stubs() -> None:
     for api in (UR, PI):
-        address, slots = layers.new_table(api)
+        address, slots = layers.make_table(api)
         assert list(slots) == layers.make_stubs(api, "unsupported") and len(slots) == len(api.slots)
         assert address == ctypes.addressof(slots)
         assert not set(layers.make_stubs(api, "unsupported")) & set(
@@ -280,7 +280,7 @@ def test_when_all_layers_are_taken_the_error_says_so(run_python: RunPython) -> N
     code = """
 from fairlead.loader.base import layers
 from fairlead.loader.ur.abi import UR
-address, _ = layers.new_table(UR)
+address, _ = layers.make_table(UR)
 taken = []
 try:
     while len(taken) < 100:
@@ -316,7 +316,7 @@ def test_calls_after_the_end_of_python_are_forwarded(run_python: RunPython) -> N
 import ctypes
 from fairlead.loader.base import layers
 from fairlead.loader.ur.abi import UR
-address, _ = layers.new_table(UR)
+address, _ = layers.make_table(UR)
 layer = layers.Layer(UR, address)
 layer.handle(before=lambda slot, arguments: print("asked", flush=True) or 1)
 libc = ctypes.CDLL(None)

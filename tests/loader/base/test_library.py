@@ -14,12 +14,12 @@ import pytest
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.loader.base.errors import LibraryError
-from fairlead.loader.base.library import explain, open_library, remedy_for
+from fairlead.loader.base.library import explain, find_remedy, open_library
 from fairlead.loader.base.linker import (
-    _paths_of_python,
+    _find_python_paths,
     find_library,
+    find_missing_dependencies,
     finds_library,
-    missing_dependencies,
 )
 
 CompileC = Callable[..., Path]
@@ -52,14 +52,14 @@ def test_a_good_library_opens_and_tells_its_real_path_and_symbols(
     link.symlink_to(library)
     opened = open_library(str(link))
     assert opened.path == str(library)
-    assert opened.symbol("clGetExtensionFunctionAddress")
-    assert opened.symbol("noSuchFunction") is None
+    assert opened.find_symbol("clGetExtensionFunctionAddress")
+    assert opened.find_symbol("noSuchFunction") is None
     opened.close()
 
 
 def test_a_bare_soname_is_left_to_the_linker() -> None:
     opened = open_library("libm.so.6")
-    assert os.path.isabs(opened.path) and opened.symbol("cos")
+    assert os.path.isabs(opened.path) and opened.find_symbol("cos")
 
 
 def test_close_unmaps_the_library(library: Path, tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_runpath_serves_only_the_library_itself(chain: Callable[..., Path], tmp_
     deep = chain("libfl-below.so", directory=tmp_path / "lib")
     middle = chain("libfl-between.so", deep, directory=tmp_path / "lib")
     top = chain("libfl-above.so", middle, rpath="$ORIGIN/lib")
-    assert missing_dependencies(str(top)) == ("libfl-below.so",)
+    assert find_missing_dependencies(str(top)) == ("libfl-below.so",)
     chain("libfl-between.so", deep, directory=tmp_path / "lib", rpath="${ORIGIN}")
-    assert missing_dependencies(str(top)) == ()
+    assert find_missing_dependencies(str(top)) == ()
 
 
 def test_ld_library_path_is_searched(
@@ -237,9 +237,9 @@ def test_ld_library_path_is_searched(
 ) -> None:
     needed = chain("libfl-needed.so", directory=tmp_path / "elsewhere")
     top = chain("libfl-needs.so", needed)
-    assert missing_dependencies(str(top)) == ("libfl-needed.so",)
+    assert find_missing_dependencies(str(top)) == ("libfl-needed.so",)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nonexistent:{needed.parent}")
-    assert missing_dependencies(str(top)) == ()
+    assert find_missing_dependencies(str(top)) == ()
 
 
 def test_a_library_that_is_loaded_already_is_not_missing(
@@ -248,7 +248,7 @@ def test_a_library_that_is_loaded_already_is_not_missing(
     needed = chain("libfl-loaded.so", directory=tmp_path / "elsewhere")
     top = chain("libfl-uses-loaded.so", needed)
     open_library(str(needed))
-    assert missing_dependencies(str(top)) == ()
+    assert find_missing_dependencies(str(top)) == ()
     open_library(str(top))
 
 
@@ -264,9 +264,9 @@ def test_the_runpath_of_python_is_searched_for_what_python_opens(
     library = chain("libfl-beside.so", directory=tmp_path / "lib")
     assert finds_library("libc.so.6") and not finds_library(library.name)
     monkeypatch.setattr(sys, "executable", str(chain("python", rpath="$ORIGIN/lib")))
-    _paths_of_python.cache_clear()
+    _find_python_paths.cache_clear()
     assert finds_library(library.name) and not finds_library("libfairlead-nowhere.so")
-    _paths_of_python.cache_clear()
+    _find_python_paths.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -283,12 +283,12 @@ def test_the_runpath_of_python_is_searched_for_what_python_opens(
     ],
 )
 def test_well_known_libraries_have_a_remedy(soname: str, words: str) -> None:
-    assert words in remedy_for((soname,))
+    assert words in find_remedy((soname,))
 
 
 def test_a_remedy_is_given_once() -> None:
     assert (
-        remedy_for(("libimf.so", "libsvml.so", "libtbb.so.12"))
+        find_remedy(("libimf.so", "libsvml.so", "libtbb.so.12"))
         == "pip install intel-cmplr-lib-rt; pip install tbb"
     )
 

@@ -13,11 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.base import log
-from fairlead.loader.base.log import LEVELS, Logger, Settings, pi_trace, put, settings, trace_bits
+from fairlead.loader.base.log import (
+    LEVELS,
+    Logger,
+    Settings,
+    print_pi_trace,
+    put,
+    read_settings,
+    trace_bits,
+)
 
 
 def read(text: str, default: str = "quiet") -> Settings:
-    return settings("TEST", {"UR_LOG_TEST": text}, default)
+    return read_settings("TEST", {"UR_LOG_TEST": text}, default)
 
 
 def test_a_variable_says_level_flush_and_output() -> None:
@@ -29,8 +37,8 @@ def test_a_variable_says_level_flush_and_output() -> None:
 
 
 def test_without_a_variable_a_logger_is_quiet_unless_it_is_said_otherwise() -> None:
-    assert settings("TEST", {}) == Settings(LEVELS.index("quiet"))
-    assert settings("TEST", {}, "info") == Settings(LEVELS.index("info"))
+    assert read_settings("TEST", {}) == Settings(LEVELS.index("quiet"))
+    assert read_settings("TEST", {}, "info") == Settings(LEVELS.index("info"))
 
 
 @pytest.mark.parametrize(
@@ -133,18 +141,18 @@ def test_messages_of_several_threads_stay_whole(tmp_path: Path) -> None:
 def test_a_logger_reads_its_variable_once(run_python: RunPython) -> None:
     code = (
         "import os\n"
-        "from fairlead.loader.base.log import logger\n"
-        "logger('LOADER').info('first')\n"
+        "from fairlead.loader.base.log import get_logger\n"
+        "get_logger('LOADER').info('first')\n"
         "os.environ['UR_LOG_LOADER'] = 'level:quiet'\n"
-        "logger('LOADER').info('second')\n"
-        "logger('OTHER').error('nobody asked')\n"
+        "get_logger('LOADER').info('second')\n"
+        "get_logger('OTHER').error('nobody asked')\n"
     )
     done = run_python(code, env={"UR_LOG_LOADER": "level:info"})
     assert done.err == "<LOADER>[INFO]: first\n<LOADER>[INFO]: second\n"
 
 
 def test_in_a_secure_process_the_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.loader.base.search.in_secure_process", lambda: True)
+    monkeypatch.setattr("fairlead.loader.base.search.is_secure_process", lambda: True)
     assert read("level:info;output:file,/etc/passwd") == Settings(LEVELS.index("quiet"))
     assert trace_bits("SYCL_PI_TRACE", {"SYCL_PI_TRACE": "-1"}) == 0
 
@@ -180,7 +188,7 @@ def test_pi_messages_appear_by_their_bit(
     value: str, levels: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for level in ("basic", "all", "-1"):
-        pi_trace(level, "found it", {"SYCL_PI_TRACE": value})
+        print_pi_trace(level, "found it", {"SYCL_PI_TRACE": value})
     assert capsys.readouterr().err == "".join(
         f"SYCL_PI_TRACE[{level}]: found it\n" for level in levels
     )

@@ -271,7 +271,7 @@ def test_named_pipe_put_there_after_the_check_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "x.icd")
-    monkeypatch.setattr(manifests, "kind_of", lambda path: "a file")
+    monkeypatch.setattr(manifests, "describe_kind", lambda path: "a file")
     assert only_refusal(search_all(tmp_path))
 
 
@@ -383,15 +383,15 @@ def test_empty_elements_of_a_list_are_refused() -> None:
 
 @given(st.dictionaries(st.text(), st.text()))
 def test_secure_process_sees_no_environment(environ: dict[str, str]) -> None:
-    assert search.secure_environ(environ, secure=True) == {}
-    assert search.secure_environ(environ, secure=False) == environ
+    assert search.filter_environ(environ, secure=True) == {}
+    assert search.filter_environ(environ, secure=False) == environ
 
 
 def test_this_process_is_not_secure() -> None:
-    assert search.in_secure_process() is False
-    assert search.secure_environ() is os.environ
+    assert search.is_secure_process() is False
+    assert search.filter_environ() is os.environ
 
 
 def test_kernel_says_whether_the_process_is_secure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "in_secure_process", lambda: True)
-    assert search.secure_environ() == {}
+    monkeypatch.setattr(search, "is_secure_process", lambda: True)
+    assert search.filter_environ() == {}

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.loader.base import layers
 from fairlead.loader.base.layers import Layer
-from fairlead.loader.base.table import POINTER_SIZE, DispatchTable, live_tables, unwatch, watch
+from fairlead.loader.base.table import POINTER_SIZE, DispatchTable, list_tables, unwatch, watch
 from fairlead.loader.ur.abi import UR
 
 FINISH = UR.functions["urQueueFinish"]
@@ -21,7 +21,7 @@ UNSUPPORTED = next(
 
 def table(answer: int | None = None) -> tuple[DispatchTable, Any]:
     """A table in which urQueueFinish answers a number, and the array of its slots."""
-    address, slots = layers.new_table(UR)
+    address, slots = layers.make_table(UR)
     if answer is not None:
         slots.keep = FINISH.prototype(lambda queue: answer)
         slots[FINISH.slot] = ctypes.cast(slots.keep, ctypes.c_void_p).value
@@ -114,15 +114,15 @@ def test_tables_that_live_and_tables_that_are_made() -> None:
     watch(made.append)
     try:
         one, _ = table()
-        assert made == [one] and one in live_tables()
+        assert made == [one] and one in list_tables()
     finally:
         unwatch(made.append)
     other, _ = table()
-    assert made == [one] and other in live_tables()
+    assert made == [one] and other in list_tables()
     address = other.address
     del other
     gc.collect()
-    assert address not in {living.address for living in live_tables()}
+    assert address not in {living.address for living in list_tables()}
 
 
 def test_a_table_tells_whose_it_is() -> None:

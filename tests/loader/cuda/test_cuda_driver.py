@@ -20,8 +20,8 @@ def test_devices(fake_cuda: FakeCuda) -> None:
     assert (other.name, other.uuid) == ("Fake GPU 1", b"\2" * 16)
     assert (device.name, device.uuid, device.capability) == ("Fake GPU 0", b"\1" * 16, (9, 0))
     assert fake_cuda.driver.version == (13, 0) and device.shares_memory
-    assert fake_cuda.driver.device_of(b"\1" * 16) is device
-    assert fake_cuda.driver.device_of(bytes(16)) is None
+    assert fake_cuda.driver.find_device(b"\1" * 16) is device
+    assert fake_cuda.driver.find_device(bytes(16)) is None
 
 
 @pytest.mark.parametrize("count", ["0", "2"])
@@ -48,7 +48,7 @@ def test_every_function_can_fail(fake_cuda: FakeCuda) -> None:
         given = [
             None
             if parameter.stars
-            else CUDA.struct(parameter.type)()
+            else CUDA.get_struct(parameter.type)()
             if parameter.type in CUDA.structs
             else 0
             for parameter in function.parameters

@@ -73,7 +73,7 @@ def arguments_of(address: int, factor: int, summand: int) -> tuple[Any, list[Any
 
 
 def launch_params(hip: Hip, function: int, pointers: Any) -> Any:
-    made = HIP.struct("hipKernelNodeParams")()
+    made = HIP.get_struct("hipKernelNodeParams")()
     made.func, made.kernelParams = function, ctypes.addressof(pointers)
     made.gridDim.x, made.gridDim.y, made.gridDim.z = 1, 1, 1
     made.blockDim.x, made.blockDim.y, made.blockDim.z = COUNT, 1, 1
@@ -89,7 +89,7 @@ def test_every_function_can_fail(hip: Hip) -> None:
         given = [
             None
             if parameter.stars
-            else HIP.struct(parameter.type)()
+            else HIP.get_struct(parameter.type)()
             if parameter.type in HIP.structs
             else 0
             for parameter in function.parameters
@@ -194,7 +194,7 @@ def test_copies_of_rows(hip: Hip, stream: int) -> None:
     for way in ("runtime", "driver"):
         ctypes.memset(target, 0, 4 * COUNT)
         if way == "runtime":
-            copy = HIP.struct("hipMemcpy3DParms")()
+            copy = HIP.get_struct("hipMemcpy3DParms")()
             copy.srcPtr.ptr, copy.srcPtr.pitch, copy.srcPtr.ysize = source, 16, 16
             copy.dstPtr.ptr, copy.dstPtr.pitch, copy.dstPtr.ysize = target, 32, 8
             copy.srcPos.x, copy.srcPos.y, copy.kind = 4, 1, HIP["hipMemcpyDefault"]
@@ -281,7 +281,7 @@ class Graph:
         self.source, self.numbers = hip.numbers()
         self.target, self.found = hip.numbers()
         self.graph = hip.make("GraphCreate", 0)
-        self.fill = HIP.struct("hipMemsetParams")()
+        self.fill = HIP.get_struct("hipMemsetParams")()
         self.fill.dst, self.fill.elementSize, self.fill.value = self.source, 4, 5
         self.fill.width, self.fill.height = 8, 1
         self.filled = self.add("MemsetNode", [], ctypes.byref(self.fill))

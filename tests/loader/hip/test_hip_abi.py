@@ -17,7 +17,16 @@ from helpers.abi_header import compile_lines, function_lines, struct_lines, type
 
 from fairlead.loader.cuda.abi import CUDA
 from fairlead.loader.cuda.abi import NAMES as CUDA_NAMES
-from fairlead.loader.hip.abi import CONSTANTS, HIP, MISSING, NAMES, OLDER, HipError, check, named
+from fairlead.loader.hip.abi import (
+    CONSTANTS,
+    HIP,
+    MISSING,
+    NAMES,
+    OLDER,
+    HipError,
+    check,
+    find_name,
+)
 from fairlead.loader.hip.driver import CXX_SYMBOLS
 
 _TYPES = {"hip_flags64": "unsigned long long", "hipDeviceProp_t_5": "hipDeviceProp_t"}
@@ -66,7 +75,7 @@ class Header:
     def own(self, names: list[str]) -> dict[str, str]:
         """Its names of structs or constants, to their names in hip.abi."""
         plain = [name for name in names if not name.endswith(tuple(OLDER))]
-        return {name: named(name, self.version) for name in plain if self.has(name)}
+        return {name: find_name(name, self.version) for name in plain if self.has(name)}
 
 
 @pytest.fixture(params=_FOLDERS or [""], ids=range(len(_FOLDERS) or 1))
@@ -101,13 +110,13 @@ def test_every_struct_type_and_constant_is_that_of_the_header(
 
 
 def test_layouts_of_versions() -> None:
-    assert HIP[named("hipMemoryTypeDevice", (6, 0))] == 2
-    assert HIP[named("hipMemoryTypeDevice", (5, 7))] == 1
-    assert named("HIP_MEMCPY3D", (5, 7)) == "HIP_MEMCPY3D_5"
-    assert named("HIP_MEMCPY3D", (7, 0)) == "HIP_MEMCPY3D"
-    assert named("hipMemAllocationProp", (5, 2)) == "hipMemAllocationProp_52"
-    assert named("hipMemAllocationProp", (5, 5)) == "hipMemAllocationProp"
-    assert named("hipMemsetParams", (5, 2)) == "hipMemsetParams"
+    assert HIP[find_name("hipMemoryTypeDevice", (6, 0))] == 2
+    assert HIP[find_name("hipMemoryTypeDevice", (5, 7))] == 1
+    assert find_name("HIP_MEMCPY3D", (5, 7)) == "HIP_MEMCPY3D_5"
+    assert find_name("HIP_MEMCPY3D", (7, 0)) == "HIP_MEMCPY3D"
+    assert find_name("hipMemAllocationProp", (5, 2)) == "hipMemAllocationProp_52"
+    assert find_name("hipMemAllocationProp", (5, 5)) == "hipMemAllocationProp"
+    assert find_name("hipMemsetParams", (5, 2)) == "hipMemsetParams"
 
 
 def test_slots_are_in_order_and_codes_have_sentences() -> None:
@@ -148,13 +157,13 @@ def test_structs_of_images_are_those_of_cuda() -> None:
         ("HIP_RESOURCE_DESC", "CUDA_RESOURCE_DESC"),
         ("HIP_TEXTURE_DESC", "CUDA_TEXTURE_DESC"),
     ):
-        both = [api.struct(name) for api, name in ((HIP, ours), (CUDA, theirs))]
+        both = [api.get_struct(name) for api, name in ((HIP, ours), (CUDA, theirs))]
         places = [
             [(name, getattr(one, name).offset, getattr(one, name).size) for name, _ in one._fields_]
             for one in both
         ]
         assert places[0] == places[1] and len(set(map(ctypes.sizeof, both))) == 1
-    surface, texture = HIP.struct("hipResourceDesc"), HIP.struct("HIP_RESOURCE_DESC")
+    surface, texture = HIP.get_struct("hipResourceDesc"), HIP.get_struct("HIP_RESOURCE_DESC")
     assert (surface.resType.offset, surface.res.offset) == (0, texture.res.offset)
 
 

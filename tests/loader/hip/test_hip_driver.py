@@ -21,7 +21,7 @@ def test_devices(fake_hip: FakeHip) -> None:
     assert device.architecture == "gfx90a:sramecc+:xnack-"
     assert device.description == "Fake GPU 0 (gfx90a:sramecc+:xnack-)"
     assert "{}.{}".format(*fake_hip.driver.version) == fake_hip.profile
-    assert fake_hip.driver.device_of(b"\1" * 16) is device
+    assert fake_hip.driver.find_device(b"\1" * 16) is device
 
 
 def test_the_generation_is_that_of_the_symbols(fake_hip: FakeHip) -> None:

@@ -12,13 +12,13 @@ from fairlead.loader.pi import mapping as pi_mapping
 from fairlead.loader.pi import translation
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.pi.mapping import ALL_ENUMS, FUNCTIONS, RESULTS
-from fairlead.loader.pi.serve import UNSUPPORTED, MappedCall, translated
+from fairlead.loader.pi.serve import UNSUPPORTED, MappedCall, list_translated
 from fairlead.loader.ur.abi import UR
 
 
 def test_every_slot_is_translated_or_listed_as_unsupported() -> None:
-    assert set(translated()) | set(UNSUPPORTED) == {function.name for function in PI.slots}
-    assert not set(translated()) & set(UNSUPPORTED)
+    assert set(list_translated()) | set(UNSUPPORTED) == {function.name for function in PI.slots}
+    assert not set(list_translated()) & set(UNSUPPORTED)
     assert not set(FUNCTIONS) & set(translation.FUNCTIONS)
     assert all(reason for reason in UNSUPPORTED.values())
 
@@ -69,4 +69,4 @@ def test_every_result_of_ur_has_one_of_pi() -> None:
     assert set(RESULTS) == set(UR.errors)
     assert RESULTS[0] == 0
     assert all(code < 0 for value, code in RESULTS.items() if value)
-    assert pi_mapping.result(0x7FFFFFF0) == PI.codes["PI_ERROR_UNKNOWN"]
+    assert pi_mapping.convert_result(0x7FFFFFF0) == PI.codes["PI_ERROR_UNKNOWN"]

@@ -22,9 +22,9 @@ def test_queue_properties_become_a_struct_and_its_chain(
     seen = []
 
     def create(context: int, device: int, properties: int, out: int) -> int:
-        flags = UR.struct("ur_queue_properties_t").from_address(properties)
+        flags = UR.get_struct("ur_queue_properties_t").from_address(properties)
         index = (
-            UR.struct("ur_queue_index_properties_t").from_address(flags.pNext).computeIndex
+            UR.get_struct("ur_queue_index_properties_t").from_address(flags.pNext).computeIndex
             if flags.pNext
             else None
         )
@@ -55,10 +55,10 @@ def test_usm_properties_become_descriptions(adapter: Adapter, pi: DispatchTable)
     seen = []
 
     def alloc(context: int, device: int, description: int, pool: int, size: int, out: int) -> int:
-        desc = UR.struct("ur_usm_desc_t").from_address(description)
+        desc = UR.get_struct("ur_usm_desc_t").from_address(description)
         chain, types = desc.pNext, []
         while chain:
-            link = UR.struct("ur_usm_device_desc_t").from_address(chain)
+            link = UR.get_struct("ur_usm_device_desc_t").from_address(chain)
             types.append((link.stype, link.flags))
             chain = link.pNext
         seen.append((desc.align, sorted(types), size))
@@ -135,8 +135,8 @@ def test_partition_list_becomes_pairs(adapter: Adapter, pi: DispatchTable) -> No
     seen = []
 
     def partition(device: int, properties: int, room: int, out: int, count: int) -> int:
-        asked = UR.struct("ur_device_partition_properties_t").from_address(properties)
-        pairs = (UR.struct("ur_device_partition_property_t") * asked.PropCount).from_address(
+        asked = UR.get_struct("ur_device_partition_properties_t").from_address(properties)
+        pairs = (UR.get_struct("ur_device_partition_property_t") * asked.PropCount).from_address(
             asked.pProperties
         )
         seen.append([(pair.type, pair.value.count) for pair in pairs])
@@ -157,7 +157,7 @@ def test_binary_is_chosen_by_its_target(adapter: Adapter, pi: DispatchTable) -> 
     targets = []
 
     def select(device: int, binaries: int, count: int, selected: int) -> int:
-        for entry in (UR.struct("ur_device_binary_t") * count).from_address(binaries):
+        for entry in (UR.get_struct("ur_device_binary_t") * count).from_address(binaries):
             targets.append((entry.stype, ctypes.string_at(entry.pDeviceTargetSpec)))
         ctypes.c_uint32.from_address(selected).value = 1
         return 0
@@ -165,7 +165,7 @@ def test_binary_is_chosen_by_its_target(adapter: Adapter, pi: DispatchTable) -> 
     adapter.on("urDeviceSelectBinary", select)
     names = [ctypes.create_string_buffer(name) for name in (b"spir64", b"spir64_x86_64")]
     structs = [
-        PI.struct("pi_device_binary_struct")(DeviceTargetSpec=ctypes.addressof(name))
+        PI.get_struct("pi_device_binary_struct")(DeviceTargetSpec=ctypes.addressof(name))
         for name in names
     ]
     pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, structs))
@@ -183,7 +183,7 @@ def test_native_handles_say_who_owns_them(adapter: Adapter, pi: DispatchTable) -
             (
                 native,
                 rest[-2]
-                and UR.struct("ur_program_native_properties_t")
+                and UR.get_struct("ur_program_native_properties_t")
                 .from_address(rest[-2])
                 .isNativeHandleOwned,
             )
@@ -203,7 +203,7 @@ def test_sampler_list_becomes_a_description(adapter: Adapter, pi: DispatchTable)
     seen = []
 
     def create(context: int, description: int, out: int) -> int:
-        desc = UR.struct("ur_sampler_desc_t").from_address(description)
+        desc = UR.get_struct("ur_sampler_desc_t").from_address(description)
         seen.append((desc.normalizedCoords, desc.addressingMode, desc.filterMode))
         return give([0x66], out, 0)
 
@@ -240,18 +240,20 @@ def test_bindless_images_get_a_description_of_both_sides(
     seen = []
 
     def copy(queue: int, source: int, target: int, *came: int) -> int:
-        sides = [UR.struct("ur_image_desc_t").from_address(address).width for address in came[:2]]
-        region = UR.struct("ur_exp_image_copy_region_t").from_address(came[4])
+        sides = [
+            UR.get_struct("ur_image_desc_t").from_address(address).width for address in came[:2]
+        ]
+        region = UR.get_struct("ur_exp_image_copy_region_t").from_address(came[4])
         seen.append((source, target, sides, region.copyExtent.width, region.dstOffset.y, came[5:7]))
         return 0
 
     adapter.on("urBindlessImagesImageCopyExp", copy)
     adapter.on("urSamplerGetInfo", tell(b"\1\0\0\0"))
     adapter.on("urBindlessImagesSampledImageCreateExp", lambda *came: give([0x88], came[-1], 0))
-    form = PI.struct("pi_image_format")(
+    form = PI.get_struct("pi_image_format")(
         PI["PI_IMAGE_CHANNEL_ORDER_R"], PI["PI_IMAGE_CHANNEL_TYPE_FLOAT"]
     )
-    desc = PI.struct("pi_image_desc")(
+    desc = PI.get_struct("pi_image_desc")(
         image_type=PI["PI_MEM_TYPE_IMAGE2D"], image_width=16, image_height=8
     )
     both = ctypes.byref(form), ctypes.byref(desc)
@@ -283,8 +285,8 @@ def test_imported_memory_is_described_by_its_file_descriptor(
     seen = []
 
     def take(context: int, device: int, size: int, kind: int, description: int, out: int) -> int:
-        chain = UR.struct("ur_exp_external_mem_desc_t").from_address(description).pNext
-        seen.append((size, kind, UR.struct("ur_exp_file_descriptor_t").from_address(chain).fd))
+        chain = UR.get_struct("ur_exp_external_mem_desc_t").from_address(description).pNext
+        seen.append((size, kind, UR.get_struct("ur_exp_file_descriptor_t").from_address(chain).fd))
         return give([0x99], out, 0)
 
     adapter.on("urBindlessImagesImportExternalMemoryExp", take)
@@ -328,7 +330,7 @@ def test_results_of_ur_become_those_of_pi(adapter: Adapter, pi: DispatchTable, c
 def test_mistake_in_a_translation_is_told_once_and_is_an_unknown_error(
     pi: DispatchTable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(devices, "_queue_properties", None)
+    monkeypatch.setattr(devices, "_find_queue_properties", None)
     for _ in range(2):
         assert pi.piQueueCreate(1, 2, 0, ctypes.byref(word())) == PI.codes["PI_ERROR_UNKNOWN"]
     assert capsys.readouterr().err.count("TypeError") == 1

@@ -236,7 +236,7 @@ def test_image_format_comes_back_as_it_was_given(adapter: Adapter, pi: DispatchT
 
     def create(context: int, flags: int, form: int, desc: int, host: int, out: int) -> int:
         given_format.append(ctypes.string_at(form, 8))
-        image = UR.struct("ur_image_desc_t").from_address(desc)
+        image = UR.get_struct("ur_image_desc_t").from_address(desc)
         assert (image.stype, image.type, image.width, image.rowPitch) == (
             1,
             UR["UR_MEM_TYPE_IMAGE3D"],
@@ -246,10 +246,10 @@ def test_image_format_comes_back_as_it_was_given(adapter: Adapter, pi: DispatchT
         return give([0x11], out, 0)
 
     adapter.on("urMemImageCreate", create)
-    form = PI.struct("pi_image_format")(
+    form = PI.get_struct("pi_image_format")(
         PI["PI_IMAGE_CHANNEL_ORDER_sRGBA"], PI["PI_IMAGE_CHANNEL_TYPE_FLOAT"]
     )
-    desc = PI.struct("pi_image_desc")(
+    desc = PI.get_struct("pi_image_desc")(
         image_type=PI["PI_MEM_TYPE_IMAGE3D"], image_width=16, image_row_pitch=64
     )
     image = word()

@@ -15,7 +15,7 @@ from fairlead.loader.ur.abi import UR
 
 def set_all_kinds(pi: DispatchTable, kernel: int) -> None:
     number, pointer, mem, sampler = ctypes.c_uint32(0xCAFE), word(0x1234), word(0x55), word(0x66)
-    access = PI.struct("pi_mem_obj_property")(type=27, mem_access=PI["PI_ACCESS_READ_ONLY"])
+    access = PI.get_struct("pi_mem_obj_property")(type=27, mem_access=PI["PI_ACCESS_READ_ONLY"])
     assert pi.piKernelSetArg(kernel, 0, 4, ctypes.byref(number)) == 0
     assert pi.piextKernelSetArgPointer(kernel, 1, 8, ctypes.byref(pointer)) == 0
     assert pi.piextKernelSetArgMemObj(kernel, 2, ctypes.byref(access), ctypes.byref(mem)) == 0
@@ -52,7 +52,7 @@ def test_adapter_of_2026_gets_all_arguments_with_the_launch(
     def arguments_at(count: int, address: int) -> list[Any]:
         found = []
         for entry in (
-            (UR.struct("ur_exp_kernel_arg_properties_t") * count).from_address(address)
+            (UR.get_struct("ur_exp_kernel_arg_properties_t") * count).from_address(address)
             if count
             else ()
         ):
@@ -67,7 +67,7 @@ def test_adapter_of_2026_gets_all_arguments_with_the_launch(
 
     def launch(queue: int, kernel: int, *came: int) -> int:
         flags = (
-            UR.struct("ur_kernel_launch_ext_properties_t").from_address(came[6]).flags
+            UR.get_struct("ur_kernel_launch_ext_properties_t").from_address(came[6]).flags
             if came[6]
             else 0
         )
@@ -140,7 +140,9 @@ def test_argument_that_is_set_again_replaces_the_one_before(
     seen = []
 
     def launch(queue: int, kernel: int, *came: int) -> int:
-        for entry in (UR.struct("ur_exp_kernel_arg_properties_t") * came[4]).from_address(came[5]):
+        for entry in (UR.get_struct("ur_exp_kernel_arg_properties_t") * came[4]).from_address(
+            came[5]
+        ):
             value = (
                 ctypes.string_at(entry.value.value, entry.size)
                 if not entry.type
@@ -212,8 +214,8 @@ def test_metadata_of_a_binary(adapter: Adapter, pi: DispatchTable) -> None:
         properties: int,
         out: int,
     ) -> int:
-        given = UR.struct("ur_program_properties_t").from_address(properties)
-        for entry in (UR.struct("ur_program_metadata_t") * given.count).from_address(
+        given = UR.get_struct("ur_program_properties_t").from_address(properties)
+        for entry in (UR.get_struct("ur_program_metadata_t") * given.count).from_address(
             given.pMetadatas
         ):
             seen.append((ctypes.string_at(entry.pName), entry.type, entry.size, entry.value.data32))
@@ -221,7 +223,7 @@ def test_metadata_of_a_binary(adapter: Adapter, pi: DispatchTable) -> None:
 
     adapter.on("urProgramCreateWithBinary", create)
     name, data = ctypes.create_string_buffer(b"name"), ctypes.create_string_buffer(b"data")
-    kind = PI.struct("pi_device_binary_property_struct")
+    kind = PI.get_struct("pi_device_binary_property_struct")
     entries = [
         kind(ctypes.addressof(name), None, PI["PI_PROPERTY_TYPE_UINT32"], 7),
         kind(ctypes.addressof(name), ctypes.addressof(data), PI["PI_PROPERTY_TYPE_BYTE_ARRAY"], 4),

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.trace.device import DeviceCommand, KernelRow, _on_one_clock, kernel_table
+from fairlead.loader.trace.device import DeviceCommand, KernelRow, _on_one_clock, make_kernel_table
 from fairlead.loader.trace.environment import Wanted
 from fairlead.loader.trace.names import Names
-from fairlead.loader.trace.printing import TracedCall, argument_text
+from fairlead.loader.trace.printing import TracedCall, format_kernel_argument
 
 
 def call(name: str, time: int, *arguments: int, result: int = 0, **pieces: bytes) -> TracedCall:
@@ -30,22 +30,28 @@ def test_a_handle_that_is_used_again_has_the_name_of_its_time() -> None:
         call("clCloneKernel", 40, 77, result=78),
     ]
     names = Names(reversed(calls))
-    assert [names.kernel(77, time) for time in (12, 19, 22, 99)] == ["first"] * 2 + ["second"] * 2
-    assert (names.kernel(78, 50), names.kernel(1, 50)) == ("second", "")
+    assert [names.find_kernel(77, time) for time in (12, 19, 22, 99)] == ["first"] * 2 + [
+        "second"
+    ] * 2
+    assert (names.find_kernel(78, 50), names.find_kernel(1, 50)) == ("second", "")
     launch = call("clEnqueueNDRangeKernel", 15, 5, 77)
-    assert dict(names.arguments(launch))["kernel"] == "0x4d (first)"
+    assert dict(names.format_arguments(launch))["kernel"] == "0x4d (first)"
 
 
 def test_queues_are_numbered_in_the_order_of_their_calls() -> None:
     calls = [call("clCreateCommandQueue", time, 1, result=100 + time) for time in (3, 1, 2)]
     names = Names(calls)
-    assert [names.queue(100 + time, 9) for time in (1, 2, 3)] == ["queue 1", "queue 2", "queue 3"]
+    assert [names.find_queue(100 + time, 9) for time in (1, 2, 3)] == [
+        "queue 1",
+        "queue 2",
+        "queue 3",
+    ]
 
 
 def test_a_kernel_that_the_program_asks_for_its_name_has_that_name() -> None:
     function = OPENCL["CL_KERNEL_FUNCTION_NAME"]
     asked = call("clGetKernelInfo", 50, 9, function, 6, 1, param_value=b"sweep\0")
-    assert Names([asked]).kernel(9, 20) == "sweep"
+    assert Names([asked]).find_kernel(9, 20) == "sweep"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_a_kernel_that_the_program_asks_for_its_name_has_that_name() -> None:
     ],
 )
 def test_the_value_of_an_argument_is_what_it_may_be(data: bytes, text: str) -> None:
-    assert argument_text(data) == text
+    assert format_kernel_argument(data) == text
 
 
 def test_the_clock_of_a_device_is_brought_to_that_of_the_calls() -> None:
@@ -78,10 +84,10 @@ def test_the_clock_of_a_device_is_brought_to_that_of_the_calls() -> None:
 def test_the_table_of_kernels() -> None:
     events = [{"ph": "X", "cat": "device", "name": "k", "dur": duration} for duration in (2, 4, 6)]
     others = [{"ph": "X", "cat": "cl", "name": "clFinish", "dur": 9}, {"ph": "M", "name": "k"}]
-    assert kernel_table([*events, *others]) == (KernelRow("k", 3, 12000, 4000.0, 2000, 6000),)
+    assert make_kernel_table([*events, *others]) == (KernelRow("k", 3, 12000, 4000.0, 2000, 6000),)
 
 
 def test_patterns_of_names() -> None:
-    wanted = Wanted.of(" clEnqueue*, clFinish,")
+    wanted = Wanted.from_patterns(" clEnqueue*, clFinish,")
     assert wanted.name("clEnqueueMarker") and wanted.name("clFinish")
-    assert not wanted.name("clFlush") and Wanted.of("").name("anything")
+    assert not wanted.name("clFlush") and Wanted.from_patterns("").name("anything")

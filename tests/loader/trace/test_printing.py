@@ -16,12 +16,12 @@ from fairlead.loader.pi.abi import PI
 from fairlead.loader.trace.printing import (
     TracedCall,
     decode,
-    duration,
+    format_after,
+    format_before,
+    format_duration,
     split_pieces,
-    text_after,
-    text_before,
 )
-from fairlead.loader.trace.values import quoted_text
+from fairlead.loader.trace.values import format_quoted
 from fairlead.loader.ur.abi import UR
 
 APIS = {"ur": UR, "pi": PI, "cl": OPENCL}
@@ -53,13 +53,13 @@ def test_a_ur_call_is_one_line_with_the_names_of_its_arguments() -> None:
 
 def test_the_lines_around_a_ur_call_are_those_of_the_dpcpp_runtime() -> None:
     got = call(UR, "urAdapterRelease", 0x10)
-    assert text_before(got, "   ") == "   ---> urAdapterRelease\n"
+    assert format_before(got, "   ") == "   ---> urAdapterRelease\n"
     assert (
-        text_after(got, "   ")
+        format_after(got, "   ")
         == "   <--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS;\n"
     )
     assert (
-        text_after(got, times=True)
+        format_after(got, times=True)
         == "<--- urAdapterRelease(.hAdapter = 0x10) -> UR_RESULT_SUCCESS; 12.3 us\n"
     )
 
@@ -74,21 +74,21 @@ def test_a_pi_call_is_a_block_of_types_and_names() -> None:
         platforms=words(0xABC),
         num_platforms=struct.pack("@I", 1),
     )
-    assert text_before(got) == (
+    assert format_before(got) == (
         "---> piPlatformsGet(\n"
         "\tpi_uint32 num_entries : 1\n"
         "\tpi_platform * platforms : 0x55d8\n"
         "\tpi_uint32 * num_platforms : 0x7ff0\n"
         ") ---> "
     )
-    assert text_after(got) == (
+    assert format_after(got) == (
         "\tpi_result : PI_SUCCESS\n"
         "\t[out]pi_platform * platforms : 0x55d8[ 0xabc ... ]\n"
         "\t[out]pi_uint32 * num_platforms : 0x7ff0[ 1 ]\n"
         "\n"
     )
-    assert text_after(got, times=True).startswith("\tpi_result : PI_SUCCESS; 12.3 us\n")
-    assert "\tpi_platform * platforms : <nullptr>\n" in text_before(
+    assert format_after(got, times=True).startswith("\tpi_result : PI_SUCCESS; 12.3 us\n")
+    assert "\tpi_platform * platforms : <nullptr>\n" in format_before(
         call(PI, "piPlatformsGet", 0, 0, 0x7FF0)
     )
 
@@ -112,7 +112,7 @@ def test_an_info_query_is_printed_as_the_type_that_it_answers_with(
     constant: str, data: bytes, text: str
 ) -> None:
     got = call(UR, "urDeviceGetInfo", 1, UR[constant], len(data), 0x7000, 0, pPropValue=data)
-    assert dict(got.arguments_text()) == {
+    assert dict(got.format_arguments()) == {
         "hDevice": "0x1",
         "propName": constant,
         "propSize": str(len(data)),
@@ -129,7 +129,7 @@ def test_an_info_query_is_cut_to_what_was_answered() -> None:
         pPropValue=words(4, 5, 6, 99),
         pPropSizeRet=words(16),
     )
-    assert dict(got.arguments_text())["pPropValue"] == "0x7000 {4, 5}"
+    assert dict(got.format_arguments())["pPropValue"] == "0x7000 {4, 5}"
 
 
 def test_an_info_query_that_failed_or_is_not_known_is_an_address() -> None:
@@ -138,21 +138,21 @@ def test_an_info_query_that_failed_or_is_not_known_is_an_address() -> None:
         UR, "urDeviceGetInfo", 1, UR["UR_DEVICE_INFO_NAME"], 8, 0x7000, 0, result=4, pPropValue=data
     )
     unknown = call(UR, "urDeviceGetInfo", 1, 0x7777, 8, 0x7000, 0, pPropValue=data)
-    assert [dict(got.arguments_text())["pPropValue"] for got in (failed, unknown)] == [
+    assert [dict(got.format_arguments())["pPropValue"] for got in (failed, unknown)] == [
         "0x7000",
         "0x7000",
     ]
-    assert dict(unknown.arguments_text())["propName"] == str(0x7777)
+    assert dict(unknown.format_arguments())["propName"] == str(0x7777)
 
 
 def test_structs_have_the_names_of_their_fields_and_bits_those_of_their_flags() -> None:
-    kind = UR.struct("ur_queue_properties_t")
+    kind = UR.get_struct("ur_queue_properties_t")
     flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"] | UR["UR_QUEUE_FLAG_ON_DEVICE"] | 0x80000000
     properties = bytes(kind(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags))
     got = call(
         UR, "urQueueCreate", 1, 2, 0x7000, 0x8000, pProperties=properties, phQueue=words(0x99)
     )
-    text = dict(got.arguments_text())
+    text = dict(got.format_arguments())
     assert text["pProperties"] == (
         "0x7000 {.stype = UR_STRUCTURE_TYPE_QUEUE_PROPERTIES, .pNext = nullptr, "
         ".flags = UR_QUEUE_FLAG_PROFILING_ENABLE | UR_QUEUE_FLAG_ON_DEVICE | 0x80000000}"
@@ -161,29 +161,29 @@ def test_structs_have_the_names_of_their_fields_and_bits_those_of_their_flags() 
 
 
 def test_a_struct_passed_by_value_has_no_address() -> None:
-    region = bytes(UR.struct("ur_rect_region_t")(4, 5, 6))
+    region = bytes(UR.get_struct("ur_rect_region_t")(4, 5, 6))
     got = call(UR, "urEnqueueMemBufferReadRect", 1, 2, 1, 3, 3, 3, *[0] * 8, region=region)
-    text = dict(got.arguments_text())
+    text = dict(got.format_arguments())
     assert text["region"] == "{.width = 4, .height = 5, .depth = 6}"
     assert text["blockingRead"] == "true"
 
 
 def test_arrays_are_cut_where_the_log_cut_them() -> None:
     got = call(UR, "urEventWait", 30, 0x7000, phEventWaitList=words(1, 2))
-    assert dict(got.arguments_text())["phEventWaitList"] == "0x7000 {0x1, 0x2, ...}"
+    assert dict(got.format_arguments())["phEventWaitList"] == "0x7000 {0x1, 0x2, ...}"
     got = call(UR, "urEventWait", 2, 0x7000, phEventWaitList=words(1, 2))
-    assert dict(got.arguments_text())["phEventWaitList"] == "0x7000 {0x1, 0x2}"
+    assert dict(got.format_arguments())["phEventWaitList"] == "0x7000 {0x1, 0x2}"
 
 
 def test_a_pointer_that_leads_nowhere_is_an_address() -> None:
     got = call(UR, "urProgramBuild", 1, 2, 0x10, pOptions=b"")
-    assert dict(got.arguments_text())["pOptions"] == "0x10"
+    assert dict(got.format_arguments())["pOptions"] == "0x10"
 
 
 def test_strings_are_escaped_and_cut() -> None:
-    assert quoted_text(b'a"b\\c\t\x01\xc3\xa9\xff\0junk') == '"a\\"b\\\\c\\t\\x01é\\xff"'
-    assert quoted_text(b"a" * 128) == '"' + "a" * 128 + '"...'
-    assert quoted_text(b"exact", cut=False) == '"exact"'
+    assert format_quoted(b'a"b\\c\t\x01\xc3\xa9\xff\0junk') == '"a\\"b\\\\c\\t\\x01é\\xff"'
+    assert format_quoted(b"a" * 128) == '"' + "a" * 128 + '"...'
+    assert format_quoted(b"exact", cut=False) == '"exact"'
 
 
 def test_opencl_calls_are_named_like_those_of_ur() -> None:
@@ -236,7 +236,7 @@ def test_the_result_is_the_low_half_of_its_word(code: int, name: str) -> None:
     ],
 )
 def test_durations_have_the_unit_that_fits(ns: int, text: str) -> None:
-    assert duration(ns) == text
+    assert format_duration(ns) == text
 
 
 def test_decode_reads_the_records_of_the_layers_that_it_knows() -> None:
@@ -262,7 +262,7 @@ def test_decode_reads_the_records_of_the_layers_that_it_knows() -> None:
     assert [(c.name, c.label, c.thread, c.begin, c.end, c.arguments) for c in got] == [
         ("urProgramBuild", "fake", 77, 1000, 3000, (1, 2, 0x7000))
     ]
-    assert dict(got[0].arguments_text())["pOptions"] == '"-x"'
+    assert dict(got[0].format_arguments())["pOptions"] == '"-x"'
 
 
 @given(st.dictionaries(st.integers(0, 31), st.binary(max_size=128)))
@@ -297,9 +297,9 @@ def test_whatever_a_call_held_it_can_be_printed(data: st.DataObject, name: str) 
             else st.just({})
         ),
     )
-    text = text_before(got) + text_after(got, times=True) + str(got)
+    text = format_before(got) + format_after(got, times=True) + str(got)
     assert function.name in text
-    assert [parameter for parameter, _ in got.arguments_text()] == [
+    assert [parameter for parameter, _ in got.format_arguments()] == [
         parameter.name for parameter in function.parameters
     ]
 
@@ -329,7 +329,7 @@ def test_every_answer_of_an_info_query_can_be_printed(api: Api) -> None:
                 arguments[names.index(parameter.name)] = 0x7000
                 read: Any = {parameter.name: bytes(128)}
                 got = call(api, function.name, *arguments, **read)
-                assert got.target(names.index(parameter.name)) is not None, (
+                assert got.get_target(names.index(parameter.name)) is not None, (
                     function.name,
                     constant,
                 )

@@ -193,7 +193,7 @@ with trace(("ur",)) as found:
     for thread in threads: thread.start()
     for thread in threads: thread.join()
 assert len(found.calls) == 2000 and len({c.thread for c in found.calls}) == 4 and found.lost == 0
-assert {dict(c.arguments_text())["pPropValue"].split()[1] for c in found.calls} == {'("Fake")'}
+assert {dict(c.format_arguments())["pPropValue"].split()[1] for c in found.calls} == {'("Fake")'}
 """)
 
 
@@ -397,7 +397,7 @@ with trace(("ur",)) as found:
     )
     fn(1, 2, here + page - 3)
     fn(1, 2, here + page)
-assert [dict(c.arguments_text())["pOptions"] for c in found.calls] == ['"ab"', hex(here + page)]
+assert [dict(c.format_arguments())["pOptions"] for c in found.calls] == ['"ab"', hex(here + page)]
 """)
 
 
@@ -430,7 +430,7 @@ def raw(function):
 
 def widened(function, given):
     return [
-        g & 0xFFFFFFFF if UR.ctype(p.type, p.stars) is ctypes.c_uint32 else g
+        g & 0xFFFFFFFF if UR.make_ctype(p.type, p.stars) is ctypes.c_uint32 else g
         for g, p in zip(given, UR.functions[function].parameters)
     ]
 
@@ -632,7 +632,7 @@ import ctypes, os, threading
 from fairlead.loader.base import layers
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
-table = DispatchTable(UR, layers.new_table(UR)[0])
+table = DispatchTable(UR, layers.make_table(UR)[0])
 from fairlead.loader.trace.trace import trace
 stop = False
 def busy():

@@ -27,7 +27,7 @@ class Adapter:
     def __init__(self, *names: str, codes: dict[str, int] | None = None) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self._keep: list[Any] = []
-        address, slots = layers.new_table(UR)
+        address, slots = layers.make_table(UR)
         for name in names:
             function = UR.functions[name].prototype(self._called(name, (codes or {}).get(name, 0)))
             self._keep.append(function)
@@ -48,7 +48,7 @@ SETTERS = [f"urKernelSetArg{kind}" for kind in ("Value", "Pointer", "MemObj", "L
 
 def arguments_of(*rows: tuple[str, int, int, int]) -> Any:
     """An array of ur_exp_kernel_arg_properties_t: (type, index, size, value)."""
-    kind = UR.struct("ur_exp_kernel_arg_properties_t")
+    kind = UR.get_struct("ur_exp_kernel_arg_properties_t")
     array = (kind * len(rows))()
     for item, (name, index, size, value) in zip(array, rows, strict=True):
         item.type, item.index, item.size = UR[f"UR_EXP_KERNEL_ARG_TYPE_{name}"], index, size

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fairlead.loader.base.errors import FairleadError, LibraryError
 from fairlead.loader.pi.abi import PI, PIError
 from fairlead.loader.ur.abi import UR, URError
-from fairlead.loader.ur.adapters import backend_library, load
+from fairlead.loader.ur.adapters import find_backend_library, load
 from fairlead.loader.ur.binding import BindError
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.ur.plugin import Plugin
@@ -298,8 +298,10 @@ def test_progress_is_told_before_each_step(fake_plugin: FakePlugin) -> None:
 
 
 def test_the_library_of_a_backend() -> None:
-    assert backend_library("level_zero") == "" or os.path.isabs(backend_library("level_zero"))
-    assert backend_library("unknown") == ""
+    assert find_backend_library("level_zero") == "" or os.path.isabs(
+        find_backend_library("level_zero")
+    )
+    assert find_backend_library("unknown") == ""
 
 
 # Closing

@@ -32,7 +32,7 @@ from fairlead.loader.ur.abi import UR, URError, check
 from fairlead.loader.ur.adapt import ADAPTATIONS
 from fairlead.loader.ur.binding import (
     BindError,
-    layout_of,
+    find_layout,
     unbind,
 )
 
@@ -100,7 +100,9 @@ def test_a_retired_function_of_an_old_adapter_still_works(fake_plugin: FakePlugi
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_lengths_of_a_layout_are_that_layout_exactly(name: str) -> None:
-    assert layout_of({table: len(functions) for table, functions in UR.layouts[name].items()}) == (
+    assert find_layout(
+        {table: len(functions) for table, functions in UR.layouts[name].items()}
+    ) == (
         name,
         True,
     )
@@ -129,7 +131,7 @@ def test_what_is_cut_off_never_puts_a_function_in_another_s_place(
         )
     )
     try:
-        found, exact = layout_of(lengths)
+        found, exact = find_layout(lengths)
     except BindError as refused:
         assert "cannot be told" in refused.message
         return
@@ -146,7 +148,7 @@ def test_a_table_that_is_longer_than_any_known_one_is_refused_by_name(
     table = data.draw(st.sampled_from(sorted(lengths)))
     lengths[table] = max(len(tables.get(table, ())) for tables in UR.layouts.values()) + more
     with pytest.raises(BindError, match=f"{table} has {lengths[table]} entries") as caught:
-        layout_of(lengths)
+        find_layout(lengths)
     assert caught.value.code == "UR_RESULT_ERROR_UNSUPPORTED_VERSION"
 
 
@@ -157,11 +159,11 @@ def test_tables_that_are_missing_leave_the_layout_as_it_is() -> None:
             for t, f in UR.layouts[name].items()
             if t not in ("MemoryExportExp", "VirtualMem", "UsmP2PExp")
         }
-        assert layout_of(lengths) == (name, False)
+        assert find_layout(lengths) == (name, False)
 
 
 def test_an_adapter_of_no_more_than_the_tables_that_never_changed_is_taken_for_the_newest() -> None:
-    assert layout_of({"Adapter": 7, "Platform": 6, "Device": 9}) == (LAYOUTS[0], False)
+    assert find_layout({"Adapter": 7, "Platform": 6, "Device": 9}) == (LAYOUTS[0], False)
 
 
 # Unified Runtime: what is missing

@@ -20,8 +20,8 @@ from helpers.support import ROOT, RunPython
 from fairlead.loader.base.abi import Api, Parameter
 from fairlead.loader.pi.abi import API_VERSION as PI_VERSION
 from fairlead.loader.pi.abi import PI, TABLE_OFFSET, VERSION_SIZE, PIError
-from fairlead.loader.ur.abi import API_VERSION, UR, URError, getter
-from fairlead.loader.ur.preview import preview
+from fairlead.loader.ur.abi import API_VERSION, UR, URError, name_getter
+from fairlead.loader.ur.preview import examine_file
 from fairlead.loader.ze.abi import ZE
 
 NEWEST = next(iter(UR.layouts))
@@ -102,7 +102,7 @@ def opaque(api: Api) -> set[str]:
 def layout_checks(api: Api) -> Iterator[str]:
     """Assertions in C that every struct is laid out as ctypes lays it out."""
     for struct in api.structs.values():
-        ours = api.struct(struct.name)
+        ours = api.get_struct(struct.name)
         yield f'_Static_assert(sizeof({struct.name}) == {ctypes.sizeof(ours)}, "{struct.name}");'
         for field in struct.fields:
             place = getattr(ours, field.name)
@@ -134,7 +134,7 @@ def test_the_newest_layout_is_all_of_the_header_but_the_loader_s_own(headers: Pa
 
 def test_the_types_are_those_that_the_compiler_sees(headers: Path, tmp_path: Path) -> None:
     newest = [UR.functions[name] for names in UR.layouts[NEWEST].values() for name in names if name]
-    lines = [f"{function.c_declaration(function.name)};" for function in newest]
+    lines = [f"{function.format_c_declaration(function.name)};" for function in newest]
     compile_ur(headers, tmp_path, lines)
 
 
@@ -149,7 +149,7 @@ def test_the_tables_are_those_of_the_header(headers: Path) -> None:
             f"ur{name}" for name in re.findall(r"ur_pfn(\w+)_t\s+\w+\s*;", bodies[struct])
         )
     assert found == UR.layouts[NEWEST]
-    assert [getter(table) for table in found] == re.findall(
+    assert [name_getter(table) for table in found] == re.findall(
         r"UR_APICALL\s+(urGet\w+ProcAddrTable)\(", text
     )
 
@@ -231,7 +231,10 @@ def test_every_type_has_the_size_of_the_header(headers: Path, tmp_path: Path) ->
     compile_ur(
         headers,
         tmp_path,
-        [f'_Static_assert(sizeof({n}) == {ctypes.sizeof(UR.ctype(n))}, "{n}");' for n in named],
+        [
+            f'_Static_assert(sizeof({n}) == {ctypes.sizeof(UR.make_ctype(n))}, "{n}");'
+            for n in named
+        ],
     )
 
 
@@ -284,7 +287,7 @@ def test_since_is_the_first_layout_that_has_the_function() -> None:
 def test_the_names_of_pi_are_those_that_the_real_plugin_exports(real_plugins: Path) -> None:
     exported = {
         name
-        for name in preview(str(real_plugins / "pi/libpi_opencl.so")).exports
+        for name in examine_file(str(real_plugins / "pi/libpi_opencl.so")).exports
         if name.startswith("pi")
     }
     in_table_only = {
@@ -304,16 +307,16 @@ from fairlead.loader.base.library import open_with_siblings
 from fairlead.loader.pi.abi import PI
 
 library = open_with_siblings(sys.argv[1], [sys.argv[2], sys.prefix + "/lib"])
-plugin = PI.struct("pi_plugin")(PiVersion=b"15.47")
+plugin = PI.get_struct("pi_plugin")(PiVersion=b"15.47")
 assert (
-    ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.symbol("piPluginInit"))(
+    ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.find_symbol("piPluginInit"))(
         ctypes.addressof(plugin)
     )
     == 0
 )
 print(plugin.PluginVersion.decode())
 for slot, function in enumerate(PI.slots):
-    address = library.symbol(function.name)
+    address = library.find_symbol(function.name)
     assert plugin.PiFunctionTable[slot] and address in (None, plugin.PiFunctionTable[slot]), (
         function.name
     )
@@ -325,7 +328,7 @@ for slot, function in enumerate(PI.slots):
 
 
 def test_the_plugin_struct_is_what_binding_takes_it_for() -> None:
-    plugin = PI.struct("pi_plugin")
+    plugin = PI.get_struct("pi_plugin")
     assert (
         plugin.PluginVersion.offset == VERSION_SIZE
         and plugin.PiFunctionTable.offset == TABLE_OFFSET
@@ -362,7 +365,9 @@ def test_the_types_and_structs_compile_and_are_as_ctypes_lays_them_out(
         assert ready, [struct.name for struct in waiting]
         lines += [struct.c_definition for struct in ready]
         waiting = [struct for struct in waiting if struct not in ready]
-    lines += [f"{function.c_declaration(function.name)};" for function in api.functions.values()]
+    lines += [
+        f"{function.format_c_declaration(function.name)};" for function in api.functions.values()
+    ]
     compile_c(tmp_path, [*lines, *layout_checks(api)])
 
 
@@ -374,13 +379,13 @@ def _everywhere(api: Api) -> Iterator[tuple[str, tuple[Parameter, ...]]]:
 @every_api
 def test_every_type_resolves(api: Api) -> None:
     for name in set(api.types) - opaque(api):
-        assert api.ctype(name) is not None, name
+        assert api.make_ctype(name) is not None, name
     for where, parameters in _everywhere(api):
         assert where in RETIRED or not opaque(api) & {parameter.type for parameter in parameters}, (
             where
         )
         for parameter in parameters:
-            api.ctype(parameter.type, parameter.stars, parameter.const)
+            api.make_ctype(parameter.type, parameter.stars, parameter.const)
             assert parameter.stars or parameter.type != "void", where
 
 
@@ -409,7 +414,7 @@ def test_every_answer_of_a_query_has_a_type(api: Api) -> None:
         if constant.answer:
             assert (
                 name == "unsigned char"
-                or api.ctype(name.replace(" ", "_")) is not None
+                or api.make_ctype(name.replace(" ", "_")) is not None
                 or "*" in constant.answer
             ), constant
     for group in api.groups:
@@ -425,9 +430,9 @@ def test_every_error_has_a_sentence(api: Api) -> None:
 
 
 def test_errors_say_routine_code_and_sentence() -> None:
-    error = URError.of(
+    error = URError.from_code(
         next(c for c, (n, _) in UR.errors.items() if n == "UR_RESULT_ERROR_DEVICE_LOST"),
         "urQueueFinish",
     )
     assert str(error).startswith("urQueueFinish [UR_RESULT_ERROR_DEVICE_LOST]: ")
-    assert PIError.of(-98765, "piQueueFinish").code == "PI_ERROR_-98765"
+    assert PIError.from_code(-98765, "piQueueFinish").code == "PI_ERROR_-98765"

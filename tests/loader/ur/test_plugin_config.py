@@ -16,9 +16,9 @@ from fairlead.loader.base.search import Refusal
 from fairlead.loader.ur.plugin_config import (
     PluginEntry,
     deduce,
+    find_shipped_config,
+    map_sycl_be_names,
     read_config,
-    shipped_config,
-    sycl_be_names,
 )
 
 NAMES = st.from_regex(r"[A-Za-z0-9_.+-]{1,12}", fullmatch=True)
@@ -51,11 +51,11 @@ def only_refusal(items: list[PluginEntry | Refusal]) -> Refusal:
 def test_shipped_file_names_every_adapter_and_plugin() -> None:
     entries = [
         entry
-        for entry in read_config(shipped_config(), "shipped")
+        for entry in read_config(find_shipped_config(), "shipped")
         if isinstance(entry, PluginEntry)
     ]
     backends = {"cuda", "hip", "level_zero", "native_cpu", "opencl"}
-    assert len(entries) == len(read_config(shipped_config(), "shipped")) == 14
+    assert len(entries) == len(read_config(find_shipped_config(), "shipped")) == 14
     assert {entry.backend for entry in entries if entry.interface == "UR"} == backends | {"offload"}
     assert {entry.backend for entry in entries if entry.interface == "PI"} == backends | {
         "esimd_emulator",
@@ -67,12 +67,12 @@ def test_shipped_file_names_every_adapter_and_plugin() -> None:
 
 
 def test_shipped_file_agrees_with_what_names_tell() -> None:
-    for entry in read_config(shipped_config(), "shipped"):
+    for entry in read_config(find_shipped_config(), "shipped"):
         assert isinstance(entry, PluginEntry) and deduce(entry.library) == entry
 
 
 def test_shipped_file_is_the_place_of_the_correspondence_with_sycl_be() -> None:
-    names = sycl_be_names(read_config(shipped_config(), "shipped"))
+    names = map_sycl_be_names(read_config(find_shipped_config(), "shipped"))
     assert names["PI_OPENCL"] == "opencl" and names["PI_LEVEL_ZERO"] == "level_zero"
     assert set(names) == {f"PI_{backend.upper()}" for backend in names.values()}
 
@@ -83,7 +83,7 @@ def test_first_entry_of_a_sycl_be_counts() -> None:
         Refusal("x", "y"),
         PluginEntry("b", "PI", "two", "PI_X"),
     ]
-    assert sycl_be_names(entries) == {"PI_X": "one"}
+    assert map_sycl_be_names(entries) == {"PI_X": "one"}
 
 
 # Lines

@@ -15,7 +15,7 @@ from fairlead.loader.base.elf import check_file
 from fairlead.loader.base.search import Refusal, SearchResult
 from fairlead.loader.ur import plugin_places
 from fairlead.loader.ur.discovery import PluginCandidate, find_adapters, find_plugins
-from fairlead.loader.ur.plugin_config import shipped_config
+from fairlead.loader.ur.plugin_config import find_shipped_config
 from fairlead.loader.ur.plugin_variables import VARIABLES, explain_variables, split_quoted_list
 
 ADAPTER, PLUGIN = "libur_adapter_opencl.so.0", "libpi_opencl.so"
@@ -101,7 +101,11 @@ def test_first_place_that_has_an_adapter_wins(machine: Machine, first: int) -> N
     }
     result = machine.adapters(**environ)
     expected = PluginCandidate(
-        f"{machine.root}/{places[first]}/{ADAPTER}", via[first], shipped_config(), "UR", "opencl"
+        f"{machine.root}/{places[first]}/{ADAPTER}",
+        via[first],
+        find_shipped_config(),
+        "UR",
+        "opencl",
     )
     assert result.candidates == (expected,) and result.refusals == ()
     found = [place.state for place in result.places if place.found_via in via]
@@ -120,7 +124,11 @@ def test_first_place_that_has_a_plugin_wins(machine: Machine, first: int) -> Non
         machine.put(place, PLUGIN)
     candidate = only(machine.plugins(LD_LIBRARY_PATH=f"{machine.root}/library path"))
     assert candidate == PluginCandidate(
-        f"{machine.root}/{places[first]}/{PLUGIN}", via[first], shipped_config(), "PI", "opencl"
+        f"{machine.root}/{places[first]}/{PLUGIN}",
+        via[first],
+        find_shipped_config(),
+        "PI",
+        "opencl",
     )
 
 
@@ -553,7 +561,7 @@ def test_secure_process_ignores_the_environment(
         "LD_LIBRARY_PATH": mine,
     }
     assert machine.adapters(**environ).candidates and machine.plugins(**environ).candidates
-    monkeypatch.setattr(search, "in_secure_process", lambda: True)
+    monkeypatch.setattr(search, "is_secure_process", lambda: True)
     assert machine.adapters(**environ).candidates == machine.plugins(**environ).candidates == ()
     assert {used.outcome for used in explain_variables(environ)} == {
         "ignored: this process is set-uid or set-gid"
@@ -561,7 +569,7 @@ def test_secure_process_ignores_the_environment(
 
 
 def test_every_variable_is_in_the_readme() -> None:
-    readme = (shipped_config().parent / "README.md").read_text()
+    readme = (find_shipped_config().parent / "README.md").read_text()
     for variable in VARIABLES:
         if variable.honoured and variable.name != "ONEAPI_DEVICE_SELECTOR":
             assert (

@@ -11,7 +11,7 @@ import pytest
 from helpers.support import FakePlugin, RunPython, with_short_limit
 
 from fairlead.loader.base.errors import FairleadError, NotFoundError
-from fairlead.loader.ur.plugins import Plugins, environment_selector, open_plugins
+from fairlead.loader.ur.plugins import Plugins, open_plugins, read_selector
 from fairlead.loader.ur.selector import parse
 from fairlead.loader.ur.selector_grammar import SelectorError
 
@@ -320,8 +320,8 @@ def test_a_selector_that_cannot_be_understood_is_an_error() -> None:
 
 
 def test_the_selector_of_the_environment() -> None:
-    assert environment_selector({}) is None
-    assert str(environment_selector({"SYCL_BE": "PI_LEVEL_ZERO"})) == "level_zero:*"
+    assert read_selector({}) is None
+    assert str(read_selector({"SYCL_BE": "PI_LEVEL_ZERO"})) == "level_zero:*"
 
 
 def test_unused_plugins_are_closed(two: list[Path]) -> None:

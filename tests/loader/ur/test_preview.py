@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.tables import table
 
-from fairlead.loader.ur.preview import SINCE, preview
+from fairlead.loader.ur.preview import SINCE, examine_file
 
 Build = Callable[..., Path]
 
@@ -43,7 +43,7 @@ def older_than(version: tuple[int, int]) -> list[str]:
 
 
 def test_an_adapter(build: Build) -> None:
-    seen = preview(build("urGetAdapterProcAddrTable", "urAdapterGet"))
+    seen = examine_file(build("urGetAdapterProcAddrTable", "urAdapterGet"))
     assert (seen.interface, seen.reason, seen.remedy) == ("UR", "", "")
     assert {
         "urGetAdapterProcAddrTable",
@@ -52,7 +52,7 @@ def test_an_adapter(build: Build) -> None:
 
 
 def test_one_getter_makes_an_adapter(build: Build) -> None:
-    assert preview(build("urGetCommandBufferExpProcAddrTable")).interface == "UR"
+    assert examine_file(build("urGetCommandBufferExpProcAddrTable")).interface == "UR"
 
 
 def test_what_a_library_needs_is_no_export(
@@ -63,7 +63,7 @@ def test_what_a_library_needs_is_no_export(
         '__attribute__((visibility("default"))) int call(void) { return '
         "urGetAdapterProcAddrTable(); }\n"
     )
-    seen = preview(compile_c(tmp_path / "user.c", tmp_path / "user.so"))
+    seen = examine_file(compile_c(tmp_path / "user.c", tmp_path / "user.so"))
     assert (
         seen.interface == ""
         and "call" in seen.exports
@@ -75,7 +75,7 @@ def test_version_by_the_name_of_the_real_file(build: Build, tmp_path: Path) -> N
     path = build("urGetAdapterProcAddrTable", name="libur_adapter_x.so.0.12.0")
     link = tmp_path / "libur_adapter_x.so.0"
     link.symlink_to(path)
-    assert preview(path).version == preview(link).version == "0.12"
+    assert examine_file(path).version == examine_file(link).version == "0.12"
 
 
 def test_version_by_the_name_of_a_copy_beside_it(build: Build, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_version_by_the_name_of_a_copy_beside_it(build: Build, tmp_path: Path) -
     shutil.copy(path, f"{path}.12.0")
     (tmp_path / "libur_adapter_x.so.0.11.0").write_bytes(b"another")
     (tmp_path / "libur_adapter_x.so.0.10.0").symlink_to("gone")
-    assert preview(path).version == "0.12"
+    assert examine_file(path).version == "0.12"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_version_by_symbol_versions(
         name="libur_adapter_x.so.0",
         flags=[f"-Wl,--version-script={script}"],
     )
-    seen = preview(path)
+    seen = examine_file(path)
     assert (seen.interface, seen.version) == (
         "UR",
         version,
@@ -117,7 +117,7 @@ def test_version_by_symbol_versions(
     ],
 )
 def test_what_is_neither_is_refused(build: Build, functions: tuple[str, ...], words: str) -> None:
-    seen = preview(build(*functions))
+    seen = examine_file(build(*functions))
     assert seen.interface == "" and words in seen.reason and seen.remedy
 
 
@@ -126,16 +126,16 @@ def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path:
         "OPENCL_1.0 { global: cl*; local: *; }; OPENCL_3.0 { } OPENCL_1.0;"
     )
     flag = f"-Wl,--version-script={tmp_path / 'cl.map'}"
-    seen = preview(build("clGetPlatformIDs", flags=[flag]))
+    seen = examine_file(build("clGetPlatformIDs", flags=[flag]))
     assert (
         (seen.interface, seen.is_loader) == ("", True)
         and "it is an OpenCL loader" in seen.reason
         and seen.remedy
     )
-    assert not preview(
+    assert not examine_file(
         build("clGetPlatformIDs", "clIcdGetPlatformIDsKHR", name="driver.so", flags=[flag])
     ).is_loader
-    assert not preview(build("clGetPlatformIDs", name="plain.so")).is_loader
+    assert not examine_file(build("clGetPlatformIDs", name="plain.so")).is_loader
 
 
 # Plugins
@@ -145,7 +145,7 @@ def test_an_opencl_loader_is_told_by_its_symbol_versions(build: Build, tmp_path:
 @table("function", SINCE)
 def test_the_newest_function_tells_a_plugins_version(build: Build, function: str) -> None:
     version = SINCE[function]
-    seen = preview(build(*older_than(version), function))
+    seen = examine_file(build(*older_than(version), function))
     assert (seen.interface, seen.version) == ("PI", f">={version[0]}.{version[1]}")
 
 
@@ -155,19 +155,19 @@ def test_versions_of_the_table_rise() -> None:
 
 @pytest.mark.parametrize("version", [(6, 8), (12, 20), (14, 41), (14, 42)])
 def test_a_plugin_before_15_is_refused(build: Build, version: tuple[int, int]) -> None:
-    seen = preview(build(*older_than(version)))
+    seen = examine_file(build(*older_than(version)))
     assert seen.interface == "PI" and "before 15" in seen.reason and seen.remedy
 
 
 @pytest.mark.parametrize("version", [(15, 43), (15, 46), (16, 0)])
 def test_a_plugin_that_may_be_15_is_not_refused(build: Build, version: tuple[int, int]) -> None:
-    assert preview(build(*older_than(version))).reason == ""
+    assert examine_file(build(*older_than(version))).reason == ""
 
 
 def test_a_plugin_that_exports_nothing_else_is_left_to_its_own_word(build: Build) -> None:
-    seen = preview(build("piPluginInit", "piextQueueCreate"))
+    seen = examine_file(build("piPluginInit", "piextQueueCreate"))
     assert (seen.interface, seen.version, seen.reason) == ("PI", ">=12.20", "")
-    assert preview(build("piPluginInit")).version == ""
+    assert examine_file(build("piPluginInit")).version == ""
 
 
 # Files that are damaged
@@ -176,12 +176,12 @@ def test_a_plugin_that_exports_nothing_else_is_left_to_its_own_word(build: Build
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"INPUT(libreal.so)\n", b"!<arch>\n"])
 def test_no_elf_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(content)
-    seen = preview(tmp_path / "x.so")
+    seen = examine_file(tmp_path / "x.so")
     assert seen.interface == "" and seen.reason and seen.remedy
 
 
 def test_no_file(tmp_path: Path) -> None:
-    assert preview(tmp_path / "none.so").reason == "the file does not exist"
+    assert examine_file(tmp_path / "none.so").reason == "the file does not exist"
 
 
 @pytest.mark.slow
@@ -190,5 +190,5 @@ def test_no_damage_makes_it_raise(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "damaged.so"
     for byte in range(0, min(len(content), 0x1000), 7):
         path.write_bytes(content[:byte] + b"\xff\xff\xff\xff" + content[byte + 4 :])
-        seen = preview(path)
+        seen = examine_file(path)
         assert seen.interface or seen.reason

@@ -168,8 +168,8 @@ def test_a_getter_of_a_library_that_it_needs_is_not_its_own(
     subprocess.run([*command, f"-Wl,-rpath,{tmp_path}", f"-Wl,-rpath,{whole.parent}"], check=True)
     library = open_library(str(needy))
     assert (
-        library.symbol("urGetAdapterProcAddrTable")
-        and library.own_symbol("urGetAdapterProcAddrTable") is None
+        library.find_symbol("urGetAdapterProcAddrTable")
+        and library.find_own_symbol("urGetAdapterProcAddrTable") is None
     )
     with pytest.raises(BindError, match="so it is not a Unified Runtime adapter"):
         bind_adapter(library)

@@ -320,7 +320,7 @@ def test_process_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEAPI_DEVICE_SELECTOR", "opencl:cpu")
     found = selector.from_environment()
     assert found is not None and str(found) == "opencl:cpu"
-    monkeypatch.setattr(search, "in_secure_process", lambda: True)
+    monkeypatch.setattr(search, "is_secure_process", lambda: True)
     assert selector.from_environment() is None
 
 
@@ -341,7 +341,7 @@ def test_explain() -> None:
         "SYCL_DEVICE_FILTER is deprecated: use ONEAPI_DEVICE_SELECTOR"
         in selector.parse_filter("gpu").explain()
     )
-    assert "SYCL_BE is deprecated" in selector.of_backend("PI_CUDA").explain()
+    assert "SYCL_BE is deprecated" in selector.make_backend_selector("PI_CUDA").explain()
 
 
 # The pre-filter
@@ -468,7 +468,7 @@ def test_a_refused_backend_has_no_selected_device(text: str, devices: list[Devic
 
 @given(_devices)
 def test_selector_strings_pick_just_their_device(devices: list[Device]) -> None:
-    strings = selector.selector_strings(devices)
+    strings = selector.make_selector_strings(devices)
     assert len(strings) == len(devices)
     for text, one in zip(strings, devices, strict=True):
         assert selector.parse(text).select(devices) == [one]

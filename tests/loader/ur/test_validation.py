@@ -33,7 +33,7 @@ def test_memory_is_freed_once(attach: Attach, adapter: Adapter) -> None:
     assert table.urEnqueueUSMFreeExp(queue, None, memory, 0, None, None) == 0
     assert table.urUSMFree(context, memory) == CODES["INVALID_MEM_OBJECT"]
     assert len(lines) == 3 and all("USM memory" in line for line in lines)
-    assert "USM memory" not in [leak.kind for leak in validated.leaks()]
+    assert "USM memory" not in [leak.kind for leak in validated.find_leaks()]
 
 
 def test_unknown_memory_is_not_freed(attach: Attach, adapter: Adapter) -> None:
@@ -82,7 +82,7 @@ def test_a_leak_is_reported_with_the_line_that_created_it(attach: Attach) -> Non
     device, context = context_of(table)
     queue = make(table.urQueueCreate, context, device, None)  # the leak
     assert table.urQueueRetain(queue) == table.urContextRelease(context) == 0
-    (leak,) = (leak for leak in validated.leaks() if leak.kind == "ur_queue_handle_t")
+    (leak,) = (leak for leak in validated.find_leaks() if leak.kind == "ur_queue_handle_t")
     assert (leak.handle, leak.count) == (queue.value, 2)
     assert leak.stack[0].startswith(f"{make.__code__.co_filename}:")
     assert leak.stack[1].endswith("# the leak")
@@ -98,7 +98,7 @@ def test_platforms_and_commands_do_not_leak(attach: Attach) -> None:
     adapter = handle()
     assert table.urAdapterGet(1, ctypes.byref(adapter), None) == 0
     make(table.urPlatformCreateWithNativeHandle, 1, adapter, None)
-    assert [leak.kind for leak in validated.leaks()] == ["ur_adapter_handle_t"]
+    assert [leak.kind for leak in validated.find_leaks()] == ["ur_adapter_handle_t"]
 
 
 def test_nothing_is_reported_for_leaks_if_nobody_asked(attach: Attach) -> None:
@@ -199,7 +199,9 @@ def test_threads(attach: Attach) -> None:
         thread.join()
     assert (wrong, lines) == ([], [])
     assert [
-        leak.count for leak in validated.leaks() if "queue" in leak.kind or "event" in leak.kind
+        leak.count
+        for leak in validated.find_leaks()
+        if "queue" in leak.kind or "event" in leak.kind
     ] == [1]
 
 
@@ -241,7 +243,7 @@ def test_counts_are_right_in_every_order(
     assert (
         sorted(
             (leak.handle, leak.count)
-            for leak in validated.leaks()
+            for leak in validated.find_leaks()
             if leak.kind == "ur_queue_handle_t"
         )
         == left

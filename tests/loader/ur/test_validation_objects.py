@@ -20,7 +20,7 @@ def run_a_program(table: Any) -> list[tuple[str, ctypes.c_void_p]]:
     context = make(table.urContextCreate, 2, found, None)
     queue = make(table.urQueueCreate, context, device, None)
     buffer = make(table.urMemBufferCreate, context, UR["UR_MEM_FLAG_READ_WRITE"], 64, None)
-    region = UR.struct("ur_buffer_region_t")(UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 32)
+    region = UR.get_struct("ur_buffer_region_t")(UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 32)
     part = make(
         table.urMemBufferPartition,
         buffer,
@@ -77,7 +77,7 @@ def test_a_right_program_is_left_alone(attach: Attach, adapter: Adapter) -> None
     table, validated, lines = attach(PARAMETER, LIFETIME, LEAK, BOUNDS)
     run_a_program(table)
     assert table.urAdapterRelease(ctypes.c_void_p(adapter.lists["urAdapterGet"][0])) == 0
-    assert validated.leaks() == []
+    assert validated.find_leaks() == []
     validated.close()
     assert lines == []
 
@@ -88,7 +88,7 @@ def test_a_second_program_may_get_the_same_addresses(attach: Attach, adapter: Ad
         made.value or 0 for name, made in run_a_program(table) if name != "urDeviceRelease"
     ]
     run_a_program(table)
-    assert [leak.kind for leak in validated.leaks()] == ["ur_adapter_handle_t"]
+    assert [leak.kind for leak in validated.find_leaks()] == ["ur_adapter_handle_t"]
     assert lines == []
 
 
@@ -181,7 +181,9 @@ def test_a_failed_call_changes_nothing(attach: Attach, adapter: Adapter) -> None
     )
     for call in (table.urQueueRelease, table.urQueueRetain, table.urQueueRelease):
         assert call(queue) == CODES["OUT_OF_RESOURCES"]
-    assert [leak.count for leak in validated.leaks() if leak.kind == "ur_queue_handle_t"] == [1]
+    assert [leak.count for leak in validated.find_leaks() if leak.kind == "ur_queue_handle_t"] == [
+        1
+    ]
     assert lines == []
 
 
@@ -236,9 +238,9 @@ def test_only_the_devices_that_there_are_are_taken(attach: Attach) -> None:
     room, total = (ctypes.c_void_p * 5)(*[0xBAD] * 5), ctypes.c_uint32()
     for asked in (None, ctypes.byref(total)):
         assert table.urDeviceGet(platform, UR["UR_DEVICE_TYPE_ALL"], 5, room, asked) == 0
-    counts = [leak.count for leak in validated.leaks() if leak.kind == "ur_device_handle_t"]
+    counts = [leak.count for leak in validated.find_leaks() if leak.kind == "ur_device_handle_t"]
     assert counts == [3, 2]
-    assert 0xBAD not in [leak.handle for leak in validated.leaks()]
+    assert 0xBAD not in [leak.handle for leak in validated.find_leaks()]
 
 
 def test_sub_devices_are_counted(attach: Attach) -> None:
@@ -302,7 +304,9 @@ def test_an_event_that_is_used_again_is_no_new_one(attach: Attach) -> None:
     queue = make(table.urQueueCreate, context, device, None)
     event = make(table.urEventCreateExp, context, device, ctypes.create_string_buffer(64))
     assert table.urEnqueueEventsWaitWithBarrierExt(queue, None, 0, None, ctypes.byref(event)) == 0
-    assert [leak.count for leak in validated.leaks() if leak.kind == "ur_event_handle_t"] == [1]
+    assert [leak.count for leak in validated.find_leaks() if leak.kind == "ur_event_handle_t"] == [
+        1
+    ]
 
 
 def test_a_pool_is_destroyed_and_not_leaked(attach: Attach) -> None:
@@ -311,4 +315,4 @@ def test_a_pool_is_destroyed_and_not_leaked(attach: Attach) -> None:
     pool = make(table.urUSMPoolCreateExp, context, device, ctypes.create_string_buffer(64))
     assert table.urUSMPoolDestroyExp(context, device, pool) == 0
     assert table.urUSMPoolDestroyExp(context, device, pool) == CODES["INVALID_NULL_HANDLE"]
-    assert "ur_usm_pool_handle_t" not in [leak.kind for leak in validated.leaks()]
+    assert "ur_usm_pool_handle_t" not in [leak.kind for leak in validated.find_leaks()]

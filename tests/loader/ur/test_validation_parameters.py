@@ -11,12 +11,12 @@ from helpers.validated import CODES, Adapter, Attach
 
 from fairlead.loader.base.abi import Function, Parameter
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, layer_names
+from fairlead.loader.ur.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, parse_layer_names
 
 
 def names_and_lines(value: str) -> tuple[frozenset[str], list[str]]:
     lines: list[str] = []
-    return layer_names({"UR_ENABLE_LAYERS": value}, report=lines.append), lines
+    return parse_layer_names({"UR_ENABLE_LAYERS": value}, report=lines.append), lines
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_known_layers_are_found_without_a_word(value: str, names: set[str]) -> N
 
 
 def test_no_layer_is_the_default() -> None:
-    assert layer_names({}) == frozenset()
+    assert parse_layer_names({}) == frozenset()
 
 
 @pytest.mark.parametrize("sanitizer", ["UR_LAYER_ASAN", "UR_LAYER_MSAN", "UR_LAYER_TSAN"])
@@ -71,7 +71,7 @@ def right_argument(p: Parameter) -> Any:
     if p.stars or base == "callback":
         return ctypes.addressof(MEMORY)
     if base == "struct":
-        return UR.struct(p.type)()
+        return UR.get_struct(p.type)()
     if base == "handle":
         return 0x1000
     return next(iter(UR.groups[p.type])) if p.type in UR.groups else 1

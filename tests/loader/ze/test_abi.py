@@ -23,8 +23,8 @@ from fairlead.loader.ze.abi import (
     ZE,
     LevelZeroError,
     check,
-    getter,
-    size_in_version,
+    count_entries,
+    name_getter,
 )
 
 #: The functions of tools.abi, by getters, and the letters of what is no integer or pointer.
@@ -157,7 +157,7 @@ def test_the_tables_are_those_of_the_header(ze_headers: Path, version: int) -> N
     assert tables and len(tables) == len(bodies)
     known = min(version, API_VERSION)
     for table, names in TABLES.items():
-        count = size_in_version(table, known)
+        count = count_entries(table, known)
         theirs = re.findall(r"ze_pfn(\w+)_t\s+\w+\s*;", bodies.get(tables.get(table, ""), ""))
         assert [f"ze{name}" for name in theirs[:count]] == list(names[:count]), table
         assert len(theirs) == count or version > API_VERSION, table
@@ -170,7 +170,7 @@ def test_the_other_getters_are_those_of_the_headers(
 ) -> None:
     text = text_of(ze_headers, f"{prefix}_ddi.h")
     theirs = set(re.findall(rf"ZE_APICALL\s+({prefix}Get\w+ProcAddrTable)\(", text))
-    ours = {getter(table, prefix) for table in ZE.other_tables[prefix]}
+    ours = {name_getter(table, prefix) for table in ZE.other_tables[prefix]}
     assert theirs and (theirs <= ours or version > API_VERSION)
 
 
@@ -205,7 +205,7 @@ def test_every_struct_is_laid_out_as_in_the_header(ze_headers: Path, tmp_path: P
 
     def lines() -> Iterator[str]:
         for name in sorted(names):
-            ours = ZE.struct(name)
+            ours = ZE.get_struct(name)
             yield f'_Static_assert(sizeof({name}) == {ctypes.sizeof(ours)}, "{name}");'
             for field in ZE.structs[name].fields:
                 place, what = getattr(ours, field.name), f"{name}, {field.name}"
@@ -243,11 +243,11 @@ def test_the_version_is_the_newest_of_any_function() -> None:
 
 
 def test_a_table_has_the_size_of_the_version() -> None:
-    assert size_in_version("Global", 1 << 16 | 0) == size_in_version("Global", 1 << 16 | 9) == 1
-    assert size_in_version("Global", 1 << 16 | 10) == size_in_version("Global", 2 << 16) == 2
-    assert size_in_version("Graph", 1 << 16 | 16) == 0
-    assert size_in_version("Graph", API_VERSION) == len(TABLES["Graph"])
-    assert size_in_version("Driver", 0) == 0
+    assert count_entries("Global", 1 << 16 | 0) == count_entries("Global", 1 << 16 | 9) == 1
+    assert count_entries("Global", 1 << 16 | 10) == count_entries("Global", 2 << 16) == 2
+    assert count_entries("Graph", 1 << 16 | 16) == 0
+    assert count_entries("Graph", API_VERSION) == len(TABLES["Graph"])
+    assert count_entries("Driver", 0) == 0
 
 
 def test_an_array_that_is_counted_by_a_number_in_memory_has_that_number() -> None:
@@ -273,5 +273,5 @@ def test_errors_say_routine_code_and_sentence() -> None:
         check(0x78000001, "zeInit")
     assert str(caught.value).startswith("zeInit [ZE_RESULT_ERROR_UNINITIALIZED]: ")
     assert caught.value.value == 0x78000001
-    assert LevelZeroError.of(0x12345, "zeInit").code == "ZE_RESULT_0x12345"
+    assert LevelZeroError.from_code(0x12345, "zeInit").code == "ZE_RESULT_0x12345"
     check(0, "zeInit")

@@ -174,7 +174,7 @@ def events_of(driver: ZEDriver) -> int:
     """Make a context, a pool and an event, signal it, and return the result of its query."""
     table = driver.table
     context, pool, event = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    descs = [ZE.struct(f"ze_{name}_desc_t")() for name in ("context", "event_pool", "event")]
+    descs = [ZE.get_struct(f"ze_{name}_desc_t")() for name in ("context", "event_pool", "event")]
     context_desc, pool_desc, event_desc = map(ctypes.byref, descs)
     check(table.zeContextCreate(driver.handles[0], context_desc, ctypes.byref(context)), "create")
     check(table.zeEventPoolCreate(context, pool_desc, 0, None, ctypes.byref(pool)), "pool")

@@ -10,7 +10,7 @@ from helpers.support import FakePlugin
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDriver, load
-from fairlead.loader.ze.rules import rules_of
+from fairlead.loader.ze.rules import get_rules
 from fairlead.loader.ze.validation import is_wanted
 
 
@@ -69,9 +69,9 @@ def test_only_a_1_switches_it_on() -> None:
 def test_every_function_has_a_rule_for_each_argument_that_may_not_be_null() -> None:
     for function in ZE.slots:
         if function.error_channel != "return":
-            assert rules_of(ZE, function) == ()
+            assert get_rules(ZE, function) == ()
             continue
-        places = {rule.place for rule in rules_of(ZE, function)}
+        places = {rule.place for rule in get_rules(ZE, function)}
         for index, parameter in enumerate(function.parameters):
             needed = parameter.stars or ZE.resolve(parameter.type) == "handle"
             if needed and "optional" not in parameter.words:

@@ -21,7 +21,7 @@ from helpers.hip import PROFILES, build_fake_hip
 from helpers.ur_calls import Calls, array
 
 from fairlead import plugins
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.cuda.driver import SEARCH as cuda_search
@@ -100,7 +100,7 @@ def _load(search: Any, driver: Any, library: str, backend: str) -> Plugin:
     before, search.found = search.found, driver
     try:
         candidate = PluginCandidate(library, "test", backend=backend)
-        loaded = load(candidate, environment=nested_environment())
+        loaded = load(candidate, environment=make_nested_environment())
         assert loaded.devices
         return loaded
     finally:
@@ -236,7 +236,7 @@ class Work:
     def new_queue(self, flags: str = "") -> int:
         """Return a queue. `flags` are names without their prefix."""
         bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
-        how = UR.struct("ur_queue_properties_t")(
+        how = UR.get_struct("ur_queue_properties_t")(
             UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, bits
         )
         given = self.context, self.device, ctypes.byref(how)
@@ -274,7 +274,7 @@ class Work:
 
     def arguments(self, *values: Any) -> tuple[int, Any]:
         """Return number and array of a launch's arguments: an int is an address, bytes a value."""
-        rows = (UR.struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
+        rows = (UR.get_struct("ur_exp_kernel_arg_properties_t") * max(len(values), 1))()
         rows.keep = values
         for index, value in enumerate(values):
             row = rows[index]

@@ -111,7 +111,7 @@ def test_rows_are_copied_and_filled(work: Work) -> None:
 
 def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
     ur, host = work.ur, (ctypes.c_int32 * COUNT)(*range(COUNT))
-    how = UR.struct("ur_buffer_properties_t")(
+    how = UR.get_struct("ur_buffer_properties_t")(
         UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(host)
     )
     flags = UR["UR_MEM_FLAG_USE_HOST_POINTER"]

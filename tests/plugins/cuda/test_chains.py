@@ -191,7 +191,7 @@ def test_a_driver_that_refuses_gets_the_edges_as_they_were(
     def refuses(self: Any, name: str, *given: Any) -> int:
         if name == "GraphInstantiateWithFlags" and not refused:
             refused.append(_edges(adapted, fake, buffer)[1])
-            raise DriverError.of(801, name)
+            raise DriverError.from_code(801, name)
         return make(self, name, *given)
 
     buffer = appended()

@@ -30,7 +30,7 @@ class Recorded:
     def __init__(self, work: Work, **flags: bool) -> None:
         self.work, self.ur = work, work.ur
         stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
-        how = UR.struct("ur_exp_command_buffer_desc_t")(stype=stype, **flags)
+        how = UR.get_struct("ur_exp_command_buffer_desc_t")(stype=stype, **flags)
         given = work.context, work.device, ctypes.byref(how)
         self.handle = self.ur.make("urCommandBufferCreateExp", *given).value or 0
 
@@ -91,8 +91,8 @@ class Updatable(Recorded):
         """Give a launch new arguments, each an index with an address or a value."""
         numbers = [(index, value) for index, value in values if not isinstance(value, int)]
         pointers = [(index, value) for index, value in values if isinstance(value, int)]
-        value_type = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
-        pointer_type = UR.struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
+        value_type = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
+        pointer_type = UR.get_struct("ur_exp_command_buffer_update_pointer_arg_desc_t")
         new_values = (value_type * max(len(numbers), 1))()
         for row, (index, value) in zip(new_values, numbers, strict=False):
             row.argIndex, row.argSize = index, ctypes.sizeof(value)
@@ -101,7 +101,7 @@ class Updatable(Recorded):
         new_pointers = (pointer_type * max(len(pointers), 1))()
         for row, (index, _), place in zip(new_pointers, pointers, kept, strict=False):
             row.argIndex, row.pNewPointerArg = index, ctypes.addressof(place)
-        how = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
+        how = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")()
         how.hCommand, how.hNewKernel, how.newWorkDim = command, kernel or None, dimensions
         how.numNewValueArgs, how.pNewValueArgList = len(numbers), ctypes.addressof(new_values)
         how.numNewPointerArgs, how.pNewPointerArgList = (

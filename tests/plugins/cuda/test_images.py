@@ -66,7 +66,7 @@ WHOLE = WIDTH, HEIGHT, 1
 
 def _struct(name: str, **fields: Any) -> Any:
     kind = f"UR_STRUCTURE_TYPE_{name.upper().removeprefix('UR_').removesuffix('_T')}"
-    made = UR.struct(name)(**fields)
+    made = UR.get_struct(name)(**fields)
     if kind in UR.constants:
         made.stype = UR[kind]
     return made
@@ -75,7 +75,7 @@ def _struct(name: str, **fields: Any) -> Any:
 def _shape(width: int = WIDTH, height: int = HEIGHT, channel: str = "UNSIGNED_INT8") -> Any:
     """Return format and description of an image of RGBA."""
     order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
-    form = UR.struct("ur_image_format_t")(order, kind)
+    form = UR.get_struct("ur_image_format_t")(order, kind)
     sizes = {"width": width, "height": height, "depth": 1, "arraySize": 1}
     return form, _struct("ur_image_desc_t", type=UR["UR_MEM_TYPE_IMAGE2D"], **sizes)
 
@@ -114,12 +114,12 @@ class Images:
 
     def copy(self, kind: str, source: Any, target: Any, size: Any = WHOLE, **at: Any) -> str:
         form, desc = _shape()
-        offset = UR.struct("ur_rect_offset_t")
+        offset = UR.get_struct("ur_rect_offset_t")
         region = _struct(
             "ur_exp_image_copy_region_t",
             srcOffset=offset(*at.get("start", (0, 0, 0))),
             dstOffset=offset(*at.get("to", (0, 0, 0))),
-            copyExtent=UR.struct("ur_rect_region_t")(*size),
+            copyExtent=UR.get_struct("ur_rect_region_t")(*size),
         )
         given = source, target, *_refs(desc, desc, form, form, region)
         kinds = 0, UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{kind}"]
@@ -179,7 +179,7 @@ def test_a_kernel_takes_an_image_as_a_surface(work: Work, images: Images, adapte
     texture = ctypes.c_uint64(images.sampled(source))
     work.launch(_invert(work, adapted), texture, Memory(image.value or 0))
     out = ctypes.create_string_buffer(len(DATA))
-    where = UR.struct("ur_rect_offset_t")(0, 0, 0), UR.struct("ur_rect_region_t")(*WHOLE)
+    where = UR.get_struct("ur_rect_offset_t")(0, 0, 0), UR.get_struct("ur_rect_region_t")(*WHOLE)
     ur.ok("urEnqueueMemImageRead", work.queue, image, True, *where, 0, 0, out, 0, None, None)
     assert out.raw == INVERTED
     ur.ok("urMemRelease", image)
@@ -252,8 +252,8 @@ def test_slices_of_memory_may_end_within_a_row(work: Work) -> None:
     desc = _shape(2, 2)[1]
     desc.type, desc.depth = UR["UR_MEM_TYPE_IMAGE3D"], 2
     image = _create(work, desc, bytes(range(32)))
-    out, where = ctypes.create_string_buffer(64), UR.struct("ur_rect_offset_t")(0, 0, 0)
-    given = where, UR.struct("ur_rect_region_t")(2, 2, 2), 12, 30, out, 0, None, None
+    out, where = ctypes.create_string_buffer(64), UR.get_struct("ur_rect_offset_t")(0, 0, 0)
+    given = where, UR.get_struct("ur_rect_region_t")(2, 2, 2), 12, 30, out, 0, None, None
     work.ur.ok("urEnqueueMemImageRead", work.queue, image, True, *given)
     rows = [out.raw[at : at + 8] for at in (0, 12, 30, 42)]
     assert b"".join(rows) == bytes(range(32))
@@ -280,8 +280,8 @@ def test_a_native_array_is_an_image(work: Work, adapted: Adapted) -> None:
     how = ctypes.byref(_struct("ur_mem_native_properties_t", isNativeHandleOwned=False))
     create = "urMemImageCreateWithNativeHandle"
     other = ur.make(create, native, work.context, *_refs(*_shape()), how)
-    out, where = ctypes.create_string_buffer(256), UR.struct("ur_rect_offset_t")(0, 0, 0)
-    given = where, UR.struct("ur_rect_region_t")(*WHOLE), 0, 0, out, 0, None, None
+    out, where = ctypes.create_string_buffer(256), UR.get_struct("ur_rect_offset_t")(0, 0, 0)
+    given = where, UR.get_struct("ur_rect_region_t")(*WHOLE), 0, 0, out, 0, None, None
     ur.ok("urEnqueueMemImageRead", work.queue, other, True, *given)
     assert out.raw == DATA
     made = ctypes.byref(ctypes.c_void_p())

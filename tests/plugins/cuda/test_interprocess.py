@@ -17,7 +17,7 @@ _PROFILES, _SHARED = UR["UR_EXP_EVENT_FLAG_ENABLE_PROFILING"], UR["UR_EXP_EVENT_
 
 
 def _description(flags: int) -> Any:
-    made = UR.struct("ur_exp_event_desc_t")()
+    made = UR.get_struct("ur_exp_event_desc_t")()
     made.stype, made.flags = UR["UR_STRUCTURE_TYPE_EXP_EVENT_DESC"], flags
     return ctypes.byref(made)
 
@@ -197,7 +197,7 @@ if len(sys.argv) > 2:
         ok("urEventRelease", event)
 else:
     memory = make("urUSMDeviceAlloc", context, device, None, None, 80)
-    flags = UR.struct("ur_exp_event_desc_t")(UR["UR_STRUCTURE_TYPE_EXP_EVENT_DESC"], None, 2)
+    flags = UR.get_struct("ur_exp_event_desc_t")(UR["UR_STRUCTURE_TYPE_EXP_EVENT_DESC"], None, 2)
     events = [make("urEventCreateExp", context, device, ctypes.byref(flags)) for _ in range(2)]
     fill(memory + 16, 5)
     signal(events[0])

@@ -16,10 +16,10 @@ _COOPERATIVE = UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]
 
 def _properties(*cluster: int, flags: int = 0) -> Any:
     """Return launch properties with a cluster, in DPC++'s order."""
-    one = UR.struct("ur_kernel_launch_cluster_property_t")()
+    one = UR.get_struct("ur_kernel_launch_cluster_property_t")()
     one.stype = UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]
     one.clusterDim[:] = cluster or (1, 1, 1)
-    made = UR.struct("ur_kernel_launch_ext_properties_t")()
+    made = UR.get_struct("ur_kernel_launch_ext_properties_t")()
     made.stype = UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES"]
     made.pNext, made.flags, made.keep = ctypes.addressof(one), flags, one
     return made

@@ -63,8 +63,8 @@ def test_several_updates_in_a_call(work: Work, asked: list[str]) -> None:
     first = buffer.launch(store, out, _INT(1))
     second = buffer.launch(store, work.memory(), _INT(2), after=(first[0],))
     buffer.finalize()
-    value_type = UR.struct("ur_exp_command_buffer_update_value_arg_desc_t")
-    update_type = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
+    value_type = UR.get_struct("ur_exp_command_buffer_update_value_arg_desc_t")
+    update_type = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")
     numbers = [_INT(number) for number in range(100)]  # more than C has room for on its stack
     rows = (value_type * len(numbers))()
     updates = (update_type * len(numbers))()
@@ -165,7 +165,7 @@ def test_wrong_updates_are_pythons_and_change_nothing(work: Work, asked: list[st
     fixed = Recorded(work)
     fixed.launch(work.kernel("store"), out, _INT(1))
     fixed.finalize()
-    update = UR.struct("ur_exp_command_buffer_update_kernel_launch_desc_t")(hCommand=command)
+    update = UR.get_struct("ur_exp_command_buffer_update_kernel_launch_desc_t")(hCommand=command)
     assert work.ur(UPDATE, fixed.handle, 1, ctypes.byref(update)) == "INVALID_OPERATION"
     assert work.ur(UPDATE, buffer.handle, 0, ctypes.byref(update)) == "INVALID_SIZE"
 

@@ -32,11 +32,13 @@ class Pool:
     ) -> None:
         self.work, self.ur = work, work.ur
         self.where = (work.context,) if of_context else (work.context, work.device)
-        limits = UR.struct("ur_usm_pool_limits_desc_t")(
+        limits = UR.get_struct("ur_usm_pool_limits_desc_t")(
             UR["UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC"], None, limit, 0
         )
         chain = ctypes.addressof(limits) if limit else None
-        how = UR.struct("ur_usm_pool_desc_t")(UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], chain, flags)
+        how = UR.get_struct("ur_usm_pool_desc_t")(
+            UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], chain, flags
+        )
         name = "urUSMPoolCreate" if of_context else "urUSMPoolCreateExp"
         self.handle: Any = self.ur.make(name, *self.where, ctypes.byref(how))
 
@@ -264,7 +266,7 @@ def test_failures_of_the_drivers_pool_are_told(
     work: Work, pool: Pool, fake: Knobs, function: str
 ) -> None:
     fake.fail(function, 1)
-    how = UR.struct("ur_usm_pool_desc_t")(UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], None, 0)
+    how = UR.get_struct("ur_usm_pool_desc_t")(UR["UR_STRUCTURE_TYPE_USM_POOL_DESC"], None, 0)
     place, made = (work.context, work.device), ctypes.c_void_p()
     call = {
         "MemPoolCreate": lambda: work.ur(

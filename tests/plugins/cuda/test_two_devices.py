@@ -125,7 +125,7 @@ def test_a_kernel_reads_memory_of_a_peer_while_access_is_enabled(pair: Pair, ur:
 
 
 def test_each_has_command_buffers(pair: Pair, ur: Calls) -> None:
-    how = UR.struct("ur_exp_command_buffer_desc_t")()
+    how = UR.get_struct("ur_exp_command_buffer_desc_t")()
     how.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
     kernel, memories = pair.one.kernel("add_one"), [work.memory() for work in pair]
     for work, memory in zip(pair, memories, strict=True):

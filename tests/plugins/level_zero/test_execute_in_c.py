@@ -216,7 +216,7 @@ def test_events_with_times_and_captures_are_python_s(bench: ZeBench) -> None:
 
 
 def new_times() -> Any:
-    return ZE.struct("ze_kernel_timestamp_result_t")()
+    return ZE.get_struct("ze_kernel_timestamp_result_t")()
 
 
 def test_a_destroyed_event_of_c(bench: ZeBench) -> None:

@@ -29,7 +29,9 @@ def described(width: int, kind: str = "BUFFER") -> Any:
     desc = new("ze_image_desc_t", type=ZE[f"ZE_IMAGE_TYPE_{kind}"], flags=1, width=width)
     letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "R001")
     number = ZE["ZE_IMAGE_FORMAT_TYPE_SINT"]
-    desc.format = ZE.struct("ze_image_format_t")(ZE["ZE_IMAGE_FORMAT_LAYOUT_32"], number, *letters)
+    desc.format = ZE.get_struct("ze_image_format_t")(
+        ZE["ZE_IMAGE_FORMAT_LAYOUT_32"], number, *letters
+    )
     return desc
 
 
@@ -61,7 +63,7 @@ def make(bench: ZeBench, *numbers: int, kind: str = "BUFFER") -> c_void_p:
 
 def numbers_of(bench: ZeBench, one: c_void_p, count: int, *, start: int = 0) -> list[int]:
     queue, data = bench.immediate(), (c_int * count)()
-    region = ZE.struct("ze_image_region_t")(start, 0, 0, count, 1, 1)
+    region = ZE.get_struct("ze_image_region_t")(start, 0, 0, count, 1, 1)
     bench.ze.ok(TO, queue, data, one, byref(region), *END)
     bench.finish(queue)
     return list(data)

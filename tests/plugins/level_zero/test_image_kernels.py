@@ -41,7 +41,7 @@ def image(bench: ZeBench, *numbers: int) -> c_void_p:
     desc.width, desc.height, desc.depth, desc.arraylevels = len(numbers), 1, 1, 1
     letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in "RGBA")
     layout = ZE["ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32"]
-    desc.format = ZE.struct("ze_image_format_t")(layout, 0, *letters)
+    desc.format = ZE.get_struct("ze_image_format_t")(layout, 0, *letters)
     made = bench.ze.make("zeImageCreate", bench.context, bench.device, byref(desc))
     queue, data = bench.immediate(), pixels(*numbers)
     bench.ze.ok("zeCommandListAppendImageCopyFromMemory", queue, made, data, None, *END)

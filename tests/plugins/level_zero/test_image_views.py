@@ -37,7 +37,7 @@ def described(
     desc = new("ze_image_desc_t", type=number, flags=flags, **{**sizes, **fields})
     swizzle = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in letters)
     form = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"], ZE["ZE_IMAGE_FORMAT_TYPE_UINT"]
-    desc.format = ZE.struct("ze_image_format_t")(*form, *swizzle)
+    desc.format = ZE.get_struct("ze_image_format_t")(*form, *swizzle)
     return desc
 
 
@@ -60,7 +60,7 @@ def refusal(bench: ZeBench, image: int, desc: Any) -> str:
 def extensions(bench: ZeBench) -> set[bytes]:
     routine, count = "zeDriverGetExtensionProperties", ctypes.c_uint32()
     bench.ze.ok(routine, bench.driver, byref(count), None)
-    rows = (ZE.struct("ze_driver_extension_properties_t") * count.value)()
+    rows = (ZE.get_struct("ze_driver_extension_properties_t") * count.value)()
     bench.ze.ok(routine, bench.driver, byref(count), rows)
     return {row.name for row in rows}
 

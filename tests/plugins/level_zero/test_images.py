@@ -41,7 +41,7 @@ def described(kind: str = "2D", size: Triple | None = None, **fields: Any) -> An
 def formed(layout: str = "8_8_8_8", kind: str = "UINT", swizzle: str = "RGBA") -> Any:
     """Return a ze_image_format_t."""
     letters = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in swizzle)
-    return ZE.struct("ze_image_format_t")(
+    return ZE.get_struct("ze_image_format_t")(
         ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"], ZE[f"ZE_IMAGE_FORMAT_TYPE_{kind}"], *letters
     )
 
@@ -59,7 +59,7 @@ def pixels(size: Triple, first: int = 0) -> Any:
 
 
 def region(origin: Triple, size: Triple) -> Any:
-    return ZE.struct("ze_image_region_t")(*origin, *size)
+    return ZE.get_struct("ze_image_region_t")(*origin, *size)
 
 
 def part(data: bytes, whole: Triple, origin: Triple, size: Triple) -> bytes:

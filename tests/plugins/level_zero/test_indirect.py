@@ -282,7 +282,7 @@ def test_counts_that_cannot_be_read_lose_the_launch(
     def refuse(context: URContext, target: int, source: int, size: int) -> Operation:
         if size != lost:
             return copy(context, target, source, size)
-        raise URError.of(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "as_copy")
+        raise URError.from_code(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "as_copy")
 
     given = bench.queue, 1, array(made), None
     with monkeypatch.context() as patch:

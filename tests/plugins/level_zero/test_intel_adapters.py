@@ -36,7 +36,7 @@ def test_kernels_and_updated_command_buffers_run(
     paths = {"LD_LIBRARY_PATH": str(real_plugins / "umf")}
     # not preloaded, because the adapter's static loader shall find the library itself
     loader = {
-        name: v for name, v in libze_loader.environment(paths).items() if name != "LD_PRELOAD"
+        name: v for name, v in libze_loader.make_environment(paths).items() if name != "LD_PRELOAD"
     }
     env = {
         **paths,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.ze_calls import ZeCalls
 
-from fairlead.loader.ze.abi import API_VERSION, TABLES, ZE, getter, size_in_version
+from fairlead.loader.ze.abi import API_VERSION, TABLES, ZE, count_entries, name_getter
 from fairlead.plugins import build_level_zero_driver, level_zero_driver
 
 TOY = """
@@ -52,8 +52,8 @@ def test_an_older_caller_has_room_for_its_own_table_alone() -> None:
         version = 1 << 16 | minor
         for table, names in TABLES.items():
             slots = (ctypes.c_void_p * (len(names) + 1))(*[0xABCD] * (len(names) + 1))
-            assert library[getter(table)](version, slots) == 0
-            filled = size_in_version(table, version)
+            assert library[name_getter(table)](version, slots) == 0
+            filled = count_entries(table, version)
             assert all(slot != 0xABCD for slot in slots[:filled]), (table, minor)
             assert all(slot == 0xABCD for slot in slots[filled:]), (table, minor)
 
@@ -76,7 +76,7 @@ def test_tables_of_tools_are_offered_and_left_empty(prefix: str) -> None:
     library = ctypes.CDLL(level_zero_driver())
     for table in ZE.other_tables[prefix]:
         slots = (ctypes.c_void_p * 64)()
-        assert library[getter(table, prefix)](API_VERSION, slots) == 0
+        assert library[name_getter(table, prefix)](API_VERSION, slots) == 0
         assert not any(slots)
 
 
@@ -92,7 +92,7 @@ def test_a_driver_of_ones_own(tmp_path: Path) -> None:
     ze = ZeCalls(str(library))
     ze.ok("zeInit", 0)
     (driver,) = ze.listed("zeDriverGet")
-    desc = ZE.struct("ze_context_desc_t")(ZE["ZE_STRUCTURE_TYPE_CONTEXT_DESC"])
+    desc = ZE.get_struct("ze_context_desc_t")(ZE["ZE_STRUCTURE_TYPE_CONTEXT_DESC"])
     context = ze.make("zeContextCreate", driver, ctypes.byref(desc))
     ze.ok("zeContextDestroy", context)
     assert ze.code("zeContextDestroy", context) == "INVALID_ARGUMENT", "it is released"

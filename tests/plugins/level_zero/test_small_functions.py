@@ -231,7 +231,7 @@ def test_times_of_an_event_are_asked_by_device(bench: ZeBench) -> None:
 def test_kernel_times_are_asked_by_the_extension(bench: ZeBench) -> None:
     (event,), out, count = bench.events(1, flags=5), bench.ints(0), c_uint32()
     times = new("ze_kernel_timestamp_result_t")
-    row = ZE.struct("ze_event_query_kernel_timestamps_results_ext_properties_t")()
+    row = ZE.get_struct("ze_event_query_kernel_timestamps_results_ext_properties_t")()
     row.pKernelTimestampsBuffer = ctypes.addressof(times)
     ask = "zeEventQueryKernelTimestampsExt", event, bench.device, byref(count)
     bench.ze.ok(*ask, None)

@@ -95,7 +95,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.fixture
 def free_queue(ur: Calls, device: PluginDevice, context: int) -> Iterator[int]:
     """An out-of-order queue."""
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 1
     )
     made = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))

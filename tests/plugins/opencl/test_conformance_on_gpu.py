@@ -10,7 +10,7 @@ from helpers.drivers import Driver, chosen_drivers
 from helpers.suites import RunSuite
 
 from fairlead import plugins
-from fairlead.api import registered
+from fairlead.api import register_drivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.driver("nvidia")]
 
@@ -28,7 +28,7 @@ HABITS: Final = {"memory::misaligned", "program::no_binary"}
 def test_no_case_fails_with_shared_memory(run_suite: RunSuite, pytestconfig: pytest.Config) -> None:
     driver: Driver = next(one for one in chosen_drivers(pytestconfig) if one.name == "nvidia")
     shared = {"FAIRLEAD_CUDA": "1", "FAIRLEAD_COMMAND_BUFFER": "cuda"}
-    environment = registered([driver.library]) | shared
+    environment = register_drivers([driver.library]) | shared
     report = run_suite(
         plugins.reference_adapter(), area=AREAS, timeout=60.0, environment=environment, env=shared
     )

@@ -32,14 +32,14 @@ PROPERTIES: Final = [
 #: it, by an adapter's library.
 PROGRAM: Final = """
 import ctypes, json, sys
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 from fairlead.loader.base.query import query
 from fairlead.loader.ur.abi import UR, URError, check
 
 adapter = load(
-    PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=nested_environment()
+    PluginCandidate(sys.argv[1], "test", backend="opencl"), environment=make_nested_environment()
 )
 device = next(device for device in adapter.devices if sys.argv[2] in device.platform.name)
 answers = {}

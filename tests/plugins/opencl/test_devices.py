@@ -66,13 +66,13 @@ def test_a_root_device_is_not_counted(ur: Calls, device: PluginDevice) -> None:
 
 def partition(kind: str, *values: int) -> Any:
     """A ur_device_partition_properties_t; what it points to lives as long as it does."""
-    item = UR.struct("ur_device_partition_property_t")
+    item = UR.get_struct("ur_device_partition_property_t")
     items = (item * len(values))()
     field = {"EQUALLY": "equally", "BY_COUNTS": "count"}.get(kind, "affinity_domain")
     for each, value in zip(items, values, strict=True):
         each.type = UR[f"UR_DEVICE_PARTITION_{kind}"]
         setattr(each.value, field, value)
-    properties = UR.struct("ur_device_partition_properties_t")(
+    properties = UR.get_struct("ur_device_partition_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"],
         pProperties=ctypes.addressof(items) if values else None,
         PropCount=len(values),
@@ -232,7 +232,7 @@ def test_a_sub_device_that_the_program_has_made_in_opencl_is_taken_in(
     equally = (ctypes.c_ssize_t * 3)(OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
     made, count = (ctypes.c_void_p * 64)(), ctypes.c_uint32()
     assert cl.clCreateSubDevices(root, equally, 64, made, ctypes.byref(count)) == 0
-    properties = UR.struct("ur_device_native_properties_t")(
+    properties = UR.get_struct("ur_device_native_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES"], isNativeHandleOwned=owned
     )
     part = ur.make(
@@ -267,7 +267,7 @@ def test_what_is_no_device_of_a_driver_is_refused(
 
 
 def selected(ur: Calls, device: PluginDevice, *specs: str) -> int | str:
-    binaries = (UR.struct("ur_device_binary_t") * max(len(specs), 1))()
+    binaries = (UR.get_struct("ur_device_binary_t") * max(len(specs), 1))()
     kept = [ctypes.create_string_buffer(spec.encode()) for spec in specs]
     for binary, spec in zip(binaries, kept, strict=False):
         binary.stype, binary.pDeviceTargetSpec = (
@@ -312,7 +312,7 @@ def test_commands_are_timed_on_the_devices_clock(
     ur: Calls, device: PluginDevice, context: int
 ) -> None:
     flags = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
     )
     queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))

@@ -259,12 +259,12 @@ def test_an_image_over_a_buffer_comes_as_a_native_handle(
 ) -> None:
     buffer = new_buffer(ur, context, 48, bytes(range(48)))
     driver, native = opencl(ur, context)
-    desc = OPENCL.struct("cl_image_desc")(
+    desc = OPENCL.get_struct("cl_image_desc")(
         image_type=OPENCL["CL_MEM_OBJECT_IMAGE1D_BUFFER"],
         image_width=12,
         buffer=ur.make("urMemGetNativeHandle", buffer, None).value,
     )
-    form = OPENCL.struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT8"])
+    form = OPENCL.get_struct("cl_image_format")(OPENCL["CL_RGBA"], OPENCL["CL_UNSIGNED_INT8"])
     code = ctypes.c_int32()
     flags = OPENCL["CL_MEM_READ_WRITE"]
     given = ctypes.byref(form), ctypes.byref(desc), None, ctypes.byref(code)

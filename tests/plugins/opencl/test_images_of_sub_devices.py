@@ -19,7 +19,7 @@ PIXELS = bytes(range(240))  # of an image of 12 by 5
 @pytest.fixture
 def part(ur: Calls, device: PluginDevice, divisible: None) -> Iterator[int]:
     """A sub-device of one compute unit."""
-    one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one = UR.get_struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     fields = {"pProperties": ctypes.addressof(one), "PropCount": 1}
     how = struct("ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", **fields)

@@ -166,7 +166,7 @@ def test_native_handles_both_ways(
     before = references(table, *count)
     if owned:
         assert table.clRetainKernel(cl) == 0
-    properties = UR.struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
+    properties = UR.get_struct("ur_kernel_native_properties_t")(isNativeHandleOwned=owned)
     given = program if with_program else None
     again = (
         ur.make(

@@ -89,7 +89,7 @@ def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: N
 
 
 def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
-    description = UR.struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
+    description = UR.get_struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
     made = ur.make("urSamplerCreate", context, ctypes.byref(description))
     program = build_once(
         ur,
@@ -192,7 +192,7 @@ def test_events(
     ur: Calls, context: int, device: PluginDevice, kernels: dict[str, int], numbers: Numbers
 ) -> None:
     flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
     )
     queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
@@ -298,7 +298,7 @@ def test_kernels_memory_and_queues_of_different_contexts(
 
 
 def chain(flags: int, *structs: Any) -> Any:
-    first = UR.struct("ur_kernel_launch_ext_properties_t")(
+    first = UR.get_struct("ur_kernel_launch_ext_properties_t")(
         stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES"], flags=flags
     )
     first.kept = structs
@@ -308,7 +308,7 @@ def chain(flags: int, *structs: Any) -> Any:
 
 
 def cluster(*dimensions: int) -> Any:
-    made = UR.struct("ur_kernel_launch_cluster_property_t")(
+    made = UR.get_struct("ur_kernel_launch_cluster_property_t")(
         stype=UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY"]
     )
     made.clusterDim[:] = dimensions
@@ -317,7 +317,9 @@ def cluster(*dimensions: int) -> Any:
 
 def scratch(size: int) -> Any:
     kind = UR["UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY"]
-    return UR.struct("ur_kernel_launch_workgroup_property_t")(stype=kind, workgroup_mem_size=size)
+    return UR.get_struct("ur_kernel_launch_workgroup_property_t")(
+        stype=kind, workgroup_mem_size=size
+    )
 
 
 def test_launch_properties(
@@ -339,7 +341,9 @@ def test_launch_properties(
         (
             chain(
                 0,
-                UR.struct("ur_queue_properties_t")(stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]),
+                UR.get_struct("ur_queue_properties_t")(
+                    stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"]
+                ),
             ),
             "INVALID_OPERATION",
         ),
@@ -480,12 +484,12 @@ sys.path.append(sys.argv[1])
 import ctypes
 from helpers.launching import SOURCE, sizes
 from helpers.ur_calls import Calls, array
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
 
 adapter = load(
-    PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=nested_environment()
+    PluginCandidate(sys.argv[2], "test", backend="opencl"), environment=make_nested_environment()
 )
 print(adapter.binding.layout)
 ur = Calls(adapter.table)

@@ -119,7 +119,7 @@ def test_spirv_is_for_drivers_that_take_it(
 
 
 def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
-    made, metadata = ctypes.c_void_p(), UR.struct("ur_program_properties_t")()
+    made, metadata = ctypes.c_void_p(), UR.get_struct("ur_program_properties_t")()
     for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01"):
         assert (
             ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
@@ -390,7 +390,7 @@ def test_what_is_only_a_part_of_a_binary_is_refused(
 
 
 def constants(*given: tuple[int, int, Any]) -> Any:
-    kind = UR.struct("ur_specialization_constant_info_t")
+    kind = UR.get_struct("ur_specialization_constant_info_t")
     made = (kind * len(given))(
         *(kind(number, size, value and ctypes.addressof(value)) for number, size, value in given)
     )
@@ -485,7 +485,7 @@ def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bo
     assert references(table, *count) == 1
     if owned:
         assert table.clRetainProgram(cl) == 0
-    properties = UR.struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
+    properties = UR.get_struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
     again = (
         ur.make("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
     )

@@ -21,7 +21,7 @@ from fairlead.plugins.sdk.objects import reap
 
 pytestmark = pytest.mark.usefixtures("begins_in")
 
-Properties = UR.struct("ur_queue_properties_t")
+Properties = UR.get_struct("ur_queue_properties_t")
 PROFILING, OUT_OF_ORDER = (
     UR["UR_QUEUE_FLAG_PROFILING_ENABLE"],
     UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"],

@@ -191,7 +191,7 @@ def test_launches_of_a_command_buffer_share_a_kernel_if_the_same_arguments_are_a
     assert (
         launch(ur, queue, store, (POINTER, address), 9) == "SUCCESS"
     )  # a copy would have this address
-    desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, True, False)
+    desc = UR.get_struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, True, False)
     made = (
         ur.make("urCommandBufferCreateExp", context, device.handle, ctypes.byref(desc)).value or 0
     )

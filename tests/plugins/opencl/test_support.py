@@ -39,5 +39,5 @@ def test_the_module_prints_the_page(run_python: RunPython) -> None:
 def test_what_is_not_implemented_answers_unsupported_feature(
     ur: Calls, adapter: Plugin, name: str
 ) -> None:
-    nothing = [None if p.stars else UR.ctype(p.type)() for p in UR.functions[name].parameters]
+    nothing = [None if p.stars else UR.make_ctype(p.type)() for p in UR.functions[name].parameters]
     assert ur(name, *nothing) == "UNSUPPORTED_FEATURE"

@@ -141,7 +141,7 @@ def test_host_memory_may_be_known_to_two_contexts(way: Way, ur: Calls) -> None:
 @pytest.mark.usefixtures("divisible")
 def test_the_time_of_a_part_of_a_device_leaves_nothing(ur: Calls, device: PluginDevice) -> None:
     """PoCL 3.0 has no timer, so that a queue of ours is asked: that of the whole device."""
-    one = UR.struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one = UR.get_struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     how = struct(
         "ur_device_partition_properties_t",

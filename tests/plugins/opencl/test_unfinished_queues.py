@@ -160,8 +160,8 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     ur: Calls, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PoCL 3.1 deletes a sub-device that has queues."""
-    properties = UR.struct("ur_device_partition_properties_t")
-    one = UR.struct("ur_device_partition_property_t")(UR["UR_DEVICE_PARTITION_EQUALLY"])
+    properties = UR.get_struct("ur_device_partition_properties_t")
+    one = UR.get_struct("ur_device_partition_property_t")(UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     wanted = properties(
         UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], None, ctypes.addressof(one), 1

@@ -447,7 +447,7 @@ def test_an_adapter_that_was_not_started_says_so() -> None:
 
 def test_a_failed_creation_leaves_nothing_behind(adapter: Adapter) -> None:
     def urQueueCreate() -> Object:
-        raise URError.of(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "")
+        raise URError.from_code(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "")
 
     adapter.entry(urQueueCreate)
     started = Started(adapter)

@@ -16,7 +16,7 @@ def make(layout: str, kind: str, swizzle: str) -> tuple[str, str] | None:
     """Return the ends of the names of a format in Unified Runtime."""
     channels = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in swizzle)
     numbers = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"], ZE[f"ZE_IMAGE_FORMAT_TYPE_{kind}"], *channels
-    found = ur_format_of(ZE.struct("ze_image_format_t")(*numbers))
+    found = ur_format_of(ZE.get_struct("ze_image_format_t")(*numbers))
     if found is None:
         return None
     order = UR.groups["ur_image_channel_order_t"][found[0]]
@@ -37,7 +37,7 @@ def test_there_and_back() -> None:
         fields = ze_format_of(*pair)
         assert fields is not None
         assert tuple(fields.values()) == numbers
-        assert ur_format_of(ZE.struct("ze_image_format_t")(**fields)) == pair
+        assert ur_format_of(ZE.get_struct("ze_image_format_t")(**fields)) == pair
 
 
 @pytest.mark.parametrize(

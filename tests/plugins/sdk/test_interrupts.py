@@ -166,7 +166,7 @@ except KeyboardInterrupt:
 #: Its query is a wait that Ctrl-C may end, and comes in the middle of.
 STOPPABLE = """
 import signal
-from fairlead.loader.base.interrupts import stop_if_interrupted, stoppable
+from fairlead.loader.base.interrupts import stop_if_interrupted, mark_stoppable
 from fairlead.plugins import Adapter
 
 adapter = Adapter("stoppable")
@@ -177,7 +177,7 @@ def urAdapterGetInfo(propName):
         signal.raise_signal(signal.SIGINT)  # before the wait
     return wait(propName)
 
-@stoppable
+@mark_stoppable
 def wait(number):
     stop_if_interrupted()
     if number == 0:
@@ -187,7 +187,7 @@ def wait(number):
 
 CALLERS = """
 import ctypes, signal, sys, threading
-from fairlead.loader.base.interrupts import leaves_waits
+from fairlead.loader.base.interrupts import mark_leaving_waits
 signal.signal(signal.SIGINT, signal.default_int_handler)
 lib = ctypes.CDLL(sys.argv[1])
 assert lib.urGetAdapterProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
@@ -199,7 +199,7 @@ def ask():
     threading.Event().wait()
 
 try:
-    (leaves_waits if sys.argv[2] == "ours" else lambda function: function)(ask)()
+    (mark_leaving_waits if sys.argv[2] == "ours" else lambda function: function)(ask)()
 except KeyboardInterrupt:
     print("interrupted", value.value)
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.support import ROOT, CompileC, Output, RunPython
 
-from fairlead.loader.ur.abi import API_VERSION, UR, getter
+from fairlead.loader.ur.abi import API_VERSION, UR, name_getter
 from fairlead.plugins import build_adapter
 
 #: A loader exports functions, and asks an adapter for its tables.
@@ -50,7 +50,7 @@ class Loaders:
         loader = self._compile(source, self._folder / "libur_loader.so.0")
         # functions with the parameters of 2025.3 are not exported
         tables = {
-            getter(table): [
+            name_getter(table): [
                 None if (name or "_2025_3").endswith("_2025_3") else name for name in names
             ]
             for table, names in UR.layouts[layout].items()

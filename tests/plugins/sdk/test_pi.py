@@ -20,7 +20,7 @@ import pytest
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
 from fairlead import plugins
-from fairlead.api import registered
+from fairlead.api import register_drivers
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
@@ -50,7 +50,7 @@ class Case:
     @property
     def environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        return {**own, **registered([self.driver]), "LD_LIBRARY_PATH": LIBRARIES}
+        return {**own, **register_drivers([self.driver]), "LD_LIBRARY_PATH": LIBRARIES}
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +115,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _header() -> list[str]:
     building = runpy.run_path(str(ROOT / "loader/base/native/building.py"))
-    members = (f.c_declaration(f"(*{f.name})") for f in PI.slots)
+    members = (f.format_c_declaration(f"(*{f.name})") for f in PI.slots)
     names = ", ".join(f'"{f.name}"' for f in PI.slots)
     return [
         *building["emit_declarations"](PI),

@@ -11,7 +11,7 @@ from helpers.launching import build_once
 from helpers.ur_calls import Calls
 
 from fairlead import plugins
-from fairlead.api import nested_environment
+from fairlead.api import make_nested_environment
 from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
@@ -28,7 +28,7 @@ from fairlead.plugins.ur_level_zero.devices import LZDevice
 def level_zero() -> Plugin:
     """The adapter. It stays open until the process ends."""
     candidate = PluginCandidate(plugins.level_zero_adapter(), "test", backend="level_zero")
-    return load(candidate, environment=nested_environment())
+    return load(candidate, environment=make_nested_environment())
 
 
 @pytest.fixture

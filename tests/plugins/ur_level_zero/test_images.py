@@ -37,7 +37,7 @@ def described(calls: URCalls, kind: str = "IMAGE2D", **fields: int) -> Any:
 
 def formed(order: str = "RGBA", channel: str = "UNSIGNED_INT8") -> Any:
     numbers = UR[f"UR_IMAGE_CHANNEL_ORDER_{order}"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
-    return UR.struct("ur_image_format_t")(*numbers)
+    return UR.get_struct("ur_image_format_t")(*numbers)
 
 
 def image(calls: URCalls, make: URObjects, context: int, kind: str = "IMAGE2D") -> int:
@@ -47,7 +47,7 @@ def image(calls: URCalls, make: URObjects, context: int, kind: str = "IMAGE2D") 
 
 
 def area(origin: Triple, size: Triple) -> tuple[Any, Any]:
-    return UR.struct("ur_rect_offset_t")(*origin), UR.struct("ur_rect_region_t")(*size)
+    return UR.get_struct("ur_rect_offset_t")(*origin), UR.get_struct("ur_rect_region_t")(*size)
 
 
 def pixels(count: int) -> Any:
@@ -125,7 +125,7 @@ def test_an_image_is_no_buffer(calls: URCalls, make: URObjects, context: int, qu
     given = queue, one, True, 1, 0, 16, 0, None, None, place
     calls.fails("urEnqueueMemBufferMap", wrong, *given)
     calls.fails("urEnqueueMemUnmap", wrong, queue, one, out, *NO_EVENTS)
-    part = UR.struct("ur_buffer_region_t")(UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 16)
+    part = UR.get_struct("ur_buffer_region_t")(UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 16)
     flags, kind = UR["UR_MEM_FLAG_READ_WRITE"], UR["UR_BUFFER_CREATE_TYPE_REGION"]
     calls.fails("urMemBufferPartition", wrong, one, flags, kind, byref(part), place)
     name, size = UR["UR_IMAGE_INFO_WIDTH"], ctypes.c_size_t()
@@ -168,7 +168,7 @@ def test_a_device_without_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, out = image(calls, make, context), ctypes.create_string_buffer(96)
-    monkeypatch.setattr(behind, "images", ZE.struct("ze_device_image_properties_t")())
+    monkeypatch.setattr(behind, "images", ZE.get_struct("ze_device_image_properties_t")())
     given = UR["UR_MEM_FLAG_READ_WRITE"], byref(formed()), byref(described(calls)), None
     place, wrong = byref(ctypes.c_void_p()), "UNSUPPORTED_FEATURE"
     calls.fails("urMemImageCreate", wrong, context, *given, place)

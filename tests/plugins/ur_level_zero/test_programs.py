@@ -28,7 +28,7 @@ def spirv(behind: LZDevice) -> None:
 def constant(number: int, size: int, value: Any) -> Any:
     """Return one specialization constant."""
     address = ctypes.addressof(value) if value is not None else None
-    made = UR.struct("ur_specialization_constant_info_t")(number, size, address)
+    made = UR.get_struct("ur_specialization_constant_info_t")(number, size, address)
     made.kept = value
     return made
 

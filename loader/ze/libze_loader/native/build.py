@@ -24,7 +24,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "base" / "native"
 building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
-rules_of = runpy.run_path(str(HERE.parents[1] / "rules.py"))["rules_of"]
+get_rules = runpy.run_path(str(HERE.parents[1] / "rules.py"))["get_rules"]
 
 #: In entries.c: they concern all drivers.
 WRITTEN = {
@@ -64,7 +64,7 @@ def emit_header() -> str:
     lines += ["#pragma once", "#include <stddef.h>", "#include <stdint.h>"]
     lines += building.emit_declarations(api)
     lines.append(api.structs["ze_init_driver_type_desc_t"].c_definition)
-    lines += [f"typedef {f.c_declaration(f'fn_{f.name}')};" for f in api.slots]
+    lines += [f"typedef {f.format_c_declaration(f'fn_{f.name}')};" for f in api.slots]
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     stype = api["ZE_STRUCTURE_TYPE_INIT_DRIVER_TYPE_DESC"]
     slots = ", ".join(f"SLOT_{f.name} = {f.slot}" for f in api.slots)
@@ -130,7 +130,7 @@ def _emit_dispatch(api: Any, function: Any) -> str:
     handle, readable = _find_handle(api, function)
     ended = [p.name for p in function.parameters if "release" in p.words and _is_handle(api, p)]
     is_code = function.error_channel == "return"
-    lines = [f"static {function.c_declaration(f'several_{function.name}')} {{"]
+    lines = [f"static {function.format_c_declaration(f'several_{function.name}')} {{"]
     null = "ZE_RESULT_ERROR_INVALID_NULL_HANDLE" if is_code else "NULL"
     unknown = "ZE_RESULT_ERROR_INVALID_ARGUMENT" if is_code else "NULL"
     lines.append(f"    if (!({readable})) return {null};")
@@ -153,8 +153,8 @@ def _emit_dispatch(api: Any, function: Any) -> str:
 
 def _emit_validation(api: Any, function: Any) -> str:
     """The function that checks arguments before it calls the next one."""
-    lines = [f"static {function.c_declaration(f'valid_{function.name}')} {{"]
-    for rule in rules_of(api, function):
+    lines = [f"static {function.format_c_declaration(f'valid_{function.name}')} {{"]
+    for rule in get_rules(api, function):
         name = function.parameters[rule.place].name
         if rule.bits is not None:
             broken = f"{name} & ~{rule.bits:#x}u"
@@ -178,7 +178,7 @@ def _emit_tracing(function: Any) -> str:
     They get pointers to the parameters. A function that returns no code has no callbacks.
     """
     call = _emit_call(function, f"fl_untraced[{function.slot}]")
-    begin = f"static {function.c_declaration(f'traced_{function.name}')} {{"
+    begin = f"static {function.format_c_declaration(f'traced_{function.name}')} {{"
     if function.error_channel != "return":
         return f"{begin} return {call}; }}"
     places = ", ".join(f"(void *)&{p.name}" for p in function.parameters)
@@ -255,7 +255,7 @@ def emit_thunks() -> str:
             lines.append(_emit_validation(api, function))
         lines.append(_emit_tracing(function))
         call = _emit_call(function, f"fl_current[{function.slot}]")
-        declared = function.c_declaration(name)
+        declared = function.format_c_declaration(name)
         lines.append(f"FL_EXPORT {_IN_A_LINE} {declared} {{ return {call}; }}")
     tables = {
         "void *fl_current": _name_early_failure,

@@ -30,7 +30,9 @@ def test_an_adapter_lists_the_devices_of_all_drivers(
     one, two = fake_ze(), fake_ze(name='"Two"')
     umf = {"LD_LIBRARY_PATH": str(real_plugins / "umf")}
     # not preloaded, because the adapter's static loader shall find the library itself
-    loader = {name: v for name, v in libze_loader.environment(umf).items() if name != "LD_PRELOAD"}
+    loader = {
+        name: v for name, v in libze_loader.make_environment(umf).items() if name != "LD_PRELOAD"
+    }
     forced = {"UR_ADAPTERS_FORCE_LOAD": str(real_plugins / adapter)}
     for drivers, names in ((f"{one}", ["Fake 0"]), (f"{one},{two}", ["Fake 0", "Two 0"])):
         env = {**umf, **loader, **forced, "ZE_ENABLE_ALT_DRIVERS": drivers}

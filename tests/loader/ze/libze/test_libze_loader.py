@@ -13,7 +13,7 @@ import pytest
 from helpers.support import ROOT, FakePlugin, Output, RunPython, once
 
 from fairlead.loader.ze import libze_loader
-from fairlead.loader.ze.abi import TABLES, ZE, getter, size_in_version
+from fairlead.loader.ze.abi import TABLES, ZE, count_entries, name_getter
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def program(ze_abi: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def build(path: Path) -> None:
         source = ROOT / "tests/loader/ze/libze/client.c"
-        library = libze_loader.path()
+        library = libze_loader.find_library()
         text = f"cc -std=gnu11 -O1 -Wall -I{ze_abi} {source} -o {path} {library} -lpthread"
         command = [*text.split(), f"-Wl,-rpath,{library.parent}"]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -117,7 +117,7 @@ def test_calls_before_the_start_are_refused(client: Client, fake_ze: FakePlugin)
 def test_an_older_client_s_smaller_table_is_not_overrun(
     client: Client, fake_ze: FakePlugin, minor: int
 ) -> None:
-    count = size_in_version("Driver", 1 << 16 | minor)
+    count = count_entries("Driver", 1 << 16 | minor)
     assert client(fake_ze(), words=f"table {minor}").out == f"{count} entries\n"
 
 
@@ -165,7 +165,7 @@ def test_no_driver_is_uninitialized(client: Client) -> None:
 def test_the_library_itself_and_a_driver_that_is_named_twice_are_left_out(
     client: Client, fake_ze: FakePlugin
 ) -> None:
-    done = client(libze_loader.path(), fake_ze(), fake_ze())
+    done = client(libze_loader.find_library(), fake_ze(), fake_ze())
     assert (done.code, done.out) == (0, "Fake 0\n")
 
 
@@ -213,10 +213,10 @@ def test_programs_may_use_tools_and_sysman(client: Client, fake_ze: FakePlugin) 
 
 
 def test_every_function_and_every_getter_is_exported() -> None:
-    library = ctypes.CDLL(str(libze_loader.path()))
+    library = ctypes.CDLL(str(libze_loader.find_library()))
     names = [name for functions in TOOLS.values() for name in functions]
-    names += [function.name for function in ZE.slots] + [getter(table) for table in TABLES]
-    names += [getter(t, prefix) for prefix, tables in ZE.other_tables.items() for t in tables]
+    names += [function.name for function in ZE.slots] + [name_getter(table) for table in TABLES]
+    names += [name_getter(t, prefix) for prefix, tables in ZE.other_tables.items() for t in tables]
     assert [name for name in names if not hasattr(library, name)] == []
 
 
@@ -248,19 +248,21 @@ assert library.zelRegisterTeardownCallback(callback, ctypes.byref(done), ctypes.
 ctypes.CFUNCTYPE(None, ctypes.c_uint32)(done.value)(index)
 assert not library.zelCheckIsLoaderInTearDown() & 1
 """
-    run_python(code, str(libze_loader.path()), env={"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())})
+    run_python(
+        code, str(libze_loader.find_library()), env={"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())}
+    )
 
 
 def test_the_variables_put_it_in_front(tmp_path: Path) -> None:
-    library, folder = str(libze_loader.path()), str(libze_loader.path().parent)
-    added = libze_loader.environment({"LD_PRELOAD": "x.so"}, ["/a.so", "/b,c.so"])
+    library, folder = str(libze_loader.find_library()), str(libze_loader.find_library().parent)
+    added = libze_loader.make_environment({"LD_PRELOAD": "x.so"}, ["/a.so", "/b,c.so"])
     assert added == {
         "ZEL_LIBRARY_PATH": folder,
         "LD_LIBRARY_PATH": folder,
         "LD_PRELOAD": f"{library}:x.so",
         "ZE_ENABLE_ALT_DRIVERS": "/a.so",
     }
-    assert libze_loader.environment({}, [])["ZE_ENABLE_ALT_DRIVERS"] == ""
-    assert "ZE_ENABLE_ALT_DRIVERS" not in libze_loader.environment({})
-    named = libze_loader.environment({"ZE_ENABLE_ALT_DRIVERS": "own.so"}, ["/a.so"])
+    assert libze_loader.make_environment({}, [])["ZE_ENABLE_ALT_DRIVERS"] == ""
+    assert "ZE_ENABLE_ALT_DRIVERS" not in libze_loader.make_environment({})
+    named = libze_loader.make_environment({"ZE_ENABLE_ALT_DRIVERS": "own.so"}, ["/a.so"])
     assert "ZE_ENABLE_ALT_DRIVERS" not in named

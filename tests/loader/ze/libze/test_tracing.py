@@ -30,7 +30,7 @@ zeDriverGetExtensionFunctionAddress(none) ends: 0x78000003
 def test_a_tool_sees_and_changes_calls(
     ze_headers: Path, fake_ze: FakePlugin, tmp_path: Path
 ) -> None:
-    library, program = libze_loader.path(), tmp_path / "tracer"
+    library, program = libze_loader.find_library(), tmp_path / "tracer"
     source = ROOT / "tests/loader/ze/libze/tracer.c"
     command = ["cc", "-std=gnu11", "-O1", f"-I{ze_headers}", source, "-o", program, library]
     subprocess.run([*command, f"-Wl,-rpath,{library.parent}"], check=True)
@@ -81,7 +81,7 @@ def _parameters(structs: dict[str, list[str]]) -> Iterator[tuple[str, tuple[str,
 
 
 def test_what_registers_callbacks_is_exported(ze_headers: Path) -> None:
-    library = ctypes.CDLL(str(libze_loader.path()))
+    library = ctypes.CDLL(str(libze_loader.find_library()))
     header = ze_headers / "level_zero/layers/zel_tracing_register_cb.h"
     names = set(re.findall(r"\bzelTracer\w+", header.read_text(encoding="utf-8")))
     names |= {f"zelTracer{function.name[2:]}RegisterCallback" for function in ZE.slots}
@@ -110,7 +110,7 @@ print(
     states(), library.zelEnableTracingLayer(), states(), library.zelDisableTracingLayer(), states()
 )
 """
-    path = str(libze_loader.path())
+    path = str(libze_loader.find_library())
     assert run_python(code, path).out == "False 0 True 0 False\n"
     assert (
         run_python(code, path, env={"ZE_ENABLE_TRACING_LAYER": "1"}).out == "True 0 True 0 True\n"

@@ -179,7 +179,7 @@ def test_threads_append_in_c_and_in_python(bench: Bench, asked: list[str]) -> No
 def test_the_descriptor_is_kept_in_c(bench: Bench, asked: list[str]) -> None:
     buffer = bench.buffer(updatable=True, in_order=False)
     name = "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"
-    Desc = UR.struct("ur_exp_command_buffer_desc_t")
+    Desc = UR.get_struct("ur_exp_command_buffer_desc_t")
     found = [
         Desc.from_buffer_copy(bench.ur.info("urCommandBufferGetInfoExp", buffer, name))
         for _ in range(3)

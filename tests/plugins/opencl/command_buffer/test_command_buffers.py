@@ -348,7 +348,7 @@ def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugi
 def test_the_event_of_an_enqueue_tells_the_time_of_it_all(
     bench: Bench, ur: Calls, device: PluginDevice, context: int, mode: str
 ) -> None:
-    properties = UR.struct("ur_queue_properties_t")(
+    properties = UR.get_struct("ur_queue_properties_t")(
         UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 2
     )
     queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
@@ -382,7 +382,7 @@ def test_queries(bench: Bench) -> None:
         ur.number("urCommandBufferGetInfoExp", buffer, "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT")
         == 1
     )
-    desc = UR.struct("ur_exp_command_buffer_desc_t").from_buffer_copy(
+    desc = UR.get_struct("ur_exp_command_buffer_desc_t").from_buffer_copy(
         ur.info("urCommandBufferGetInfoExp", buffer, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR")
     )
     assert (desc.isUpdatable, desc.isInOrder, desc.enableProfiling) == (1, 0, 1)
