@@ -236,7 +236,7 @@ test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUG
 	$(FETCHED) $(KEPT) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
-	$(KEPT) $(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel $(TESTS)
+	$(KEPT) $(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel --hypothesis-profile fast $(TESTS)
 
 test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
 	$(FETCHED) $(PYTEST) $(TESTS)

@@ -117,6 +117,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A test is never too slow: the machine may be busy with something else.
 settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# What `make test-fast` takes of each property.
+settings.register_profile("fast", settings.get_profile("fairlead"), max_examples=20)
 settings.load_profile("fairlead")
 
 
