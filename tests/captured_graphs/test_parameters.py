@@ -268,6 +268,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_driver
 @pytest.mark.parametrize("kind", [np.float32, np.int32], ids=["float32", "int32"])
 @pytest.mark.parametrize("name", EXPRESSIONS)

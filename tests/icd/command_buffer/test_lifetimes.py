@@ -34,6 +34,7 @@ def lives(reference: weakref.ref[Thing]) -> bool:
     return reference() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0, -5])
 def test_a_thing_is_kept_until_its_event_has_ended(
     context: cl.Context, kept: Lifetimes, status: int
@@ -50,6 +51,7 @@ def test_a_thing_is_kept_until_its_event_has_ended(
     assert not lives(reference) and event.reference_count == before
 
 
+@pytest.mark.slow
 def test_one_thing_does_not_wait_for_another(context: cl.Context, kept: Lifetimes) -> None:
     events = [cl.UserEvent(context) for _ in range(2)]
 
