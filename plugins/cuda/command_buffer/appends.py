@@ -136,7 +136,11 @@ def urCommandBufferAppendNativeCommandExp(
     child = hChildCommandBuffer
     if child is not None:
         child.check_open()
-    with contextlib.nullcontext(child.graph) if child else hCommandBuffer.inner_graph() as graph:
+    with (
+        contextlib.nullcontext(child.native_handle)
+        if child
+        else hCommandBuffer.inner_graph() as graph
+    ):
         _NativeCommand(pfnNativeCommand)(pData)
 
         def build(after: Sequence[int]) -> int:

@@ -172,6 +172,13 @@ class CuCommandBuffer(CommandBufferObject):
         self._nodes += 1
         return made
 
+    @property
+    def native_handle(self) -> int:
+        """Its native handle, a graph that has all edges. Raises DriverError."""
+        with self.recording:
+            self.in_c.add_late_edges()
+        return self.native
+
     @contextmanager
     def inner_graph(self) -> Iterator[int]:
         """Make a graph, and let it be the native handle in a block. The driver copies it.
@@ -198,6 +205,7 @@ class CuCommandBuffer(CommandBufferObject):
         make = partial(self.device.make, "GraphInstantiateWithFlags", self.graph, 0)
         if self.device.early_threads and self.in_c.chains <= MOST_EARLY_CHAINS:
             self.early = self.in_c.start_early(True)
+        self.in_c.add_late_edges()
         try:
             return make()
         except DriverError:
@@ -282,4 +290,4 @@ declare_command_buffers(adapter, CuCommandBuffer)
 @adapter.entry
 def urCommandBufferGetNativeHandleExp(hCommandBuffer: CuCommandBuffer) -> int:
     """Return its CUgraph. In a native command it is the graph of that command."""
-    return hCommandBuffer.native
+    return hCommandBuffer.native_handle

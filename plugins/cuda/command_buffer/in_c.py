@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import CuContext
-from ..core import API, adapter, failure
+from ..core import API, adapter, check, failure, routine_of
 from ..devices import CuDevice
 from ..launches import CuLaunch
 
@@ -174,6 +174,19 @@ class GraphInC:
         if count == lib.FL_GPU_LOST:
             raise failure("OUT_OF_RESOURCES", "CUDA has taken an edge, and does not give it back")
         return max(count, 0)
+
+    def add_late_edges(self) -> None:
+        """Add the edges of launches that might have started early.
+
+        Raises:
+            DriverError: what the driver answers.
+            URError: INVALID_CONTEXT if its context cannot become current.
+        """
+        code = lib.fl_add_late_edges(self.struct)
+        if code == lib.FL_GPU_REFUSED:
+            raise failure("INVALID_CONTEXT")
+        if code:
+            check(code, routine_of("GraphAddDependencies"))
 
     def close(self, executable: int) -> None:
         """Let C append nothing any more, and update `executable`, the driver's executable graph."""

@@ -69,7 +69,7 @@ bool fl_add_gpu_node(fl_gpu_graph *g, uintptr_t node, int32_t waits) {
     for (uint32_t i = 0; i < g->planned_count; i++)
         g->steps[g->planned[i]].followers++;
     int32_t only = g->planned_count == 1 ? (int32_t)g->planned[0] : -1;
-    g->steps[g->count] = (fl_gpu_step){waits, only, 0};
+    g->steps[g->count] = (fl_gpu_step){waits, only, 0, false};
     g->nodes[g->count++] = node;
     fl_add_to_chain(g->chains);
     return true;
@@ -87,16 +87,28 @@ static bool may_start_early(const fl_gpu_graph *g, const fl_gpu_step *s) {
 }
 
 /* One edge at a time: drivers take the data of the first edge for all. */
-static int32_t change(const fl_gpu_graph *g, uint32_t number, bool early) {
+static int32_t add_edge(fl_gpu_graph *g, uint32_t number, bool early) {
+    static const edge_data kinds[] = {{0}, {.from_port = 1, .type = 1}};
+    const uintptr_t *from = &g->nodes[g->steps[number].only], *to = &g->nodes[number];
+    change_edge *add = (change_edge *)fl_gpu_slot(g->device, g->add_edge);
+    int32_t code = add(g->graph, from, to, &kinds[early], 1);
+    g->steps[number].is_late &= code != 0;
+    return code;
+}
+
+static int32_t remove_edge(const fl_gpu_graph *g, uint32_t number, bool early) {
     static const edge_data kinds[] = {{0}, {.from_port = 1, .type = 1}};
     const uintptr_t *from = &g->nodes[g->steps[number].only], *to = &g->nodes[number];
     change_edge *remove = (change_edge *)fl_gpu_slot(g->device, g->remove_edge);
-    change_edge *add = (change_edge *)fl_gpu_slot(g->device, g->add_edge);
-    if (remove(g->graph, from, to, &kinds[!early], 1))
+    return remove(g->graph, from, to, &kinds[early], 1);
+}
+
+static int32_t change(fl_gpu_graph *g, uint32_t number, bool early) {
+    if (!g->steps[number].is_late && remove_edge(g, number, !early))
         return FL_GPU_REFUSED;
-    if (!add(g->graph, from, to, &kinds[early], 1))
+    if (!add_edge(g, number, early))
         return 1;
-    return add(g->graph, from, to, &kinds[!early], 1) ? FL_GPU_LOST : FL_GPU_REFUSED;
+    return add_edge(g, number, !early) ? FL_GPU_LOST : FL_GPU_REFUSED;
 }
 
 int32_t fl_let_start_early(fl_gpu_graph *g, bool early) {
@@ -116,6 +128,20 @@ int32_t fl_let_start_early(fl_gpu_graph *g, bool early) {
         }
     fl_leave_gpu(g->device, before);
     return found > 0 ? count : found;
+}
+
+int32_t fl_add_late_edges(fl_gpu_graph *g) {
+    fl_gpu_before before;
+    int32_t code = 0;
+    bool is_current = false;
+    for (uint32_t i = 0; i < g->count && !code; i++)
+        if (g->steps[i].is_late) {
+            is_current = is_current || fl_enter_gpu(g->device, &before);
+            code = is_current ? add_edge(g, i, false) : FL_GPU_REFUSED;
+        }
+    if (is_current)
+        fl_leave_gpu(g->device, before);
+    return code;
 }
 
 /* --- what Python has planned --- */
@@ -231,18 +257,28 @@ static bool read_order(const fl_gpu_graph *g, const fl_append *one, uint32_t *be
 
 /* --- the driver --- */
 
+/* Whether it may start early after the only command that it comes after. Others may come to come
+ * after that, too. */
+static bool is_late(const fl_gpu_graph *g, const fl_gpu_launch *l) {
+    return g->add_edge && l->waits && g->planned_count == 1 && g->steps[g->planned[0]].waits;
+}
+
 static bool add(fl_gpu_graph *g, const fl_gpu_launch *l) {
     fl_gpu_before before;
+    bool late = is_late(g, l);
     uintptr_t node = 0, after[FL_CHAINS];
     for (uint32_t i = 0; i < g->planned_count; i++)
         after[i] = g->nodes[g->planned[i]];
     if (!fl_enter_gpu(g->device, &before))
         return false;
     add_node *add_it = (add_node *)fl_gpu_slot(g->device, g->add);
-    bool added = !add_it(&node, g->graph, after, g->planned_count, l->parameters);
+    bool added = !add_it(&node, g->graph, after, late ? 0 : g->planned_count, l->parameters);
     fl_leave_gpu(g->device, before);
-    if (added)
-        fl_add_gpu_node(g, node, l->waits), g->appended++;
+    if (added) {
+        fl_add_gpu_node(g, node, l->waits);
+        g->steps[g->count - 1].is_late = late;
+        g->appended++;
+    }
     return added;
 }
 

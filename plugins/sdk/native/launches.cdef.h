@@ -97,6 +97,7 @@ typedef struct fl_gpu_step {
     int32_t waits;             /* the command is a launch that waits, and nothing else */
     int32_t only;              /* the only command that it comes after, -1 */
     uint32_t followers;
+    int32_t is_late;           /* its edge comes at the end, when it is known of which kind it is */
 } fl_gpu_step;
 struct fl_chains;              /* icd/native/chains.h */
 
@@ -153,6 +154,9 @@ uint32_t fl_count_gpu_chains(const fl_gpu_graph *graph);
  * changed, FL_GPU_LOST if an edge is lost. */
 enum { FL_GPU_REFUSED = -1, FL_GPU_LOST = -2 };
 int32_t fl_let_start_early(fl_gpu_graph *graph, bool early);
+/* Adds the edges that are not there yet. Returns the driver's code, FL_GPU_REFUSED if its context
+ * cannot become current. */
+int32_t fl_add_late_edges(fl_gpu_graph *graph);
 /* Ends the handles that C has made, but for those of Python's objects. */
 void fl_end_gpu_commands(fl_gpu_graph *graph);
 void fl_free_gpu_graph(fl_gpu_graph *graph);

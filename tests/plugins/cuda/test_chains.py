@@ -182,6 +182,7 @@ def test_a_driver_that_refuses_gets_the_edges_as_they_were(
 
     fake.fail("GraphRemoveDependencies", 801)
     buffer = appended()
+    work.ur.make("urCommandBufferGetNativeHandleExp", buffer.handle)
     buffer.finalize()
     assert _edges(adapted, fake, buffer) == ([[], [0], [1]], 0)
     fake.fail("GraphRemoveDependencies", 0)
@@ -203,3 +204,37 @@ def test_a_driver_that_refuses_gets_the_edges_as_they_were(
     buffer = appended()
     fake.fail("GraphAddDependencies", 801)
     assert work.ur("urCommandBufferFinalizeExp", buffer.handle) == "OUT_OF_RESOURCES"
+    native = ctypes.byref(ctypes.c_void_p())
+    assert work.ur("urCommandBufferGetNativeHandleExp", buffer.handle, native) != "SUCCESS"
+    fake.fail("GraphAddDependencies", 0)
+    buffer.finalize()
+    assert _edges(adapted, fake, buffer) == ([[], [0], [1]], 2)
+
+
+@only_cuda
+def test_who_asks_for_the_graph_sees_edges_that_are_added_late(
+    work: Work, adapted: Adapted, fake: Knobs, early: None
+) -> None:
+    """They are added when the graph ends, because their kind is known then."""
+    buffer, out, kernel = Buffer(work, isInOrder=True), work.memory(), _scale(work)
+    for _ in range(4):
+        buffer.add(kernel, out, _INT(2), _INT(1))
+    assert _edges(adapted, fake, buffer)[0] == [[], [], [], []]
+    work.ur.make("urCommandBufferGetNativeHandleExp", buffer.handle)
+    assert _edges(adapted, fake, buffer) == ([[], [0], [1], [2]], 0)
+    buffer.add(kernel, out, _INT(2), _INT(1))
+    buffer.finalize()
+    assert _edges(adapted, fake, buffer) == ([[], [0], [1], [2], [3]], 4)
+
+
+@only_cuda
+def test_a_fork_behind_a_launch_has_plain_edges(
+    work: Work, adapted: Adapted, fake: Knobs, early: None
+) -> None:
+    buffer, out, kernel = Buffer(work), work.memory(), _scale(work)
+    first = buffer.add(kernel, out, _INT(2), _INT(1))
+    second = buffer.add(kernel, out, _INT(2), _INT(1), after=(first,))
+    for _ in range(2):
+        buffer.add(kernel, out, _INT(2), _INT(1), after=(second,))
+    buffer.finalize()
+    assert _edges(adapted, fake, buffer) == ([[], [0], [1], [1]], 1)
