@@ -203,8 +203,18 @@ _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 def make_number_argument(value: Any) -> Argument:
     """Return the argument for a NumPy number or bool. `value.data.tobytes()` is three times as fast
     as `value.tobytes()`."""
-    data, dtype = value.data.tobytes(), value.dtype
-    return _values.get((dtype, data)) or make_value_argument(data, dtype)
+    return make_value_argument(value.data.tobytes(), value.dtype)
+
+
+def _make_number_maker(kind: type) -> Callable[[Any], Argument]:
+    """Return `make_number_argument` for one type of NumPy's."""
+    dtype = numpy.dtype(kind)
+
+    def make(value: Any) -> Argument:
+        data = value.data.tobytes()
+        return _values.get((dtype, data)) or make_value_argument(data, dtype)
+
+    return make
 
 
 def _make_from_numpy(value: Any) -> Argument:
@@ -245,7 +255,7 @@ MAKERS: Final[dict[type, Callable[[Any], Argument]]] = {
 #: The makers of types whose values are known by themselves, whatever handler they are given to:
 #: numbers, and USM. There are many of them.
 MAKERS_ALONE: Final[dict[type, Callable[[Any], Argument]]] = {
-    kind: make_number_argument
+    kind: _make_number_maker(kind)
     for kind in set(numpy.sctypeDict.values())
     if issubclass(kind, (numpy.number, numpy.bool_))
 }

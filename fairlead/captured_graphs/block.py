@@ -236,6 +236,11 @@ class CapturedBlock:
         return context_of(self.queues[0].context)
 
     @cached_property
+    def edge_count(self) -> int:
+        """How many edges there are between its commands, after its end."""
+        return sum(len(set(before)) for before in self.order.dependencies)
+
+    @cached_property
     def runtime_devices(self) -> tuple[Device, ...]:
         """The runtime's device of each queue."""
         return tuple(device_of(queue.device) for queue in self.queues)

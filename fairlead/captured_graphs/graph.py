@@ -107,10 +107,9 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         nodes = self._nodes
         if nodes is None:
             return True
-        edges = sum(len(set(before)) for before in self.block.order.dependencies)
         return (
             len(nodes) == len(self.block)
-            and sum(len(node.predecessors) for node in nodes) == edges
+            and sum(len(node.predecessors) for node in nodes) == self.block.edge_count
             and not any(
                 isinstance(node.command, CapturedLaunch) and node.command.changed for node in nodes
             )
