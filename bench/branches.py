@@ -15,7 +15,7 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from fairlead.icd.command_buffer.order import Order, spread
+from fairlead.icd.command_buffer.order import Order, spread_over_queues
 
 from .measuring import Row, ratio, summary, turns_for
 from .overlap import compiled_for_opencl
@@ -60,7 +60,7 @@ class Graph:
 
 def spread_graph(before: Sequence[Sequence[int]]) -> Graph:
     """Return a graph on the queues that the schedule `queues` of a captured graph would take."""
-    return Graph(before, spread(Order(before, [False] * len(before)), (0, 1)))
+    return Graph(before, spread_over_queues(Order(before, [False] * len(before)), (0, 1)))
 
 
 def path() -> Graph:

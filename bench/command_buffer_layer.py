@@ -27,7 +27,7 @@ def measure(quick: bool) -> list[Row]:
     """Take the measure."""
     from fairlead.plugins import command_buffer_layer
 
-    environ = {**os.environ, "OPENCL_LAYERS": str(command_buffer_layer.path())}
+    environ = {**os.environ, "OPENCL_LAYERS": str(command_buffer_layer.find_library())}
     rounds = str(5 if quick else _ROUNDS)
     done = subprocess.run(
         [sys.executable, "-m", __name__, rounds],

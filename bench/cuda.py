@@ -65,9 +65,9 @@ def replays(queue: Any, body: Callable[[], object], times: int = 20) -> dict[str
 @contextmanager
 def none_early(queue: Any) -> Iterator[None]:
     """Let no kernel of graphs that are built in a block start before the one before it ends."""
-    from fairlead.icd.cuda_sharing import shared_device
+    from fairlead.icd.cuda_sharing import find_shared_device
 
-    device = shared_device(queue.device.int_ptr)
+    device = find_shared_device(queue.device.int_ptr)
     if device is None:
         sys.exit("the memory is not shared")
     before, device.early_threads = device.early_threads, 0

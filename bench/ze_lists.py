@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from fairlead.icd._native import lib
-from fairlead.icd.calls import address, call, driver_function, new_queue
+from fairlead.icd.calls import address, call, find_driver_function, make_queue
 from fairlead.icd.command_buffer.command_buffer import CommandBuffer
 from fairlead.loader.ze.abi import ZE
 
@@ -122,12 +122,12 @@ def _same_buffer(program: _Program) -> tuple[CommandBuffer, int]:
     from fairlead.plugins.level_zero.core import driver
     from fairlead.plugins.level_zero.lists import ZeCommandList
 
-    made = driver.objects.of(ZeCommandList.type)[program.list]
-    (part,) = made.recording.parts()
+    made = driver.objects.list_owned(ZeCommandList.type)[program.list]
+    (part,) = made.recording.list_parts()
     assert part.buffer is not None
     _run_until_c_does(part.buffer, program.run)
     buffer = CommandBuffer(part.buffer._commands)
-    queue = new_queue(made.context.ur.cl, made.device.ur.cl)
+    queue = make_queue(made.context.ur.cl, made.device.ur.cl)
 
     def run() -> None:
         code, event, *_ = buffer.enqueue(queue, 1, ())
@@ -148,7 +148,7 @@ def _ways(program: _Program, buffer: CommandBuffer, queue: int) -> dict[str, Cal
     names = "zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"
     own = [_pointer(getattr(driver, name)) for name in names]
     wait, release = (
-        ctypes.c_void_p(address(driver_function(queue, name)))
+        ctypes.c_void_p(address(find_driver_function(queue, name)))
         for name in ("clWaitForEvents", "clReleaseEvent")
     )
     enqueue = ctypes.c_void_p(address(lib.fl_exported().enqueue_present))

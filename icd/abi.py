@@ -32,7 +32,7 @@ CL_INVALID_MEM_OBJECT: Final = -38
 CL_INVALID_OPERATION: Final = -59
 
 
-def slots_of_version(version: tuple[int, int]) -> int:
+def count_slots(version: tuple[int, int]) -> int:
     """Return the smallest number of slots that the table of an ICD 1 driver has.
 
     A driver's table may be shorter than ours, and nothing in it says how long it is. Reading past

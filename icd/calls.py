@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..loader.base.query import decode_text
 from ._native import ffi, lib
 from .abi import OPENCL
-from .driver_profiles import DriverProfile, profile_for
+from .driver_profiles import DriverProfile, find_profile_by_names
 from .errors import check
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
@@ -26,21 +26,21 @@ def address(pointer: Any) -> int:
 
 def call(handle: int, name: str, *arguments: Any) -> Any:
     """Call an OpenCL function through the dispatch table of the object that `handle` is."""
-    return function_of(handle, name)(handle, *arguments)
+    return find_function(handle, name)(handle, *arguments)
 
 
-def function_of(handle: int, name: str) -> Any:
+def find_function(handle: int, name: str) -> Any:
     """Return an OpenCL function of the driver of an object, as a ctypes function."""
-    return _function(name, address(driver_function(handle, name)))
+    return _make_function(name, address(find_driver_function(handle, name)))
 
 
-def driver_function(handle: int, name: str) -> Any:
+def find_driver_function(handle: int, name: str) -> Any:
     """Return an OpenCL function of the driver of an object, as a C pointer."""
     return lib.fl_table_of(ffi.cast("void *", handle))[OPENCL.functions[name].slot]
 
 
 @lru_cache(maxsize=256)
-def _function(name: str, pointer: int) -> Any:
+def _make_function(name: str, pointer: int) -> Any:
     return OPENCL.functions[name].prototype(pointer)
 
 
@@ -51,7 +51,7 @@ _ANSWERS: Final = {
 }
 
 
-def _number(handle: int, routine: str, name: str, kind: str) -> int:
+def _query_number(handle: int, routine: str, name: str, kind: str) -> int:
     answer, size = _ANSWERS[kind]
     value = ffi.new(answer)
     check(call(handle, routine, OPENCL[name], size, address(value), None), routine)
@@ -61,7 +61,7 @@ def _number(handle: int, routine: str, name: str, kind: str) -> int:
 # queues
 
 
-def new_queue(context: int, device: int, properties: int = 0) -> int:
+def make_queue(context: int, device: int, properties: int = 0) -> int:
     """Make an in-order queue, unless `properties` says otherwise. Raises OpenCLError."""
     code = ffi.new("int32_t *")
     queue = call(context, "clCreateCommandQueue", device, properties, address(code))
@@ -69,14 +69,14 @@ def new_queue(context: int, device: int, properties: int = 0) -> int:
     return queue
 
 
-def properties_of(queue: int) -> int:
+def query_properties(queue: int) -> int:
     """Return CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
-    return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
+    return _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
 
 
-def device_of(queue: int) -> int:
+def query_device(queue: int) -> int:
     """Return CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
-    return _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
+    return _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
 
 
 def is_in_order(properties: int) -> bool:
@@ -113,13 +113,13 @@ def read_word(queue: int, memory: int, offset: int, waits: Sequence[int]) -> tup
 # events
 
 
-def status_of(event: int) -> int:
+def query_status(event: int) -> int:
     """Return CL_EVENT_COMMAND_EXECUTION_STATUS of an event: 0 is complete, below 0 is a failure.
 
     Raises:
         OpenCLError: the query failed.
     """
-    return _number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
+    return _query_number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
 
 
 # devices and kernels
@@ -127,37 +127,39 @@ def status_of(event: int) -> int:
 
 def compute_units(device: int) -> int:
     """Return CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
-    return _number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
+    return _query_number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
 
 
-def platform_of(device: int) -> int:
+def query_platform(device: int) -> int:
     """Return CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
-    return _number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
+    return _query_number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
 
 
-def profile_of_device(device: int) -> DriverProfile:
+def find_device_profile(device: int) -> DriverProfile:
     """Return the profile of the driver of a device (a handle). Raises OpenCLError."""
-    platform, names = platform_of(device), ("NAME", "VENDOR", "VERSION")
-    return profile_for(
-        *(_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
+    platform, names = query_platform(device), ("NAME", "VENDOR", "VERSION")
+    return find_profile_by_names(
+        *(_query_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in names)
     )
 
 
-def device_identity(device: int) -> tuple[str, ...]:
+def identify_device(device: int) -> tuple[str, ...]:
     """Return what identifies a device in any context and process.
 
     It is the platform and its version, the device, and the driver's version.
     """
-    platform = platform_of(device)
+    platform = query_platform(device)
     of_platform = (
-        _text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}") for name in ("NAME", "VERSION")
+        _query_text(platform, "clGetPlatformInfo", f"CL_PLATFORM_{name}")
+        for name in ("NAME", "VERSION")
     )
     return *of_platform, *(
-        _text(device, "clGetDeviceInfo", name) for name in ("CL_DEVICE_NAME", "CL_DRIVER_VERSION")
+        _query_text(device, "clGetDeviceInfo", name)
+        for name in ("CL_DEVICE_NAME", "CL_DRIVER_VERSION")
     )
 
 
-def kernel_name(kernel: int) -> str:
+def query_kernel_name(kernel: int) -> str:
     """Return the function name of a kernel (a handle), "kernel" if the driver does not answer."""
     text = ffi.new("char[512]")
     code = call(
@@ -166,7 +168,7 @@ def kernel_name(kernel: int) -> str:
     return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
 
 
-def _text(handle: int, routine: str, name: str) -> str:
+def _query_text(handle: int, routine: str, name: str) -> str:
     value = ffi.new("char[1024]")
     check(call(handle, routine, OPENCL[name], 1024, address(value), None), routine)
     return decode_text(bytes(ffi.buffer(value)))

@@ -5,7 +5,7 @@ on the buffers that the program creates on NVIDIA's platform are made of CUDA's 
 imports (icd/native/cuda_buffers.c). The program sees no difference. Buffers of host memory stay the
 driver's own.
 
-`shared_device` gives the engine `cuda` what it needs of a device: a context and a stream.
+`find_shared_device` gives the engine `cuda` what it needs of a device: a context and a stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..loader.cuda.abi import CUDA, check
 from ..loader.cuda.driver import CudaDevice, CudaDriver, cuda
 from ._native import ffi, lib
 from .abi import OPENCL
-from .calls import address, call, profile_of_device
+from .calls import address, call, find_device_profile
 from .command_buffer.cuda_order import EARLY_SINCE
 from .drivers import drivers
 from .errors import check as check_opencl
@@ -63,12 +63,12 @@ class SharedDevice:
             code = self.table.cuStreamCreate(ctypes.byref(stream), CUDA["CU_STREAM_NON_BLOCKING"])
         check(code, "cuStreamCreate")
         self.native.stream = ffi.cast("void *", stream.value or 0)
-        self.why_not_early = self._why_not_early()
-        self.early_threads = 0 if self.why_not_early else self._resident_threads() // 2
+        self.why_not_early = self._explain_not_early()
+        self.early_threads = 0 if self.why_not_early else self._count_resident_threads() // 2
         _immortal.append(self)  # buffers and graphs in C have it for as long as they live
 
-    def _why_not_early(self) -> str:
-        if not profile_of_device(self.opencl).starts_kernels_early:
+    def _explain_not_early(self) -> str:
+        if not find_device_profile(self.opencl).starts_kernels_early:
             return "the driver's profile does not allow it"
         if self.device.capability < EARLY_SINCE:
             return "the GPU is older than sm_90"
@@ -76,7 +76,7 @@ class SharedDevice:
             return "the driver is older than CUDA 12.3"
         return ""
 
-    def _resident_threads(self) -> int:
+    def _count_resident_threads(self) -> int:
         """How many threads are on the device at the same time."""
         names = "MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_MULTIPROCESSOR"
         count, most = (self.driver.attribute(self.device.handle, name) for name in names)
@@ -127,7 +127,7 @@ def _forget() -> None:
     _shared.clear()
 
 
-def shared_device(opencl: int) -> SharedDevice | None:
+def find_shared_device(opencl: int) -> SharedDevice | None:
     """Return the device of an OpenCL handle, None if its memory is not shared."""
     return _shared.get(opencl)
 
@@ -145,7 +145,7 @@ def share_memory(importer: Any = None) -> SharedMemory:
     """
     with _lock:
         reasons: list[str] = []
-        for opencl, name in _opencl_devices(reasons):
+        for opencl, name in _find_opencl_devices(reasons):
             if opencl in _shared:
                 continue
             try:
@@ -189,12 +189,12 @@ def stop_sharing() -> None:
         _shared.clear()
 
 
-def _opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
+def _find_opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
     """Yield the devices whose compiler gives PTX, and their names."""
     for platform in drivers().platforms:
         try:
             for device in platform.devices:
-                if profile_of_device(device.handle).compiles_to_ptx:
+                if find_device_profile(device.handle).compiles_to_ptx:
                     yield device.handle, device.name
         except FairleadError as error:
             reasons.append(f"{platform.name}: {explain_error(error, with_code=True)}")

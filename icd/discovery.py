@@ -182,22 +182,22 @@ def find(
         prefix: the Python environment whose `etc/OpenCL/vendors` is read; by default the running
             one.
     """
-    return collect(_without_loaders(_walk(DriverSearch(filter_environ(environ), vendors, prefix))))
+    return collect(_refuse_loaders(_walk(DriverSearch(filter_environ(environ), vendors, prefix))))
 
 
 def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[VariableInUse, ...]:
     """What each variable did that is set in the environment, in the order of `VARIABLES`."""
-    return search.explain_variables(VARIABLES, _effect, environ)
+    return search.explain_variables(VARIABLES, _explain_effect, environ)
 
 
-def _effect(variable: Variable, trusted: Mapping[str, str]) -> str:
+def _explain_effect(variable: Variable, trusted: Mapping[str, str]) -> str:
     """Why a variable that is set does not do what it is for, "" if it does."""
     replaced_by = {step.name: step.replaced_by for step in STEPS}
-    winner = _winner(replaced_by.get(variable.name, ()), trusted)
+    winner = _find_winner(replaced_by.get(variable.name, ()), trusted)
     return f"no effect: {winner} is set and replaces it" if winner else ""
 
 
-def shipped_vendors() -> Path:
+def find_shipped_vendors() -> Path:
     """The directory of manifests that ships with fairlead."""
     return Path(__file__).parents[1] / "vendors_d"
 
@@ -208,19 +208,19 @@ def _walk(request: DriverSearch) -> Iterator[Finding]:
     for step in STEPS:
         if step.name in variables and not request.environ.get(step.name):
             continue
-        winner = _winner(step.replaced_by, request.environ)
+        winner = _find_winner(step.replaced_by, request.environ)
         if winner:
             yield Place(step.name, step.name, f"not searched: {winner} is set and replaces it")
         else:
             yield from step.run(request, step.name)
 
 
-def _winner(replaced_by: Iterable[str], environ: Mapping[str, str]) -> str | None:
+def _find_winner(replaced_by: Iterable[str], environ: Mapping[str, str]) -> str | None:
     """The variable that replaces a step, None if none of them is set."""
     return next((name for name in replaced_by if environ.get(name)), None)
 
 
-def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _refuse_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Refuse libOpenCL.so.1 as a driver: it would call itself without end.
 
     The name of the real file tells; that of a link does not.
@@ -240,7 +240,7 @@ def _without_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
         yield finding
 
 
-def _filenames(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_by_filenames(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OCL_ICD_FILENAMES names libraries only, as in the Khronos loader."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
@@ -253,10 +253,10 @@ def _filenames(request: DriverSearch, name: str) -> Iterator[Finding]:
                 name,
             )
         else:
-            yield check_library(_absolute(element), name)
+            yield check_library(_make_absolute(element), name)
 
 
-def _vendors_variable(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_by_vendors_variable(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OCL_ICD_VENDORS in the meaning of every loader, and as a list."""
     for element in split_list(name, request.environ[name]):
         if isinstance(element, Refusal):
@@ -264,7 +264,7 @@ def _vendors_variable(request: DriverSearch, name: str) -> Iterator[Finding]:
         elif os.path.isdir(element):
             yield from search_directory(Path(element), name)
         elif element.endswith(".icd"):
-            yield from _named_manifest(element, request, name)
+            yield from _read_named_manifest(element, request, name)
         elif (
             "/" in element
             and not os.path.lexists(element)
@@ -277,10 +277,10 @@ def _vendors_variable(request: DriverSearch, name: str) -> Iterator[Finding]:
                 name,
             )
         else:
-            yield check_library(_absolute(element), name)
+            yield check_library(_make_absolute(element), name)
 
 
-def _named_manifest(element: str, request: DriverSearch, name: str) -> Iterator[Finding]:
+def _read_named_manifest(element: str, request: DriverSearch, name: str) -> Iterator[Finding]:
     """An .icd file; a bare name means one of the vendor directory first, as in ocl-icd."""
     path = Path(os.path.abspath(element))
     if "/" not in element:
@@ -292,7 +292,7 @@ def _named_manifest(element: str, request: DriverSearch, name: str) -> Iterator[
     yield from search_manifest(path, name)
 
 
-def _vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_by_vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
     """OPENCL_VENDOR_PATH: one directory."""
     directory = os.path.abspath(request.environ[name])
     if not os.path.exists(directory):
@@ -305,22 +305,22 @@ def _vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
     yield from search_directory(Path(directory), name)
 
 
-def _system(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_in_system(request: DriverSearch, name: str) -> Iterator[Finding]:
     return search_directory(request.vendors, name)
 
 
-def _python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_in_python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
     """Yield drivers of the Python environment, and of the base environment of a virtual one."""
     directories = [
         Path(root) / "etc/OpenCL/vendors"
         for root in (request.prefix or sys.prefix, sys.base_prefix)
     ]
-    yield from search_directory(directories[0], name, _site_packages())
+    yield from search_directory(directories[0], name, _list_site_packages())
     if request.prefix is None and directories[1] != directories[0] and directories[1].is_dir():
-        yield from search_directory(directories[1], name, _site_packages())
+        yield from search_directory(directories[1], name, _list_site_packages())
 
 
-def _pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
     """Yield the manifest that PoCL's wheel (pocl-binary-distribution) puts into PyOpenCL's package.
 
     It is meant for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists
@@ -344,28 +344,28 @@ def _pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
         yield from search_directory(Path(package) / ".libs", name)
 
 
-def _pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
+def _find_in_pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
     return search_directory(Path(request.environ[name]) / ".libs", name)
 
 
-def _shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
-    return search_directory(shipped_vendors(), name, _site_packages())
+def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
+    return search_directory(find_shipped_vendors(), name, _list_site_packages())
 
 
 #: The order of the search, as vendors.d/README.md explains it to users.
 STEPS: Final = (
-    Step("OCL_ICD_FILENAMES", _filenames),
-    Step("OCL_ICD_VENDORS", _vendors_variable),
-    Step("OPENCL_VENDOR_PATH", _vendor_path, ("OCL_ICD_VENDORS",)),
-    Step("/etc/OpenCL/vendors", _system, ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")),
-    Step("Python prefix", _python_prefix, ("OCL_ICD_VENDORS",)),
-    Step("PoCL wheel", _pocl_wheel, ("OCL_ICD_VENDORS",)),
-    Step("PYOPENCL_HOME", _pyopencl_home, ("OCL_ICD_VENDORS",)),
-    Step("vendors.d", _shipped, ("OCL_ICD_VENDORS",)),
+    Step("OCL_ICD_FILENAMES", _find_by_filenames),
+    Step("OCL_ICD_VENDORS", _find_by_vendors_variable),
+    Step("OPENCL_VENDOR_PATH", _find_by_vendor_path, ("OCL_ICD_VENDORS",)),
+    Step("/etc/OpenCL/vendors", _find_in_system, ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")),
+    Step("Python prefix", _find_in_python_prefix, ("OCL_ICD_VENDORS",)),
+    Step("PoCL wheel", _find_pocl_wheel, ("OCL_ICD_VENDORS",)),
+    Step("PYOPENCL_HOME", _find_in_pyopencl_home, ("OCL_ICD_VENDORS",)),
+    Step("vendors.d", _find_shipped, ("OCL_ICD_VENDORS",)),
 )
 
 
-def _site_packages() -> list[Path]:
+def _list_site_packages() -> list[Path]:
     """The directories on Python's path that pip installs into."""
     return [
         Path(entry)
@@ -374,6 +374,6 @@ def _site_packages() -> list[Path]:
     ]
 
 
-def _absolute(library: str) -> str:
+def _make_absolute(library: str) -> str:
     """A path relative to the current directory, as dlopen takes it; a bare soname stays one."""
     return os.path.abspath(library) if "/" in library else library

@@ -2,12 +2,12 @@
 
 `ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
 sets capabilities of a `DriverProfile`. All other code asks for capabilities and never compares
-names: `profile_of(platform).waits_one_at_a_time`. Only pocl_kernels.py reads a version, because the
-layout of PoCL's binaries depends on it. If no row applies to a driver, every capability has its
+names: `find_profile(platform).waits_one_at_a_time`. Only pocl_kernels.py reads a version, because
+the layout of PoCL's binaries depends on it. If no row applies to a driver, every capability has its
 default, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
-`switched_off`.
+`parse_switches`.
 
 To add a row, append it to `ROWS` and name a test in it. Then print docs/driver_profiles.md with
 `python tests/helpers/profile_document.py`.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, open_with_siblings
 from ..loader.base.search import Candidate, filter_environ
-from .repairs import name_the_cpu, path_inside_prefix
+from .repairs import find_path_inside_prefix, name_the_cpu
 
 if TYPE_CHECKING:
     from .objects import CLPlatform
@@ -160,7 +160,7 @@ class ProfileRow(Value):
 # Switching rows off
 
 
-def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
+def parse_switches(value: str | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the ids that FAIRLEAD_QUIRKS switches off, and the items without a meaning.
 
     The value is a comma-separated list. `-ID` switches one row off, `0` every repair. Habits stay
@@ -182,42 +182,42 @@ def switched_off(value: str | None = None) -> tuple[frozenset[str], tuple[str, .
     return frozenset(off), tuple(unknown)
 
 
-def active() -> tuple[ProfileRow, ...]:
+def list_active() -> tuple[ProfileRow, ...]:
     """The rows that are switched on."""
-    off, _ = switched_off()
+    off, _ = parse_switches()
     return tuple(row for row in ROWS if row.id not in off)
 
 
 # Profiles
 
 
-def profile_of(platform: CLPlatform) -> DriverProfile:
+def find_profile(platform: CLPlatform) -> DriverProfile:
     """The profile of a platform's driver.
 
     Raises:
         OpenCLError: the driver does not tell its name, vendor or version.
     """
-    return profile_for(platform.name, platform.vendor, platform.version)
+    return find_profile_by_names(platform.name, platform.vendor, platform.version)
 
 
-def profile_for(name: str, vendor: str, version: str) -> DriverProfile:
+def find_profile_by_names(name: str, vendor: str, version: str) -> DriverProfile:
     """The profile for CL_PLATFORM_NAME, CL_PLATFORM_VENDOR and CL_PLATFORM_VERSION."""
-    return _profile(name, vendor, version, filter_environ().get(_VARIABLE, ""))
+    return _make_profile(name, vendor, version, filter_environ().get(_VARIABLE, ""))
 
 
 @cache
-def _profile(name: str, vendor: str, version: str, switches: str) -> DriverProfile:
+def _make_profile(name: str, vendor: str, version: str, switches: str) -> DriverProfile:
     profile = DriverProfile()
-    for row in habits_of(name, vendor, version, switches):
+    for row in list_habits(name, vendor, version, switches):
         profile = profile.copy_with(**row.sets)
     return profile
 
 
-def habits_of(
+def list_habits(
     name: str, vendor: str, version: str, switches: str | None = None
 ) -> tuple[ProfileRow, ...]:
     """The habits that apply to a platform and are switched on, in the order of the table."""
-    off, _ = switched_off(switches)
+    off, _ = parse_switches(switches)
     return tuple(
         row
         for row in ROWS
@@ -232,7 +232,7 @@ def habits_of(
 
 def locate(candidate: Candidate) -> tuple[str, tuple[str, ...]]:
     """The path or soname to open for a candidate, and the ids of the repairs that changed it."""
-    for row in active():
+    for row in list_active():
         path = row.locate and row.locate(candidate)
         if path:
             return path, (row.id,)
@@ -258,7 +258,7 @@ ROWS: Final = (
         evidence="Intel's intel-opencl-rt wheel installs .icd files that name the prefix it was "
         "built in",
         test="icd/test_driver_profiles.py::test_a_manifest_that_names_a_build_prefix",
-        locate=path_inside_prefix,
+        locate=find_path_inside_prefix,
     ),
     ProfileRow(
         id="sibling-libraries",

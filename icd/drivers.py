@@ -75,7 +75,7 @@ class Driver:
         """What the library's clGetExtensionFunctionAddress answers, None if it is not exported."""
         return self._get_extension_function(name.encode()) if self._get_extension_function else None
 
-    def icd_function(self, name: str) -> int | None:
+    def find_icd_function(self, name: str) -> int | None:
         """The address of one of the clIcd… functions (cl_khr_icd); None if the driver has none.
 
         It is asked for by clGetExtensionFunctionAddress, then among the exported symbols.
@@ -125,7 +125,7 @@ class Drivers(Value):
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
         if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
             return found
-        return tuple(sorted(found, key=device_counts, reverse=True))
+        return tuple(sorted(found, key=count_devices, reverse=True))
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -212,16 +212,16 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
             return _loaded[library.path]
         driver = Driver(candidate, library, (*applied, *more))
         progress("listing its platforms")
-        handles = _platform_ids(driver)
+        handles = _query_platform_ids(driver)
         found: list[CLPlatform] = []
         refused: list[Refusal] = []
         for index, handle in enumerate(handles):
             progress(f"binding its platform {index}")
             try:
-                found.append(_platform(driver, handle))
+                found.append(_bind_platform(driver, handle))
             except FairleadError as error:
                 refused.append(
-                    _refusal(f"{library.path}, platform {index}", error, candidate.found_via)
+                    _make_refusal(f"{library.path}, platform {index}", error, candidate.found_via)
                 )
         if not found:
             reasons = "; ".join(
@@ -240,7 +240,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
 def _open_all(search: SearchResult) -> Drivers:
     """Open the candidates that are neither excluded nor unsound, one driver for each real file."""
     refusals = list(search.refusals)
-    refused = unusable(search.candidates, _probe_all)
+    refused = find_unusable(search.candidates, _probe_all)
     opened: dict[str, Driver] = {}
     for candidate in search.candidates:
         if candidate in refused:
@@ -249,7 +249,7 @@ def _open_all(search: SearchResult) -> Drivers:
         try:
             driver = load(candidate)
         except FairleadError as error:
-            refusals.append(_refusal(candidate.library, error, candidate.found_via))
+            refusals.append(_make_refusal(candidate.library, error, candidate.found_via))
             continue
         if driver.path in opened:
             first = opened[driver.path].candidate.library
@@ -274,7 +274,7 @@ def _probe_all(unknown: Sequence[Candidate]) -> Iterable[Report]:
     return probe.probe_all(unknown)
 
 
-def unusable(
+def find_unusable(
     candidates: Sequence[Candidate], probe_all: Callable[[Sequence[Candidate]], Iterable[Report]]
 ) -> dict[Candidate, Refusal]:
     """The candidates that FAIRLEAD_EXCLUDE names, or that failed their probe.
@@ -292,13 +292,13 @@ def unusable(
             candidate.found_via,
         )
         for candidate in candidates
-        if (pattern := excluding_pattern(candidate))
+        if (pattern := find_excluding_pattern(candidate))
     }
     others = [candidate for candidate in candidates if candidate not in excluded]
     return excluded | judge(others, probe_all, "cl", lambda one: driver_profiles.locate(one)[0])
 
 
-def excluding_pattern(candidate: Candidate) -> str:
+def find_excluding_pattern(candidate: Candidate) -> str:
     """Return the pattern of FAIRLEAD_EXCLUDE that fits the library's path or base name, or ""."""
     return search.find_excluding_pattern(candidate.library, driver_profiles.locate(candidate)[0])
 
@@ -310,21 +310,21 @@ def _open(path: str) -> tuple[Library, tuple[str, ...]]:
     try:
         return dlopen(path), ()
     except OSError:
-        for row in driver_profiles.active():
+        for row in driver_profiles.list_active():
             library = row.repair_open and row.repair_open(path)
             if library:
                 return library, (row.id,)
     return open_library(path), ()
 
 
-def _platform_ids(driver: Driver) -> list[int | None]:
+def _query_platform_ids(driver: Driver) -> list[int | None]:
     """The handles that clIcdGetPlatformIDsKHR gives."""
     name = "clIcdGetPlatformIDsKHR"
     if driver.extension_function("clGetICDLoaderInfoOCLICD"):
         raise DriverError(
             "it is an OpenCL loader, not a driver", remedy="name the driver itself in the manifest"
         )
-    address = driver.icd_function(name)
+    address = driver.find_icd_function(name)
     if not address:
         raise DriverError(
             f"it has no {name}, so it is not an OpenCL driver",
@@ -340,7 +340,7 @@ def _platform_ids(driver: Driver) -> list[int | None]:
             remedy="check the device and its permissions",
         )
     if code != CL_SUCCESS:
-        raise _failed(code, name, "It was asked for the number of platforms.")
+        raise _make_error(code, name, "It was asked for the number of platforms.")
     if count.value > MOST_PLATFORMS:
         raise DriverError(
             f"it says that it has {count.value} platforms, which cannot be",
@@ -350,16 +350,16 @@ def _platform_ids(driver: Driver) -> list[int | None]:
     handles = (ctypes.c_void_p * count.value)()
     code = call(count.value, handles, None)
     if code != CL_SUCCESS:
-        raise _failed(code, name, f"It was asked for its {count.value} platforms.")
+        raise _make_error(code, name, f"It was asked for its {count.value} platforms.")
     return list(handles)
 
 
-def _failed(code: int, routine: str, detail: str) -> DriverError:
+def _make_error(code: int, routine: str, detail: str) -> DriverError:
     answer = error(code, routine, detail)
     return DriverError(answer.message, routine=routine, code=answer.code)
 
 
-def _platform(driver: Driver, handle: int | None) -> CLPlatform:
+def _bind_platform(driver: Driver, handle: int | None) -> CLPlatform:
     """Bind one platform, and ask what every ICD must answer (cl_khr_icd).
 
     Raises:
@@ -370,7 +370,7 @@ def _platform(driver: Driver, handle: int | None) -> CLPlatform:
     owner = _owners.get(handle)
     if owner is not None:
         raise DriverError(f"it is the same platform as one of {owner.path}")
-    binding = bind(handle, driver.icd_function)
+    binding = bind(handle, driver.find_icd_function)
     platform = CLPlatform(
         handle,
         binding.table,
@@ -391,7 +391,7 @@ def _platform(driver: Driver, handle: int | None) -> CLPlatform:
 
 
 def _repair_platforms(driver: Driver) -> None:
-    for row in driver_profiles.active():
+    for row in driver_profiles.list_active():
         repair = row.repair_platform
         if repair is None:
             continue
@@ -401,7 +401,7 @@ def _repair_platforms(driver: Driver) -> None:
                     driver.quirks += (row.id,)
 
 
-def device_counts(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]:
+def count_devices(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]:
     """GPUs, CPUs, all devices: what ocl-icd sorts by. What does not answer does not count."""
     types: list[str] = []
     with suppress(FairleadError):
@@ -412,5 +412,5 @@ def device_counts(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]
     return sum("GPU" in type for type in types), sum("CPU" in type for type in types), len(types)
 
 
-def _refusal(what: str, error: FairleadError, found_via: str) -> Refusal:
+def _make_refusal(what: str, error: FairleadError, found_via: str) -> Refusal:
     return Refusal(what, explain_error(error, with_code=True), error.remedy, found_via)

@@ -110,7 +110,7 @@ class Variant:
         work_dim: the number of dimensions.
         offset: the global offset in each dimension; 32 bits, as OpenCL's driver has it.
         loads: kernels (by their names) of which the text has another one beside it, and bits of
-            the parameters that this one loads from memory. See `loading_name`.
+            the parameters that this one loads from memory. See `make_loading_name`.
         waits: whether kernels may start before the kernel that they come after has ended, and wait
             for it themselves. See `PtxProgram.can_wait`.
         lets_start: whether they let the next one start while they run.
@@ -128,7 +128,7 @@ class Variant:
     groups: tuple[int, int, int] = _NOWHERE
 
 
-def loading_name(kernel: str, loads: int) -> str:
+def make_loading_name(kernel: str, loads: int) -> str:
     """Return the name of a kernel that loads some parameters from memory.
 
     It has the address of the value in place of each.
@@ -175,20 +175,20 @@ class PtxProgram:
     @cached_property
     def kernels(self) -> dict[str, PtxKernel]:
         """Its kernels by name."""
-        return {match[1]: self._kernel(match, end) for match, end in self._entries}
+        return {match[1]: self._parse_kernel(match, end) for match, end in self._entries}
 
-    def _kernel(self, match: re.Match[str], end: int) -> PtxKernel:
+    def _parse_kernel(self, match: re.Match[str], end: int) -> PtxKernel:
         own = self.text[match.end() : end]
         parameters = tuple(
             replace(one, loadable=one.loadable and _is_only_loaded(own, one.name))
-            for one in _parameters(match[2])
+            for one in _parse_parameters(match[2])
         )
         sizes = _REQUIRED.search(match[3])
         required = (int(sizes[1]), int(sizes[2] or 1), int(sizes[3] or 1)) if sizes else None
-        why_not = self._why_not(parameters, own + self._functions)
+        why_not = self._explain_not_loadable(parameters, own + self._functions)
         return PtxKernel(match[1], parameters, required, why_not)
 
-    def _why_not(self, parameters: tuple[PtxParameter, ...], code: str) -> str | None:
+    def _explain_not_loadable(self, parameters: tuple[PtxParameter, ...], code: str) -> str | None:
         kinds = {parameter.kind for parameter in parameters}
         if "image" in kinds:
             return "it uses an image or a sampler"
@@ -197,7 +197,7 @@ class PtxProgram:
         if re.search(r"^\s*vprintf\b", code, re.MULTILINE):
             return "it prints"
         for match in _VARIABLE.finditer(self.text):
-            if not match[1].startswith(_CONSTANT) and _mentions(code, match[1]):
+            if not match[1].startswith(_CONSTANT) and has_mention(code, match[1]):
                 return f"CUDA would have its own copy of the program's variable {match[1]}"
         return None
 
@@ -230,7 +230,7 @@ class PtxProgram:
         )
         return Variant(work_dim * (_WORK_DIM in self._registers), (used[0], used[1], used[2]))
 
-    def part(
+    def choose_part(
         self,
         variant: Variant,
         first: tuple[int, int, int],
@@ -290,7 +290,7 @@ def _end(text: str, place: int) -> int:
     raise PtxError("a block of it has no end")
 
 
-def _parameters(text: str) -> Iterator[PtxParameter]:
+def _parse_parameters(text: str) -> Iterator[PtxParameter]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _PARAMETER.fullmatch(part)
         if match is None:
@@ -315,7 +315,7 @@ def _mention(name: str) -> str:
     return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
 
 
-def _mentions(code: str, name: str) -> bool:
+def has_mention(code: str, name: str) -> bool:
     return re.search(_mention(name), code) is not None
 
 
@@ -366,7 +366,7 @@ def _with_loads(text: str, kernel: PtxKernel, loads: int) -> str:
     so each load may be moved."""
     made = re.sub(
         rf"(\.entry\s+){_mention(kernel.name)}",
-        rf"\1{loading_name(kernel.name, loads)}",
+        rf"\1{make_loading_name(kernel.name, loads)}",
         text,
         count=1,
     )

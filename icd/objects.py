@@ -32,53 +32,53 @@ _NAME_VERSION: Final = struct.Struct("=I64s")
 _MOST_DEVICES: Final = 4096
 
 
-def _version(value: bytes) -> tuple[int, int, int]:
+def _decode_version(value: bytes) -> tuple[int, int, int]:
     """A cl_version: 10 bits of major, 10 of minor, 12 of patch."""
     (number,) = struct.unpack("=I", value)
     return number >> 22, number >> 12 & 0x3FF, number & 0xFFF
 
 
-def _names_and_versions(value: bytes) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+def _decode_names_and_versions(value: bytes) -> tuple[tuple[str, tuple[int, int, int]], ...]:
     """An array of struct cl_name_version."""
     return tuple(
-        (decode_text(name), _version(struct.pack("=I", number)))
+        (decode_text(name), _decode_version(struct.pack("=I", number)))
         for number, name in _NAME_VERSION.iter_unpack(value)
     )
 
 
-def _numbers(value: bytes) -> tuple[int, ...]:
+def _decode_numbers(value: bytes) -> tuple[int, ...]:
     """An array of size_t or intptr_t."""
     return struct.unpack(f"@{len(value) // struct.calcsize('@n')}n", value)
 
 
-def _number(value: bytes) -> int:
+def _decode_number(value: bytes) -> int:
     """An unsigned number of 4 or 8 bytes: cl_uint, cl_ulong, size_t, a bit-field, a handle."""
     if len(value) not in (4, 8):
         raise struct.error
     return int.from_bytes(value, "little")
 
 
-def _flag(value: bytes) -> bool:
+def _decode_flag(value: bytes) -> bool:
     """A cl_bool."""
-    return bool(_number(value))
+    return bool(_decode_number(value))
 
 
-def _by_size(value: bytes) -> int | bytes:
-    return _number(value) if len(value) in (4, 8) else value
+def _decode_by_size(value: bytes) -> int | bytes:
+    return _decode_number(value) if len(value) in (4, 8) else value
 
 
 _BY_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
-    "": _by_size,
+    "": _decode_by_size,
     "char[]": decode_text,
-    "cl_bool": _flag,
-    "size_t[]": _numbers,
-    "cl_device_partition_property[]": _numbers,
+    "cl_bool": _decode_flag,
+    "size_t[]": _decode_numbers,
+    "cl_device_partition_property[]": _decode_numbers,
 }
 
 #: How to read the answers whose type the ABI data does not say, by their names.
 _WITHOUT_A_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
-    **dict.fromkeys(("CL_PLATFORM_UNLOADABLE_KHR", "CL_DEVICE_LUID_VALID"), _flag),
-    **dict.fromkeys(("CL_PLATFORM_NUMERIC_VERSION", "CL_DEVICE_NUMERIC_VERSION"), _version),
+    **dict.fromkeys(("CL_PLATFORM_UNLOADABLE_KHR", "CL_DEVICE_LUID_VALID"), _decode_flag),
+    **dict.fromkeys(("CL_PLATFORM_NUMERIC_VERSION", "CL_DEVICE_NUMERIC_VERSION"), _decode_version),
     **dict.fromkeys(("CL_DEVICE_UUID", "CL_DRIVER_UUID", "CL_DEVICE_LUID"), bytes),
     **dict.fromkeys(
         (
@@ -89,27 +89,27 @@ _WITHOUT_A_TYPE: Final[dict[str, Callable[[bytes], Any]]] = {
             "CL_DEVICE_OPENCL_C_ALL_VERSIONS",
             "CL_DEVICE_OPENCL_C_FEATURES",
         ),
-        _names_and_versions,
+        _decode_names_and_versions,
     ),
 }
 
 
-def _reader(name: str, answer: str) -> Callable[[bytes], Any]:
+def _find_decoder(name: str, answer: str) -> Callable[[bytes], Any]:
     if name in _WITHOUT_A_TYPE:
         return _WITHOUT_A_TYPE[name]
-    return _BY_TYPE.get(answer, _by_size if answer.endswith("[]") else _number)
+    return _BY_TYPE.get(answer, _decode_by_size if answer.endswith("[]") else _decode_number)
 
 
 _DEVICE_TYPES: Final = ("CPU", "GPU", "ACCELERATOR", "CUSTOM")
 
 
-def _info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
+def _query_info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
     if name not in OPENCL.constants:
         raise error(_CL_INVALID_VALUE, routine, f"OpenCL has no constant {name}.")
     answer = OPENCL.constants[name].answer
     value = query(table, routine, handle, OPENCL[name], detail=f"({name})")
     try:
-        return _reader(name, answer)(value)
+        return _find_decoder(name, answer)(value)
     except struct.error:
         raise FairleadError(
             f"the answer to {name} has {len(value)} bytes, "
@@ -158,7 +158,7 @@ class CLPlatform(Value, key=("handle",)):
             OpenCLError: the driver does not tell it.
             FairleadError: the answer cannot be of its type.
         """
-        return _info(self.table, "clGetPlatformInfo", self.handle, name)
+        return _query_info(self.table, "clGetPlatformInfo", self.handle, name)
 
     @cached_property
     def name(self) -> str:
@@ -286,7 +286,7 @@ class CLDevice(Value, key=("handle",)):
             OpenCLError: the driver does not tell it.
             FairleadError: the answer cannot be of its type.
         """
-        return _info(self.table, "clGetDeviceInfo", self.handle, name)
+        return _query_info(self.table, "clGetDeviceInfo", self.handle, name)
 
     @cached_property
     def name(self) -> str:

@@ -72,7 +72,7 @@ class PoclBinaryError(FairleadError):
     """The layout of PoCL's binary is not its version's, or a library in it cannot be opened."""
 
 
-def version_of(platform_version: str) -> PoclVersion | None:
+def find_version(platform_version: str) -> PoclVersion | None:
     """The known version that a CL_PLATFORM_VERSION names, None if it is not known."""
     _, _, rest = platform_version.partition("PoCL ")
     number = rest.split()[0] if rest.split() else ""
@@ -111,7 +111,7 @@ class PoclKernel:
     @cached_property
     def function(self) -> int:
         """The address of its work-group function. Raises PoclBinaryError if there is none."""
-        return self._function_in(self.library)
+        return self._find_function(self.library)
 
     def find_specialized(self, local: Sequence[int], *, no_offset: bool, small_grid: bool) -> int:
         """The address of its function for one local size, which PoCL makes at the first launch.
@@ -128,14 +128,14 @@ class PoclKernel:
         """
         variant = "-".join(map(str, local))
         variant += "-goffs0" * no_offset + "-smallgrid" * small_grid
-        path = os.path.join(_cache(), self.folder, variant, f"{self.name}.so")
+        path = os.path.join(_find_cache(), self.folder, variant, f"{self.name}.so")
         try:
             with open(path, "rb") as stream:
-                return self._function_in(stream.read())
+                return self._find_function(stream.read())
         except (OSError, PoclBinaryError):
             return 0
 
-    def _function_in(self, library: bytes) -> int:
+    def _find_function(self, library: bytes) -> int:
         symbol = f"_pocl_kernel_{self.name}_workgroup"
         try:
             return ctypes.cast(getattr(_open(library), symbol), ctypes.c_void_p).value or 0
@@ -145,7 +145,7 @@ class PoclKernel:
             ) from error
 
 
-def _cache() -> str:
+def _find_cache() -> str:
     """The folder of PoCL's cache of kernels."""
     environ = filter_environ()
     home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
@@ -186,21 +186,21 @@ class _BinaryReader:
         self.data, self.place = data, place
         self.end = len(data) if end is None else end
 
-    def bytes(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         if size > self.end - self.place:
             raise IndexError(f"{size} bytes at {self.place} are more than there are")
         self.place += size
         return self.data[self.place - size : self.place]
 
-    def number(self, kind: str = "I") -> int:
-        return struct.unpack(f"<{kind}", self.bytes(struct.calcsize(f"<{kind}")))[0]
+    def read_number(self, kind: str = "I") -> int:
+        return struct.unpack(f"<{kind}", self.read_bytes(struct.calcsize(f"<{kind}")))[0]
 
-    def text(self) -> bytes:
-        return self.bytes(self.number())
+    def read_text(self) -> bytes:
+        return self.read_bytes(self.read_number())
 
-    def files(self) -> Iterator[tuple[bytes, bytes]]:
+    def read_files(self) -> Iterator[tuple[bytes, bytes]]:
         while self.place < self.end:
-            yield self.text(), self.text()
+            yield self.read_text(), self.read_text()
 
 
 def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
@@ -214,7 +214,7 @@ def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
         PoclBinaryError: it has another layout.
     """
     try:
-        return {kernel.name: kernel for kernel in _kernels(binary, version)}
+        return {kernel.name: kernel for kernel in _read_kernels(binary, version)}
     except (struct.error, IndexError, ValueError) as error:
         raise PoclBinaryError(
             f"the program's binary has another layout than that of PoCL {version.name}: {error}.",
@@ -236,10 +236,10 @@ def is_whole(binary: bytes) -> bool:
             return True
         _read_program(reader, head)
         for _ in range(head.kernels):
-            size = reader.number("Q")  # of all of the kernel
+            size = reader.read_number("Q")  # of all of the kernel
             if size <= 8:
                 return False
-            reader.bytes(size - 8)
+            reader.read_bytes(size - 8)
     except (struct.error, IndexError):
         return False
     return reader.place == reader.end
@@ -257,52 +257,56 @@ class _PoclProgram(NamedTuple):
 
 
 def _read_head(reader: _BinaryReader) -> _Head:
-    if reader.bytes(len(_MAGIC)) != _MAGIC:
+    if reader.read_bytes(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin with poclbin")
-    reader.number("Q")  # the device
-    return _Head(reader.number(), reader.number(), reader.number("Q"))
+    reader.read_number("Q")  # the device
+    return _Head(reader.read_number(), reader.read_number(), reader.read_number("Q"))
 
 
 def _read_program(reader: _BinaryReader, head: _Head) -> _PoclProgram:
     """Read what lies between head and kernels."""
-    roots = reader.number() if head.layout >= 9 else 0
-    folder = reader.bytes(41).partition(b"\0")[0].decode()
-    variables = reader.number("Q") if head.layout > 9 and head.flags & _HAS_VARIABLES else 0
+    roots = reader.read_number() if head.layout >= 9 else 0
+    folder = reader.read_bytes(41).partition(b"\0")[0].decode()
+    variables = reader.read_number("Q") if head.layout > 9 and head.flags & _HAS_VARIABLES else 0
     if head.layout == 8:
         for _ in ("path", "contents"):  # of the one file of the program
-            reader.text()
+            reader.read_text()
     for _ in range(roots):
-        reader.bytes(reader.number("Q"))
+        reader.read_bytes(reader.read_number("Q"))
     return _PoclProgram(folder, variables)
 
 
-def _kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
+def _read_kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
     reader = _BinaryReader(binary)
     head = _read_head(reader)
     if head.layout != version.layout:
         raise ValueError(f"its layout is {head.layout} and not {version.layout}")
     program = _read_program(reader, head)
     for _ in range(head.kernels):
-        yield _kernel(reader, bool(head.flags & _FLUSHES), program)
+        yield _read_kernel(reader, bool(head.flags & _FLUSHES), program)
 
 
-def _kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> PoclKernel:
+def _read_kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> PoclKernel:
     begin = reader.place
-    size, file_bytes, argument_bytes = reader.number("Q"), reader.number("Q"), reader.number()
-    name = reader.text().decode()
-    argument_count, local_count = reader.number(), reader.number()
-    required = tuple(reader.number("Q") for _ in range(3))
-    automatic = tuple(reader.number("Q") for _ in range(local_count))
+    size, file_bytes, argument_bytes = (
+        reader.read_number("Q"),
+        reader.read_number("Q"),
+        reader.read_number(),
+    )
+    name = reader.read_text().decode()
+    argument_count, local_count = reader.read_number(), reader.read_number()
+    required = tuple(reader.read_number("Q") for _ in range(3))
+    automatic = tuple(reader.read_number("Q") for _ in range(local_count))
     end = begin + size
     if end > reader.end or file_bytes + argument_bytes > size:
         raise ValueError(f"the kernel {name} is larger than the binary")
     files = end - file_bytes
     arguments = _BinaryReader(reader.data, files - argument_bytes, files)
-    rows = [_argument(arguments) for _ in range(argument_count)]
+    rows = [_read_argument(arguments) for _ in range(argument_count)]
     library = next(
         (
             data
-            for path, data in _BinaryReader(reader.data, files, end).files()
+            for path, data in _BinaryReader(reader.data, files, end).read_files()
             if _is_generic(path)
         ),
         b"",
@@ -319,14 +323,14 @@ def _kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> Pocl
         flushes,
         library,
         os.path.join(program.folder, name),
-        has_variables or _why_not(library),
+        has_variables or _explain_untrusted(library),
     )
 
 
-def _argument(reader: _BinaryReader) -> tuple[str, int]:
-    _, space, _, what, size = _ARGUMENT.unpack(reader.bytes(_ARGUMENT.size))
+def _read_argument(reader: _BinaryReader) -> tuple[str, int]:
+    _, space, _, what, size = _ARGUMENT.unpack(reader.read_bytes(_ARGUMENT.size))
     for _ in ("name", "type's name"):
-        reader.text()
+        reader.read_text()
     if what == _VALUE:
         return "value", size
     if what != _POINTER:
@@ -338,18 +342,18 @@ def _is_generic(path: bytes) -> bool:
     return b"/0-0-0/" in path and path.endswith(b".so")
 
 
-def _why_not(library: bytes) -> str | None:
+def _explain_untrusted(library: bytes) -> str | None:
     if not library:
         return "its binary has no generic work-group function"
     if b"printf" in library:
         return "it calls printf"
-    written = [name for name in _written_sections(library) if name not in _LOADER_WRITES]
+    written = [name for name in _read_writable_sections(library) if name not in _LOADER_WRITES]
     if written:
         return f"the program has program-scope variables ({written[0].decode(errors='replace')})"
     return None
 
 
-def _written_sections(library: bytes) -> list[bytes]:
+def _read_writable_sections(library: bytes) -> list[bytes]:
     """Return the sections of an ELF file of this machine that are writable memory (System V
     ABI)."""
     table, entry, count, names = (

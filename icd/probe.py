@@ -21,7 +21,7 @@ from ..loader.base.errors import FairleadError, LibraryError, explain_error
 from ..loader.base.frozen_value import Value, convert_for_json
 from ..loader.base.process_state import ProcessState
 from ..loader.base.search import Candidate
-from .driver_profiles import habits_of
+from .driver_profiles import list_habits
 from .drivers import load
 from .errors import check
 from .objects import CLDevice, CLPlatform
@@ -99,7 +99,7 @@ class ProbeReport(Value):
         lists = {
             name: tuple(data[name]) for name in ("quirks", "habits", "handlers", "missing", "notes")
         }
-        platforms = tuple(map(_platform_from_dict, data["platforms"]))
+        platforms = tuple(map(_decode_platform, data["platforms"]))
         return ProbeReport(
             **{
                 **data,
@@ -189,7 +189,7 @@ def describe(
         )
     notes = [f"{refusal.what}: {refusal.reason}" for refusal in driver.refusals]
     platforms = tuple(
-        _platform_report(platform, notes, progress, devices=devices)
+        _report_platform(platform, notes, progress, devices=devices)
         for platform in driver.platforms
     )
     notes += state.describe_changes()
@@ -201,22 +201,22 @@ def describe(
         icd_version=max(platform.icd_version for platform in platforms),
         platforms=platforms,
         quirks=driver.quirks,
-        habits=_habits(driver.platforms),
+        habits=_list_habits(driver.platforms),
         handlers=state.find_changed_handlers(),
         notes=tuple(notes),
     )
 
 
-def _habits(platforms: Sequence[CLPlatform]) -> tuple[str, ...]:
+def _list_habits(platforms: Sequence[CLPlatform]) -> tuple[str, ...]:
     rows = [
         row.id
         for platform in platforms
-        for row in habits_of(platform.name, platform.vendor, platform.version)
+        for row in list_habits(platform.name, platform.vendor, platform.version)
     ]
     return tuple(dict.fromkeys(rows))
 
 
-def _platform_report(
+def _report_platform(
     platform: CLPlatform, notes: list[str], progress: Callable[[str], None], *, devices: bool
 ) -> PlatformReport:
     found: list[DeviceReport] = []
@@ -226,9 +226,9 @@ def _platform_report(
         if devices:
             progress(f"asking the platform {platform.name!r} for its devices")
             for number, device in enumerate(platform.devices):
-                report = _device_report(device, number, progress)
+                report = _report_device(device, number, progress)
                 found.append(report)
-                faults.append(report.fault or _context_fault(device, progress))
+                faults.append(report.fault or _find_context_fault(device, progress))
             notes += platform.device_faults
     except FairleadError as error:
         fault = explain_error(error, with_code=True)
@@ -244,7 +244,7 @@ def _platform_report(
     return PlatformReport(*values, tuple(found), fault)
 
 
-def _device_report(device: CLDevice, number: int, progress: Callable[[str], None]) -> DeviceReport:
+def _report_device(device: CLDevice, number: int, progress: Callable[[str], None]) -> DeviceReport:
     values: dict[str, Any] = {"name": f"device {number}"}
     try:
         progress(f"asking device {number} of the platform {device.platform.name!r} about itself")
@@ -258,7 +258,7 @@ def _device_report(device: CLDevice, number: int, progress: Callable[[str], None
     return DeviceReport(**values)
 
 
-def _context_fault(device: CLDevice, progress: Callable[[str], None]) -> str:
+def _find_context_fault(device: CLDevice, progress: Callable[[str], None]) -> str:
     """Why no context can be made for a device; "" if one can."""
     progress(f"making a context for the device {device.name!r}")
     try:
@@ -275,6 +275,6 @@ def _try_context(device: CLDevice) -> None:
     check(device.table.clReleaseContext(context), "clReleaseContext")
 
 
-def _platform_from_dict(data: dict[str, Any]) -> PlatformReport:
+def _decode_platform(data: dict[str, Any]) -> PlatformReport:
     devices = tuple(DeviceReport(**device) for device in data["devices"])
     return PlatformReport(**{**data, "notes": tuple(data["notes"]), "devices": devices})

@@ -1,9 +1,9 @@
 """Records programs that do not know fairlead, with an OpenCL layer that writes commands to files.
 
-`environment` returns the variables by which an OpenCL loader loads `libfairlead_record.so`
-(native/record_layer). Each process writes a file `<pid>.<n>.record` as it runs. `recordings` reads
-those files. A process that is killed or crashes has written every command that it enqueued, with
-what the command needs.
+`make_environment` returns the variables by which an OpenCL loader loads `libfairlead_record.so`
+(native/record_layer). Each process writes a file `<pid>.<n>.record` as it runs. `read_recordings`
+reads those files. A process that is killed or crashes has written every command that it enqueued,
+with what the command needs.
 
 The layer sees the program's own calls, but not those of extension functions.
 """
@@ -16,7 +16,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Final
 
-from .trace_layer import layers_with
+from .trace_layer import add_layer
 
 #: The kinds of records (enum fl_record_kind).
 (
@@ -86,12 +86,12 @@ class ProcessRecording:
         return any(one.kind == COMMAND for one in self.records)
 
 
-def path() -> Path:
+def find_library() -> Path:
     """The path of the layer's library, which does without Python."""
     return Path(__file__).with_name("libfairlead_record.so")
 
 
-def environment(
+def make_environment(
     environ: Mapping[str, str],
     folder: Path,
     first: int = 0,
@@ -113,7 +113,7 @@ def environment(
         FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
     """
     return {
-        "OPENCL_LAYERS": layers_with(environ, path()),
+        "OPENCL_LAYERS": add_layer(environ, find_library()),
         "FAIRLEAD_RECORD": str(folder.resolve()),
         "FAIRLEAD_RECORD_FROM": str(first),
         "FAIRLEAD_RECORD_TO": "" if last is None else str(last),
@@ -122,7 +122,7 @@ def environment(
     }
 
 
-def recordings(folder: Path) -> list[ProcessRecording]:
+def read_recordings(folder: Path) -> list[ProcessRecording]:
     """The recordings of the processes that wrote files into a folder, in the order of their start.
 
     Raises:
@@ -130,10 +130,10 @@ def recordings(folder: Path) -> list[ProcessRecording]:
         ValueError: a file is not what the layer writes.
     """
     files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_ctime_ns)
-    return [_recording(file) for file in files if file.stat().st_size]
+    return [_read_recording(file) for file in files if file.stat().st_size]
 
 
-def _recording(file: Path) -> ProcessRecording:
+def _read_recording(file: Path) -> ProcessRecording:
     with file.open("rb") as stream:  # the map stays as long as what lies in it
         words = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ)).cast("Q")
     made, chunk = ProcessRecording(int(file.name.partition(".")[0])), 0
@@ -162,10 +162,10 @@ def _record(kind: int, words: memoryview) -> Record:
         count = _WORDS[kind]
     else:
         raise ValueError(f"there is no record of the kind {kind}")
-    return Record(kind, tuple(words[1 : 1 + count]), tuple(_pieces(words[1 + count :])))
+    return Record(kind, tuple(words[1 : 1 + count]), tuple(_split_pieces(words[1 + count :])))
 
 
-def _pieces(words: memoryview) -> Iterator[tuple[int, bytes]]:
+def _split_pieces(words: memoryview) -> Iterator[tuple[int, bytes]]:
     start = 0
     while start < len(words):
         tag, size = words[start] & 0xFFFFFFFF, words[start] >> 32

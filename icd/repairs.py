@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .objects import CLPlatform
 
 
-def path_inside_prefix(candidate: Candidate) -> str | None:
+def find_path_inside_prefix(candidate: Candidate) -> str | None:
     """`<prefix>/lib/<base name>` if the manifest is `<prefix>/etc/OpenCL/vendors/x.icd`.
 
     The prefix must be a Python environment, and the path in the manifest must not exist.
@@ -50,25 +50,25 @@ CPU_LEVELS: Final = (
 )
 
 
-def cpu_level(flags: frozenset[str] | None = None) -> str:
+def find_cpu_level(flags: frozenset[str] | None = None) -> str:
     """The best of CPU_LEVELS that a CPU reaches.
 
     Args:
         flags: the CPU's flags as in /proc/cpuinfo; None reads those of this machine.
     """
-    has = _cpu_flags() if flags is None else flags
+    has = _read_cpu_flags() if flags is None else flags
     return next(level for level, needs in CPU_LEVELS if has.issuperset(needs.split()))
 
 
 @cache
-def _cpu_flags() -> frozenset[str]:
+def _read_cpu_flags() -> frozenset[str]:
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         line = next((line for line in file if line.startswith("flags")), ":")
     return frozenset(line.split(":", 1)[1].split())
 
 
 @cache
-def _immortal(text: str) -> int:
+def _copy_forever(text: str) -> int:
     """The address of a C string that is never freed; the driver may read it until the end."""
     strdup = ctypes.CDLL(None).strdup
     strdup.argtypes, strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
@@ -87,6 +87,6 @@ def name_the_cpu(platform: CLPlatform) -> bool:
         triple = read_text(read_word(device.handle + TRIPLE_OFFSET) or 0)
         cpu = read_text(read_word(place) or 0)
         if cpu == b"generic" and triple.startswith(b"x86_64-") and triple.endswith(b"linux-gnu"):
-            ctypes.c_void_p.from_address(place).value = _immortal(cpu_level())
+            ctypes.c_void_p.from_address(place).value = _copy_forever(find_cpu_level())
             changed = True
     return changed

@@ -29,7 +29,7 @@ from ..loader.base.query import decode_text
 from ..loader.base.query import query as ask
 from ..loader.base.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
-from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
+from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, count_slots
 from .errors import check, describe
 
 _PLATFORM_INFO_SLOT: Final = 1
@@ -124,7 +124,7 @@ def parse_version(version: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1, 0)
 
 
-def _new_table() -> tuple[int, Any]:
+def _make_table() -> tuple[int, Any]:
     """The address of a new table of stubs, and an array over its slots that owns nothing."""
     address = int(ffi.cast("uintptr_t", lib.fl_new_table()))
     if not address:
@@ -142,7 +142,7 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
         call, name, check, platform, OPENCL["CL_PLATFORM_VERSION"], detail="(CL_PLATFORM_VERSION)"
     )
     version = parse_version(decode_text(answer))
-    words = read_words(own, slots_of_version(version))
+    words = read_words(own, count_slots(version))
     notes = []
     if second_tag:  # cl_khr_icd: it means nothing without the tag in slot 0, and is not a function
         words[TAG_SLOTS[1]] = 0
@@ -150,7 +150,7 @@ def _bind_icd1(platform: int, own: int, second_tag: bool) -> Binding:
     if None in words:
         slots = f"{words.index(None)} of the {len(words)} slots of OpenCL {version[0]}.{version[1]}"
         notes.append(f"its dispatch table ends after {slots}")
-    address, slots = _new_table()
+    address, slots = _make_table()
     for slot, word in enumerate(words):
         if word:
             slots[slot] = word
@@ -169,7 +169,7 @@ def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: 
             )
         functions.append(function)
     get_function, set_data = functions
-    address = _filled_table(platform, GetFunction(get_function))
+    address = _fill_table(platform, GetFunction(get_function))
     foreign = read_word(platform + POINTER_SIZE) or 0
     code = SetDispatchData(set_data)(platform, address)
     if code != CL_SUCCESS:
@@ -184,9 +184,9 @@ def _bind_icd2(platform: int, resolve: Callable[[str], int | None], second_tag: 
     return Binding(DispatchTable(OPENCL, address), 2, notes, foreign)
 
 
-def _filled_table(platform: int, get_function: Any) -> int:
+def _fill_table(platform: int, get_function: Any) -> int:
     """A new table with every function that the driver has for this platform."""
-    address, slots = _new_table()
+    address, slots = _make_table()
     for slot, function in enumerate(OPENCL.slots):
         pointer = get_function(platform, function.name.encode())
         if pointer:

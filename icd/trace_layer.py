@@ -1,10 +1,10 @@
 """Traces programs that do not know fairlead, with an OpenCL layer that writes calls to files.
 
-`environment` returns the variables by which an OpenCL loader loads `libfairlead_trace.so`
+`make_environment` returns the variables by which an OpenCL loader loads `libfairlead_trace.so`
 (native/trace_layer.c) into a program. Each process writes a file `<pid>.cllog` as it runs: a head,
-then the chunks of its log (loader/base/native/log.c). `processes` reads those files. A process that
-is killed, crashes, or ends by _exit has written all calls that returned. A process that goes on by
-exec writes another file.
+then the chunks of its log (loader/base/native/log.c). `read_processes` reads those files. A process
+that is killed, crashes, or ends by _exit has written all calls that returned. A process that goes
+on by exec writes another file.
 
 The layer sees the program's own calls through a loader that has layers: Khronos' loader, or ocl-icd
 2.3 and later. It sees no calls inside a driver, and no calls of extension functions. Times are of
@@ -65,12 +65,12 @@ class Process:
     names: Names
 
 
-def path() -> Path:
+def find_library() -> Path:
     """The path of the layer's library, which does without Python."""
     return Path(__file__).with_name("libfairlead_trace.so")
 
 
-def layers_with(environ: Mapping[str, str], library: Path) -> str:
+def add_layer(environ: Mapping[str, str], library: Path) -> str:
     """The value of OPENCL_LAYERS with one of our layers behind those that it names.
 
     The last layer is called first, and sees what the program does.
@@ -95,7 +95,9 @@ def layers_with(environ: Mapping[str, str], library: Path) -> str:
     return ":".join([*others, layer])
 
 
-def environment(environ: Mapping[str, str], folder: Path, device: bool = False) -> dict[str, str]:
+def make_environment(
+    environ: Mapping[str, str], folder: Path, device: bool = False
+) -> dict[str, str]:
     """The variables to add for a program whose processes write their calls into a folder.
 
     Args:
@@ -108,13 +110,13 @@ def environment(environ: Mapping[str, str], folder: Path, device: bool = False) 
         FairleadError: the layer's library is missing, or OPENCL_LAYERS cannot name its path.
     """
     added = {
-        "OPENCL_LAYERS": layers_with(environ, path()),
+        "OPENCL_LAYERS": add_layer(environ, find_library()),
         "FAIRLEAD_TRACE_LOG": str(folder.resolve() / f"%p{_SUFFIX}"),
     }
     return added | ({"FAIRLEAD_TRACE_DEVICE": "1"} if device else {})
 
 
-def processes(folder: Path) -> list[Process]:
+def read_processes(folder: Path) -> list[Process]:
     """Return the processes that wrote files into a folder, in the order in which they began.
 
     Incomplete and foreign files are left out, with a warning on stderr. Lost calls cause a warning,
@@ -123,7 +125,7 @@ def processes(folder: Path) -> list[Process]:
     found = []
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
         try:
-            process = _process(file.read_bytes())
+            process = _read_process(file.read_bytes())
         except (OSError, ValueError) as error:
             warn(f"{file} is left out of the trace: {error}")
             continue
@@ -134,7 +136,7 @@ def processes(folder: Path) -> list[Process]:
     return sorted(found, key=lambda process: process.begin)
 
 
-def _process(data: bytes) -> Process:
+def _read_process(data: bytes) -> Process:
     """The process that wrote a file. Raises ValueError if the file cannot be read."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise ValueError("it is not a log of OpenCL calls, or only the beginning of one")
@@ -143,8 +145,8 @@ def _process(data: bytes) -> Process:
         raise ValueError("another version of fairlead has written it")
     if chunk < 8 or chunk % 8 or len(data) < _PAGE or (len(data) - _PAGE) % chunk:
         raise ValueError("it is cut off: the disk is full")
-    words = _records(memoryview(data)[_PAGE:].cast("Q"), chunk // 8)
-    layers = _layers(words)
+    words = _join_records(memoryview(data)[_PAGE:].cast("Q"), chunk // 8)
+    layers = _read_layers(words)
     calls = decode(words, layers)
     calls.sort(key=lambda call: (call.begin, -call.end))
     program, names = name.partition(b"\0")[0].decode(errors="replace"), Names(calls)
@@ -154,7 +156,7 @@ def _process(data: bytes) -> Process:
     )
 
 
-def _records(words: memoryview, chunk: int) -> memoryview:
+def _join_records(words: memoryview, chunk: int) -> memoryview:
     """The records of all chunks. A chunk's end, which no record fitted in, is zeros."""
     found = bytearray()
     for start in range(0, len(words), chunk):
@@ -165,7 +167,7 @@ def _records(words: memoryview, chunk: int) -> memoryview:
     return memoryview(found).cast("Q")
 
 
-def _layers(words: memoryview) -> dict[int, tuple[Api, str]]:
+def _read_layers(words: memoryview) -> dict[int, tuple[Api, str]]:
     """The layers that the records are of, one for each OpenCL loader of the process.
 
     Raises:

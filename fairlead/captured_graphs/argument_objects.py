@@ -18,10 +18,10 @@ from ..icd.command_buffer.edits import (
     SAMPLER,
     UNSET,
     VALUE,
-    argument_of,
-    bytes_of,
-    cell_of,
-    object_of,
+    get_argument,
+    get_argument_bytes,
+    get_cell,
+    get_object,
 )
 from ..loader.base.memory import read_word
 from ..runtime.errors import Errc, SYCLError
@@ -49,15 +49,15 @@ def describe_argument(
     """An argument of a launch, for people. See `CapturedNode.args`."""
     import pyopencl
 
-    kind, size, is_local = argument_of(command, index)
+    kind, size, is_local = get_argument(command, index)
     if kind == UNSET:
         return None
-    parameter = cell_of(command, index)
+    parameter = get_cell(command, index)
     if parameter in parameters:
         return parameters[parameter]
     if is_local:
         return pyopencl.LocalMemory(size)
-    data = bytes_of(command, index)
+    data = get_argument_bytes(command, index)
     if kind == VALUE and isinstance(declared, numpy.dtype) and declared.itemsize == size:
         return numpy.frombuffer(data, declared)[0]
     if kind == VALUE:
@@ -90,7 +90,7 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
     """
     if handle and kind in _QUERIES:
         check_context(f"argument {index}", kind, handle, context)
-    present_kind, present = object_of(command, index)
+    present_kind, present = get_object(command, index)
     if present_kind == UNSET:
         return
     if (kind == SAMPLER) != (present_kind == SAMPLER):

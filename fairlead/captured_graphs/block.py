@@ -10,7 +10,7 @@ from functools import cached_property
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from ..icd.calls import address, kernel_name
+from ..icd.calls import address, query_kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
@@ -253,7 +253,7 @@ class CapturedBlock:
         """Return the function name of a recorded kernel, a pointer of cffi's."""
         name = self._names.get(kernel)
         if name is None:
-            name = self._names[kernel] = kernel_name(address(kernel))
+            name = self._names[kernel] = query_kernel_name(address(kernel))
         return name
 
     def find_place(self, index: int) -> str:

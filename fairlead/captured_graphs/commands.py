@@ -22,9 +22,9 @@ from ..icd.command_buffer.edits import (
     SAMPLER,
     UNSET,
     VALUE,
-    argument_count,
-    argument_of,
     copy_of,
+    count_arguments,
+    get_argument,
     set_argument,
 )
 from ..icd.errors import error
@@ -167,7 +167,7 @@ class CapturedLaunch(Captured, Launch):
 
     def arguments(self) -> tuple[Any, ...]:
         """See `CapturedNode.args`."""
-        count = argument_count(self.native)
+        count = count_arguments(self.native)
         if self._declared is None:
             self._declared = query_declared_types(address(self.native.kernel), count)
         return tuple(
@@ -212,7 +212,7 @@ class CapturedLaunch(Captured, Launch):
             raise error(code, "clSetKernelArg", f"(argument {index})")
 
     def _set_arg(self, index: int, value: Any) -> None:
-        count = argument_count(self.native)
+        count = count_arguments(self.native)
         if not hasattr(index, "__index__") or not 0 <= index < count:
             raise make_argument_error(
                 f"the kernel {self.kernel_name} has {count} arguments, no argument {index!r}",
@@ -223,7 +223,7 @@ class CapturedLaunch(Captured, Launch):
         kind, size, word, keep = _convert(value, index, self._declared[index], self.kernel_name)
         context = self.block.recording.context
         check_object(self.native, index, kind, word, context)
-        _check_kind(argument_of(self.native, index), kind, size, word, index)
+        _check_kind(get_argument(self.native, index), kind, size, word, index)
         set_argument(self._copy_command(), index, kind, size, word)
         self._kept.pop(index, None)
         for known in [known for known in self._quick if known[0] == index]:

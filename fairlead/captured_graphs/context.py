@@ -145,7 +145,7 @@ class capture:
             raise graph.block.recording.raised
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
-            raise refusals[-1 if raised else 0].error().with_traceback(trace) from raised
+            raise refusals[-1 if raised else 0].make_error().with_traceback(trace) from raised
 
 
 def _as_list(given: Any, what: str, remedy: str) -> list[Any]:

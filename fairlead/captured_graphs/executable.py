@@ -20,7 +20,7 @@ from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.calls import call, read_word
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.command_buffer.routes import NO_COMMAND, Route, loss_of
+from ..icd.command_buffer.routes import NO_COMMAND, Route, find_loss
 from ..icd.errors import check
 from ..loader.trace import pictures
 from ..runtime.event import Event
@@ -291,7 +291,7 @@ class Executable(Settable, Drawable, Pickles):
     def _fail(self, code: int, route: Route, runs: bool) -> None:
         """Raise the error of a repeated enqueue or run."""
         if runs:
-            check(code, "replay", *loss_of(route))
+            check(code, "replay", *find_loss(route))
         only, failed = self._get_only_segment(), route.native.failed
         assert only is not None
         raise only.make_error(code, -1 if failed == NO_COMMAND else failed)

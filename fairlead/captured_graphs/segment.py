@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..icd._native import ffi, lib
 from ..icd.calls import (
     call,
-    device_of,
     enqueue_marker,
+    find_device_profile,
     is_in_order,
-    profile_of_device,
-    properties_of,
-    status_of,
+    query_device,
+    query_properties,
+    query_status,
 )
 from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
@@ -147,11 +147,11 @@ class CapturedSegment:
             for event in (end, again) if first else ():
                 call(event, "clReleaseEvent")
             end, first = last, first or end
-        profile = profile_of_device(device_of(queue))
+        profile = find_device_profile(query_device(queue))
         if (
             first
             and profile.waiting_markers_have_no_times
-            and not is_in_order(properties_of(queue))
+            and not is_in_order(query_properties(queue))
         ):
             call(end, "clReleaseEvent")
             end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
@@ -339,7 +339,7 @@ class CapturedSegment:
         """Return the events from before the capture that are still incomplete."""
         waits = []
         for event in list(self._pending):
-            status = status_of(event)
+            status = query_status(event)
             if status < 0:
                 name, sentence = describe(status)
                 raise OpenCLError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..icd.command_buffer.cells import Cells, copy_of_commands
 from ..icd.command_buffer.commands import CommandList
-from ..icd.command_buffer.edits import has_all_arguments, put, same_function
+from ..icd.command_buffer.edits import has_all_arguments, have_same_function, put
 from .block import CapturedBlock
 from .commands import Captured, as_captured
 from .settings import ParameterSettings
@@ -149,7 +149,7 @@ class SegmentCommands:
         for number, native in new.items():
             kernels = self.listed.array[number].kernel, native.kernel
             if kernels not in same:
-                same[kernels] = same_function(*kernels)
+                same[kernels] = have_same_function(*kernels)
             yield kernels[0] == kernels[1] or (same[kernels] and has_all_arguments(native))
 
     def _put(self, new: Mapping[int, Any], keeps_kernel: Mapping[int, bool]) -> None:

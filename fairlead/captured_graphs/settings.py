@@ -139,7 +139,7 @@ class Setting:
     ) -> None:
         self.name, self.parameter = name, parameter
         self._rows = [
-            (number, cells.rows[number], cells.staging(number), function)
+            (number, cells.rows[number], cells.get_staging(number), function)
             for number, function in rows
         ]
 

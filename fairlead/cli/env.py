@@ -78,7 +78,7 @@ def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
     lines = [f"unset {name}" for name in _OTHERS if name in os.environ]
     lines.append(f"export OCL_ICD_VENDORS={shlex.quote(str(directory))}")
     if loader:
-        folder = shlex.quote(str(libopencl.path().parent))
+        folder = shlex.quote(str(libopencl.find_library().parent))
         lines.append(f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}")
         return lines, []
     return lines, [remark for driver in found for remark in _find_remarks(driver)]

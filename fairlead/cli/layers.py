@@ -26,8 +26,8 @@ _ENTRIES: Final = ("clInitLayer", "clInitLayerWithProperties", "clDeinitLayer")
 
 #: The layers that come with fairlead, by their names.
 OWN: Final = {
-    "command-buffer": command_buffer_layer.path(),
-    "trace": trace_layer.path(),
+    "command-buffer": command_buffer_layer.find_library(),
+    "trace": trace_layer.find_library(),
 }
 
 _GetLayerInfo = ctypes.CFUNCTYPE(

@@ -57,13 +57,13 @@ def run(
             f"the graph cannot be written to {output}", remedy="name another file with -o"
         )
     with tempfile.TemporaryDirectory(prefix="fairlead-record-", ignore_cleanup_errors=True) as name:
-        environ = {**os.environ, **libopencl.environment(os.environ)}
-        environ |= record_layer.environment(
+        environ = {**os.environ, **libopencl.make_environment(os.environ)}
+        environ |= record_layer.make_environment(
             os.environ, Path(name), first, last, kernel, CONTENTS.index(contents)
         )
         environ["PYOPENCL_NO_CACHE"] = "1"  # its cache makes programs whose source nobody knows
         code = execute(command, environ)
-        found = [one for one in record_layer.recordings(Path(name)) if one.has_commands]
+        found = [one for one in record_layer.read_recordings(Path(name)) if one.has_commands]
         problems = 0
         for number, recording in enumerate(found, 1):
             file = output if number == 1 else output.with_stem(f"{output.stem}-{number}")

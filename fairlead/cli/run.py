@@ -30,7 +30,7 @@ def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -
         CommandError: the command cannot be run.
         FairleadError: a library is missing, its path cannot be named, or a layer is unknown.
     """
-    added = libopencl.environment(os.environ)
+    added = libopencl.make_environment(os.environ)
     added |= libze_loader.make_environment({**os.environ, **added}, find_sound_drivers())
     if layers:
         added["OPENCL_LAYERS"] = expand(layers)

@@ -214,7 +214,7 @@ def make_environment(
     if record:
         added["FAIRLEAD_TRACE_FILE"] = str(folder / "%p.json")
     if "cl" in apis:
-        added |= trace_layer.environment(environ, folder, device)
+        added |= trace_layer.make_environment(environ, folder, device)
     if sycl:
         added |= {"SYCL_UR_TRACE": "2", "SYCL_PI_TRACE": "2"}
     return added
@@ -231,7 +231,7 @@ def gather(folder: Path) -> Gathered:
     # Not `event`: in the next list Python 3.12.1 takes that for the variable of this set.
     named = {one["pid"] for one in found.events if one["ph"] == "M"}
     threads = {(one["pid"], one["tid"]) for one in found.events if one["name"] == "thread_name"}
-    for process in trace_layer.processes(folder):
+    for process in trace_layer.read_processes(folder):
         if process.calls and process.pid not in named:
             who = {"name": process.name}
             found.events.append(

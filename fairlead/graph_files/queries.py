@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..icd._native import ffi
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call, kernel_name
+from ..icd.calls import address, call, query_kernel_name
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import binaries_of
 from .errors import make_save_error
@@ -185,7 +185,7 @@ def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
         program: the number of its program.
         count: how many arguments it has.
     """
-    record: dict[str, Any] = {"program": program, "name": kernel_name(kernel)}
+    record: dict[str, Any] = {"program": program, "name": query_kernel_name(kernel)}
     routine = "clGetKernelArgInfo"
     arguments: list[dict[str, Any]] = []
     for index in range(count):

@@ -15,7 +15,7 @@ import numpy as np
 from ..captured_graphs.parameter import find_entry
 from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call, driver_function
+from ..icd.calls import address, call, find_driver_function
 from ..icd.errors import check
 from .document import KERNEL, LONGEST_ARGUMENT, MARKER, Document
 from .operations import OPERATIONS, SVM
@@ -76,7 +76,8 @@ class DocumentRecorder:
         self._arguments, self._done = arguments, done
         self._events: list[int] = []
         self._set = [
-            ffi.cast(_SET, driver_function(kernel, "clSetKernelArg")) for kernel in self._kernels
+            ffi.cast(_SET, find_driver_function(kernel, "clSetKernelArg"))
+            for kernel in self._kernels
         ]
         self._enqueue = ffi.cast(_LAUNCH, _find_recorder(queue, "clEnqueueNDRangeKernel"))
         self._pointers = [ffi.cast("void *", kernel) for kernel in self._kernels]
@@ -116,7 +117,7 @@ class DocumentRecorder:
     def _release(self) -> None:
         if not self._events:
             return
-        release = ffi.cast(_RELEASE, driver_function(self._events[0], "clReleaseEvent"))
+        release = ffi.cast(_RELEASE, find_driver_function(self._events[0], "clReleaseEvent"))
         for one in self._events:
             release(one)
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from ...loader.base.errors import FairleadError
 from .._native import ffi, lib
-from ..abi import OPENCL, slots_of_version
+from ..abi import OPENCL, count_slots
 from ..errors import error
 
 #: Why a call was refused (enum fl_reason), and the remedy.
@@ -96,7 +96,7 @@ class RefusedCall:
     remedy: str
     where: str
 
-    def error(self) -> CaptureError:
+    def make_error(self) -> CaptureError:
         """Return the refusal as an exception."""
         at = f" (at {self.where})" if self.where else ""
         return CaptureError(
@@ -237,7 +237,7 @@ class Recording:
         self._ended = False
         handles = [ffi.cast("void *", queue) for queue in queues]
         code = ffi.new("int *")
-        lib.fl_set_length(ffi.cast("void ***", context)[0], slots_of_version(version))
+        lib.fl_set_length(ffi.cast("void ***", context)[0], count_slots(version))
         pointer = lib.fl_begin(
             handles,
             len(handles),

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .._native import ffi, lib
-from ..calls import profile_of_device
+from ..calls import find_device_profile
 from ..errors import OpenCLError
 from .choice import Choice
 from .commands import CommandList
 from .cost import recall, remember
 from .engine import Built, QueueKind
 from .plan import Part, Plan, make_plans
-from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, fastest
+from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 
 #: Schedules take turns in a graph that was enqueued so often: others are not worth building it
 #: several times.
@@ -81,7 +81,7 @@ class Builds:
         self, commands: CommandList, choice: Choice, given: Built | None, lock: Any
     ) -> None:
         self.native = ffi.new("fl_buffer *")
-        self.native.holds_events = profile_of_device(commands.devices[0]).holds_events
+        self.native.holds_events = find_device_profile(commands.devices[0]).holds_events
         self._commands, self._choice, self._given = commands, choice, given
         self._builds: dict[QueueKind, Sequence[Build]] = {}  # several: candidates
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
@@ -109,7 +109,7 @@ class Builds:
                 self._builds[kind] = found
                 self._list()
         trial = found[0].trial
-        seconds = trial.seconds() if trial is not None else None
+        seconds = trial.find_medians() if trial is not None else None
         if seconds is not None:
             if not any(one.plan.tried for one in found):  # that depends on arguments, and on load
                 remember(self._commands, kind, seconds)
@@ -133,7 +133,9 @@ class Builds:
         known = None if is_new else recall(self._commands, kind, names)
         if known:
             plans = [
-                _explained(plan, plans, known) for plan in plans if plan.name == fastest(known)
+                _explain_choice(plan, plans, known)
+                for plan in plans
+                if plan.name == choose_fastest(known)
             ]
         turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
         trial = Trial(names, turns, repeats=tries_schedules) if len(plans) > 1 else None
@@ -173,9 +175,11 @@ class Builds:
         """End a trial: keep only the fastest build."""
         candidates = self._builds[kind]
         plans = [one.plan for one in candidates]
-        best = fastest(seconds, clearly=not any(plan.tried for plan in plans))
+        best = choose_fastest(seconds, clearly=not any(plan.tried for plan in plans))
         winner = next(one for one in candidates if one.plan.name == best)
-        self._builds[kind] = kept = [Build(_explained(winner.plan, plans, seconds), winner.parts)]
+        self._builds[kind] = kept = [
+            Build(_explain_choice(winner.plan, plans, seconds), winner.parts)
+        ]
         self._list()
         for one in candidates:
             if one is not winner:
@@ -231,7 +235,7 @@ class Builds:
         for one in builds:
             one.close()
 
-    def _all(self) -> list[Built]:
+    def _list_built(self) -> list[Built]:
         rows = (build for builds in self._builds.values() for build in builds)
         return [one for build in rows for one in build.parts]
 
@@ -239,7 +243,7 @@ class Builds:
         """Tell C what was built, for updates."""
         if not self._commands.updatable:
             return
-        built = self._all() if self._given is None else [self._given]
+        built = self._list_built() if self._given is None else [self._given]
         rows = ffi.new("fl_built *[]", [one.native for one in built])
         with self.changing():
             self._listed, self.native.built = (built, rows), rows
@@ -258,7 +262,7 @@ class Builds:
     @property
     def updates_wait(self) -> bool:
         """Whether something must not be updated while it is executed."""
-        built = self._all() if self._given is None else [self._given]
+        built = self._list_built() if self._given is None else [self._given]
         return any(one.updates_wait for one in built)
 
     def tell(self, changes: Mapping[int, bool]) -> int:
@@ -315,12 +319,12 @@ class Builds:
     def close(self) -> None:
         """Close what engines built. What was enqueued runs to its end."""
         self.native.built_count = 0
-        for one in self._all():
+        for one in self._list_built():
             one.close()
         self._builds.clear()
 
 
-def _explained(plan: Plan, candidates: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
+def _explain_choice(plan: Plan, candidates: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:
     """Return a plan that says why it was chosen among the candidates."""
     figures = ", ".join(f"{name} {time * 1e6:.1f} µs" for name, time in seconds.items())
     used = {part.engine.name for part in plan.parts}

@@ -92,11 +92,11 @@ class Cells:
             return
         if key.conversion == AS_MEMORY:
             handle = ffi.cast("uintptr_t *", look.bytes)[0]
-            self._new(key, ffi.new("uintptr_t *", self._memory[handle][1]))
+            self._add_cell(key, ffi.new("uintptr_t *", self._memory[handle][1]))
         else:
-            self._new(key, look.bytes)
+            self._add_cell(key, look.bytes)
 
-    def _new(self, key: CellKey, data: Any) -> None:
+    def _add_cell(self, key: CellKey, data: Any) -> None:
         made = lib.fl_new_cell(*key, data)
         if not made:
             raise MemoryError("no memory for a Parameter")
@@ -116,11 +116,11 @@ class Cells:
                 continue
             key = CellKey(parameter, AS_MEMORY, 8)
             if key not in self.keys:
-                self._new(key, ffi.new("uintptr_t *", first))
-            setattr(command, field, ffi.cast("void *", self.object_of(key)))
+                self._add_cell(key, ffi.new("uintptr_t *", first))
+            setattr(command, field, ffi.cast("void *", self.get_object(key)))
             self._transfers.setdefault(parameter, []).append((number, field))
 
-    def object_of(self, key: CellKey) -> int:
+    def get_object(self, key: CellKey) -> int:
         """The memory object that a cell holds, a handle."""
         look = ffi.new("fl_cell_look *")
         lib.fl_look_at_cell(self._cells[self.keys.index(key)], look)
@@ -152,7 +152,7 @@ class Cells:
         """Whether any command uses a row's cell."""
         return bool(self.rows[number].place_count)
 
-    def pending(self) -> list[int]:
+    def list_pending(self) -> list[int]:
         """The commands that use what was staged."""
         changed: dict[int, None] = {}
         for row in self.rows:
@@ -166,10 +166,10 @@ class Cells:
             row = self.rows[number]
             if row.series:
                 data = ffi.cast("char *", row.series) + turn * key.size
-                self.staging(number)[:] = ffi.buffer(data, key.size)[:]
+                self.get_staging(number)[:] = ffi.buffer(data, key.size)[:]
                 row.pending = 1
 
-    def staging(self, number: int) -> Any:
+    def get_staging(self, number: int) -> Any:
         """Writable memory for what a row's cell is to become."""
         return ffi.buffer(self._kept[number][0], self.keys[number].size)
 

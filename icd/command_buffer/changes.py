@@ -12,7 +12,7 @@ from typing import Any
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
-from ..calls import address, call, device_of, profile_of_device, properties_of
+from ..calls import address, call, find_device_profile, query_device, query_properties
 from ..errors import OpenCLError, error
 from .builds import Builds
 from .cells import Cells
@@ -72,8 +72,8 @@ class Changeable:
         if event:
             call(event, "clReleaseEvent")
 
-    def _kind_of(self, queue: int) -> QueueKind:
-        return QueueKind(self._commands.context, device_of(queue), properties_of(queue))
+    def _find_kind(self, queue: int) -> QueueKind:
+        return QueueKind(self._commands.context, query_device(queue), query_properties(queue))
 
     def changing(self) -> AbstractContextManager[None]:
         """Block updates in C and in other threads for the length of a block.
@@ -122,7 +122,7 @@ class Changeable:
         """
         code = lib.fl_set_cells(self._builds.native, cells.rows, cells.count)
         if code == lib.FL_PYTHON_UPDATES:
-            changed = cells.pending()
+            changed = cells.list_pending()
             self._wait_for_updates()
             code = lib.fl_store_cells(self.native, cells.rows, cells.count)
             code = code or self._tell(dict.fromkeys(changed, False))
@@ -146,7 +146,7 @@ class Changeable:
 
     def _wait_for_last(self) -> None:
         """Wait for the last enqueue, of which there is one."""
-        kind = self._kind_of(address(self.native.last_queue))
-        profile = profile_of_device(kind.device)
+        kind = self._find_kind(address(self.native.last_queue))
+        profile = find_device_profile(kind.device)
         with suppress(OpenCLError):  # whatever became of its commands
             wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)

@@ -22,7 +22,7 @@ from .choice import Choice
 from .commands import CommandList
 from .engine import Built
 from .queue_release import release_ended, release_queue
-from .routes import GOES_ON, Enqueued, Route, loss_of, lost_by
+from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
 
 _said: set[str] = set()
 
@@ -96,7 +96,7 @@ class CommandBuffer(Changeable):
                 CommandList.wanted_events, a reference each.
         """
         with self.lock:
-            route = self._present_route(queue)
+            route = self._get_route(queue)
             in_turns = route.may_refuse or route.build.trial is not None
             if in_turns or (series is not None and self.native.python_updates):
                 done = self._enqueue_in_turns(route, times, waits, externals, wanted, series)
@@ -134,7 +134,7 @@ class CommandBuffer(Changeable):
                 the command that failed (-1: none).
         """
         with self.lock:
-            route = self._present_route(queue)
+            route = self._get_route(queue)
             if route.may_refuse or route.build.trial is not None:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
                 word = 0
@@ -149,18 +149,18 @@ class CommandBuffer(Changeable):
                 self._allow_again()
             return done
 
-    def _present_route(self, queue: int) -> Route:
+    def _get_route(self, queue: int) -> Route:
         """Return the route to a queue.
 
         After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
-        if route is not None and route.may_be_lost and (why := lost_by(route)):
+        if route is not None and route.may_be_lost and (why := explain_lost_part(route)):
             _say_once(f"{why} {GOES_ON}")
             self._build_anew()
         if route is None or queue != self._queue or self.native.stale:
             return self._find_route(queue)
-        if route.learns and self._builds.learn(self._kind_of(queue)):
+        if route.learns and self._builds.learn(self._find_kind(queue)):
             self._take(None)
             return self._find_route(queue)
         return route
@@ -179,14 +179,14 @@ class CommandBuffer(Changeable):
             OpenCLError: a command has failed.
         """
         with self.lock:
-            route = self._route_here(queue)
+            route = self._find_route_here(queue)
             if route is None:
                 return False
             code = lib.fl_run(route.native, times)
             if code == lib.FL_BUILD_ANEW:
                 return False
             if code:
-                check(code, "replay", *loss_of(route))
+                check(code, "replay", *find_loss(route))
             self._allow_again()
             return True
 
@@ -228,7 +228,7 @@ class CommandBuffer(Changeable):
             OpenCLError: a command has failed.
         """
         with self.lock:
-            route = self._route_here(queue)
+            route = self._find_route_here(queue)
             if route is None or self.native.python_updates:
                 return 0, False
             counts = ffi.new("uint32_t[2]")
@@ -246,7 +246,7 @@ class CommandBuffer(Changeable):
                 counts,
                 counts + 1,
             )
-            check(0 if code == lib.FL_BUILD_ANEW else code, "replay", *loss_of(route))
+            check(0 if code == lib.FL_BUILD_ANEW else code, "replay", *find_loss(route))
             return counts[0], bool(counts[1])
 
     def addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:
@@ -260,7 +260,7 @@ class CommandBuffer(Changeable):
             An address for each, None if an engine does not run everything in the host's memory.
         """
         with self.lock:
-            route = self._route_here(queue)
+            route = self._find_route_here(queue)
             if route is None:
                 return None
             found = [
@@ -269,10 +269,10 @@ class CommandBuffer(Changeable):
             ]
         return found if all(found) else None
 
-    def _route_here(self, queue: int) -> Route | None:
+    def _find_route_here(self, queue: int) -> Route | None:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
-        route = self._present_route(queue)
+        route = self._get_route(queue)
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
         if self.last_event and queue != address(self.native.last_queue):
@@ -394,7 +394,7 @@ class CommandBuffer(Changeable):
     ) -> Enqueued:
         """Let other engines run it, after the driver refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
-        self._builds.refuse(self._kind_of(route.queue), route.build, reason)
+        self._builds.refuse(self._find_kind(route.queue), route.build, reason)
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
@@ -416,7 +416,7 @@ class CommandBuffer(Changeable):
             release_queue(before)
 
     def _find_route(self, queue: int) -> Route:
-        kind = self._kind_of(queue)
+        kind = self._find_kind(queue)
         self._forbid_again()
         if self.native.stale:
             self._route = None  # what it leads to will be gone
@@ -429,7 +429,7 @@ class CommandBuffer(Changeable):
         with self.lock:
             if self.native.stale:
                 self._take(None)  # what it leads to will be gone
-            return self._builds.explain(self._kind_of(queue))
+            return self._builds.explain(self._find_kind(queue))
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""

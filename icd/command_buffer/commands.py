@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .._native import ffi, lib
-from ..calls import address, kernel_name
+from ..calls import address, query_kernel_name
 from .order import Order
 
 #: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" and so on, the names of
@@ -92,7 +92,7 @@ class CommandArray:
                 if isinstance(value, int) and name in _POINTERS
                 else value,
             )
-        return self.added(dependencies, order_only)
+        return self.count_added(dependencies, order_only)
 
     def add_copy(self, command: Any, dependencies: Sequence[int], queue: int) -> int:
         """Append a copy of a command, with arguments of its own.
@@ -110,15 +110,15 @@ class CommandArray:
         """
         if lib.fl_add_copy(self.native, command, queue):
             raise MemoryError("no memory for a command")
-        return self.added(dependencies, OPERATIONS[command.op] in ORDER_ONLY)
+        return self.count_added(dependencies, OPERATIONS[command.op] in ORDER_ONLY)
 
-    def added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
+    def count_added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
         """Count a command that C has appended to `native`. Returns its number."""
         self.dependencies.append(dependencies)
         self.order_only.append(order_only)
         return len(self.dependencies) - 1
 
-    def pattern(self, data: bytes) -> Any:
+    def copy_pattern(self, data: bytes) -> Any:
         """Memory with these bytes, which lives as long as the array."""
         self.keep.append(ffi.new("unsigned char[]", data))
         return self.keep[-1]
@@ -177,7 +177,7 @@ class CommandList:
     def __len__(self) -> int:
         return len(self.order)
 
-    def operation(self, number: int) -> str:
+    def name_operation(self, number: int) -> str:
         """What a command is, one of OPERATIONS."""
         return OPERATIONS[self.array[number].op]
 
@@ -236,7 +236,7 @@ _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
-    name, dimensions = kernel_name(address(command.kernel)), range(command.work_dim)
+    name, dimensions = query_kernel_name(address(command.kernel)), range(command.work_dim)
     global_size = tuple(command.n[3 + i] for i in dimensions)
     details: dict[str, object] = {"kernel": name, "global_size": global_size}
     if command.has_local:
@@ -249,7 +249,7 @@ def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
 def _describe_region(command: Any, region: tuple[int, ...]) -> dict[str, object]:
     details: dict[str, object] = {"region": region}
     if command.pattern_size:
-        details["color"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
+        details["color"] = bytes(ffi.buffer(command.copy_pattern, command.pattern_size))
     return details
 
 
@@ -268,5 +268,5 @@ def describe(command: Any) -> tuple[str, dict[str, object]]:
         region = tuple(command.n[6:9])
         return f"{operation}({'×'.join(map(str, region))})", _describe_region(command, region)
     if command.pattern_size:
-        details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
+        details["pattern"] = bytes(ffi.buffer(command.copy_pattern, command.pattern_size))
     return f"{operation}({details['size']} bytes)" if "size" in details else operation, details

@@ -45,7 +45,7 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
     Returns:
         The seconds by name; empty if these candidates have not been tried.
     """
-    key = _key(commands, target, names)
+    key = _make_key(commands, target, names)
     found = _CACHE.read().get(key or "", {}).get("seconds")
     if not isinstance(found, dict) or list(found) != list(names):
         return {}
@@ -54,29 +54,29 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
 
 def remember(commands: CommandList, target: QueueKind, seconds: Mapping[str, float]) -> None:
     """Keep the result of a trial: the seconds of each candidate by its name."""
-    key = _key(commands, target, list(seconds))
+    key = _make_key(commands, target, list(seconds))
     if key:
         _CACHE.add({key: {"seconds": dict(seconds), "at": time.time()}})
 
 
-def _key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:
+def _make_key(commands: CommandList, target: QueueKind, names: Sequence[str]) -> str | None:
     """Return what a trial is about; None if the driver's file is unknown."""
-    identity = identify_library("cl", _file_of_driver(target.device))
+    identity = identify_library("cl", _find_driver_file(target.device))
     if identity is None:
         return None
     order = "in order" if target.in_order else "out of order"
-    shape = hashlib.sha256("\n".join(_shape(commands)).encode()).hexdigest()[:32]
+    shape = hashlib.sha256("\n".join(_describe_shape(commands)).encode()).hexdigest()[:32]
     facts = (*target.identity, compute_units(target.device), order, *names, shape)
     return "|".join(map(str, (identity, *facts)))
 
 
-def _file_of_driver(device: int) -> str:
+def _find_driver_file(device: int) -> str:
     """Return the library of a device's driver, found by one of its functions, or ""."""
     table = lib.fl_table_of(ffi.cast("void *", device))
     return find_file(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
 
 
-def _shape(commands: CommandList) -> Iterator[str]:
+def _describe_shape(commands: CommandList) -> Iterator[str]:
     """Return the number of commands, and the operations of some of them."""
     count = len(commands)
     yield f"{count} {commands.updatable} {commands.schedule}"

@@ -22,12 +22,12 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA, check
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, kernel_name
+from ..calls import address, call, query_kernel_name
 from ..cuda_sharing import SharedDevice
 from ..errors import check as check_opencl
-from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, loading_name
+from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, make_loading_name
 from .commands import CommandList
-from .group_functions import binary_of
+from .group_functions import query_binary
 
 _KINDS: Final = {
     "value": lib.FL_CUDA_VALUE,
@@ -124,9 +124,9 @@ class _CudaProgram:
         self._device, self.why_not = device, ""
         self.loads: set[tuple[str, int]] = set()
         self._modules: dict[Variant, CudaModule] = {}
-        self.options = _options_of(handle, device.opencl)
+        self.options = _parse_options(handle, device.opencl)
         try:
-            self.ptx: PtxProgram | None = PtxProgram(ptx_of(handle))
+            self.ptx: PtxProgram | None = PtxProgram(query_ptx(handle))
         except (PtxError, FairleadError) as error:
             self.ptx, self.why_not = None, str(error)
 
@@ -174,14 +174,14 @@ class CudaFunctions:
         self.kept: list[Any] = []
         self._programs: dict[int, _CudaProgram] = {}
         self._device = device
-        launches = list(_launches(commands, device.early_threads))
+        launches = list(_list_launches(commands, device.early_threads))
         for launch in launches:
             self._note_loads(launch)
-        rows = [self._row(launch) for launch in launches]
+        rows = [self._make_row(launch) for launch in launches]
         self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
         parts = dict.fromkeys(self._list_parts(commands))
         if parts:
-            rows += [self._row(launch, part) for launch, part in parts]
+            rows += [self._make_row(launch, part) for launch, part in parts]
             self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
 
     def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _LaunchPart]]:
@@ -200,32 +200,32 @@ class CudaFunctions:
         """A program's translation has what all launches need of it."""
         if not launch.cells:
             return
-        program, name = self._program_of(launch.kernel), kernel_name(launch.kernel)
+        program, name = self._get_program(launch.kernel), query_kernel_name(launch.kernel)
         with suppress(FairleadError):  # _row says so
-            loads = launch.cells & _loadable(program.kernel(name))
+            loads = launch.cells & _mark_loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 
-    def _row(self, launch: _CudaLaunch, part: _LaunchPart | None = None) -> dict[str, Any]:
+    def _make_row(self, launch: _CudaLaunch, part: _LaunchPart | None = None) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
         try:
-            row |= self._found(launch, part)
+            row |= self._find_function(launch, part)
         except FairleadError as error:
-            name = kernel_name(launch.kernel)
+            name = query_kernel_name(launch.kernel)
             self.why_not[launch.kernel] = f"the kernel {name}: {explain_error(error)}"
         return row
 
-    def _found(self, launch: _CudaLaunch, part: _LaunchPart | None) -> Mapping[str, Any]:
-        program = self._program_of(launch.kernel)
-        found = program.kernel(kernel_name(launch.kernel))
+    def _find_function(self, launch: _CudaLaunch, part: _LaunchPart | None) -> Mapping[str, Any]:
+        program = self._get_program(launch.kernel)
+        found = program.kernel(query_kernel_name(launch.kernel))
         assert program.ptx is not None
         waits = not part and self._device.early_threads > 0 and program.ptx.can_wait
         lets = waits and launch.lets_start
         variant = program.ptx.variant(launch.work_dim, launch.offset)
-        own = program.ptx.part(variant, *part) if part else variant
+        own = program.ptx.choose_part(variant, *part) if part else variant
         module = program.module(replace(own, waits=waits, lets_start=lets))
-        loadable = _loadable(found)
+        loadable = _mark_loadable(found)
         loads = launch.cells & loadable
-        function, most = module.function(loading_name(found.name, loads))
+        function, most = module.function(make_loading_name(found.name, loads))
         asked = program.ptx.asks
         row = {
             "function": ffi.cast("void *", function),
@@ -240,13 +240,13 @@ class CudaFunctions:
             "lets_start": self._device.early_threads if lets else 0,
             "required": found.required or (0, 0, 0),
             "most_threads": most,
-            **_parameters(found),
+            **_describe_parameters(found),
             **({"part": part._asdict()} if part else {}),
         }
         self.kept.append((module, row))
         return row
 
-    def _program_of(self, kernel: int) -> _CudaProgram:
+    def _get_program(self, kernel: int) -> _CudaProgram:
         value = ffi.new("uintptr_t *")
         code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
         check_opencl(code, "clGetKernelInfo")
@@ -255,16 +255,16 @@ class CudaFunctions:
         return self._programs[value[0]]
 
 
-def ptx_of(program: int) -> str:
+def query_ptx(program: int) -> str:
     """Return the PTX that is the binary of a program (a handle).
 
     Raises:
         FairleadError: the driver does not give it.
     """
-    return binary_of(program).rstrip(b"\0").decode(errors="replace")
+    return query_binary(program).rstrip(b"\0").decode(errors="replace")
 
 
-def _options_of(program: int, device: int) -> tuple[tuple[str, int], ...]:
+def _parse_options(program: int, device: int) -> tuple[tuple[str, int], ...]:
     """The options of CUDA's compiler that a program was built with."""
     text, what = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
     code = call(program, "clGetProgramBuildInfo", device, what, 4096, address(text), None)
@@ -273,7 +273,7 @@ def _options_of(program: int, device: int) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(match[1])) for name, match in found if match)
 
 
-def _parameters(kernel: PtxKernel) -> dict[str, Any]:
+def _describe_parameters(kernel: PtxKernel) -> dict[str, Any]:
     parameters = kernel.parameters
     return {
         "kinds": ffi.new("uint8_t[]", [_KINDS[one.kind] for one in parameters]),
@@ -282,7 +282,7 @@ def _parameters(kernel: PtxKernel) -> dict[str, Any]:
     }
 
 
-def _loadable(kernel: PtxKernel) -> int:
+def _mark_loadable(kernel: PtxKernel) -> int:
     """A bit for each of the first parameters that may lie in memory."""
     parameters = kernel.parameters[: lib.FL_CUDA_MOST_LOADS]
     return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
@@ -296,7 +296,7 @@ def _launch_of(row: Any, updatable: bool, early_threads: int = 0) -> _CudaLaunch
     return _CudaLaunch(address(row.kernel), row.work_dim, (x, y, z), cells, lets_start)
 
 
-def _launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
+def _list_launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
     """The different launches of commands.
 
     A kernel that a launch may come to have is taken with the shapes of all launches.

@@ -45,7 +45,7 @@ class Edges:
         return [list(self.flat[begin:end]) for begin, end in pairwise(self.first)]
 
 
-def chained(order: Order, most: int = CHAINS) -> Edges:
+def chain_commands(order: Order, most: int = CHAINS) -> Edges:
     """Return the edges of commands on at most `most` chains (icd/native/chains.h).
 
     A command continues the chain whose end it comes after, or else the shortest one. Commands that

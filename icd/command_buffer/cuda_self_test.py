@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from ...loader.base.children import decode_candidate
 from ...loader.base.errors import FairleadError
-from ..calls import profile_of_device
-from ..cuda_sharing import SharedDevice, share_opencl_device, shared_device
+from ..calls import find_device_profile
+from ..cuda_sharing import SharedDevice, find_shared_device, share_opencl_device
 from ..drivers import load
 from .commands import CommandList
 from .cuda_functions import CudaFunctions
 from .engine import Built
 from .engines.cuda import BuiltCuda, FoundCuda, why_not_commands
-from .self_tests import difference
+from .self_tests import find_difference
 
 _OPTIONS: Final = ("", "-cl-denorms-are-zero")
 
@@ -30,20 +30,20 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     platform = load(decode_candidate(data)).platforms[0]
     found = "no device of it shares its memory with CUDA"
     for device in platform.devices:
-        if not profile_of_device(device.handle).compiles_to_ptx:
+        if not find_device_profile(device.handle).compiles_to_ptx:
             continue
         progress(f"sharing the memory of {device.name}")
         with suppress(FairleadError):  # the program cannot share it either
             share_opencl_device(device.handle)
-        shared = shared_device(device.handle)
+        shared = find_shared_device(device.handle)
         if shared is not None:
-            found = difference_of(shared, _OPTIONS, progress)
+            found = find_difference_on_cuda(shared, _OPTIONS, progress)
         if found:
             break
     return {"difference": found}
 
 
-def difference_of(
+def find_difference_on_cuda(
     device: SharedDevice, options: tuple[str, ...], progress: Callable[[str], None]
 ) -> str:
     """Return the first difference between OpenCL's results and CUDA's, or "".
@@ -61,4 +61,4 @@ def difference_of(
             raise FairleadError(why_not)
         return BuiltCuda(commands, FoundCuda(device, functions))
 
-    return difference(device.opencl, options, lambda context: lambda kernel: build, progress)
+    return find_difference(device.opencl, options, lambda context: lambda kernel: build, progress)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...loader.base.forks import make_lock
-from ..calls import device_identity
+from ..calls import identify_device
 from ..errors import OpenCLError
 from . import self_tests
 
@@ -26,12 +26,12 @@ def why_not_device(device: int) -> str | None:
     It is known once for the process. Threads that ask at the same time wait for one self-test.
     """
     try:
-        identity = device_identity(device)
+        identity = identify_device(device)
     except OpenCLError as error:
         return f"the driver does not describe the device, {error}"
     with _lock:
         if identity not in _known:
-            kind, path = " ".join(("cuda", *identity[2:])), self_tests.library_of(device)
+            kind, path = " ".join(("cuda", *identity[2:])), self_tests.find_library(device)
             _known[identity] = self_tests.why_not_library(path, kind, SELF_TEST)
         return _known[identity]
 

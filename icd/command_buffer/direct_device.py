@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary, finalize
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, compute_units, device_identity, new_queue
+from ..calls import address, call, compute_units, identify_device, make_queue
 from ..errors import check
-from .group_functions import binary_of
+from .group_functions import query_binary
 from .queue_release import release_queue
 
 #: Other threads help where a thread alone needs so many ns, and where it takes at most so many
@@ -40,7 +40,7 @@ class DirectDevice:
 
     def __init__(self, context: int, device: int, reports_failures: bool) -> None:
         self._objects: list[tuple[int, str]] = []
-        queue = new_queue(context, device)
+        queue = make_queue(context, device)
         # Not by __del__: while that runs, `_devices` still gives the object to other threads.
         finalize(self, _release, self._objects, queue).atexit = False
         self.native: Any = ffi.new("fl_direct_device *")
@@ -73,7 +73,7 @@ class DirectDevice:
             self._objects.append((handle, release))
             return handle
 
-        identity = device_identity(self._device)
+        identity = identify_device(self._device)
         if identity in _shapes:  # compiling it anew would take a hundred times as long
             binary = ffi.new("unsigned char[]", _shapes[identity])
             sizes, binaries = (
@@ -92,7 +92,7 @@ class DirectDevice:
         program = check_made(call(context, routine, *values), routine, "clReleaseProgram")
         built = call(program, "clBuildProgram", 1, address(devices), None, None, None)
         check(built, "clBuildProgram")
-        _shapes.setdefault(identity, binary_of(program))
+        _shapes.setdefault(identity, query_binary(program))
         kernel = check_made(
             call(program, "clCreateKernel", b"fairlead_shape", address(code)),
             "clCreateKernel",
@@ -123,7 +123,7 @@ _devices: Final[WeakValueDictionary[tuple[int, int], DirectDevice]] = WeakValueD
 _lock: Final = make_lock()
 
 
-def device_in(context: int, device: int, reports_failures: bool) -> DirectDevice:
+def get_device(context: int, device: int, reports_failures: bool) -> DirectDevice:
     """The device of a context (handles), made when nobody has it. Raises OpenCLError."""
     with _lock:  # while it lives its queue holds the context: no other has the handle
         found = _devices.get((context, device))

@@ -13,13 +13,13 @@ from ...loader.base.children import decode_candidate
 from ...loader.base.errors import FairleadError
 from ..abi import OPENCL
 from ..drivers import load
-from ..pocl_kernels import PoclVersion, version_of
+from ..pocl_kernels import PoclVersion, find_version
 from .commands import CommandList
-from .direct_device import device_in
+from .direct_device import get_device
 from .engine import Built, QueueKind
 from .engines.direct import BuiltDirect, Found
 from .group_functions import GroupFunctions
-from .self_tests import difference
+from .self_tests import find_difference
 
 _OPTIONS: Final = ("-DHOST", "-DHOST -cl-denorms-are-zero")
 _CPU: Final = OPENCL["CL_DEVICE_TYPE_CPU"]
@@ -31,19 +31,19 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     platform = load(decode_candidate(data)).platforms[0]
     progress("looking at its devices")
     cpus = [device for device in platform.devices if device.info("CL_DEVICE_TYPE") & _CPU]
-    version = version_of(platform.version)
+    version = find_version(platform.version)
     if version is None or not cpus:
         return {"difference": f"{platform.version} is not known, or it has no CPU"}
     device, found = cpus[0].handle, ""
     for special in False, True:  # the driver has made the special functions by then
-        builder_in = _builder_for(device, version, special=special)
-        found = found or difference(device, _OPTIONS, builder_in, progress)
+        builder_in = _make_builder(device, version, special=special)
+        found = found or find_difference(device, _OPTIONS, builder_in, progress)
     return {"difference": found}
 
 
-def _builder_for(device: int, version: PoclVersion, *, special: bool) -> Any:
-    def builder_in(context: int) -> Any:
-        known, target = device_in(context, device, False), QueueKind(context, device, 0)
+def _make_builder(device: int, version: PoclVersion, *, special: bool) -> Any:
+    def make_in_context(context: int) -> Any:
+        known, target = get_device(context, device, False), QueueKind(context, device, 0)
 
         def builder(kernel: int) -> Callable[[CommandList], Built]:
             found = Found(known, GroupFunctions([kernel], device, version))
@@ -52,11 +52,11 @@ def _builder_for(device: int, version: PoclVersion, *, special: bool) -> Any:
 
             def build(commands: CommandList) -> Built:
                 if special:
-                    found.reasons(commands)  # opens them
+                    found.find_reasons(commands)  # opens them
                 return BuiltDirect(commands, target, found)
 
             return build
 
         return builder
 
-    return builder_in
+    return make_in_context

@@ -13,9 +13,9 @@ from typing import Final
 from ...loader.base.forks import make_lock
 from .._native import ffi
 from ..abi import OPENCL
-from ..calls import address, call, device_identity, profile_of_device
+from ..calls import address, call, find_device_profile, identify_device
 from ..errors import OpenCLError, check
-from ..pocl_kernels import PoclVersion, version_of
+from ..pocl_kernels import PoclVersion, find_version
 from . import self_tests
 
 #: The module whose `main` is the self-test.
@@ -45,7 +45,7 @@ def trust_of(device: int) -> Trust:
     Threads that ask at the same time wait for one self-test.
     """
     try:
-        identity = device_identity(device)
+        identity = identify_device(device)
         with _lock:
             if identity not in _known:
                 _known[identity] = _judge(device, identity)
@@ -56,16 +56,16 @@ def trust_of(device: int) -> Trust:
 
 def _judge(device: int, identity: Sequence[str]) -> Trust:
     _, platform_version, *_ = identity
-    version = version_of(platform_version)
-    if not profile_of_device(device).has_kernels_in_process:
+    version = find_version(platform_version)
+    if not find_device_profile(device).has_kernels_in_process:
         return Trust(why_not="the driver is not PoCL, whose kernels are functions of this process")
     if version is None:
         return Trust(why_not=f"{platform_version} is not a version of PoCL that it is proven for")
-    if not _number(device, "CL_DEVICE_TYPE") & _CPU:
+    if not _query_number(device, "CL_DEVICE_TYPE") & _CPU:
         return Trust(why_not="the device is not a CPU")
-    if not _number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
+    if not _query_number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
         return Trust(why_not="the device runs no native kernels")
-    why_not = self_tests.why_not_library(self_tests.library_of(device), "direct", SELF_TEST)
+    why_not = self_tests.why_not_library(self_tests.find_library(device), "direct", SELF_TEST)
     return Trust(why_not=why_not) if why_not else Trust(version)
 
 
@@ -79,12 +79,12 @@ def try_library(path: str, platform_version: str) -> str | None:
     Returns:
         Why it is not trusted, None if it is.
     """
-    if version_of(platform_version) is None:
+    if find_version(platform_version) is None:
         return "its version is not one that the engine is proven for"
     return self_tests.try_library(path, SELF_TEST)
 
 
-def _number(device: int, name: str) -> int:
+def _query_number(device: int, name: str) -> int:
     value = ffi.new("uint64_t *")
     code = call(device, "clGetDeviceInfo", OPENCL[name], 8, address(value), None)
     check(code, "clGetDeviceInfo")

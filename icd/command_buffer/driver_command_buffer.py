@@ -19,13 +19,13 @@ from typing import Any, Final
 from ...loader.base.memory import read_word
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, is_in_order, new_queue
-from ..driver_profiles import profile_of
+from ..calls import address, call, is_in_order, make_queue
+from ..driver_profiles import find_profile
 from ..drivers import drivers
 from ..errors import check, error
 from ..objects import Device, Platform
 from .commands import OPERATIONS, ORDER_ONLY, CommandList
-from .edits import content_of
+from .edits import describe_content
 from .queue_release import release_queue
 
 _WITH_PROPERTIES: Final = (0, 9, 5)
@@ -72,15 +72,15 @@ class Support:
     @property
     def defect(self) -> str:
         """Why its command-buffers are used only on request; "" if nothing is wrong with them."""
-        return profile_of(self.platform).native_command_buffer_defect
+        return find_profile(self.platform).native_command_buffer_defect
 
     def function(self, name: str) -> Any:
         """Return a function of the extension, with the parameters of this version."""
-        return _function(self.platform, name, self.version < _WITH_PROPERTIES)
+        return _find_function(self.platform, name, self.version < _WITH_PROPERTIES)
 
 
 @cache
-def _function(platform: Platform, name: str, old: bool) -> Any:
+def _find_function(platform: Platform, name: str, old: bool) -> Any:
     found = platform.extension_function(name)
     if not found:
         return None
@@ -96,7 +96,7 @@ def _function(platform: Platform, name: str, old: bool) -> Any:
 
 
 @cache
-def support_of(device: int) -> Support | None:
+def find_support(device: int) -> Support | None:
     """Return what the device (a handle) can do; None if it has no command-buffers in a known
     version."""
     if not _is_mentioned(device):  # then other drivers need not be opened
@@ -105,7 +105,7 @@ def support_of(device: int) -> Support | None:
     for platform in drivers().platforms:
         for known in platform.devices if read_word(platform.handle) == table else ():
             if known.handle == device:
-                return _support(known)
+                return _query_support(known)
     return None
 
 
@@ -119,7 +119,7 @@ def _is_mentioned(device: int) -> bool:
     return b"cl_khr_command_buffer" in bytes(ffi.buffer(text))
 
 
-def _support(device: Device) -> Support | None:
+def _query_support(device: Device) -> Support | None:
     if device.platform.version_number < (3, 0) or "cl_khr_command_buffer" not in device.extensions:
         return None
     versions = dict(device.info("CL_DEVICE_EXTENSIONS_WITH_VERSION"))
@@ -146,7 +146,7 @@ def why_not(support: Support | None, commands: CommandList, in_order: bool) -> s
     if commands.updatable and (support.mutable is None or support.mutable < _WITH_ARRAYS):
         return "it has no mutable dispatch, or an older one than 0.9.2"
     for number in range(len(commands)):
-        operation = commands.operation(number)
+        operation = commands.name_operation(number)
         if operation in ORDER_ONLY:
             continue
         if operation == "kernel" and commands.is_empty_launch(number):
@@ -182,7 +182,7 @@ class DriverCommandBuffer:
         ] = {}  # of launches: dimensions, whether a local size was given
         self._contents: dict[int, tuple[Any, ...]] = {}  # of transfers, which cannot be changed
         self.cl = self.queue = 0
-        self.queue = new_queue(context, device, properties)
+        self.queue = make_queue(context, device, properties)
         self.cl = self._create()
 
     @property
@@ -260,7 +260,7 @@ class DriverCommandBuffer:
             self.mutable[index] = handle.value or 0
             self._shapes[index] = command.work_dim, bool(command.has_local)
         if not is_kernel and self._updatable:
-            self._contents[index] = content_of(command)
+            self._contents[index] = describe_content(command)
 
     # the arguments of each function between the properties and the wait list
 
@@ -296,37 +296,42 @@ class DriverCommandBuffer:
         return address(command.source), address(command.target), *command.n[0:3]
 
     def _copy_rect(self, command: Any) -> tuple[Any, ...]:
-        rows = _rows(command, 0, 3, 6)
+        rows = _list_rows(command, 0, 3, 6)
         return address(command.source), address(command.target), *rows, *command.n[9:13]
 
     def _fill(self, command: Any) -> tuple[Any, ...]:
         return (
             address(command.target),
-            address(command.pattern),
+            address(command.copy_pattern),
             command.pattern_size,
             command.n[0],
             command.n[1],
         )
 
     def _copy_image(self, command: Any) -> tuple[Any, ...]:
-        return address(command.source), address(command.target), *_rows(command, 0, 3, 6)
+        return address(command.source), address(command.target), *_list_rows(command, 0, 3, 6)
 
     def _copy_image_to_buffer(self, command: Any) -> tuple[Any, ...]:
-        rows = _rows(command, 0, 6)
+        rows = _list_rows(command, 0, 6)
         return address(command.source), address(command.target), *rows, command.n[3]
 
     def _copy_buffer_to_image(self, command: Any) -> tuple[Any, ...]:
-        rows = _rows(command, 3, 6)
+        rows = _list_rows(command, 3, 6)
         return address(command.source), address(command.target), command.n[0], *rows
 
     def _fill_image(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.pattern), *_rows(command, 0, 6)
+        return address(command.target), address(command.copy_pattern), *_list_rows(command, 0, 6)
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.target), address(command.source), command.n[0]
 
     def _svm_fill(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.pattern), command.pattern_size, command.n[1]
+        return (
+            address(command.target),
+            address(command.copy_pattern),
+            command.pattern_size,
+            command.n[1],
+        )
 
     # running
 
@@ -344,7 +349,9 @@ class DriverCommandBuffer:
                 transfer.
         """
         transfers = [index for index in commands if index in self._contents]
-        if any(self._contents[index] != content_of(self._array[index]) for index in transfers):
+        if any(
+            self._contents[index] != describe_content(self._array[index]) for index in transfers
+        ):
             return _INVALID_VALUE
         commands = [index for index in commands if index in self._shapes]
         if not commands:
@@ -358,7 +365,7 @@ class DriverCommandBuffer:
             if dim != had_dim or (had_local and not local):
                 return _INVALID_VALUE
         keep: list[Any] = []
-        configs = [self._config(index, keep) for index in commands]
+        configs = [self._make_config(index, keep) for index in commands]
         kinds = (ctypes.c_uint32 * len(configs))(
             *[OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]] * len(configs)
         )
@@ -370,7 +377,7 @@ class DriverCommandBuffer:
             self._shapes |= shapes
         return code
 
-    def _config(self, index: int, keep: list[Any]) -> Any:
+    def _make_config(self, index: int, keep: list[Any]) -> Any:
         """Return a cl_mutable_dispatch_config_khr of a whole launch; `keep` holds what it points
         to."""
         command, row = self._array[index], OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
@@ -417,6 +424,6 @@ class DriverCommandBuffer:
             self.close()
 
 
-def _rows(command: Any, *places: int) -> list[Any]:
+def _list_rows(command: Any, *places: int) -> list[Any]:
     """Three numbers of a command from each place on: origins and a region."""
     return [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in places]

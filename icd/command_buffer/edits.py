@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, kernel_name
+from ..calls import address, call, query_kernel_name
 from ..errors import check, error
 
 #: Kinds of arguments (enum fl_argument_kind). Local memory is a value without an address. The
@@ -38,7 +38,7 @@ def put(target: Any, command: Any, queue: int | None = None) -> None:
 
     It keeps its queue's number, unless one is given.
     """
-    old, arguments = target.arguments, _copied(command.arguments)
+    old, arguments = target.arguments, _copy_arguments(command.arguments)
     target[0] = command[0]
     target.arguments = arguments
     if queue is not None:
@@ -46,7 +46,7 @@ def put(target: Any, command: Any, queue: int | None = None) -> None:
     lib.fl_release_arguments(old)
 
 
-def _copied(arguments: Any) -> Any:
+def _copy_arguments(arguments: Any) -> Any:
     if not arguments:
         return ffi.NULL
     made = lib.fl_change_arguments(arguments, lib.fl_argument_count(arguments), ffi.NULL, 0)
@@ -55,26 +55,26 @@ def _copied(arguments: Any) -> Any:
     return made
 
 
-def content_of(transfer: Any) -> tuple[Any, ...]:
+def describe_content(transfer: Any) -> tuple[Any, ...]:
     """Return what a transfer does, for comparison with another one."""
-    data, size = transfer.pattern, transfer.pattern_size
+    data, size = transfer.copy_pattern, transfer.pattern_size
     pattern = bytes(ffi.buffer(data, size)) if data else b""
     return transfer.op, transfer.source, transfer.target, transfer.host, pattern, *transfer.n
 
 
-def argument_count(command: Any) -> int:
+def count_arguments(command: Any) -> int:
     """Return how many arguments a launch has."""
     return lib.fl_argument_count(command.arguments)
 
 
-def argument_of(command: Any, index: int) -> tuple[int, int, bool]:
+def get_argument(command: Any, index: int) -> tuple[int, int, bool]:
     """Return an argument's kind, its size in bytes, and whether it is local memory."""
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     return found.kind, found.size, found.kind == VALUE and not found.value
 
 
-def bytes_of(command: Any, index: int) -> bytes:
+def get_argument_bytes(command: Any, index: int) -> bytes:
     """The bytes of an argument; a pointer's are the pointer. Not of local memory."""
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
@@ -83,12 +83,12 @@ def bytes_of(command: Any, index: int) -> bytes:
     return ffi.buffer(found.value, found.size)[:]
 
 
-def cell_of(command: Any, index: int) -> int:
+def get_cell(command: Any, index: int) -> int:
     """The number of the Parameter that an argument is, 0 if it is none."""
     return lib.fl_parameter_of(command.arguments, index)
 
 
-def object_of(command: Any, index: int) -> tuple[int, int]:
+def get_object(command: Any, index: int) -> tuple[int, int]:
     """Return an argument's kind, and its memory object or sampler (a handle), 0 if it is
     neither."""
     found = ffi.new("fl_change *")
@@ -126,17 +126,17 @@ def has_all_arguments(command: Any) -> bool:
     return True
 
 
-def same_function(one: Any, other: Any) -> bool:
+def have_same_function(one: Any, other: Any) -> bool:
     """Return whether two kernels are of the same function of the same program."""
     first, second = address(one), address(other)
     return first == second or (
         bool(first and second)
-        and _program(first) == _program(second)
-        and kernel_name(first) == kernel_name(second)
+        and _query_program(first) == _query_program(second)
+        and query_kernel_name(first) == query_kernel_name(second)
     )
 
 
-def _program(kernel: int) -> int:
+def _query_program(kernel: int) -> int:
     value = ffi.new("uintptr_t *")
     check(
         call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ..calls import device_identity, is_in_order
+from ..calls import identify_device, is_in_order
 from .commands import CommandList
 
 
@@ -36,8 +36,8 @@ class QueueKind:
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """What identifies its device in any context and process (calls.device_identity)."""
-        return device_identity(self.device)
+        """What identifies its device in any context and process (calls.identify_device)."""
+        return identify_device(self.device)
 
 
 @dataclass(frozen=True)

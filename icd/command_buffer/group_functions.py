@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary, finalize
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, kernel_name
+from ..calls import address, call, query_kernel_name
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
 from ..program_binaries import binaries_of
@@ -45,7 +45,7 @@ class ProgramFunctions:
         # Not by __del__: while that runs, `_programs` still gives the object to other threads.
         finalize(self, call, program, "clReleaseProgram").atexit = False
         try:
-            self.kernels = parse(binary_of(program), version)
+            self.kernels = parse(query_binary(program), version)
         except (OpenCLError, PoclBinaryError) as error:
             self.why_not = str(error)
 
@@ -54,7 +54,7 @@ _programs: Final[WeakValueDictionary[int, ProgramFunctions]] = WeakValueDictiona
 _lock: Final = make_lock()
 
 
-def functions_of(program: int, version: PoclVersion) -> ProgramFunctions:
+def get_functions(program: int, version: PoclVersion) -> ProgramFunctions:
     """The functions of a program (a handle); those that somebody has already are not read again."""
     with _lock:
         found = _programs.get(program)
@@ -63,7 +63,7 @@ def functions_of(program: int, version: PoclVersion) -> ProgramFunctions:
         return found
 
 
-def binary_of(program: int) -> bytes:
+def query_binary(program: int) -> bytes:
     """Return CL_PROGRAM_BINARIES of a program with one device.
 
     Raises OpenCLError, or PoclBinaryError if it has several devices.
@@ -92,13 +92,16 @@ class GroupFunctions:
         self.why_not: dict[int, str] = {}
         self._kept: list[Any] = []
         self._kernels: dict[int, PoclKernel] = {}
-        rows = [self._row(kernel, device, version) for kernel in sorted(set(kernels))]
+        rows = [self._make_row(kernel, device, version) for kernel in sorted(set(kernels))]
         self.array, self.count = ffi.new("fl_group_function[]", rows), len(rows)
 
-    def _row(self, kernel: int, device: int, version: PoclVersion) -> dict[str, Any]:
+    def _make_row(self, kernel: int, device: int, version: PoclVersion) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", kernel)}
         try:
-            found, row["most_items"] = self._find(kernel, version), _most_items(kernel, device)
+            found, row["most_items"] = (
+                self._find(kernel, version),
+                _query_most_items(kernel, device),
+            )
             row["function"] = ffi.cast("void *", found.function)
             self._kernels[kernel] = found
         except (OpenCLError, PoclBinaryError) as error:
@@ -137,7 +140,7 @@ class GroupFunctions:
         value = ffi.new("uintptr_t *")
         code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
         check(code, "clGetKernelInfo")
-        program, name = functions_of(value[0], version), kernel_name(kernel)
+        program, name = get_functions(value[0], version), query_kernel_name(kernel)
         self._kept.append(program)
         found = program.kernels.get(name)
         if found is None or found.why_not:
@@ -146,7 +149,7 @@ class GroupFunctions:
         return found
 
 
-def _most_items(kernel: int, device: int) -> int:
+def _query_most_items(kernel: int, device: int) -> int:
     """CL_KERNEL_WORK_GROUP_SIZE of a kernel on a device. Raises OpenCLError."""
     value, name = ffi.new("size_t *"), OPENCL["CL_KERNEL_WORK_GROUP_SIZE"]
     code = call(kernel, "clGetKernelWorkGroupInfo", device, name, 8, address(value), None)

@@ -13,7 +13,7 @@ from typing import Final
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
-from ..calls import address, call, new_queue
+from ..calls import address, call, make_queue
 from ..errors import OpenCLError, check
 from .commands import CommandArray, CommandList
 from .engine import QueueKind
@@ -46,15 +46,15 @@ def launch_seconds(target: QueueKind, groups: int) -> float:
 
 def _measure(target: QueueKind, groups: int) -> float:
     try:
-        with _empty_kernel(target.context, target.device) as kernel:
-            return _least_time(target, _launches(target, kernel, groups)) / _LAUNCHES
+        with _make_empty_kernel(target.context, target.device) as kernel:
+            return _measure_least_time(target, _make_launches(target, kernel, groups)) / _LAUNCHES
     except OpenCLError:
         return _UNKNOWN
 
 
-def _least_time(target: QueueKind, commands: CommandList) -> float:
+def _measure_least_time(target: QueueKind, commands: CommandList) -> float:
     """The least time in seconds for the launches and the wait for their end: noise only adds."""
-    queue, built = new_queue(target.context, target.device, target.properties), None
+    queue, built = make_queue(target.context, target.device, target.properties), None
     try:
         built = Replay().build(commands, target)
         handles = [ffi.cast("void *", one) for one in (queue, *built.own_queues)]
@@ -75,7 +75,7 @@ def _least_time(target: QueueKind, commands: CommandList) -> float:
         release_queue(queue)
 
 
-def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
+def _make_launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
     """Return launches of a kernel without arguments.
 
     They are a path for an in-order queue, and independent for an out-of-order one.
@@ -97,7 +97,7 @@ def _launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
 
 
 @contextmanager
-def _empty_kernel(context: int, device: int) -> Iterator[int]:
+def _make_empty_kernel(context: int, device: int) -> Iterator[int]:
     """A kernel that does nothing. Raises OpenCLError."""
     source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
     sources, code, devices = (

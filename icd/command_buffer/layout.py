@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..abi import OPENCL
-from ..calls import compute_units, new_queue, profile_of_device
+from ..calls import compute_units, find_device_profile, make_queue
 from .commands import CommandList
 from .engine import QueueKind
-from .order import Order, Schedule, by_events, by_level, spread
-from .order import in_order as in_order_only
+from .order import Order, Schedule, schedule_by_events, schedule_by_level, spread_over_queues
+from .order import schedule_in_order as in_order_only
 
 #: So many unordered commands run sooner by events on the caller's queue than on queues of our own.
 #: Switching to another queue and back takes Intel's driver as long as enqueueing them: a single
@@ -59,12 +59,12 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
         variant: one of `list_other_schedules`, or "".
     """
     order = commands.order
-    queues, others = _by_device(commands, target.device)
+    queues, others = _group_by_device(commands, target.device)
     helps = False
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
         schedule, why = (
-            by_events(order, queues, ordered),
+            schedule_by_events(order, queues, ordered),
             "commands of several devices wait for each other by events",
         )
     else:
@@ -73,12 +73,12 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
             kind, why = variant, "one of the schedules that take turns"
         schedule = _schedule(commands, kind, target)
         others = [target.device] * schedule.own_queues
-        runs = profile_of_device(target.device).waits_run_commands
+        runs = find_device_profile(target.device).waits_run_commands
         helps = runs and not target.in_order and len(others) > 1
     profiling = (
         OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
     )  # somebody sees events of its commands
-    own = [new_queue(commands.context, other, profiling) for other in others]
+    own = [make_queue(commands.context, other, profiling) for other in others]
     return Layout(schedule, own, why, helps)
 
 
@@ -87,7 +87,7 @@ def list_other_schedules(commands: CommandList, target: QueueKind) -> list[str]:
 
     Which one is the fastest depends on how long the kernels take, which only replays tell.
     """
-    order, profile = commands.order, profile_of_device(target.device)
+    order, profile = commands.order, find_device_profile(target.device)
     if (
         commands.schedule != "auto"
         or len(set(commands.devices)) > 1
@@ -97,7 +97,7 @@ def list_other_schedules(commands: CommandList, target: QueueKind) -> list[str]:
     ):
         return []
     if target.in_order:
-        return ["queues"] * (profile.waits_run_commands and _queue_count(order, target) > 1)
+        return ["queues"] * (profile.waits_run_commands and _count_queues(order, target) > 1)
     chosen, _ = _choose(commands, target)
     markers_wait = profile.events_per_command >= 0
     names = {
@@ -114,7 +114,7 @@ def _suits_events(order: Order) -> bool:
     return sum(map(len, order.dependencies)) <= _EVENTS * len(order) and not any(order.order_only)
 
 
-def _by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]]:
+def _group_by_device(commands: CommandList, device: int) -> tuple[list[int], list[int]]:
     """The queue of each command by its device, and the devices of the queues from 1 on."""
     order, devices, array = commands.order, commands.devices, commands.array
     if len(devices) == 1:
@@ -142,13 +142,13 @@ def _choose(commands: CommandList, target: QueueKind) -> tuple[str, str]:
             "in-order",
             "the graph is a single path, so an in-order queue of its own needs no events",
         )
-    most = profile_of_device(target.device).events_per_command * len(order)
+    most = find_device_profile(target.device).events_per_command * len(order)
     if waits <= most and not any_order_only:
         return "events", "events cost less on this platform than in-order queues"
     return "queues", "in-order queues of its own need few events"
 
 
-def _queue_count(order: Order, target: QueueKind) -> int:
+def _count_queues(order: Order, target: QueueKind) -> int:
     """How many branches may run at the same time."""
     return max(1, min(_MOST_QUEUES, compute_units(target.device), order.width))
 
@@ -162,12 +162,12 @@ def _schedule(commands: CommandList, kind: str, target: QueueKind) -> Schedule:
     if kind == "in-order" and target.in_order:
         return in_order_only(order)
     if kind == "levels":
-        return by_level(order)
+        return schedule_by_level(order)
     if kind == "events":
-        return by_events(order, [0] * len(order), frozenset({1}))
+        return schedule_by_events(order, [0] * len(order), frozenset({1}))
     count, first = (
-        1 if kind == "in-order" else _queue_count(order, target),
+        1 if kind == "in-order" else _count_queues(order, target),
         0 if target.in_order else 1,
     )
     queues = frozenset(range(first, first + count))
-    return by_events(order, spread(order, queues), queues, "queues")
+    return schedule_by_events(order, spread_over_queues(order, queues), queues, "queues")

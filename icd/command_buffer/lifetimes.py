@@ -16,7 +16,7 @@ import itertools
 from typing import Any, Final
 
 from ...loader.base.forks import call_in_child, make_lock
-from ..calls import call, status_of
+from ..calls import call, query_status
 from ..errors import OpenCLError
 
 _all: Final[list[Lifetimes]] = []
@@ -78,7 +78,7 @@ def _release(finished: list[tuple[int, Any]]) -> None:
 
 def _is_done(event: int) -> bool:
     try:
-        return status_of(event) <= 0
+        return query_status(event) <= 0
     except OpenCLError:
         return True  # the driver does not know it any more
 

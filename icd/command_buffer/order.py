@@ -3,9 +3,9 @@
 A queue is a number here: 0 is the caller's queue, the others are *helper queues* of our own. On an
 in-order queue the steps need no events. Elsewhere there are two ways. *Level by level*, a barrier
 lies between two task levels. *By events*, a command waits for the events of its direct
-predecessors; `spread` puts branches on several in-order queues, so that few events are needed. An
-out-of-order queue 0 begins and ends with a barrier, so that a replay is one command among the
-caller's own.
+predecessors; `spread_over_queues` puts branches on several in-order queues, so that few events are
+needed. An out-of-order queue 0 begins and ends with a barrier, so that a replay is one command
+among the caller's own.
 
 No barrier waits for many events: what PoCL does for one grows with the square of its incomplete
 events. They are *joined*, some at a time, by barriers on an in-order queue. The last of these is
@@ -130,14 +130,14 @@ class Schedule:
         return max((step.queue for step in self.steps), default=0)
 
 
-def in_order(order: Order) -> Schedule:
+def schedule_in_order(order: Order) -> Schedule:
     """Return all commands on one in-order queue, in the order of recording."""
     return Schedule(
         "in-order", [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
     )
 
 
-def by_level(order: Order) -> Schedule:
+def schedule_by_level(order: Order) -> Schedule:
     """Return all commands on one out-of-order queue, with a barrier between two task levels."""
     levels: dict[int, list[int]] = {}
     for node, level in enumerate(order.levels):
@@ -150,7 +150,7 @@ def by_level(order: Order) -> Schedule:
     return Schedule("levels", steps)
 
 
-def reduced(order: Order) -> list[list[int]]:
+def reduce_edges(order: Order) -> list[list[int]]:
     """Return each node's predecessors, without those that another predecessor comes directly
     after."""
     result = []
@@ -163,7 +163,7 @@ def reduced(order: Order) -> list[list[int]]:
     return result
 
 
-def by_events(
+def schedule_by_events(
     order: Order, queues: Sequence[int], in_order_queues: frozenset[int], kind: str = "events"
 ) -> Schedule:
     """Return the schedule with node n on queue `queues[n]`, and events between queues.
@@ -174,7 +174,7 @@ def by_events(
     step_of: list[int] = []
     last_on: dict[int, int] = {0: 0}
     followed: set[int] = set()
-    for node, predecessors in enumerate(reduced(order)):
+    for node, predecessors in enumerate(reduce_edges(order)):
         queue = queues[node]
         here = len(steps)
         waits = [
@@ -196,10 +196,10 @@ def by_events(
     ]
     for step in ends:
         steps[step].signals = True
-    return Schedule(kind, steps, _joined(steps, ends, max(in_order_queues, default=None)))
+    return Schedule(kind, steps, _join_ends(steps, ends, max(in_order_queues, default=None)))
 
 
-def _joined(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> list[int]:
+def _join_ends(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> list[int]:
     """Return what the last barrier waits for instead of many `ends`.
 
     It is the last of the barriers on an in-order queue that are appended to `steps`.
@@ -214,7 +214,7 @@ def _joined(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> li
     return [len(steps) - 1]
 
 
-def spread(order: Order, queues: Iterable[int]) -> list[int]:
+def spread_over_queues(order: Order, queues: Iterable[int]) -> list[int]:
     """Return one of `queues` for each node: where it can begin first, then where it needs fewest
     events.
 

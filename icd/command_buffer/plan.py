@@ -148,7 +148,7 @@ def make_plan(
     why[last.name] = "it runs whatever no other engine takes" if preferred else choice.why
     parts = [
         Part(engine, first, end)
-        for engine, first, end in _runs([owner or last for owner in owners])
+        for engine, first, end in _find_runs([owner or last for owner in owners])
     ]
     return Plan(parts or [Part(last, 0, 0)], why, undecided)
 
@@ -184,7 +184,7 @@ def _take(
     always = engine.always_faster if choice.is_auto else None
     costs = (engine.cost(target), last.cost(target)) if choice.is_auto and not always else None
     taken = False
-    for takes, first, end in _runs([number not in refusals for number in range(len(owners))]):
+    for takes, first, end in _find_runs([number not in refusals for number in range(len(owners))]):
         count = end - first - sum(order_only[first:end])
         if not takes or not count:
             continue
@@ -201,7 +201,7 @@ def _take(
     return why or (always or choice.why if taken else "there is no command for it")
 
 
-def _runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
+def _find_runs(owners: Sequence[_T]) -> Iterator[tuple[_T, int, int]]:
     """Yield maximal runs of equal members: the member, the first place, the place after the
     last."""
     first = 0

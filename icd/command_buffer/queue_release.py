@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import call_in_child, make_lock
 from .._native import ffi
 from ..abi import OPENCL
-from ..calls import address, call, enqueue_marker, profile_of_device, properties_of
+from ..calls import address, call, enqueue_marker, find_device_profile, query_properties
 from ..driver_profiles import DriverProfile
 from ..errors import OpenCLError, check
 
@@ -63,12 +63,12 @@ def release_queue(
         device: is kept alive until the queue is released.
     """
     delay = None
-    if properties_of(queue) & _OUT_OF_ORDER:
-        delay = (profile or _profile(queue)).final_release_delay
+    if query_properties(queue) & _OUT_OF_ORDER:
+        delay = (profile or _find_profile(queue)).final_release_delay
     with _lock:
         is_new = delay is not None and queue not in _running and not _is_ending  # one is enough
         if is_new:
-            _running[queue] = _Unreleased(marker or _marker(queue), delay or 0.0, device)
+            _running[queue] = _Unreleased(marker or _enqueue_marker(queue), delay or 0.0, device)
     if not is_new:
         call(queue, "clReleaseCommandQueue")
         if marker:
@@ -86,8 +86,11 @@ def release_ended() -> bool:
     with _lock:
         for queue, one in list(_running.items()):
             if not one.marker:
-                _running[queue] = one._replace(marker=_marker(queue))
-            elif _number(one.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS") <= 0:
+                _running[queue] = one._replace(marker=_enqueue_marker(queue))
+            elif (
+                _query_number(one.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS")
+                <= 0
+            ):
                 ended.append(one.marker)
                 del _running[queue]
                 _idle[queue] = now + one.delay, one.device
@@ -117,22 +120,22 @@ def _release_running() -> None:
             call(marker, "clReleaseEvent")
 
 
-def _profile(queue: int) -> DriverProfile:
+def _find_profile(queue: int) -> DriverProfile:
     """Return the profile of a queue's driver, found by its device."""
     device = ffi.new("uintptr_t *")
     check(
         call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
         "clGetCommandQueueInfo",
     )
-    return profile_of_device(device[0])
+    return find_device_profile(device[0])
 
 
-def _marker(queue: int) -> int:
+def _enqueue_marker(queue: int) -> int:
     """Enqueue a marker behind a queue's commands, if nobody else can enqueue any more.
 
     Returns its event.
     """
-    if _number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT") > 1:
+    if _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT") > 1:
         return 0
     with suppress(OpenCLError):  # it is asked again
         made = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
@@ -141,7 +144,7 @@ def _marker(queue: int) -> int:
     return 0
 
 
-def _number(handle: int, routine: str, name: str) -> int:
+def _query_number(handle: int, routine: str, name: str) -> int:
     value = ffi.new("int32_t *")
     check(call(handle, routine, OPENCL[name], 4, address(value), None), routine)
     return value[0]

@@ -63,9 +63,9 @@ class Route:
         externals: list[int] = []  # the command of each outside event
         for number, count in commands.externals.items():
             externals += [number] * count
-        self._externals = _by_part(build, externals)
-        self._exports = _by_part(build, commands.wanted_events)
-        queues = [_handles([queue, *part.own_queues]) for part in build.parts]
+        self._externals = _group_by_part(build, externals)
+        self._exports = _group_by_part(build, commands.wanted_events)
+        queues = [_make_array([queue, *part.own_queues]) for part in build.parts]
         rows = [
             (part.native, handles, len(handles))
             for part, handles in zip(build.parts, queues, strict=True)
@@ -100,7 +100,7 @@ class Route:
         """
         for part, places in self._externals:
             part.give_externals([externals[place] for place in places])
-        wait_list = _handles(waits) if waits else ffi.NULL
+        wait_list = _make_array(waits) if waits else ffi.NULL
         event = self._event if wanted else ffi.NULL
         if series is None:
             code = lib.fl_enqueue(self.native, times, len(waits), wait_list, event, self._failed)
@@ -121,7 +121,7 @@ class Route:
             0,
             address(self._event[0]) if wanted else 0,
             -1,
-            self._exported() if self._exports else [],
+            self._list_exported() if self._exports else [],
         )
 
     def enqueue_until(
@@ -136,7 +136,7 @@ class Route:
             ffi.cast("void *", flag[0]),
             flag[1],
             len(waits),
-            _handles(waits) if waits else ffi.NULL,
+            _make_array(waits) if waits else ffi.NULL,
             counts,
             counts + 1,
             self._failed,
@@ -144,18 +144,18 @@ class Route:
         failed = -1 if self._failed[0] == NO_COMMAND else self._failed[0]
         return code, counts[0], bool(counts[1]), failed
 
-    def _exported(self) -> list[int]:
+    def _list_exported(self) -> list[int]:
         events: dict[int, int] = {}
         for part, places in self._exports:
             events |= zip(places, part.exported(), strict=True)
         return [events[place] for place in sorted(events)]
 
 
-def _handles(handles: Sequence[int]) -> Any:
+def _make_array(handles: Sequence[int]) -> Any:
     return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
 
 
-def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
+def _group_by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
     """Yield the parts that have some of these commands, and the places of those in the list."""
     found: list[tuple[Built, list[int]]] = []
     for part, built in zip(build.plan.parts, build.parts, strict=True):
@@ -165,16 +165,16 @@ def _by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[in
     return found
 
 
-def loss_of(route: Route) -> tuple[str, str]:
+def find_loss(route: Route) -> tuple[str, str]:
     """Why a part of a route can never run again, and what to do: two parts of an error.
 
     They are empty if each part can.
     """
-    why = lost_by(route)
+    why = explain_lost_part(route)
     remedy = "look for the access with FAIRLEAD_COMMAND_BUFFER=replay, or with compute-sanitizer"
     return (f"{why} {GOES_ON}.", remedy) if why else ("", "")
 
 
-def lost_by(route: Route) -> str | None:
+def explain_lost_part(route: Route) -> str | None:
     """Why a part of a route can never run again, None if each can."""
     return next(filter(None, (part.explain_loss() for part in route.parts)), None)

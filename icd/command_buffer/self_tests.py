@@ -4,8 +4,8 @@ A self-test runs in a child process, once for each driver file. Its result is re
 of probes (loader/base/probe_verdicts.py). If it fails, crashes, hangs or cannot run, the engine is
 off.
 
-`difference` is the test itself. Its kernel writes what work-items see: every id, size and offset,
-values of several types, NULL, constant and local memory.
+`find_difference` is the test itself. Its kernel writes what work-items see: every id, size and
+offset, values of several types, NULL, constant and local memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...loader.base.probe_verdicts import judge
 from ...loader.base.search import Candidate, filter_environ
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, function_of, new_queue
+from ..calls import address, call, find_function, make_queue
 from ..errors import check
 from .commands import CommandArray, CommandList
 from .engine import Built, QueueKind
@@ -55,7 +55,7 @@ def why_not_library(path: str, kind: str, module: str) -> str | None:
     if filter_environ().get("FAIRLEAD_PROBE") == "0":
         return "FAIRLEAD_PROBE=0 forbids its self-test"
     candidate = Candidate(path, "the driver of a device", None)
-    refusals = judge((candidate,), lambda found: _test(found, module), kind)
+    refusals = judge((candidate,), lambda found: _run_tests(found, module), kind)
     return refusals[candidate].reason if refusals else None
 
 
@@ -69,18 +69,18 @@ def try_library(path: str, module: str) -> str | None:
     Returns:
         Why it is not trusted, None if it is.
     """
-    (report,) = _test((Candidate(path, "the driver of a device", None),), module)
+    (report,) = _run_tests((Candidate(path, "the driver of a device", None),), module)
     return report.reason or None
 
 
-def library_of(device: int) -> str:
+def find_library(device: int) -> str:
     """The file that the driver's functions lie in, "" if it is not known."""
     table = lib.fl_table_of(ffi.cast("void *", device))
     slot = OPENCL.functions["clCreateContext"].slot
     return find_file(address(table[slot]))
 
 
-def _test(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:
+def _run_tests(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:
     outcomes = run_all([Request(module, asdict(one)) for one in candidates], _SECONDS)
     return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
@@ -158,7 +158,7 @@ kernel void fairlead_everything(global ulong *out, uchar small, ulong large, flo
 """.replace(b"WORDS", str(_WORDS).encode())
 
 
-def difference(
+def find_difference(
     device: int, options: Iterable[str], builder_in: Callable[[int], Builder], progress: Any
 ) -> str:
     """Return the first difference between the driver's results and an engine's, or "".
@@ -173,19 +173,19 @@ def difference(
         FairleadError: the driver, or what the engine needs of it, is not as it should be.
     """
     code, devices = ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
-    create = function_of(device, "clCreateContext")
+    create = find_function(device, "clCreateContext")
     context = create(None, 1, address(devices), None, None, address(code))
     check(code[0], "clCreateContext")
     target, builder = QueueKind(context, device, 0), builder_in(context)
     for one in options:
         progress(f"compiling its kernel {one}")
-        with _kernel(context, device, one) as kernel, _buffers(context) as (out, table):
+        with _make_kernel(context, device, one) as kernel, _make_buffers(context) as (out, table):
             build = builder(kernel)
             for shape in _SHAPES:
                 progress(f"running {shape} {one}")
                 commands = _launch(target, kernel, out, table, shape)
-                theirs = _result(Replay().build(commands, target), target, out)
-                ours = _result(build(commands), target, out)
+                theirs = _run_launch(Replay().build(commands, target), target, out)
+                ours = _run_launch(build(commands), target, out)
                 if ours != theirs:
                     return f"results differ for {shape} {one}".rstrip()
     progress("ending")
@@ -225,9 +225,9 @@ def _launch(
     return CommandList(target.context, [target.device], commands.array, commands.order, commands)
 
 
-def _result(built: Built, target: QueueKind, out: int) -> bytes:
+def _run_launch(built: Built, target: QueueKind, out: int) -> bytes:
     """What a launch writes: it is enqueued once, and read after it."""
-    queue = new_queue(target.context, target.device)
+    queue = make_queue(target.context, target.device)
     try:
         data = ffi.new("unsigned char[]", _WORDS * 8 * _MOST_ITEMS)
         size, failed = len(data), ffi.new("uint32_t *")
@@ -248,7 +248,7 @@ def _result(built: Built, target: QueueKind, out: int) -> bytes:
 
 
 @contextmanager
-def _kernel(context: int, device: int, options: str) -> Iterator[int]:
+def _make_kernel(context: int, device: int, options: str) -> Iterator[int]:
     source, code = ffi.new("char[]", SOURCE), ffi.new("int32_t *")
     sources, devices = ffi.new("char *[]", [source]), ffi.new("uintptr_t[]", [device])
     program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
@@ -263,7 +263,7 @@ def _kernel(context: int, device: int, options: str) -> Iterator[int]:
 
 
 @contextmanager
-def _buffers(context: int) -> Iterator[tuple[int, int]]:
+def _make_buffers(context: int) -> Iterator[tuple[int, int]]:
     """The buffer of results, and a table of four numbers."""
     code, numbers = ffi.new("int32_t *"), ffi.new("int32_t[]", [7, -5, 11, 1 << 30])
     copies = OPENCL["CL_MEM_COPY_HOST_PTR"]

@@ -104,7 +104,7 @@ class Trial:
         self._timings[self.choose_next()].append(timing)
         timing.end(event)
 
-    def seconds(self) -> dict[str, float] | None:
+    def find_medians(self) -> dict[str, float] | None:
         """Return the median time of each candidate by its name; None while a time is unknown."""
         if self._made < self._turns * len(self._open):
             return None
@@ -131,7 +131,7 @@ class Trial:
         return True
 
 
-def fastest(seconds: Mapping[str, float], *, clearly: bool = True) -> str:
+def choose_fastest(seconds: Mapping[str, float], *, clearly: bool = True) -> str:
     """Return the candidate that is faster than those after it.
 
     Args:

@@ -13,26 +13,26 @@ from ...loader.base.errors import FairleadError
 PYTHON_VARIABLE: Final = "FAIRLEAD_LIBOPENCL_PYTHON"
 
 
-def path() -> Path:
+def find_library() -> Path:
     """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
     return Path(__file__).with_name("libOpenCL.so.1")
 
 
-def existing_path() -> Path:
+def require_library() -> Path:
     """The same, after a look whether it is there.
 
     Raises:
         FairleadError: it is not.
     """
-    if not path().exists():
+    if not find_library().exists():
         raise FairleadError(
-            f"the OpenCL loader {path()} is missing",
+            f"the OpenCL loader {find_library()} is missing",
             remedy="install fairlead again, from its wheel or its source",
         )
-    return path()
+    return find_library()
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
+def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables to add for a program that shall use the library in place of its own loader.
 
     Args:
@@ -41,7 +41,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     Raises:
         FairleadError: the library is missing, or the variables cannot name its path.
     """
-    library = str(existing_path())
+    library = str(require_library())
     if set(library) & set(": ;"):
         raise FairleadError(
             f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
@@ -49,7 +49,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
         )
     return {
         PYTHON_VARIABLE: sys.executable,
-        "LD_LIBRARY_PATH": _with(str(path().parent), environ.get("LD_LIBRARY_PATH", "")),
+        "LD_LIBRARY_PATH": _with(str(find_library().parent), environ.get("LD_LIBRARY_PATH", "")),
         "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
     }
 

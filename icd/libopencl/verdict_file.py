@@ -32,9 +32,9 @@ from ...loader.base.probe_verdicts import is_probing
 from ...loader.base.search import Candidate, Refusal, SearchResult, filter_environ
 from ..discovery import find
 from ..driver_profiles import locate
-from ..drivers import Drivers, device_counts, excluding_pattern, unusable
+from ..drivers import Drivers, count_devices, find_excluding_pattern, find_unusable
 from ..probe import ProbeReport, describe, list_all, probe_all
-from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, cpu_level
+from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, find_cpu_level
 
 _REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/probe_verdicts.py
 _HERE: Final = Path(__file__).resolve()
@@ -55,7 +55,7 @@ def main(file: str, key: str) -> None:
     answer = os.dup(1)
     os.dup2(2, 1)  # drivers print to stdout
     fork_children()
-    text = os.fsencode(key + "".join(f"{line}\n" for line in lines(find())))
+    text = os.fsencode(key + "".join(f"{line}\n" for line in format_lines(find())))
     if file:
         with suppress(OSError):
             _replace(file, text)
@@ -66,19 +66,19 @@ def main(file: str, key: str) -> None:
     os._exit(0)  # a driver may hang at the end of the process
 
 
-def lines(search: SearchResult) -> Iterator[str]:
+def format_lines(search: SearchResult) -> Iterator[str]:
     """The lines of a verdict behind its key."""
     sound, refused = _look_at(search)
-    for path in sorted(set(_paths(search, sound))):
+    for path in sorted(set(_list_paths(search, sound))):
         if path.startswith("/") and "\n" not in path:
-            yield f"file {_state(path)} {path}"
+            yield f"file {_describe_state(path)} {path}"
     if refused:
         yield f"until {int(time.time()) + _REFUSED_LASTS}"
     for reason in Drivers((), (*search.refusals, *refused), search).reasons:
         yield f"refused {' '.join(reason.split())}"
-    for report in _in_order(sound):
-        if "\n" not in _path(report):
-            yield from _driver(report)
+    for report in _sort_reports(sound):
+        if "\n" not in _find_path(report):
+            yield from _format_driver(report)
     yield "end"
 
 
@@ -95,10 +95,10 @@ def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
         reports.update(zip(candidates, found, strict=True))
         return found
 
-    refused = unusable(search.candidates, look)
+    refused = find_unusable(search.candidates, look)
     known = [one for one in search.candidates if one not in refused and one not in reports]
     look(known)  # they are known to be sound, but not which repairs they need
-    refused |= {one: _refusal(reports[one]) for one in known if not reports[one].ok}
+    refused |= {one: _make_refusal(reports[one]) for one in known if not reports[one].ok}
     for report in list_all([one for one in refused if _is_wished(one, reports.get(one))]):
         if report.ok:
             reports[report.candidate] = report
@@ -110,47 +110,47 @@ def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
 def _is_wished(candidate: Candidate, report: ProbeReport | None) -> bool:
     """Whether a refused driver is the user's wish, and may have failed behind its platforms."""
     may_list = report is None or report.listed
-    return candidate.found_via in _WISHES and may_list and not excluding_pattern(candidate)
+    return candidate.found_via in _WISHES and may_list and not find_excluding_pattern(candidate)
 
 
-def _refusal(report: ProbeReport) -> Refusal:
+def _make_refusal(report: ProbeReport) -> Refusal:
     candidate = report.candidate
     return Refusal(candidate.library, report.reason, report.remedy, candidate.found_via)
 
 
-def _path(report: ProbeReport) -> str:
+def _find_path(report: ProbeReport) -> str:
     """What is to be opened: the driver's file, if its probe found it."""
     return report.real_path or locate(report.candidate)[0]
 
 
-def _in_order(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
+def _sort_reports(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
     """Drivers as `Drivers.platforms` puts them."""
     if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
         return reports
-    most = {report: max(map(device_counts, report.platforms), default=()) for report in reports}
+    most = {report: max(map(count_devices, report.platforms), default=()) for report in reports}
     return sorted(reports, key=lambda report: most[report], reverse=True)
 
 
-def _driver(report: ProbeReport) -> Iterator[str]:
+def _format_driver(report: ProbeReport) -> Iterator[str]:
     kind = "siblings" if "sibling-libraries" in report.quirks else "driver"
-    yield f"{kind} {_path(report)}"
+    yield f"{kind} {_find_path(report)}"
     if "pocl-generic-cpu" in report.quirks:
-        yield f"cpu {TRIPLE_OFFSET} {CPU_OFFSET} {cpu_level()}"
+        yield f"cpu {TRIPLE_OFFSET} {CPU_OFFSET} {find_cpu_level()}"
 
 
-def _paths(search: SearchResult, reports: Sequence[ProbeReport]) -> Iterator[str]:
+def _list_paths(search: SearchResult, reports: Sequence[ProbeReport]) -> Iterator[str]:
     """Every path that the verdict depends on."""
     yield from map(str, _OURS)
     yield _LINKER_CACHE
     yield from (place.path for place in search.places)
     yield from (refusal.what for refusal in search.refusals)
-    yield from map(_path, reports)
+    yield from map(_find_path, reports)
     for candidate in search.candidates:
         yield candidate.library
         yield from map(str, filter(None, (candidate.manifest,)))
 
 
-def _state(path: str) -> str:
+def _describe_state(path: str) -> str:
     try:
         status = os.stat(path)
     except OSError:

@@ -131,7 +131,7 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
 
 
 def make_refusal(error: FairleadError, *, with_code: bool = False) -> dict[str, Any]:
-    """What a `main` returns for a library that cannot be used. `reason_of` explains `with_code`."""
+    """What a `main` returns for a refused library. `explain_error` says what `with_code` does."""
     missing = error.missing if isinstance(error, LibraryError) else ()
     return {
         "ok": False,

@@ -69,7 +69,7 @@ class HipDriver(DeviceDriver[HipDevice]):
     def generation(self) -> int:
         return 6 if self.library.find_symbol("hipGetDevicePropertiesR0600") else 5
 
-    def constant(self, name: str) -> int:
+    def get_constant(self, name: str) -> int:
         """Return a constant of hip.abi, as the library's version has it."""
         return HIP[find_name(name, self.version)]
 

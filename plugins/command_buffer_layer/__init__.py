@@ -42,6 +42,6 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def path() -> Path:
+def find_library() -> Path:
     """The path of the layer's library."""
     return Path(__file__).parents[1] / "libfairlead_command_buffer.so"

@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from ...icd.abi import OPENCL
-from .buffers import LayerCommandBuffer, buffer_at, layer, queues_at, unfinished
-from .entries import answer, ask, entry, numbers, packed, properties_at, refused, write
+from .buffers import LayerCommandBuffer, get_buffer, get_layer, read_queues, unfinished
+from .entries import answer, ask, entry, make_error, pack, read_numbers, read_properties, write
 
 
 @entry
 def clCreateCommandBufferKHR(count: int, queues: int | None, properties: int | None) -> int:
     if not count or not queues:
-        raise refused("CL_INVALID_VALUE", "there are no queues")
+        raise make_error("CL_INVALID_VALUE", "there are no queues")
     unfinished.release_finished()
-    return LayerCommandBuffer(queues_at(count, queues), properties_at(properties)).handle
+    return LayerCommandBuffer(read_queues(count, queues), read_properties(properties)).handle
 
 
 @entry
 def clFinalizeCommandBufferKHR(buffer: int | None) -> None:
-    found = buffer_at(buffer)
+    found = get_buffer(buffer)
     with found.lock:
         found.finalize()
 
@@ -30,13 +30,13 @@ def clFinalizeCommandBufferKHR(buffer: int | None) -> None:
 @entry
 def clRetainCommandBufferKHR(buffer: int | None) -> None:
     """C does this."""
-    buffer_at(buffer)
+    get_buffer(buffer)
 
 
 @entry
 def clReleaseCommandBufferKHR(buffer: int | None) -> None:
     """The last reference is gone."""
-    found = buffer_at(buffer)
+    found = get_buffer(buffer)
     with found.lock:
         found.close()
 
@@ -48,17 +48,19 @@ def _check_waits(context: int, count: int, waits: int | None) -> list[int]:
         OpenCLError: CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_CONTEXT.
     """
     if bool(count) != bool(waits):
-        raise refused("CL_INVALID_EVENT_WAIT_LIST", "the list is NULL or empty, and not both")
-    events = numbers(waits, "uintptr_t", count)
+        raise make_error("CL_INVALID_EVENT_WAIT_LIST", "the list is NULL or empty, and not both")
+    events = read_numbers(waits, "uintptr_t", count)
     for event in events:
         if not event:
-            raise refused("CL_INVALID_EVENT_WAIT_LIST", "an event is NULL")
+            raise make_error("CL_INVALID_EVENT_WAIT_LIST", "an event is NULL")
         of = ask(
             *(event, "clGetEventInfo", "CL_EVENT_CONTEXT", "uintptr_t"),
             "CL_INVALID_EVENT_WAIT_LIST",
         )
         if of != context:
-            raise refused("CL_INVALID_CONTEXT", "an event of the wait list is of another context")
+            raise make_error(
+                "CL_INVALID_CONTEXT", "an event of the wait list is of another context"
+            )
     return events
 
 
@@ -71,35 +73,35 @@ def clEnqueueCommandBufferKHR(
     waits: int | None,
     event: int | None,
 ) -> None:
-    found = buffer_at(buffer)
+    found = get_buffer(buffer)
     if bool(count) != bool(queues):
-        raise refused("CL_INVALID_VALUE", "the list of queues is NULL or empty, and not both")
+        raise make_error("CL_INVALID_VALUE", "the list of queues is NULL or empty, and not both")
     if count and count != len(found.queues):
-        raise refused(
+        raise make_error(
             "CL_INVALID_VALUE", f"{count} queues for a command-buffer of {len(found.queues)}"
         )
-    given = queues_at(count, queues)
+    given = read_queues(count, queues)
     events = _check_waits(found.context, wait_count, waits)
     with found.lock:
         end, first = found.enqueue(given, events, bool(event))
     if event:
-        layer().note_event(end, first or None, len(found.queues) > 1)
+        get_layer().note_event(end, first or None, len(found.queues) > 1)
         write(event, "uintptr_t", end)
 
 
-def _state_of(buffer: LayerCommandBuffer) -> bytes:
+def _query_state(buffer: LayerCommandBuffer) -> bytes:
     name = "RECORDING" if buffer.runner is None else "EXECUTABLE"
-    return packed("uint32_t", OPENCL[f"CL_COMMAND_BUFFER_STATE_{name}_KHR"])
+    return pack("uint32_t", OPENCL[f"CL_COMMAND_BUFFER_STATE_{name}_KHR"])
 
 
 #: The answers to queries, by the end of the constant's name.
 _INFO: Final = {
-    "QUEUES": lambda one: packed("uintptr_t", *(queue.handle for queue in one.queues)),
-    "NUM_QUEUES": lambda one: packed("uint32_t", len(one.queues)),
-    "REFERENCE_COUNT": lambda one: packed("uint32_t", layer().references(one.handle)),
-    "STATE": _state_of,
-    "PROPERTIES_ARRAY": lambda one: packed("uint64_t", *(one.properties or ())),
-    "CONTEXT": lambda one: packed("uintptr_t", one.context),
+    "QUEUES": lambda one: pack("uintptr_t", *(queue.handle for queue in one.queues)),
+    "NUM_QUEUES": lambda one: pack("uint32_t", len(one.queues)),
+    "REFERENCE_COUNT": lambda one: pack("uint32_t", get_layer().references(one.handle)),
+    "STATE": _query_state,
+    "PROPERTIES_ARRAY": lambda one: pack("uint64_t", *(one.properties or ())),
+    "CONTEXT": lambda one: pack("uintptr_t", one.context),
 }
 _ANSWERS: Final = {OPENCL[f"CL_COMMAND_BUFFER_{name}_KHR"]: made for name, made in _INFO.items()}
 
@@ -108,8 +110,8 @@ _ANSWERS: Final = {OPENCL[f"CL_COMMAND_BUFFER_{name}_KHR"]: made for name, made 
 def clGetCommandBufferInfoKHR(
     buffer: int | None, name: int, room: int | None, into: int | None, size_ret: int | None
 ) -> None:
-    found = buffer_at(buffer)
+    found = get_buffer(buffer)
     made = _ANSWERS.get(name)
     if made is None:
-        raise refused("CL_INVALID_VALUE", f"{name:#x} is not a query of command-buffers")
+        raise make_error("CL_INVALID_VALUE", f"{name:#x} is not a query of command-buffers")
     answer(made(found), room, into, size_ret)

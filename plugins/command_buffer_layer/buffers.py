@@ -10,10 +10,10 @@ from ...icd.abi import OPENCL
 from ...icd.calls import (
     address,
     call,
-    device_of,
     enqueue_marker,
     is_in_order,
-    properties_of,
+    query_device,
+    query_properties,
 )
 from ...icd.command_buffer.command_buffer import CommandBuffer
 from ...icd.command_buffer.commands import CommandArray, CommandList
@@ -23,9 +23,9 @@ from ...loader.base.forks import make_lock
 from .entries import (
     ask,
     check_bits,
-    numbers,
-    pairs_of,
-    refused,
+    make_error,
+    pair_properties,
+    read_numbers,
     write,
 )
 from .facts import DeviceFacts, KernelFacts
@@ -54,7 +54,7 @@ def bind(state: Any) -> None:
     _state = state
 
 
-def layer() -> Any:
+def get_layer() -> Any:
     """The layer's functions."""
     return _state
 
@@ -71,13 +71,13 @@ class LayerQueue:
 
     def __init__(self, handle: int | None) -> None:
         if not handle:
-            raise refused("CL_INVALID_COMMAND_QUEUE", "a command-queue is NULL")
+            raise make_error("CL_INVALID_COMMAND_QUEUE", "a command-queue is NULL")
         self.handle = handle
         self.context = ask(
             *(handle, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT", "uintptr_t"),
             "CL_INVALID_COMMAND_QUEUE",
         )
-        self.device, self.properties = device_of(handle), properties_of(handle)
+        self.device, self.properties = query_device(handle), query_properties(handle)
         self.in_order = is_in_order(self.properties)
 
     def is_compatible(self, other: LayerQueue) -> bool:
@@ -122,7 +122,7 @@ class LayerCommand:
     def give_handle(self, where: int | None) -> None:
         """Write a handle of it to where the program wants it. Raises MemoryError."""
         if where:
-            self.handle = _new_handle(_COMMAND, self.buffer.queues[0].handle)
+            self.handle = _make_handle(_COMMAND, self.buffer.queues[0].handle)
             _commands[self.handle] = self
             write(where, "uintptr_t", self.handle)
 
@@ -147,15 +147,15 @@ class LayerCommandBuffer:
     """
 
     def __init__(self, queues: Sequence[LayerQueue], properties: tuple[int, ...] | None) -> None:
-        given = pairs_of(properties, (_FLAGS, _ASSERTS))
+        given = pair_properties(properties, (_FLAGS, _ASSERTS))
         self.flags, self.asserts = given.get(_FLAGS, 0), given.get(_ASSERTS, 0)
         check_bits(self.flags, _SIMULTANEOUS | _MUTABLE | _DEVICE_SIDE, "CL_COMMAND_BUFFER_FLAGS")
         check_bits(self.asserts, ALL_ASSERTS, "the asserts")
         if any(queue.context != queues[0].context for queue in queues):
-            raise refused("CL_INVALID_CONTEXT", "the queues are of several contexts")
+            raise make_error("CL_INVALID_CONTEXT", "the queues are of several contexts")
         self.devices = list(dict.fromkeys(queue.device for queue in queues))
         if self.flags & _DEVICE_SIDE and len(self.devices) > 1:
-            raise refused(
+            raise make_error(
                 "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
                 "the devices of the queues do not synchronize without the host",
             )
@@ -173,7 +173,7 @@ class LayerCommandBuffer:
         self._route: Any = None
         for queue in queues:
             self.hold("CommandQueue", queue.handle)
-        self.handle = _new_handle(_BUFFER, queues[0].handle)
+        self.handle = _make_handle(_BUFFER, queues[0].handle)
         _buffers[self.handle] = self
 
     def hold(self, kind: str, handle: int) -> None:
@@ -182,27 +182,27 @@ class LayerCommandBuffer:
             check(call(handle, f"clRetain{kind}"), f"clRetain{kind}")
             self._held[kind, handle] = handle
 
-    def device(self, handle: int) -> DeviceFacts:
+    def get_device(self, handle: int) -> DeviceFacts:
         """What is known of a device."""
         if handle not in self._devices:
             self._devices[handle] = DeviceFacts(handle)
         return self._devices[handle]
 
-    def kernel(self, handle: int | None, device: int) -> KernelFacts:
+    def get_kernel(self, handle: int | None, device: int) -> KernelFacts:
         """What is known of a kernel, which this keeps, for a device.
 
         Raises:
             OpenCLError: CL_INVALID_KERNEL, CL_INVALID_CONTEXT, CL_INVALID_PROGRAM_EXECUTABLE.
         """
         if not handle:
-            raise refused("CL_INVALID_KERNEL", "the kernel is NULL")
+            raise make_error("CL_INVALID_KERNEL", "the kernel is NULL")
         found = self._kernels.get((handle, device))
         if found is None:
             found = KernelFacts(handle, device)
             if found.context != self.context:
-                raise refused("CL_INVALID_CONTEXT", "the kernel is of another context")
+                raise make_error("CL_INVALID_CONTEXT", "the kernel is of another context")
             if not found.is_built:
-                raise refused(
+                raise make_error(
                     "CL_INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device"
                 )
             self.hold("Kernel", handle)
@@ -212,7 +212,7 @@ class LayerCommandBuffer:
     def check_recording(self) -> None:
         """Raise OpenCLError (CL_INVALID_OPERATION) if it is finalized."""
         if self.runner is not None:
-            raise refused("CL_INVALID_OPERATION", "the command-buffer is finalized")
+            raise make_error("CL_INVALID_OPERATION", "the command-buffer is finalized")
 
     @property
     def held(self) -> list[tuple[str, int]]:
@@ -262,12 +262,12 @@ class LayerCommandBuffer:
         """
         runner = self.runner
         if runner is None:
-            raise refused("CL_INVALID_OPERATION", "the command-buffer is not finalized")
+            raise make_error("CL_INVALID_OPERATION", "the command-buffer is not finalized")
         for queue, own in zip(queues, self.queues, strict=False):
             if queue.context != own.context:
-                raise refused("CL_INVALID_CONTEXT", "a queue is of another context")
+                raise make_error("CL_INVALID_CONTEXT", "a queue is of another context")
             if not queue.is_compatible(own):
-                raise refused(
+                raise make_error(
                     "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
                     "a queue is of another device or has other properties than at the same place "
                     "when the command-buffer was made",
@@ -342,26 +342,28 @@ class HeldObject:
             call(self._handle, f"clRelease{self._kind}")
 
 
-def _new_handle(kind: int, like: int) -> int:
+def _make_handle(kind: int, like: int) -> int:
     made = _state.new_handle(kind, like)
     if not made:
         raise MemoryError("no memory for a handle")
     return made
 
 
-def buffer_at(handle: int | None) -> LayerCommandBuffer:
+def get_buffer(handle: int | None) -> LayerCommandBuffer:
     """Return a command-buffer. Raises OpenCLError (CL_INVALID_COMMAND_BUFFER_KHR)."""
     found = _buffers.get(handle or 0)
     if found is None:
-        raise refused("CL_INVALID_COMMAND_BUFFER_KHR", f"{handle or 0:#x} is not a command-buffer")
+        raise make_error(
+            "CL_INVALID_COMMAND_BUFFER_KHR", f"{handle or 0:#x} is not a command-buffer"
+        )
     return found
 
 
-def command_at(handle: int | None) -> LayerCommand:
+def get_command(handle: int | None) -> LayerCommand:
     """Return a command. Raises OpenCLError (CL_INVALID_MUTABLE_COMMAND_KHR)."""
     found = _commands.get(handle or 0)
     if found is None:
-        raise refused("CL_INVALID_MUTABLE_COMMAND_KHR", f"{handle or 0:#x} is not a command")
+        raise make_error("CL_INVALID_MUTABLE_COMMAND_KHR", f"{handle or 0:#x} is not a command")
     return found
 
 
@@ -371,6 +373,6 @@ def close_all() -> None:
         buffer.close()
 
 
-def queues_at(count: int, where: int | None) -> list[LayerQueue]:
+def read_queues(count: int, where: int | None) -> list[LayerQueue]:
     """Read a list of queues of the program. Raises OpenCLError (CL_INVALID_COMMAND_QUEUE)."""
-    return [LayerQueue(handle) for handle in numbers(where, "uintptr_t", count)]
+    return [LayerQueue(handle) for handle in read_numbers(where, "uintptr_t", count)]

@@ -27,7 +27,7 @@ ENTRIES: Final[dict[str, Any]] = {}
 _says_why: Final = filter_environ().get("FAIRLEAD_LAYER_LOG", "") not in ("", "0")
 
 
-def refused(code: str, why: str) -> OpenCLError:
+def make_error(code: str, why: str) -> OpenCLError:
     """Return the exception for an error code, given by its name.
 
     Args:
@@ -48,24 +48,24 @@ def entry(function: _Function) -> _Function:
     if described.error_channel == "errcode_ret":
 
         def make(*arguments: Any) -> int:
-            handle, code = _attempt(name, function, arguments[:-1])
+            handle, code = _call(name, function, arguments[:-1])
             write(arguments[-1], "int32_t", code)
             return handle or 0
 
         called = make
     else:
 
-        def code_of(*arguments: Any) -> int:
-            return _attempt(name, function, arguments)[1]
+        def call_with_code(*arguments: Any) -> int:
+            return _call(name, function, arguments)[1]
 
-        called = code_of
+        called = call_with_code
     # Ctrl-C must not interrupt it.
     called.__code__ = called.__code__.replace(co_filename=f"{ENTRY}{name}>")
     ENTRIES[name] = described.prototype(called)
     return function
 
 
-def _attempt(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, int]:
+def _call(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, int]:
     try:
         return function(*arguments), 0
     except OpenCLError as failed:
@@ -82,7 +82,7 @@ def _attempt(name: str, function: Callable[..., Any], arguments: Sequence[Any]) 
 # the program's memory
 
 
-def numbers(where: int | None, kind: str, count: int) -> list[int]:
+def read_numbers(where: int | None, kind: str, count: int) -> list[int]:
     """Read an array of the program.
 
     Args:
@@ -106,7 +106,7 @@ def copy_bytes(where: int, size: int) -> bytes:
     return bytes(ffi.buffer(ffi.cast("char *", where), size))
 
 
-def properties_at(where: int | None) -> tuple[int, ...] | None:
+def read_properties(where: int | None) -> tuple[int, ...] | None:
     """Read a list of properties, with the 0 at its end; None for NULL."""
     if not where:
         return None
@@ -117,7 +117,7 @@ def properties_at(where: int | None) -> tuple[int, ...] | None:
     return (*found, 0)
 
 
-def pairs_of(properties: tuple[int, ...] | None, known: Sequence[str]) -> dict[str, int]:
+def pair_properties(properties: tuple[int, ...] | None, known: Sequence[str]) -> dict[str, int]:
     """Return the values of properties by their names.
 
     Args:
@@ -133,7 +133,7 @@ def pairs_of(properties: tuple[int, ...] | None, known: Sequence[str]) -> dict[s
     for number, value in zip(given[::2], given[1::2], strict=True):
         name = names.get(number)
         if name is None or name in found:
-            raise refused("CL_INVALID_VALUE", f"property {number:#x} is unknown, or there twice")
+            raise make_error("CL_INVALID_VALUE", f"property {number:#x} is unknown, or there twice")
         found[name] = value
     return found
 
@@ -141,19 +141,19 @@ def pairs_of(properties: tuple[int, ...] | None, known: Sequence[str]) -> dict[s
 def check_bits(value: int, known: int, what: str) -> None:
     """Check a bit-field. Raises OpenCLError (CL_INVALID_VALUE) for an unknown bit."""
     if value & ~known:
-        raise refused("CL_INVALID_VALUE", f"{what} {value:#x} has bits other than {known:#x}")
+        raise make_error("CL_INVALID_VALUE", f"{what} {value:#x} has bits other than {known:#x}")
 
 
 def answer(value: bytes, room: int | None, into: int | None, size_ret: int | None) -> None:
     """Answer a query. Raises OpenCLError (CL_INVALID_VALUE) if there is too little room."""
     if into:
         if (room or 0) < len(value):
-            raise refused("CL_INVALID_VALUE", f"the answer has {len(value)} bytes")
+            raise make_error("CL_INVALID_VALUE", f"the answer has {len(value)} bytes")
         ffi.memmove(ffi.cast("char *", into), value, len(value))
     write(size_ret, "size_t", len(value))
 
 
-def packed(kind: str, *values: int) -> bytes:
+def pack(kind: str, *values: int) -> bytes:
     """Return numbers of a C type as bytes."""
     return bytes(ffi.buffer(ffi.new(f"{kind}[]", list(values)))) if values else b""
 
@@ -176,7 +176,7 @@ def ask(handle: int, routine: str, name: str, kind: str, code: str) -> int:
     """
     value = ffi.new(f"{kind} *")
     if call(handle, routine, OPENCL[name], ffi.sizeof(kind), address(value), None):
-        raise refused(code, f"{routine} does not answer {name}")
+        raise make_error(code, f"{routine} does not answer {name}")
     return value[0]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...icd._native import ffi
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call, profile_of_device
-from .entries import ask, ask_all, refused
+from ...icd.calls import address, call, find_device_profile
+from .entries import ask, ask_all, make_error
 
 _DEVICE, _GROUP = "clGetDeviceInfo", "clGetKernelWorkGroupInfo"
 
@@ -34,9 +34,9 @@ class DeviceFacts:
         self.most_items = ask_all(device, _DEVICE, "CL_DEVICE_MAX_WORK_ITEM_SIZES", "size_t", 3)
         name = "CL_DEVICE_MEM_BASE_ADDR_ALIGN"
         self.alignment = max(1, ask_all(device, _DEVICE, name, "uint32_t", 1)[0])
-        self.has_images = bool(_one(device, "CL_DEVICE_IMAGE_SUPPORT", "uint32_t"))
-        self.has_svm = bool(_one(device, "CL_DEVICE_SVM_CAPABILITIES", "uint64_t"))
-        self.pointers_stick = profile_of_device(device).svm_arguments_stick
+        self.has_images = bool(_query_one(device, "CL_DEVICE_IMAGE_SUPPORT", "uint32_t"))
+        self.has_svm = bool(_query_one(device, "CL_DEVICE_SVM_CAPABILITIES", "uint64_t"))
+        self.pointers_stick = find_device_profile(device).svm_arguments_stick
 
     def check_alignment(self, offset: int) -> None:
         """Check where a sub-buffer begins, in bytes.
@@ -45,12 +45,12 @@ class DeviceFacts:
             OpenCLError: CL_MISALIGNED_SUB_BUFFER_OFFSET.
         """
         if offset * 8 % self.alignment:
-            raise refused(
+            raise make_error(
                 "CL_MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at byte {offset}"
             )
 
 
-def _one(device: int, name: str, kind: str) -> int:
+def _query_one(device: int, name: str, kind: str) -> int:
     return ask_all(device, _DEVICE, name, kind, 1)[0]
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from .buffers import LayerCommand
-from .entries import copy_bytes, refused
+from .entries import copy_bytes, make_error
 from .memory import (
     LayerMemory,
     check_image,
     check_range,
-    memory_of,
-    region_at,
-    three_at,
+    get_memory,
+    read_region,
+    read_three,
 )
 from .recording import CommandRecording, records
 
 _COLOR_SIZE: Final = 16  # bytes, of four numbers
 
 
-def _image(recording: CommandRecording, handle: int | None) -> LayerMemory:
-    if not recording.buffer.device(recording.queue.device).has_images:
-        raise refused("CL_INVALID_OPERATION", "the device has no images")
-    return memory_of(recording.buffer, handle, image=True)
+def _get_image(recording: CommandRecording, handle: int | None) -> LayerMemory:
+    if not recording.buffer.get_device(recording.queue.device).has_images:
+        raise make_error("CL_INVALID_OPERATION", "the device has no images")
+    return get_memory(recording.buffer, handle, image=True)
 
 
 @records()
@@ -34,21 +34,21 @@ def clCommandCopyImageKHR(
     target_origin: int | None,
     region: int | None,
 ) -> LayerCommand:
-    first, second = _image(recording, source), _image(recording, target)
+    first, second = _get_image(recording, source), _get_image(recording, target)
     if first.format != second.format:
-        raise refused("CL_IMAGE_FORMAT_MISMATCH", "the images have different formats")
-    start, to = three_at(source_origin, "origin"), three_at(target_origin, "origin")
-    size = region_at(region)
+        raise make_error("CL_IMAGE_FORMAT_MISMATCH", "the images have different formats")
+    start, to = read_three(source_origin, "origin"), read_three(target_origin, "origin")
+    size = read_region(region)
     check_image(first, start, size)
     check_image(second, to, size)
     apart = any(abs(a - b) >= length for a, b, length in zip(start, to, size, strict=True))
     if source == target and not apart:
-        raise refused("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
+        raise make_error("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
     numbers, fields = (*start, *to, *size), {"source": source, "target": target}
     return recording.add("copy_image", "COPY_IMAGE", numbers, **fields)
 
 
-def _bytes_of(image: LayerMemory, region: tuple[int, int, int]) -> int:
+def _count_bytes(image: LayerMemory, region: tuple[int, int, int]) -> int:
     return image.pixel_size * region[0] * region[1] * region[2]
 
 
@@ -61,11 +61,11 @@ def clCommandCopyBufferToImageKHR(
     target_origin: int | None,
     region: int | None,
 ) -> LayerCommand:
-    image = _image(recording, target)
-    buffer = memory_of(recording.buffer, source, device=recording.queue.device)
-    to, size = three_at(target_origin, "origin"), region_at(region)
+    image = _get_image(recording, target)
+    buffer = get_memory(recording.buffer, source, device=recording.queue.device)
+    to, size = read_three(target_origin, "origin"), read_region(region)
     check_image(image, to, size)
-    check_range(buffer, source_offset, _bytes_of(image, size))
+    check_range(buffer, source_offset, _count_bytes(image, size))
     numbers, fields = (source_offset, 0, 0, *to, *size), {"source": source, "target": target}
     return recording.add("copy_buffer_to_image", "COPY_BUFFER_TO_IMAGE", numbers, **fields)
 
@@ -79,11 +79,11 @@ def clCommandCopyImageToBufferKHR(
     region: int | None,
     target_offset: int,
 ) -> LayerCommand:
-    image = _image(recording, source)
-    buffer = memory_of(recording.buffer, target, device=recording.queue.device)
-    start, size = three_at(source_origin, "origin"), region_at(region)
+    image = _get_image(recording, source)
+    buffer = get_memory(recording.buffer, target, device=recording.queue.device)
+    start, size = read_three(source_origin, "origin"), read_region(region)
     check_image(image, start, size)
-    check_range(buffer, target_offset, _bytes_of(image, size))
+    check_range(buffer, target_offset, _count_bytes(image, size))
     numbers, fields = (*start, target_offset, 0, 0, *size), {"source": source, "target": target}
     return recording.add("copy_image_to_buffer", "COPY_IMAGE_TO_BUFFER", numbers, **fields)
 
@@ -96,11 +96,11 @@ def clCommandFillImageKHR(
     origin: int | None,
     region: int | None,
 ) -> LayerCommand:
-    image = _image(recording, target)
+    image = _get_image(recording, target)
     if not color:
-        raise refused("CL_INVALID_VALUE", "the color is NULL")
-    start, size = three_at(origin, "origin"), region_at(region)
+        raise make_error("CL_INVALID_VALUE", "the color is NULL")
+    start, size = read_three(origin, "origin"), read_region(region)
     check_image(image, start, size)
-    data = recording.buffer.commands.pattern(copy_bytes(color, _COLOR_SIZE))
+    data = recording.buffer.commands.copy_pattern(copy_bytes(color, _COLOR_SIZE))
     fields = {"target": target, "pattern": data, "pattern_size": _COLOR_SIZE}
     return recording.add("fill_image", "FILL_IMAGE", (*start, 0, 0, 0, *size), **fields)

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call, kernel_name
+from ...icd.calls import address, call, query_kernel_name
 from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
 from ...icd.errors import check
-from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, layer
-from .entries import ask, ask_all, check_bits, numbers, refused
+from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, get_layer
+from .entries import ask, ask_all, check_bits, make_error, read_numbers
 from .facts import DeviceFacts, KernelFacts
 from .memory import keep_parents
 from .recording import CommandRecording, records
@@ -66,20 +66,20 @@ class LayerRange:
         return prod(-(-size // local) for size, local in zip(self.size, self.local, strict=True))
 
 
-def range_of(dim: int, offset: int | None, size: int | None, local: int | None) -> LayerRange:
+def read_range(dim: int, offset: int | None, size: int | None, local: int | None) -> LayerRange:
     """Read the sizes of a launch.
 
     Raises:
         OpenCLError: CL_INVALID_WORK_DIMENSION, CL_INVALID_GLOBAL_WORK_SIZE.
     """
     if not 1 <= dim <= 3:
-        raise refused("CL_INVALID_WORK_DIMENSION", f"{dim} dimensions")
+        raise make_error("CL_INVALID_WORK_DIMENSION", f"{dim} dimensions")
     if not size:
-        raise refused("CL_INVALID_GLOBAL_WORK_SIZE", "the global size is NULL")
+        raise make_error("CL_INVALID_GLOBAL_WORK_SIZE", "the global size is NULL")
     return LayerRange(
-        numbers(offset, "size_t", dim) if offset else None,
-        numbers(size, "size_t", dim),
-        numbers(local, "size_t", dim) if local else None,
+        read_numbers(offset, "size_t", dim) if offset else None,
+        read_numbers(size, "size_t", dim),
+        read_numbers(local, "size_t", dim) if local else None,
     )
 
 
@@ -96,24 +96,24 @@ def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) ->
             CL_INVALID_WORK_ITEM_SIZE, CL_INVALID_WORK_GROUP_SIZE.
     """
     if not all(0 < size < 1 << device.bits for size in launch.size):
-        raise refused("CL_INVALID_GLOBAL_WORK_SIZE", f"the global size is {launch.size}")
+        raise make_error("CL_INVALID_GLOBAL_WORK_SIZE", f"the global size is {launch.size}")
     for offset, size in zip(launch.offset or (), launch.size, strict=False):
         if offset + size >= 1 << device.bits:
-            raise refused("CL_INVALID_GLOBAL_OFFSET", f"{offset} and {size} work-items")
+            raise make_error("CL_INVALID_GLOBAL_OFFSET", f"{offset} and {size} work-items")
     local, required = launch.local, kernel.required
     if local is None:
         return
     if not all(local):
-        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the local size is {local}")
+        raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"the local size is {local}")
     if any(size > most for size, most in zip(local, device.most_items, strict=False) if most):
-        raise refused("CL_INVALID_WORK_ITEM_SIZE", f"{local} of at most {device.most_items}")
+        raise make_error("CL_INVALID_WORK_ITEM_SIZE", f"{local} of at most {device.most_items}")
     if any(required) and required[: len(local)] != list(local):
-        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"the kernel requires groups of {required}")
+        raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"the kernel requires groups of {required}")
     if kernel.most_items and prod(local) > kernel.most_items:
-        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} of {kernel.most_items}")
+        raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} of {kernel.most_items}")
     divides = not any(size % part for size, part in zip(launch.size, local, strict=True))
     if kernel.is_uniform and not divides:
-        raise refused("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
+        raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
 
 
 def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
@@ -128,15 +128,17 @@ def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) ->
     Raises:
         OpenCLError: CL_OUT_OF_RESOURCES if the driver makes no copy.
     """
-    sticks = buffer.device(buffer.queues[0].device).pointers_stick
-    key = kernel, layer().exec_changes(kernel), tuple(pointers) if sticks else ()
+    sticks = buffer.get_device(buffer.queues[0].device).pointers_stick
+    key = kernel, get_layer().exec_changes(kernel), tuple(pointers) if sticks else ()
     copy = buffer.copies.get(key)
     if copy is None:
-        made = _create(kernel) if sticks else address(lib.fl_clone_kernel(_void(kernel)))
+        made = (
+            _create(kernel) if sticks else address(lib.fl_clone_kernel(_make_void_pointer(kernel)))
+        )
         if not made:
-            raise refused("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
-        copy = buffer.copies[key] = _void(made)
-        for name, value in _exec_infos(kernel):
+            raise make_error("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
+        copy = buffer.copies[key] = _make_void_pointer(made)
+        for name, value in _list_exec_infos(kernel):
             data = ffi.from_buffer(value)
             call(made, "clSetKernelExecInfo", name, len(value), address(data))
     return copy
@@ -145,15 +147,15 @@ def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) ->
 def _create(kernel: int) -> int:
     code = ffi.new("int32_t *")
     program = ask(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t", "CL_INVALID_KERNEL")
-    name = ffi.new("char[]", kernel_name(kernel).encode())
+    name = ffi.new("char[]", query_kernel_name(kernel).encode())
     return call(program, "clCreateKernel", ffi.string(name), address(code)) or 0
 
 
-def _exec_infos(kernel: int) -> list[tuple[int, bytes]]:
+def _list_exec_infos(kernel: int) -> list[tuple[int, bytes]]:
     """What clSetKernelExecInfo has set on a kernel."""
     found: list[tuple[int, bytes]] = []
     needed = ffi.new("size_t *")
-    see = layer().seen_exec_info
+    see = get_layer().seen_exec_info
     while name := see(kernel, len(found), None, 0, address(needed)):
         room = ffi.new("char[]", needed[0] + 1)
         see(kernel, len(found), address(room), needed[0], address(needed))
@@ -161,16 +163,16 @@ def _exec_infos(kernel: int) -> list[tuple[int, bytes]]:
     return found
 
 
-def _void(handle: int) -> Any:
+def _make_void_pointer(handle: int) -> Any:
     return ffi.cast("void *", handle)
 
 
-def kind_of(kernel: int, index: int, data: bytes | None) -> int:
+def find_kind(kernel: int, index: int, data: bytes | None) -> int:
     """Return what an argument is that clSetKernelArg has set: VALUE, MEMORY or SAMPLER."""
     if data is None or len(data) != _POINTER_SIZE or not any(data):
         return VALUE
     object_ = int.from_bytes(data, "little")
-    return lib.fl_kind_of_argument(_void(kernel), index, _void(object_))
+    return lib.fl_kind_of_argument(_make_void_pointer(kernel), index, _make_void_pointer(object_))
 
 
 class LayerArguments:
@@ -194,13 +196,13 @@ class LayerArguments:
         self.changes = ffi.new("fl_change[]", max(1, count))
         self.count, self.pointers = count, list[int]()
         self._kept: list[Any] = []
-        see, needed, pointer = layer().seen_argument, ffi.new("size_t *"), ffi.new("void **")
+        see, needed, pointer = get_layer().seen_argument, ffi.new("size_t *"), ffi.new("void **")
         room = ffi.new("char[64]")
         for index in range(count):
             places = address(needed), address(pointer)
             kind = see(kernel, index, address(room), 64, *places)
             if kind == _UNSET:
-                raise refused("CL_INVALID_KERNEL_ARGS", f"argument {index} was never set")
+                raise make_error("CL_INVALID_KERNEL_ARGS", f"argument {index} was never set")
             if kind == _SET_POINTER:
                 self.pointers.append(index)
                 self.changes[index] = (index, POINTER, 0, pointer[0])
@@ -215,7 +217,7 @@ class LayerArguments:
     def _set(
         self, buffer: LayerCommandBuffer, kernel: int, index: int, size: int, data: bytes | None
     ) -> None:
-        kind, value = kind_of(kernel, index, data), ffi.NULL
+        kind, value = find_kind(kernel, index, data), ffi.NULL
         if data is not None:
             value = ffi.new("char[]", data)
             self._kept.append(value)
@@ -235,15 +237,15 @@ class LayerArguments:
         return made
 
 
-def _fields_of(recording: CommandRecording) -> int:
+def _find_fields(recording: CommandRecording) -> int:
     """What of the launch can be updated. Raises OpenCLError."""
     name = "CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR"
     given = recording.given.get(_FIELDS, _ALL_FIELDS)
     check_bits(given, _ALL_FIELDS, name)
-    has_svm = recording.buffer.device(recording.queue.device).has_svm
+    has_svm = recording.buffer.get_device(recording.queue.device).has_svm
     exec_info = OPENCL["CL_MUTABLE_DISPATCH_EXEC_INFO_KHR"]
     if not has_svm and recording.given.get(_FIELDS, 0) & exec_info:
-        raise refused("CL_INVALID_OPERATION", f"{name} does not have CL_…_EXEC_INFO_KHR")
+        raise make_error("CL_INVALID_OPERATION", f"{name} does not have CL_…_EXEC_INFO_KHR")
     return given if has_svm else given & ~exec_info
 
 
@@ -257,10 +259,10 @@ def clCommandNDRangeKernelKHR(
     local: int | None,
 ) -> LayerCommand:
     buffer, device = recording.buffer, recording.queue.device
-    fields, asserts = _fields_of(recording), recording.given.get(_ASSERTS, 0)
+    fields, asserts = _find_fields(recording), recording.given.get(_ASSERTS, 0)
     check_bits(asserts, ALL_ASSERTS, "the asserts")
-    facts, known = buffer.kernel(kernel, device), buffer.device(device)
-    launch = range_of(dim, offset, size, local)
+    facts, known = buffer.get_kernel(kernel, device), buffer.get_device(device)
+    launch = read_range(dim, offset, size, local)
     assert kernel is not None
     check_sizes(facts, known, launch)
     arguments = LayerArguments(buffer, kernel, facts.count, known)

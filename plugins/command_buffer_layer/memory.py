@@ -8,7 +8,7 @@ from typing import Final
 
 from ...icd.abi import OPENCL
 from .buffers import LayerCommandBuffer
-from .entries import ask, ask_all, numbers, refused
+from .entries import ask, ask_all, make_error, read_numbers
 
 _BUFFER: Final = OPENCL["CL_MEM_OBJECT_BUFFER"]
 _INFO: Final = "clGetMemObjectInfo"
@@ -73,7 +73,7 @@ class LayerMemory:
         return len(roots) == 1 and distance < size
 
 
-def memory_of(
+def get_memory(
     buffer: LayerCommandBuffer, handle: int | None, image: bool = False, device: int = 0
 ) -> LayerMemory:
     """Return a memory object that a transfer uses. The command-buffer keeps it.
@@ -88,18 +88,18 @@ def memory_of(
         OpenCLError: CL_INVALID_MEM_OBJECT, CL_INVALID_CONTEXT, CL_MISALIGNED_SUB_BUFFER_OFFSET.
     """
     if not handle:
-        raise refused("CL_INVALID_MEM_OBJECT", "a memory object is NULL")
+        raise make_error("CL_INVALID_MEM_OBJECT", "a memory object is NULL")
     code = "CL_INVALID_MEM_OBJECT"
     kind = ask(handle, _INFO, "CL_MEM_TYPE", "uint32_t", code)
     if (kind != _BUFFER) is not image:
-        raise refused(code, f"a memory object is {'no image' if image else 'no buffer'}")
+        raise make_error(code, f"a memory object is {'no image' if image else 'no buffer'}")
     if ask(handle, _INFO, "CL_MEM_CONTEXT", "uintptr_t", code) != buffer.context:
-        raise refused("CL_INVALID_CONTEXT", "a memory object is of another context")
+        raise make_error("CL_INVALID_CONTEXT", "a memory object is of another context")
     size = ask(handle, _INFO, "CL_MEM_SIZE", "size_t", code)
     parent = ask(handle, _INFO, "CL_MEM_ASSOCIATED_MEMOBJECT", "uintptr_t", code)
     offset = 0 if image else ask(handle, _INFO, "CL_MEM_OFFSET", "size_t", code)
     if device and offset:
-        buffer.device(device).check_alignment(offset)
+        buffer.get_device(device).check_alignment(offset)
     keep_memory(buffer, handle)
     return LayerMemory(handle, kind, size, parent, offset)
 
@@ -129,24 +129,24 @@ def keep_parents(buffer: LayerCommandBuffer, handle: int) -> bool:
 def check_range(memory: LayerMemory, offset: int, size: int) -> None:
     """Check a range of a buffer, in bytes. Raises OpenCLError (CL_INVALID_VALUE)."""
     if not size or offset + size > memory.size:
-        raise refused(
+        raise make_error(
             "CL_INVALID_VALUE", f"{size} bytes from byte {offset} on of a buffer of {memory.size}"
         )
 
 
-def three_at(where: int | None, what: str) -> Three:
+def read_three(where: int | None, what: str) -> Three:
     """Read an origin or a region. Raises OpenCLError (CL_INVALID_VALUE) if it is NULL."""
     if not where:
-        raise refused("CL_INVALID_VALUE", f"the {what} is NULL")
-    x, y, z = numbers(where, "size_t", 3)
+        raise make_error("CL_INVALID_VALUE", f"the {what} is NULL")
+    x, y, z = read_numbers(where, "size_t", 3)
     return x, y, z
 
 
-def region_at(where: int | None) -> Three:
+def read_region(where: int | None) -> Three:
     """Read a region. Raises OpenCLError (CL_INVALID_VALUE) if it is empty."""
-    region = three_at(where, "region")
+    region = read_three(where, "region")
     if not all(region):
-        raise refused("CL_INVALID_VALUE", f"the region {region} is empty")
+        raise make_error("CL_INVALID_VALUE", f"the region {region} is empty")
     return region
 
 
@@ -164,16 +164,16 @@ def check_rect(
     rows = row or region[0]
     slices = slice_ or rows * region[1]
     if rows < region[0] or slices < rows * region[1] or slices % rows:
-        raise refused("CL_INVALID_VALUE", f"pitches {row}, {slice_} for a region of {region}")
+        raise make_error("CL_INVALID_VALUE", f"pitches {row}, {slice_} for a region of {region}")
     last = [start + size - 1 for start, size in zip(origin, region, strict=True)]
     if last[0] + last[1] * rows + last[2] * slices >= memory.size:
-        raise refused(
+        raise make_error(
             "CL_INVALID_VALUE", f"a region of {region} at {origin} of a buffer of {memory.size}"
         )
     return rows, slices
 
 
-def rects_overlap(
+def do_rects_overlap(
     starts: Sequence[Three], region: Three, pitches: tuple[int, int], offsets: Sequence[int]
 ) -> bool:
     """Whether two rectangles of one buffer with the same pitches overlap.
@@ -205,6 +205,6 @@ def check_image(memory: LayerMemory, origin: Three, region: Three) -> None:
     """Check a region of an image, in pixels. Raises OpenCLError (CL_INVALID_VALUE)."""
     sizes = memory.sizes
     if any(start + size > most for start, size, most in zip(origin, region, sizes, strict=True)):
-        raise refused(
+        raise make_error(
             "CL_INVALID_VALUE", f"a region of {region} at {origin} of an image of {sizes}"
         )

@@ -23,7 +23,7 @@ class LayerQueueOrder:
         self._last: int | None = None  # of an in-order queue, or the last barrier
         self._open: list[int] = []  # since that barrier
 
-    def before(self, sync_points: Sequence[int], barrier: bool) -> list[int]:
+    def find_predecessors(self, sync_points: Sequence[int], barrier: bool) -> list[int]:
         """Return what the next command comes directly after.
 
         Args:

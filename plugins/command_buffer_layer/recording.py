@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, buffer_at
-from .entries import entry, numbers, pairs_of, properties_at, refused, write
+from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, get_buffer
+from .entries import entry, make_error, pair_properties, read_numbers, read_properties, write
 
 #: Every recording function has so many parameters at its end: sync-points and what it returns.
 _LAST: Final = 4
@@ -42,18 +42,18 @@ class CommandRecording:
         known: Sequence[str] = (),
     ) -> None:
         buffer.check_recording()
-        self.buffer, self.number = buffer, _number_of(buffer, queue)
+        self.buffer, self.number = buffer, _number_queue(buffer, queue)
         if bool(wait_count) != bool(waits):
-            raise refused(
+            raise make_error(
                 "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR", "the list is NULL or empty, and not both"
             )
-        self._waits = [one - 1 for one in numbers(waits, "uint32_t", wait_count)]
+        self._waits = [one - 1 for one in read_numbers(waits, "uint32_t", wait_count)]
         if any(not 0 <= one < len(buffer.recorded) for one in self._waits):
-            raise refused(
+            raise make_error(
                 "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR", "there is no command for a sync-point"
             )
-        self.properties = properties_at(properties)
-        self.given = pairs_of(self.properties, known)
+        self.properties = read_properties(properties)
+        self.given = pair_properties(self.properties, known)
 
     @property
     def queue(self) -> LayerQueue:
@@ -80,7 +80,7 @@ class CommandRecording:
         order = self.buffer.orders[self.number]
         number = commands.add(
             operation,
-            order.before(self._waits, barrier),
+            order.find_predecessors(self._waits, barrier),
             numbers,
             order_only=barrier or operation == "marker",
             queue=self.device_number,
@@ -92,13 +92,13 @@ class CommandRecording:
         return made
 
 
-def _number_of(buffer: LayerCommandBuffer, queue: int | None) -> int:
+def _number_queue(buffer: LayerCommandBuffer, queue: int | None) -> int:
     """The number of a queue. Raises OpenCLError (CL_INVALID_COMMAND_QUEUE)."""
     handles = [one.handle for one in buffer.queues]
     if not queue and len(handles) == 1:
         return 0
     if queue not in handles:
-        raise refused(
+        raise make_error(
             "CL_INVALID_COMMAND_QUEUE",
             "a command-buffer of several queues needs to know which one"
             if not queue
@@ -120,7 +120,7 @@ def records(known: Sequence[str] = ()) -> Callable[[Callable[..., LayerCommand]]
     def declare(function: Callable[..., LayerCommand]) -> Any:
         def record(buffer: int | None, queue: int | None, properties: int | None, *rest: Any):
             own, (wait_count, waits, sync_point, handle) = rest[:-_LAST], rest[-_LAST:]
-            found = buffer_at(buffer)
+            found = get_buffer(buffer)
             with found.lock:
                 recording = CommandRecording(found, queue, properties, wait_count, waits, known)
                 made = function(recording, *own)
@@ -133,7 +133,7 @@ def records(known: Sequence[str] = ()) -> Callable[[Callable[..., LayerCommand]]
     return declare
 
 
-def type_of(command: LayerCommand) -> int:
+def find_type(command: LayerCommand) -> int:
     """Return a command's type, a cl_command_type."""
     return OPENCL[f"CL_COMMAND_{command.type}"]
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from ...icd.calls import address
 from ...icd.command_buffer.edits import put
 from ...icd.errors import OpenCLError
-from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, buffer_at, command_at, queues_at
-from .entries import entry, numbers, refused
+from .buffers import (
+    LayerCommand,
+    LayerCommandBuffer,
+    LayerQueue,
+    get_buffer,
+    get_command,
+    read_queues,
+)
+from .entries import entry, make_error, read_numbers
 from .launches import check_sizes
-from .updates import present_range
+from .updates import get_range
 
 
 @entry
@@ -21,36 +28,36 @@ def clRemapCommandBufferKHR(
     handles: int | None,
     handles_ret: int | None,
 ) -> int:
-    old = buffer_at(buffer)
+    old = get_buffer(buffer)
     if not count or not queues:
-        raise refused("CL_INVALID_VALUE", "there are no queues")
+        raise make_error("CL_INVALID_VALUE", "there are no queues")
     if not automatic and count != len(old.queues):
-        raise refused("CL_INVALID_VALUE", f"{count} queues instead of {len(old.queues)}")
+        raise make_error("CL_INVALID_VALUE", f"{count} queues instead of {len(old.queues)}")
     if not (bool(handle_count) == bool(handles) == bool(handles_ret)):
-        raise refused("CL_INVALID_VALUE", "a list of handles is NULL or empty, and not all are")
-    wanted = [_command_of(old, one) for one in numbers(handles, "uintptr_t", handle_count)]
-    given = queues_at(count, queues)
+        raise make_error("CL_INVALID_VALUE", "a list of handles is NULL or empty, and not all are")
+    wanted = [_get_command(old, one) for one in read_numbers(handles, "uintptr_t", handle_count)]
+    given = read_queues(count, queues)
     if any(queue.context != old.context for queue in given):
-        raise refused("CL_INVALID_CONTEXT", "a queue is of another context")
+        raise make_error("CL_INVALID_CONTEXT", "a queue is of another context")
     with old.lock:
-        made = remapped(old, given)
+        made = make_remapped(old, given)
     for number, command in enumerate(wanted):
         made.recorded[command.number].give_handle((handles_ret or 0) + 8 * number)
     return made.handle
 
 
-def _command_of(buffer: LayerCommandBuffer, handle: int) -> LayerCommand:
+def _get_command(buffer: LayerCommandBuffer, handle: int) -> LayerCommand:
     """Return a command of this command-buffer. Raises OpenCLError (CL_INVALID_VALUE)."""
     try:
-        found = command_at(handle)
+        found = get_command(handle)
     except OpenCLError:
         found = None
     if found is None or found.buffer is not buffer:
-        raise refused("CL_INVALID_VALUE", "a handle is not a command of this command-buffer")
+        raise make_error("CL_INVALID_VALUE", "a handle is not a command of this command-buffer")
     return found
 
 
-def remapped(old: LayerCommandBuffer, queues: list[LayerQueue]) -> LayerCommandBuffer:
+def make_remapped(old: LayerCommandBuffer, queues: list[LayerQueue]) -> LayerCommandBuffer:
     """Return a copy of a command-buffer with other queues, in the same state.
 
     Commands of a queue's number go to the queue with that number. If there are fewer queues, they
@@ -79,7 +86,9 @@ def _copy(made: LayerCommandBuffer, command: LayerCommand) -> None:
     queue = command.queue % len(made.queues)
     operation, dependencies = native.op, command.buffer.commands.dependencies[command.number]
     order_only = command.buffer.commands.order_only[command.number]
-    in_order = made.orders[queue].before((), False) if made.queues[queue].in_order else ()
+    in_order = (
+        made.orders[queue].find_predecessors((), False) if made.queues[queue].in_order else ()
+    )
     after = list(dict.fromkeys([*in_order, *dependencies]))
     number = made.commands.add("marker", after, order_only=order_only)
     target = made.commands.array + number
@@ -94,10 +103,10 @@ def _copy(made: LayerCommandBuffer, command: LayerCommand) -> None:
 
 def _check(old: LayerCommandBuffer, command: LayerCommand, device: int) -> None:
     """Check that a device can run a command. Raises OpenCLError."""
-    facts = old.device(device)
+    facts = old.get_device(device)
     if command.kernel:
-        check_sizes(old.kernel(command.kernel, device), facts, present_range(command))
+        check_sizes(old.get_kernel(command.kernel, device), facts, get_range(command))
     if "IMAGE" in command.type and not facts.has_images:
-        raise refused("CL_INVALID_OPERATION", "a device has no images")
+        raise make_error("CL_INVALID_OPERATION", "a device has no images")
     if "SVM" in command.type and not facts.has_svm:
-        raise refused("CL_INVALID_OPERATION", "a device has no SVM")
+        raise make_error("CL_INVALID_OPERATION", "a device has no SVM")

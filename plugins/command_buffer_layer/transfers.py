@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from .buffers import LayerCommand
-from .entries import copy_bytes, refused
+from .entries import copy_bytes, make_error
 from .memory import (
     check_range,
     check_rect,
-    memory_of,
-    rects_overlap,
-    region_at,
-    three_at,
+    do_rects_overlap,
+    get_memory,
+    read_region,
+    read_three,
 )
 from .recording import CommandRecording, records
 
@@ -20,7 +20,7 @@ _LARGEST_PATTERN = 128  # bytes
 
 
 def _overlap() -> Exception:
-    return refused("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
+    return make_error("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
 
 
 @records()
@@ -33,8 +33,8 @@ def clCommandCopyBufferKHR(
     size: int,
 ) -> LayerCommand:
     device = recording.queue.device
-    first = memory_of(recording.buffer, source, device=device)
-    second = memory_of(recording.buffer, target, device=device)
+    first = get_memory(recording.buffer, source, device=device)
+    second = get_memory(recording.buffer, target, device=device)
     source_offset, target_offset, size = source_offset or 0, target_offset or 0, size or 0
     check_range(first, source_offset, size)
     check_range(second, target_offset, size)
@@ -55,23 +55,25 @@ def clCommandCopyBufferRectKHR(
     *pitches: int,
 ) -> LayerCommand:
     device = recording.queue.device
-    first = memory_of(recording.buffer, source, device=device)
-    second = memory_of(recording.buffer, target, device=device)
-    start, to = three_at(source_origin, "origin"), three_at(target_origin, "origin")
-    size = region_at(region)
+    first = get_memory(recording.buffer, source, device=device)
+    second = get_memory(recording.buffer, target, device=device)
+    start, to = read_three(source_origin, "origin"), read_three(target_origin, "origin")
+    size = read_region(region)
     of_source = check_rect(first, start, size, pitches[0], pitches[1])
     of_target = check_rect(second, to, size, pitches[2], pitches[3])
     if source == target and of_source != of_target:
-        raise refused("CL_INVALID_VALUE", "a copy inside a buffer has one pair of pitches")
+        raise make_error("CL_INVALID_VALUE", "a copy inside a buffer has one pair of pitches")
     same = (first.parent or source) == (second.parent or target)
     offsets = first.offset, second.offset
-    if same and of_source == of_target and rects_overlap((start, to), size, of_source, offsets):
+    if same and of_source == of_target and do_rects_overlap((start, to), size, of_source, offsets):
         raise _overlap()
     numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
     return recording.add("copy_rect", "COPY_BUFFER_RECT", numbers, **fields)
 
 
-def _pattern(recording: CommandRecording, where: int | None, pattern_size: int, *sizes: int) -> Any:
+def _copy_pattern(
+    recording: CommandRecording, where: int | None, pattern_size: int, *sizes: int
+) -> Any:
     """Return a copy of a fill's pattern, which has to divide `sizes`.
 
     Raises:
@@ -79,10 +81,10 @@ def _pattern(recording: CommandRecording, where: int | None, pattern_size: int, 
     """
     is_power = pattern_size and not pattern_size & (pattern_size - 1)
     if not where or not is_power or pattern_size > _LARGEST_PATTERN:
-        raise refused("CL_INVALID_VALUE", f"a pattern of {pattern_size} bytes")
+        raise make_error("CL_INVALID_VALUE", f"a pattern of {pattern_size} bytes")
     if any(size % pattern_size for size in sizes):
-        raise refused("CL_INVALID_VALUE", "the pattern does not divide the offset and the size")
-    return recording.buffer.commands.pattern(copy_bytes(where, pattern_size))
+        raise make_error("CL_INVALID_VALUE", "the pattern does not divide the offset and the size")
+    return recording.buffer.commands.copy_pattern(copy_bytes(where, pattern_size))
 
 
 @records()
@@ -94,18 +96,18 @@ def clCommandFillBufferKHR(
     offset: int,
     size: int,
 ) -> LayerCommand:
-    memory = memory_of(recording.buffer, target, device=recording.queue.device)
+    memory = get_memory(recording.buffer, target, device=recording.queue.device)
     check_range(memory, offset, size)
-    data = _pattern(recording, pattern, pattern_size, offset, size)
+    data = _copy_pattern(recording, pattern, pattern_size, offset, size)
     fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
     return recording.add("fill", "FILL_BUFFER", (offset, size), **fields)
 
 
 def _check_svm(recording: CommandRecording, size: int, *pointers: int | None) -> None:
-    if not recording.buffer.device(recording.queue.device).has_svm:
-        raise refused("CL_INVALID_OPERATION", "the device has no SVM")
+    if not recording.buffer.get_device(recording.queue.device).has_svm:
+        raise make_error("CL_INVALID_OPERATION", "the device has no SVM")
     if not all(pointers) or not size:
-        raise refused("CL_INVALID_VALUE", "a pointer is NULL, or there is nothing to do")
+        raise make_error("CL_INVALID_VALUE", "a pointer is NULL, or there is nothing to do")
 
 
 @records()
@@ -127,6 +129,6 @@ def clCommandSVMMemFillKHR(
     size: int,
 ) -> LayerCommand:
     _check_svm(recording, size, target)
-    data = _pattern(recording, pattern, pattern_size, target or 0, size)
+    data = _copy_pattern(recording, pattern, pattern_size, target or 0, size)
     fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
     return recording.add("svm_fill", "SVM_MEMFILL", (0, size), **fields)

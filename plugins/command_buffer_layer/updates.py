@@ -12,20 +12,20 @@ from typing import Any, Final
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
 from ...icd.calls import address, call
-from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE, object_of
+from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE, get_object
 from ...icd.errors import check
 from .buffers import (
     HeldObject,
     LayerCommand,
     LayerCommandBuffer,
-    buffer_at,
-    command_at,
+    get_buffer,
+    get_command,
     unfinished,
 )
-from .entries import answer, copy_bytes, entry, numbers, packed, refused
-from .launches import LayerRange, check_on_copy, check_sizes, kind_of
+from .entries import answer, copy_bytes, entry, make_error, pack, read_numbers
+from .launches import LayerRange, check_on_copy, check_sizes, find_kind
 from .memory import keep_parents
-from .recording import type_of
+from .recording import find_type
 
 _CONFIG_TYPE: Final = OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]
 _Config: Final = OPENCL.get_struct("cl_mutable_dispatch_config_khr")
@@ -49,32 +49,32 @@ class LaunchUpdate:
     def __init__(
         self, buffer: LayerCommandBuffer, config: Any, before: dict[LayerCommand, LayerRange]
     ) -> None:
-        command = command_at(config.command)
+        command = get_command(config.command)
         if command.buffer is not buffer or not command.kernel:
-            raise refused(
+            raise make_error(
                 "CL_INVALID_MUTABLE_COMMAND_KHR",
                 "the command is not a launch of this command-buffer",
             )
         self.command, self._buffer = command, buffer
         self.arguments: list[tuple[int, int, int, Any]] = []
         self.exec_infos: list[tuple[int, bytes]] = []
-        self.launch = self._read_sizes(config, before.get(command) or present_range(command))
+        self.launch = self._read_sizes(config, before.get(command) or get_range(command))
         if self.launch is not None:
             before[command] = self.launch
         for field, name in (("ARGUMENTS", "arg"), ("ARGUMENTS", "arg_svm")):
             self._allow(field, bool(_count(config, name)))
         self._allow("EXEC_INFO", bool(_count(config, "exec_info")))
         self._read_arguments(config)
-        for info in _array(config, "exec_info", _ExecInfo):
+        for info in _read_array(config, "exec_info", _ExecInfo):
             if not info.param_value:
-                raise refused("CL_INVALID_VALUE", "the value of an exec info is NULL")
+                raise make_error("CL_INVALID_VALUE", "the value of an exec info is NULL")
             data = copy_bytes(info.param_value, info.param_value_size)
             self.exec_infos.append((info.param_name, data))
 
     def _allow(self, field: str, wanted: bool) -> None:
         bit = OPENCL[f"CL_MUTABLE_DISPATCH_{field}_KHR"]
         if wanted and not self.command.fields & bit:
-            raise refused(
+            raise make_error(
                 "CL_INVALID_OPERATION",
                 f"the launch was recorded without CL_MUTABLE_DISPATCH_{field}_KHR",
             )
@@ -90,11 +90,13 @@ class LaunchUpdate:
             self._allow(field, bool(where))
         dim = len(present.size)
         if config.work_dim not in (0, dim):
-            raise refused("CL_INVALID_OPERATION", f"the launch was recorded with {dim} dimensions")
+            raise make_error(
+                "CL_INVALID_OPERATION", f"the launch was recorded with {dim} dimensions"
+            )
         if not any(given.values()):
             return None
         offset, size, local = (
-            numbers(where, "size_t", dim if where else 0) for where in given.values()
+            read_numbers(where, "size_t", dim if where else 0) for where in given.values()
         )
         launch = replace(
             present,
@@ -103,11 +105,11 @@ class LaunchUpdate:
             local=local or present.local,
         )
         device = self._buffer.queues[self.command.queue].device
-        kernel = self._buffer.kernel(self.command.kernel, device)
-        check_sizes(kernel, self._buffer.device(device), launch)
+        kernel = self._buffer.get_kernel(self.command.kernel, device)
+        check_sizes(kernel, self._buffer.get_device(device), launch)
         limit, groups = self.command.groups, launch.groups
         if self.command.asserts and limit is not None and (groups is None or groups > limit):
-            raise refused(
+            raise make_error(
                 "CL_INVALID_OPERATION",
                 f"{groups} work-groups, where the launch promised no more than {limit}",
             )
@@ -118,29 +120,29 @@ class LaunchUpdate:
             address(self.command.native.kernel),
             lib.fl_argument_count(self.command.native.arguments),
         )
-        for argument in _array(config, "arg", _Argument):
+        for argument in _read_array(config, "arg", _Argument):
             index, size, value = argument.arg_index, argument.arg_size, argument.arg_value
             if index >= count:
-                raise refused("CL_INVALID_ARG_INDEX", f"argument {index} of {count}")
+                raise make_error("CL_INVALID_ARG_INDEX", f"argument {index} of {count}")
             data = copy_bytes(value, size) if value and size else None
-            kind = kind_of(copy, index, data)
+            kind = find_kind(copy, index, data)
             check_on_copy(copy, index, VALUE, size, value)
             self.arguments.append((index, kind, size, data))
-        for argument in _array(config, "arg_svm", _Argument):
+        for argument in _read_array(config, "arg_svm", _Argument):
             index, value = argument.arg_index, argument.arg_value
             if index >= count:
-                raise refused("CL_INVALID_ARG_INDEX", f"argument {index} of {count}")
+                raise make_error("CL_INVALID_ARG_INDEX", f"argument {index} of {count}")
             check_on_copy(copy, index, POINTER, 0, value)
             self.arguments.append((index, POINTER, 0, value))
 
-    def replaced(self) -> list[HeldObject]:
+    def list_replaced(self) -> list[HeldObject]:
         """The memory objects that the launch has until the change, with a reference to each.
 
         The engine `direct` uses them in what is enqueued, and the driver does not know.
         """
         found = []
         for index, *_ in self.arguments:
-            kind, handle = object_of(self.command.native, index)
+            kind, handle = get_object(self.command.native, index)
             if kind == MEMORY and handle:
                 call(handle, "clRetainMemObject")
                 found.append(HeldObject("MemObject", handle))
@@ -164,14 +166,14 @@ class LaunchUpdate:
             native.has_local = launch.local is not None
         if not self.exec_infos:
             return False
-        native.kernel = self._other_kernel()
+        native.kernel = self._make_kernel()
         return True
 
-    def _other_kernel(self) -> Any:
+    def _make_kernel(self) -> Any:
         """A kernel of this launch alone, with the new exec infos. Raises OpenCLError."""
         made = lib.fl_clone_kernel(self.command.native.kernel)
         if not made:
-            raise refused("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
+            raise make_error("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
         self._buffer.copies[object()] = made
         for name, value in self.exec_infos:
             data = ffi.from_buffer(value)
@@ -180,7 +182,7 @@ class LaunchUpdate:
         return made
 
 
-def present_range(command: LayerCommand) -> LayerRange:
+def get_range(command: LayerCommand) -> LayerRange:
     """Return the sizes that a launch has now."""
     native = command.native
     dim = native.work_dim
@@ -200,11 +202,11 @@ def _count(config: Any, name: str) -> int:
     number = {"arg": "num_args", "arg_svm": "num_svm_args", "exec_info": "num_exec_infos"}[name]
     count = getattr(config, number)
     if bool(count) != bool(getattr(config, f"{name}_list")):
-        raise refused("CL_INVALID_VALUE", f"{name}_list is NULL or empty, and not both")
+        raise make_error("CL_INVALID_VALUE", f"{name}_list is NULL or empty, and not both")
     return count
 
 
-def _array(config: Any, name: str, kind: Any) -> Any:
+def _read_array(config: Any, name: str, kind: Any) -> Any:
     count = _count(config, name)
     return (kind * count).from_address(getattr(config, f"{name}_list")) if count else ()
 
@@ -213,22 +215,22 @@ def _array(config: Any, name: str, kind: Any) -> Any:
 def clUpdateMutableCommandsKHR(
     handle: int | None, count: int, types: int | None, configs: int | None
 ) -> None:
-    buffer = buffer_at(handle)
+    buffer = get_buffer(handle)
     with buffer.lock:
         if buffer.runner is None:
-            raise refused("CL_INVALID_OPERATION", "the command-buffer is not finalized")
+            raise make_error("CL_INVALID_OPERATION", "the command-buffer is not finalized")
         if not buffer.mutable:
-            raise refused(
+            raise make_error(
                 "CL_INVALID_OPERATION",
                 "the command-buffer was made without CL_COMMAND_BUFFER_MUTABLE_KHR",
             )
         if bool(count) != bool(types) or bool(count) != bool(configs):
-            raise refused("CL_INVALID_VALUE", "a list is NULL or empty, and not all are")
-        if any(one != _CONFIG_TYPE for one in numbers(types, "uint32_t", count)):
-            raise refused("CL_INVALID_VALUE", "a config is of an unknown type")
-        wheres = numbers(configs, "uintptr_t", count)
+            raise make_error("CL_INVALID_VALUE", "a list is NULL or empty, and not all are")
+        if any(one != _CONFIG_TYPE for one in read_numbers(types, "uint32_t", count)):
+            raise make_error("CL_INVALID_VALUE", "a config is of an unknown type")
+        wheres = read_numbers(configs, "uintptr_t", count)
         if not all(wheres):
-            raise refused("CL_INVALID_VALUE", "a config is NULL")
+            raise make_error("CL_INVALID_VALUE", "a config is NULL")
         sizes: dict[LayerCommand, LayerRange] = {}
         updates = [LaunchUpdate(buffer, _Config.from_address(where), sizes) for where in wheres]
         _commit(buffer, updates)
@@ -244,7 +246,7 @@ def _commit(buffer: LayerCommandBuffer, updates: list[LaunchUpdate]) -> None:
 
     runner = buffer.runner
     assert runner is not None
-    replaced = [held for update in updates for held in update.replaced()]
+    replaced = [held for update in updates for held in update.list_replaced()]
     runner.change(list({update.command.number for update in updates}), change, _CALL)
     if replaced:
         runner.keep(unfinished, replaced)
@@ -252,32 +254,34 @@ def _commit(buffer: LayerCommandBuffer, updates: list[LaunchUpdate]) -> None:
         buffer.run_anew()
 
 
-def _of_launch(make: Callable[[LayerCommand], bytes]) -> Callable[[LayerCommand], bytes]:
+def _make_launch_query(make: Callable[[LayerCommand], bytes]) -> Callable[[LayerCommand], bytes]:
     """A query that only launches answer; other commands answer nothing."""
     return lambda command: make(command) if command.kernel else b""
 
 
-def _sizes(command: LayerCommand, first: int) -> bytes:
+def _pack_sizes(command: LayerCommand, first: int) -> bytes:
     native = command.native
-    return packed("size_t", *native.n[first : first + native.work_dim])
+    return pack("size_t", *native.n[first : first + native.work_dim])
 
 
 _INFO: Final[dict[str, Callable[[LayerCommand], bytes]]] = {
-    "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR": lambda one: packed(
+    "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR": lambda one: pack(
         "uintptr_t", one.buffer.queues[one.queue].handle
     ),
-    "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR": lambda one: packed("uintptr_t", one.buffer.handle),
-    "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": lambda one: packed("uint32_t", type_of(one)),
-    "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR": lambda one: packed(
+    "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR": lambda one: pack("uintptr_t", one.buffer.handle),
+    "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": lambda one: pack("uint32_t", find_type(one)),
+    "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR": lambda one: pack(
         "uint64_t", *(one.properties or ())
     ),
-    "CL_MUTABLE_DISPATCH_KERNEL_KHR": _of_launch(lambda one: packed("uintptr_t", one.kernel)),
-    "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": _of_launch(
-        lambda one: packed("uint32_t", one.native.work_dim)
+    "CL_MUTABLE_DISPATCH_KERNEL_KHR": _make_launch_query(lambda one: pack("uintptr_t", one.kernel)),
+    "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": _make_launch_query(
+        lambda one: pack("uint32_t", one.native.work_dim)
     ),
-    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": _of_launch(lambda one: _sizes(one, 0)),
-    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": _of_launch(lambda one: _sizes(one, 3)),
-    "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": _of_launch(lambda one: _sizes(one, 6)),
+    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": _make_launch_query(
+        lambda one: _pack_sizes(one, 0)
+    ),
+    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": _make_launch_query(lambda one: _pack_sizes(one, 3)),
+    "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": _make_launch_query(lambda one: _pack_sizes(one, 6)),
 }
 _ANSWERS: Final = {OPENCL[name]: made for name, made in _INFO.items()}
 
@@ -286,8 +290,8 @@ _ANSWERS: Final = {OPENCL[name]: made for name, made in _INFO.items()}
 def clGetMutableCommandInfoKHR(
     handle: int | None, name: int, room: int | None, into: int | None, size_ret: int | None
 ) -> None:
-    command = command_at(handle)
+    command = get_command(handle)
     made = _ANSWERS.get(name)
     if made is None:
-        raise refused("CL_INVALID_VALUE", f"{name:#x} is not a query of commands")
+        raise make_error("CL_INVALID_VALUE", f"{name:#x} is not a query of commands")
     answer(made(command), room, into, size_ret)

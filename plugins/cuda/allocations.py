@@ -10,13 +10,15 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import make_lock
 from ...loader.base.memory import read
 from .contexts import CuContext
-from .core import API, constant, failure
+from .core import API, failure, get_constant
 from .devices import CuDevice
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
-_PORTABLE: Final = constant("CU_MEMHOSTALLOC_PORTABLE") | constant("CU_MEMHOSTALLOC_DEVICEMAP")
-_GLOBAL: Final = constant("CU_MEM_ATTACH_GLOBAL")
+_PORTABLE: Final = get_constant("CU_MEMHOSTALLOC_PORTABLE") | get_constant(
+    "CU_MEMHOSTALLOC_DEVICEMAP"
+)
+_GLOBAL: Final = get_constant("CU_MEM_ATTACH_GLOBAL")
 #: Bytes to which the driver aligns memory.
 ALIGNMENT: Final = 256
 
@@ -107,10 +109,10 @@ def allocate(request: CuRequest) -> CuAllocation:
         base = owner.make("MemAlloc", room)
     else:
         base = owner.make("MemAllocManaged", room, _GLOBAL)
-    return placed(base, request)
+    return make_allocation(base, request)
 
 
-def placed(base: int, request: CuRequest) -> CuAllocation:
+def make_allocation(base: int, request: CuRequest) -> CuAllocation:
     """Return the allocation in `request.room` bytes of the driver's from `base` on."""
     padding = -base % request.align if request.align > ALIGNMENT else 0
     return CuAllocation(base + padding, request, padding)
@@ -160,9 +162,9 @@ def _find_elsewhere(address: int) -> CuAllocation | None:
         return next((one for one in found if one is not None), None)
 
 
-def _pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
+def _query_pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
     """Ask the driver about an address. None: it knows nothing of it."""
-    attribute = constant(f"CU_POINTER_ATTRIBUTE_{name}")
+    attribute = get_constant(f"CU_POINTER_ATTRIBUTE_{name}")
     code = device.ask("PointerGetAttribute", ctypes.byref(value), attribute, address)
     return None if code else value.value
 
@@ -173,12 +175,12 @@ def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
     if found is not None:
         return found if found.is_for(context) else None
     device = context.device
-    kind = _pointer(device, "MEMORY_TYPE", ctypes.c_uint32(), address)
-    base = _pointer(device, "RANGE_START_ADDR", ctypes.c_uint64(), address)
-    size = _pointer(device, "RANGE_SIZE", ctypes.c_size_t(), address)
+    kind = _query_pointer(device, "MEMORY_TYPE", ctypes.c_uint32(), address)
+    base = _query_pointer(device, "RANGE_START_ADDR", ctypes.c_uint64(), address)
+    size = _query_pointer(device, "RANGE_SIZE", ctypes.c_size_t(), address)
     if kind is None or not base or not size:
         return None
-    if _pointer(device, "IS_MANAGED", ctypes.c_uint32(), address):
+    if _query_pointer(device, "IS_MANAGED", ctypes.c_uint32(), address):
         name = "shared"
     else:
         name = "host" if API.is_host_memory(device, kind) else "device"

@@ -50,11 +50,11 @@ class CudaApi(GpuApi):
     def open(self) -> CudaDriver:
         return cuda()
 
-    def constant(self, name: str) -> int:
+    def get_constant(self, name: str) -> int:
         return CUDA[name]
 
     @contextmanager
-    def current(self, device: ApiDevice) -> Iterator[None]:
+    def make_current(self, device: ApiDevice) -> Iterator[None]:
         table = device.table
         check(table.cuCtxPushCurrent_v2(device.context), "cuCtxPushCurrent")
         try:
@@ -65,20 +65,20 @@ class CudaApi(GpuApi):
     def call_host(self, device: ApiDevice, stream: int, function: int, data: int) -> int:
         return device.table.cuLaunchHostFunc(stream, function, data)
 
-    def image_limit(self, device: ApiDevice, name: str) -> int:
+    def query_image_limit(self, device: ApiDevice, name: str) -> int:
         """Return the limit of surfaces, which textures have at least."""
         return device.attribute(f"MAXIMUM_SURFACE{name}")
 
-    def peer(self, device: ApiDevice) -> int:
+    def get_peer(self, device: ApiDevice) -> int:
         return device.context
 
     def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
         found = ctypes.c_void_p()
-        with self.current(device):
+        with self.make_current(device):
             check(device.table.cuStreamGetCtx(stream, ctypes.byref(found)), "cuStreamGetCtx")
         return found.value == device.context
 
-    def memory_copy(self, target: int, source: int, size: int) -> tuple[int, ...]:
+    def list_copy_arguments(self, target: int, source: int, size: int) -> tuple[int, ...]:
         return target, source, size
 
     def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
@@ -105,7 +105,7 @@ class CudaApi(GpuApi):
     def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(function, *grid, *block, shared, pointers)
 
-    def clusters_of(
+    def make_cluster_launch(
         self, shape: Sequence[int], stream: int, cluster: Sequence[int], together: bool
     ) -> Any:
         rows = (_Attribute * (1 + together))()
@@ -118,7 +118,7 @@ class CudaApi(GpuApi):
         made.keep = rows
         return ctypes.byref(made)
 
-    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
+    def list_node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return (device.context,)
 
     def place(self, number: int | None) -> tuple[Any, ...]:
@@ -131,11 +131,11 @@ class CudaApi(GpuApi):
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == _HOST
 
-    def pool(self, device: ApiDevice) -> Any:
+    def make_pool_properties(self, device: ApiDevice) -> Any:
         kind, none = CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"], CUDA["CU_MEM_HANDLE_TYPE_NONE"]
         return _Pool(kind, none, *self.place(device.native))
 
-    def physical(self, device: ApiDevice) -> Any:
+    def make_physical_properties(self, device: ApiDevice) -> Any:
         made = _Properties()
         made.type, (made.location,) = (
             CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"],
@@ -143,7 +143,7 @@ class CudaApi(GpuApi):
         )
         return made
 
-    def opening_flags(self, device: ApiDevice) -> int:
+    def find_opening_flags(self, device: ApiDevice) -> int:
         return CUDA["CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"]
 
     def access(self, device: ApiDevice, flags: int) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import ImageKind, check_region, element_size, transfer_pitches
+from ..sdk.images import ImageKind, check_region, count_element_bytes, transfer_pitches
 from ..sdk.rectangles import Rect
 from .core import API, failure
 from .devices import CuDevice
@@ -46,7 +46,7 @@ _INTEGERS: Final = frozenset(
     for sign in ("SIGNED", "UNSIGNED")
     for bits in (8, 16, 32)
 )
-#: The limits of a type of images, for `API.image_limit`.
+#: The limits of a type of images, for `API.query_image_limit`.
 _LIMITS: Final = {
     "IMAGE1D": ("1D_WIDTH",),
     "IMAGE1D_ARRAY": ("1D_LAYERED_WIDTH", "1D_LAYERED_LAYERS"),
@@ -72,7 +72,7 @@ class ImageShape(NamedTuple):
     @property
     def pixel(self) -> int:
         """Return the bytes of a pixel."""
-        return element_size(*self.format)
+        return count_element_bytes(*self.format)
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class ImageShape(NamedTuple):
         """Return whether textures have integers."""
         return self.format[1] in _INTEGERS
 
-    def field(self, name: str) -> int:
+    def get_field(self, name: str) -> int:
         """Return a field of ur_image_desc_t ("width", "arraySize"), 0 if the type lacks it."""
         return dict(zip(self.kind.sizes, self.extent, strict=False)).get(name, 0)
 
@@ -99,7 +99,7 @@ class ImageShape(NamedTuple):
         order, channel = self.format
         if order not in _CHANNELS or channel not in _FORMATS:
             raise failure("UNSUPPORTED_IMAGE_FORMAT", f"{API.name} has R, RG and RGBA")
-        limits = [API.image_limit(device, name) for name in _LIMITS[self.kind.name]]
+        limits = [API.query_image_limit(device, name) for name in _LIMITS[self.kind.name]]
         if 0 in limits:
             raise failure("UNSUPPORTED_FEATURE", f"{API.name} has no images of this type here")
         if 0 in self.extent or any(
@@ -109,23 +109,23 @@ class ImageShape(NamedTuple):
 
     def describe(self) -> Any:
         """Return the CUDA_ARRAY3D_DESCRIPTOR."""
-        layers = self.field("arraySize")
+        layers = self.get_field("arraySize")
         order, channel = self.format
         return _Array(
             self.extent[0],
-            self.field("height"),
-            layers or self.field("depth"),
+            self.get_field("height"),
+            layers or self.get_field("depth"),
             _FORMATS[channel],
             _CHANNELS[order],
             _SURFACE | (_LAYERED if layers else 0),
         )
 
-    def in_bytes(self, pixels: Rect) -> Rect:
+    def convert_to_bytes(self, pixels: Rect) -> Rect:
         """Return an origin or a region in bytes, rows and slices. CUDA has lines along z."""
         x, y, z = pixels
         return (x * self.pixel, z, y) if self.kind.is_lines else (x * self.pixel, y, z)
 
-    def host(self, address: int, region: Rect, row: int, slice_: int) -> CopyPlace:
+    def make_host_place(self, address: int, region: Rect, row: int, slice_: int) -> CopyPlace:
         """Return the end of a copy that is memory. Pitches are in bytes, 0 for no gap.
 
         Raises:
@@ -159,24 +159,24 @@ class CuArray:
         self.device.drain()
         self.device.call("ArrayDestroy", self.handle)
 
-    def resource(self) -> Any:
+    def make_resource(self) -> Any:
         """Return the CUDA_RESOURCE_DESC of an object on it."""
         made = _Resource(CUDA["CU_RESOURCE_TYPE_ARRAY"])
         made.res[0] = self.handle
         return made
 
-    def surface(self) -> int:
+    def make_surface(self) -> int:
         """Make a surface object. Raises DriverError."""
-        return self.device.make("SurfObjectCreate", ctypes.byref(self.resource()))
+        return self.device.make("SurfObjectCreate", ctypes.byref(self.make_resource()))
 
     def place(self, origin: Rect, region: Rect) -> CopyPlace:
         """Return the end of a copy that is a region. Raises URError (INVALID_SIZE)."""
         check_region(self.shape.extent, origin, region)
-        start, pixel = self.shape.in_bytes(origin), self.shape.pixel
+        start, pixel = self.shape.convert_to_bytes(origin), self.shape.pixel
         return CopyPlace(0, True, start, array=self.handle, pixel=pixel)
 
 
-def copies_of(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[Any]:
+def make_copies(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[Any]:
     """Return a copy as the driver runs it.
 
     Args:

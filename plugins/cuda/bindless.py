@@ -8,18 +8,18 @@ from typing import Any, Final
 from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR, URError
-from ..sdk.answers import encoders_of
+from ..sdk.answers import list_encoders
 from ..sdk.gpu.api import CopyPlace
 from ..sdk.images import IMAGE_KINDS
-from ..sdk.rectangles import Rect, offset_of, region_of
+from ..sdk.rectangles import Rect, read_offset, read_region
 from .allocations import find
-from .arrays import CuArray, copies_of
+from .arrays import CuArray, make_copies
 from .contexts import CuContext
 from .core import adapter, failure
 from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .memory_images import IMAGE_ANSWERS, copy_pixels, shape_of
+from .memory_images import IMAGE_ANSWERS, copy_pixels, make_shape
 from .usm_transfers import is_on_device
 
 _Texture: Any = CUDA.get_struct("CUDA_TEXTURE_DESC")
@@ -43,14 +43,14 @@ _MEM_TO_IMAGE, _IMAGE_TO_MEM, _IMAGE_TO_IMAGE = (
     for name in ("MEM_TO_IMAGE", "IMAGE_TO_MEM", "IMAGE_TO_IMAGE")
 )
 
-_ENCODERS: Final = encoders_of("ur_image_info_t")
+_ENCODERS: Final = list_encoders("ur_image_info_t")
 
 _lock: Final = make_lock()
 #: The arrays that programs have allocated, by their handles.
 _arrays: Final[dict[int, CuArray]] = {}
 
 
-def _array(handle: int) -> CuArray:
+def _get_array(handle: int) -> CuArray:
     """Return an array by its handle. Raises URError (INVALID_VALUE) if there is none."""
     with _lock:
         found = _arrays.get(handle)
@@ -64,7 +64,7 @@ def urBindlessImagesImageAllocateExp(
     hContext: CuContext, hDevice: CuDevice, pImageFormat: Any, pImageDesc: Any
 ) -> int:
     hContext.check_device(hDevice)
-    made = CuArray.create(hDevice, shape_of(pImageFormat, pImageDesc))
+    made = CuArray.create(hDevice, make_shape(pImageFormat, pImageDesc))
     with _lock:
         _arrays[made.handle] = made
     return made.handle
@@ -72,15 +72,15 @@ def urBindlessImagesImageAllocateExp(
 
 @adapter.entry
 def urBindlessImagesImageFreeExp(hContext: CuContext, hDevice: CuDevice, hImageMem: int) -> None:
-    found = _array(hImageMem)
+    found = _get_array(hImageMem)
     found.destroy()
     with _lock:
         del _arrays[hImageMem]
 
 
-def _described(handle: int, pImageFormat: Any, pImageDesc: Any) -> CuArray:
+def _check_array(handle: int, pImageFormat: Any, pImageDesc: Any) -> CuArray:
     """Return an array. Raises URError if it is described wrongly."""
-    shape, found = shape_of(pImageFormat, pImageDesc), _array(handle)
+    shape, found = make_shape(pImageFormat, pImageDesc), _get_array(handle)
     if shape != found.shape:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the image memory has another shape")
     return found
@@ -92,7 +92,7 @@ def urBindlessImagesUnsampledImageCreateExp(
 ) -> int:
     """Make a surface object."""
     hContext.check_device(hDevice)
-    return _described(hImageMem, pImageFormat, pImageDesc).surface()
+    return _check_array(hImageMem, pImageFormat, pImageDesc).make_surface()
 
 
 @adapter.entry
@@ -109,12 +109,12 @@ def urBindlessImagesSampledImageCreateExp(
     how = pSamplerDesc
     if how.addressingMode not in _ADDRESSING or how.filterMode not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
-    array = _described(hImageMem, pImageFormat, pImageDesc)
+    array = _check_array(hImageMem, pImageFormat, pImageDesc)
     texture = _Texture(filterMode=_FILTERS[how.filterMode])
     texture.addressMode[:] = [_ADDRESSING[how.addressingMode]] * 3
     flags = _NORMALIZED * bool(how.normalizedCoords) | _INTEGERS * array.shape.is_integer
     texture.flags = flags
-    given = ctypes.byref(array.resource()), ctypes.byref(texture), None
+    given = ctypes.byref(array.make_resource()), ctypes.byref(texture), None
     return hDevice.make("TexObjectCreate", *given)
 
 
@@ -148,23 +148,23 @@ def urBindlessImagesImageCopyExp(
     """Copy between memory, of the host or a device, and image memory. Regions are in pixels."""
     if pSrcImageDesc.type not in IMAGE_KINDS or pDstImageDesc.type not in IMAGE_KINDS:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "there is no such type of images")
-    kind, size = imageCopyInputTypes, region_of(pCopyRegion.copyExtent)
-    start, to = offset_of(pCopyRegion.srcOffset), offset_of(pCopyRegion.dstOffset)
+    kind, size = imageCopyInputTypes, read_region(pCopyRegion.copyExtent)
+    start, to = read_offset(pCopyRegion.srcOffset), read_offset(pCopyRegion.dstOffset)
     if kind not in (_MEM_TO_IMAGE, _IMAGE_TO_MEM, _IMAGE_TO_IMAGE):
         raise failure("UNSUPPORTED_FEATURE", "copies from memory to memory are those of USM")
-    one = _array(pSrc if kind != _MEM_TO_IMAGE else pDst)
+    one = _get_array(pSrc if kind != _MEM_TO_IMAGE else pDst)
     shape = one.shape
     if kind == _IMAGE_TO_IMAGE:
-        other = _array(pDst)
+        other = _get_array(pDst)
         ends = other.place(to, size), one.place(start, size)
     elif kind == _IMAGE_TO_MEM:
-        ends = _memory(enqueue, one, pDst, to, size, pDstImageDesc), one.place(start, size)
+        ends = _make_place(enqueue, one, pDst, to, size, pDstImageDesc), one.place(start, size)
     else:
-        ends = one.place(to, size), _memory(enqueue, one, pSrc, start, size, pSrcImageDesc)
-    return copy_pixels(enqueue, copies_of(*ends, shape.in_bytes(size)))
+        ends = one.place(to, size), _make_place(enqueue, one, pSrc, start, size, pSrcImageDesc)
+    return copy_pixels(enqueue, make_copies(*ends, shape.convert_to_bytes(size)))
 
 
-def _memory(
+def _make_place(
     enqueue: CuEnqueue, array: CuArray, address: int, origin: Rect, region: Rect, desc: Any
 ) -> CopyPlace:
     """Return the end of a copy that is memory, with the pitches of its description."""
@@ -172,8 +172,8 @@ def _memory(
     row = desc.rowPitch or desc.width * shape.pixel
     rows = 1 if shape.kind.is_lines else max(desc.height, 1)
     slice_ = (desc.slicePitch or row * rows) if shape.kind.has_slices else 0
-    x, y, z = shape.in_bytes(origin)
-    made = shape.host(address + x + y * row + z * slice_, region, row, slice_)
+    x, y, z = shape.convert_to_bytes(origin)
+    made = shape.make_host_place(address + x + y * row + z * slice_, region, row, slice_)
     return made._replace(on_device=is_on_device(found))
 
 
@@ -183,7 +183,7 @@ def urBindlessImagesImageGetInfoExp(
 ) -> int:
     """Write an answer, for which the program has room, and return its bytes."""
     name = UR.groups["ur_image_info_t"][propName].removeprefix("UR_IMAGE_INFO_")
-    data = _ENCODERS[propName](IMAGE_ANSWERS[name](_array(hImageMem).shape), id)
+    data = _ENCODERS[propName](IMAGE_ANSWERS[name](_get_array(hImageMem).shape), id)
     if pPropValue:
         ctypes.memmove(pPropValue, data, len(data))
     return len(data)
@@ -202,7 +202,7 @@ def _supports(
     """Return whether a device has such images. USM is not one."""
     hContext.check_device(hDevice)
     try:
-        shape_of(pImageFormat, pImageDesc).check(hDevice)
+        make_shape(pImageFormat, pImageDesc).check(hDevice)
     except URError:
         return False
     return imageMemHandleType == _OPAQUE

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...loader.base.forks import make_lock
 from .captures import CuCapture
 from .contexts import CuContext
-from .core import Object, adapter, check, failure, routine_of
+from .core import Object, adapter, check, failure, find_routine
 from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
@@ -159,7 +159,7 @@ def urQueueBeginCaptureIntoGraphExp(hQueue: CuQueue, hGraph: CuGraph) -> None:
     hGraph.begin(hQueue)
 
 
-def _graph_of(queue: CuQueue, code: str) -> CuGraph:
+def _get_graph(queue: CuQueue, code: str) -> CuGraph:
     """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
     if queue.part is None:
         raise failure(code, "the queue is not captured")
@@ -168,7 +168,7 @@ def _graph_of(queue: CuQueue, code: str) -> CuGraph:
 
 @adapter.entry
 def urQueueEndGraphCaptureExp(hQueue: CuQueue, phGraph: Any) -> None:
-    graph = _graph_of(hQueue, "COMMAND_LIST_NOT_CAPTURING")
+    graph = _get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
     capture, registry = graph.capture, adapter.registry
     if capture is None or capture.first is not hQueue:
         raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
@@ -187,7 +187,7 @@ def urQueueGetGraphExp(hQueue: CuQueue, phGraph: Any) -> None:
     """Show the graph. The program gets no reference."""
     assert adapter.registry is not None
     phGraph[0] = 0
-    phGraph[0] = adapter.registry.show(_graph_of(hQueue, "INVALID_OPERATION"))
+    phGraph[0] = adapter.registry.show(_get_graph(hQueue, "INVALID_OPERATION"))
 
 
 # graphs
@@ -223,7 +223,7 @@ def urGraphDumpContentsExp(hGraph: CuGraph, filePath: str) -> None:
     if not device.has("GraphDebugDotPrint"):
         raise failure("UNSUPPORTED_FEATURE", "the driver is too old to print graphs")
     code = device.ask("GraphDebugDotPrint", hGraph.native, filePath.encode(), 0)
-    check(code, routine_of("GraphDebugDotPrint"), filePath)
+    check(code, find_routine("GraphDebugDotPrint"), filePath)
 
 
 @adapter.entry

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..sdk.captures import capture_of
-from .core import API, constant, failure
+from .core import API, failure, get_constant
 from .devices import CuStream
 from .events import CuEvent
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .captured_graphs import CuGraph
     from .queues import CuQueue
 
-_RELAXED: Final = constant("CU_STREAM_CAPTURE_MODE_RELAXED")
+_RELAXED: Final = get_constant("CU_STREAM_CAPTURE_MODE_RELAXED")
 _SET: Final = 1  # CU_STREAM_SET_CAPTURE_DEPENDENCIES
 
 
@@ -51,7 +51,7 @@ class CuCapture:
         stream = self._take(queue)
         try:
             if self._into:
-                after = _array(graph.ends)
+                after = _make_array(graph.ends)
                 given = graph.native, after, None, len(graph.ends), _RELAXED
                 device.call("StreamBeginCaptureToGraph", stream.handle, *given)
             else:
@@ -87,9 +87,9 @@ class CuCapture:
         assert part is not None
         found = ctypes.c_void_p()
         try:
-            with device.current():
+            with device.make_current():
                 part.gather()
-                ends = part.nodes()
+                ends = part.find_nodes()
                 device.call_here("StreamEndCapture", stream.handle, ctypes.byref(found))
         finally:
             self._leave()
@@ -116,11 +116,11 @@ class QueuePart:
         self._barrier: tuple[int, ...] = ()
         self._ends: dict[int, None] = {}  # nodes since the barrier that nothing comes after
 
-    def nodes(self) -> tuple[int, ...]:
+    def find_nodes(self) -> tuple[int, ...]:
         """Return the nodes that the stream has reached. The device's context is current."""
-        return self._reached()[1] if self._device.has("StreamGetCaptureInfo") else ()
+        return self._find_reached()[1] if self._device.has("StreamGetCaptureInfo") else ()
 
-    def _reached(self) -> tuple[int, tuple[int, ...]]:
+    def _find_reached(self) -> tuple[int, tuple[int, ...]]:
         """Return the graph, and the nodes that the stream has reached. Raises DriverError."""
         status, graph, found = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
         count = ctypes.c_size_t()
@@ -142,13 +142,13 @@ class QueuePart:
         """
         if not self._device.has("StreamUpdateCaptureDependencies"):
             raise failure("UNSUPPORTED_FEATURE", "the driver is too old for graphs in captures")
-        graph, before = self._reached()
-        given = _array(before), len(before), child
+        graph, before = self._find_reached()
+        given = _make_array(before), len(before), child
         self._set([self._device.make("GraphAddChildGraphNode", graph, *given)])
 
     def _set(self, nodes: Iterable[int]) -> None:
         chosen = tuple(dict.fromkeys(nodes))
-        given = _array(chosen), *API.edge_kinds, len(chosen), _SET
+        given = _make_array(chosen), *API.edge_kinds, len(chosen), _SET
         self._device.call_here("StreamUpdateCaptureDependencies", self.stream.handle, *given)
 
     def start(self, waits: Sequence[CuEvent]) -> None:
@@ -173,7 +173,7 @@ class QueuePart:
         """Note the last command, and its event if it has one."""
         if not self.is_free:
             return
-        nodes = self.nodes()
+        nodes = self.find_nodes()
         self._ends.update(dict.fromkeys(nodes))
         if event is not None:
             event.nodes = nodes
@@ -181,16 +181,16 @@ class QueuePart:
     def set_barrier(self) -> None:
         """Let all that follows come after what the stream has reached."""
         if self.is_free:
-            self._barrier = self.nodes()
+            self._barrier = self.find_nodes()
             for node in self._barrier:
                 self._ends.pop(node, None)
 
 
-def _array(nodes: Sequence[int]) -> Any:
+def _make_array(nodes: Sequence[int]) -> Any:
     return (ctypes.c_void_p * len(nodes))(*nodes) if nodes else None
 
 
-def meet(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
+def join_captures(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
     """Check the events that a command waits for, and let its queue join their capture.
 
     Raises:

@@ -13,14 +13,14 @@ import weakref
 from typing import Final
 
 from ...loader.base.forks import make_lock
-from .core import adapter, constant
+from .core import adapter, get_constant
 from .devices import CuDevice
 
 #: Nanoseconds that a base serves for.
 _SERVES: Final = 1_000_000_000
 
 
-def new_event(device: CuDevice, timed: bool, *, shared: bool = False) -> int:
+def make_event(device: CuDevice, timed: bool, *, shared: bool = False) -> int:
     """Return a new CUevent. The device's context is current. Raises DriverError.
 
     Args:
@@ -29,13 +29,13 @@ def new_event(device: CuDevice, timed: bool, *, shared: bool = False) -> int:
         shared: whether other processes may have it, too. Then it has no time.
     """
     made = ctypes.c_void_p()
-    flags = constant("CU_EVENT_DEFAULT" if timed else "CU_EVENT_DISABLE_TIMING")
-    flags |= constant("CU_EVENT_INTERPROCESS") if shared else 0
+    flags = get_constant("CU_EVENT_DEFAULT" if timed else "CU_EVENT_DISABLE_TIMING")
+    flags |= get_constant("CU_EVENT_INTERPROCESS") if shared else 0
     device.call_here("EventCreate", ctypes.byref(made), flags)
     return made.value or 0
 
 
-def elapsed(device: CuDevice, start: int, end: int) -> float:
+def measure(device: CuDevice, start: int, end: int) -> float:
     """Return the nanoseconds from one event to another. Raises DriverError."""
     found = ctypes.c_float()
     device.call("EventElapsedTime", ctypes.byref(found), start, end)
@@ -56,9 +56,9 @@ class TimeBase:
         self.time = float(began)
         weakref.finalize(self, device.ask, "EventDestroy", event).atexit = False
 
-    def time_of(self, event: int) -> int:
+    def measure_event(self, event: int) -> int:
         """Return the time of an event that is complete. Raises DriverError."""
-        return int(self.time + elapsed(self.device, self.event, event))
+        return int(self.time + measure(self.device, self.event, event))
 
 
 class _Clock:
@@ -68,26 +68,26 @@ class _Clock:
         self._device, self._lock = device, make_lock()
         self._base: TimeBase | None = None
 
-    def base(self) -> TimeBase:
+    def make_base(self) -> TimeBase:
         """Return a base for an event that is recorded now. Raises DriverError."""
         with self._lock:
             now = time.monotonic_ns()
             if self._base is None or now - self._base.began > _SERVES:
-                self._base = self._next(self._base)
+                self._base = self._record_base(self._base)
             return self._base
 
-    def _next(self, last: TimeBase | None) -> TimeBase:
+    def _record_base(self, last: TimeBase | None) -> TimeBase:
         """Record an event on a stream of its own, and wait for it: nothing is before it."""
         device = self._device
         stream = device.clock_stream
-        with device.current():
-            event = new_event(device, True)
+        with device.make_current():
+            event = make_event(device, True)
         began = time.monotonic_ns()
         device.call("EventRecord", event, stream.handle)
         device.call("EventSynchronize", event)
         made = TimeBase(device, event, (began + time.monotonic_ns()) // 2)
         if last is not None:
-            made.time = last.time + elapsed(device, last.event, event)
+            made.time = last.time + measure(device, last.event, event)
         return made
 
 
@@ -95,26 +95,26 @@ _clocks: Final[dict[CuDevice, _Clock]] = {}
 _lock = make_lock()
 
 
-def base_of(device: CuDevice) -> TimeBase:
+def make_base(device: CuDevice) -> TimeBase:
     """Return a base for an event of a device that is recorded now. Raises DriverError."""
     with _lock:
         clock = _clocks.setdefault(device, _Clock(device))
-    return clock.base()
+    return clock.make_base()
 
 
-def device_time(device: CuDevice) -> int:
+def measure_device_time(device: CuDevice) -> int:
     """Return the device's time now, in nanoseconds. Raises DriverError."""
-    base = base_of(device)
-    with device.current():
-        event = new_event(device, True)
+    base = make_base(device)
+    with device.make_current():
+        event = make_event(device, True)
     try:
         device.call("EventRecord", event, device.clock_stream.handle)
         device.call("EventSynchronize", event)
-        return base.time_of(event)
+        return base.measure_event(event)
     finally:
         device.ask("EventDestroy", event)
 
 
 @adapter.entry
 def urDeviceGetGlobalTimestamps(hDevice: CuDevice) -> tuple[int, int]:
-    return device_time(hDevice), time.monotonic_ns()
+    return measure_device_time(hDevice), time.monotonic_ns()

@@ -11,7 +11,7 @@ from ..sdk.gpu.api import GpuSet
 from .core import API
 
 
-def _shortest(pattern: bytes) -> bytes:
+def _shorten(pattern: bytes) -> bytes:
     """Return the shortest pattern that gives the same bytes."""
     for size in (1, 2, 4):
         if size < len(pattern) and pattern == pattern[:size] * (len(pattern) // size):
@@ -19,7 +19,7 @@ def _shortest(pattern: bytes) -> bytes:
     return pattern
 
 
-def fills_of(address: int, pattern: bytes, size: int) -> Sequence[GpuSet] | None:
+def make_sets(address: int, pattern: bytes, size: int) -> Sequence[GpuSet] | None:
     """Return the parameters of the sets that fill bytes, in any order.
 
     Args:
@@ -31,7 +31,7 @@ def fills_of(address: int, pattern: bytes, size: int) -> Sequence[GpuSet] | None
         The parameters; None if the pattern has to be written instead.
     """
     if len(pattern) * (size // len(pattern)) == size:
-        pattern = _shortest(pattern)
+        pattern = _shorten(pattern)
     if size % len(pattern) or len(pattern) > API.widest_pattern:
         return None
     length = len(pattern)
@@ -48,7 +48,7 @@ def fills_of(address: int, pattern: bytes, size: int) -> Sequence[GpuSet] | None
 
 def fill_rows(address: int, pitch: int, pattern: bytes, width: int, height: int) -> GpuSet | None:
     """Return the parameters of the set that fills rows, None if there is no such set."""
-    pattern = _shortest(pattern)
+    pattern = _shorten(pattern)
     length = len(pattern)
     if (
         length not in (1, 2, 4)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ...icd.driver_profiles import profile_of
+from ...icd.driver_profiles import find_profile
 from ...icd.drivers import drivers
 from ...loader.base.errors import FairleadError
 from ..sdk.gpu.runtime_compilers import NVRTC, RuntimeCompiler, open_compiler
@@ -21,10 +21,10 @@ def open_nvrtc() -> RuntimeCompiler | None:
     return open_compiler(NVRTC)
 
 
-def _opencl_name() -> str:
+def _find_opencl_name() -> str:
     """Return the name of the OpenCL platform whose compiler gives PTX, "" if there is none."""
     try:
-        found = (one.name for one in drivers().platforms if profile_of(one).compiles_to_ptx)
+        found = (one.name for one in drivers().platforms if find_profile(one).compiles_to_ptx)
         return next(found, "")
     except FairleadError:
         return ""
@@ -36,7 +36,7 @@ def main(data: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str, 
     nvrtc = open_nvrtc()
     return {
         "compilers": {
-            "OpenCL C": _opencl_name() or "none: install NVIDIA's OpenCL driver",
+            "OpenCL C": _find_opencl_name() or "none: install NVIDIA's OpenCL driver",
             "CUDA C": f"NVRTC ({nvrtc.library})" if nvrtc else "none: install libnvrtc",
         }
     }

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from ..sdk.queries import CONTEXT_INFO
 from .core import Object, adapter, failure
-from .devices import CuDevice, all_devices
+from .devices import CuDevice, list_all_devices
 
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -92,7 +92,7 @@ def urContextCreateWithNativeHandle(
     """Make a context of a device's primary context. Other contexts of CUDA are refused."""
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
-    device = next((one for one in all_devices() if one.context == hNativeContext), None)
+    device = next((one for one in list_all_devices() if one.context == hNativeContext), None)
     if device is None:
         raise failure("INVALID_VALUE", "the native context is not a device's primary context")
     if phDevices and device not in phDevices:

@@ -95,11 +95,11 @@ INVALID_VALUE, NOT_FOUND, NOT_READY = (
 DriverError: Final = API.error
 
 
-def _code(error: CodeError) -> str:
+def _find_code(error: CodeError) -> str:
     return _NUMBERS.get(error.value, "UNKNOWN")
 
 
-adapter.codes[DriverError] = _code
+adapter.codes[DriverError] = _find_code
 
 
 def check(code: int, routine: str, detail: str = "") -> None:
@@ -108,12 +108,12 @@ def check(code: int, routine: str, detail: str = "") -> None:
         raise DriverError.from_code(code, routine, detail)
 
 
-def constant(name: str) -> int:
+def get_constant(name: str) -> int:
     """Return a constant by CUDA's name."""
-    return API.constant(name)
+    return API.get_constant(name)
 
 
-def routine_of(name: str) -> str:
+def find_routine(name: str) -> str:
     """Return the exported name of a function by its neutral name.
 
     Raises:
@@ -144,8 +144,8 @@ __all__ = [
     "Object",
     "adapter",
     "check",
-    "constant",
     "failure",
     "find_driver",
-    "routine_of",
+    "find_routine",
+    "get_constant",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from .core import failure
 from .enqueue import CuEnqueue, declare_enqueue
-from .programs import CuProgram, variable_of
+from .programs import CuProgram, find_variable
 from .transfers import copy_bytes
 
 
@@ -22,7 +22,7 @@ def _transfer(
 ) -> Any:
     """Read or write a part of a variable."""
     enqueue.check_context("the program", program)
-    address, size = variable_of(program, enqueue.queue.device, name)
+    address, size = find_variable(program, enqueue.queue.device, name)
     if offset + count > size:
         raise failure("INVALID_VALUE", f"{name} has {size} bytes, not {offset + count}")
     place = address + offset

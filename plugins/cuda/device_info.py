@@ -30,21 +30,21 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 
 
-def _bits(kind: str, *names: str) -> int:
+def _convert_to_bits(kind: str, *names: str) -> int:
     return sum(UR[f"UR_{kind}_{name}"] for name in names)
 
 
-_FP: Final = _bits(
+_FP: Final = _convert_to_bits(
     "DEVICE_FP_CAPABILITY_FLAG",
     *("DENORM", "INF_NAN", "ROUND_TO_NEAREST", "ROUND_TO_ZERO", "ROUND_TO_INF", "FMA"),
 )
-_ORDERS: Final = _bits(
+_ORDERS: Final = _convert_to_bits(
     "MEMORY_ORDER_CAPABILITY_FLAG", *("RELAXED", "ACQUIRE", "RELEASE", "ACQ_REL", "SEQ_CST")
 )
-_SCOPES: Final = _bits(
+_SCOPES: Final = _convert_to_bits(
     "MEMORY_SCOPE_CAPABILITY_FLAG", *("WORK_ITEM", "SUB_GROUP", "WORK_GROUP", "DEVICE", "SYSTEM")
 )
-_QUEUE: Final = _bits("QUEUE_FLAG", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE")
+_QUEUE: Final = _convert_to_bits("QUEUE_FLAG", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE")
 _ACCESS, _ATOMIC, _CONCURRENT = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
     for name in ("ACCESS", "ATOMIC_ACCESS", "CONCURRENT_ACCESS")
@@ -135,13 +135,13 @@ FIXED: Final[Mapping[str, Any]] = {
 }
 
 
-def _memory_free(device: CuDevice) -> int:
+def _query_free_memory(device: CuDevice) -> int:
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     device.call("MemGetInfo", ctypes.byref(free), ctypes.byref(total))
     return free.value
 
 
-def _shared(device: CuDevice) -> int:
+def _query_managed(device: CuDevice) -> int:
     """Return what a device can do with managed memory."""
     if not device.attribute("MANAGED_MEMORY"):
         return 0
@@ -149,29 +149,29 @@ def _shared(device: CuDevice) -> int:
     return _ACCESS | (_ATOMIC | _CONCURRENT) * concurrent
 
 
-def _pci_address(device: CuDevice) -> str:
+def _format_pci_address(device: CuDevice) -> str:
     text = ctypes.create_string_buffer(32)
     device.call("DeviceGetPCIBusId", text, len(text), device.native)
     return text.value.decode()
 
 
-def _clock(device: CuDevice) -> int:
+def _query_clock(device: CuDevice) -> int:
     return device.attribute("CLOCK_RATE") // 1000  # kHz to MHz
 
 
-def _bandwidth(device: CuDevice) -> int:
+def _compute_bandwidth(device: CuDevice) -> int:
     """Return bytes a second: two transfers a cycle of as many bits as the bus has."""
     rate = device.attribute("MEMORY_CLOCK_RATE") * 1000
     return 2 * rate * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
 
 
-def _updates(device: CuDevice) -> int:
+def _list_updates(device: CuDevice) -> int:
     """Return what updates of command-buffers can change: everything that there is a flag for."""
     flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
     return sum(flags) if "urCommandBufferUpdateKernelLaunchExp" in adapter.declared else 0
 
 
-def _groups(device: CuDevice) -> list[int]:
+def _list_group_limits(device: CuDevice) -> list[int]:
     return [device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ"]
 
 
@@ -183,15 +183,15 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "UUID": lambda device: device.found.uuid,
     "GLOBAL_MEM_SIZE": lambda device: device.found.memory,
     "MAX_MEM_ALLOC_SIZE": lambda device: device.found.memory,
-    "GLOBAL_MEM_FREE": _memory_free,
+    "GLOBAL_MEM_FREE": _query_free_memory,
     "MAX_WORK_ITEM_SIZES": lambda device: [
         device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"
     ],
-    "MAX_WORK_GROUPS": lambda device: max(_groups(device)),
-    "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *_groups(device)),
-    "MAX_CLOCK_FREQUENCY": _clock,
+    "MAX_WORK_GROUPS": lambda device: max(_list_group_limits(device)),
+    "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *_list_group_limits(device)),
+    "MAX_CLOCK_FREQUENCY": _query_clock,
     "MEMORY_CLOCK_RATE": lambda device: device.attribute("MEMORY_CLOCK_RATE") // 1000,
-    "MAX_MEMORY_BANDWIDTH": _bandwidth,
+    "MAX_MEMORY_BANDWIDTH": _compute_bandwidth,
     "MAX_NUM_SUB_GROUPS": lambda device: (
         device.attribute("MAX_THREADS_PER_BLOCK") // device.attribute("WARP_SIZE")
     ),
@@ -199,17 +199,17 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "ERROR_CORRECTION_SUPPORT": lambda device: bool(device.attribute("ECC_ENABLED")),
     "HOST_UNIFIED_MEMORY": lambda device: bool(device.attribute("INTEGRATED")),
     "IS_INTEGRATED_GPU": lambda device: bool(device.attribute("INTEGRATED")),
-    "PCI_ADDRESS": _pci_address,
-    "USM_SINGLE_SHARED_SUPPORT": _shared,
-    "USM_CROSS_SHARED_SUPPORT": _shared,
+    "PCI_ADDRESS": _format_pci_address,
+    "USM_SINGLE_SHARED_SUPPORT": _query_managed,
+    "USM_CROSS_SHARED_SUPPORT": _query_managed,
     "USM_SYSTEM_SHARED_SUPPORT": lambda device: (
-        _shared(device) * bool(device.attribute("PAGEABLE_MEMORY_ACCESS"))
+        _query_managed(device) * bool(device.attribute("PAGEABLE_MEMORY_ACCESS"))
     ),
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.is_cooperative
         + UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_CLUSTER_DIMENSION"] * device.has_clusters
     ),
-    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _list_updates,
     "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(
         device.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")
     ),
@@ -219,11 +219,11 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
 }
 
 
-def _attribute(name: str) -> Callable[[CuDevice], int]:
+def _make_attribute_query(name: str) -> Callable[[CuDevice], int]:
     return lambda device: device.attribute(name)
 
 
-def _requires(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
+def _make_requirement(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
     return lambda device: adapter.declared.issuperset(entries)
 
 
@@ -232,8 +232,8 @@ adapter.info(
     {
         f"UR_DEVICE_INFO_{name}": value
         for name, value in {
-            **{name: _attribute(of) for name, of in ATTRIBUTES.items()},
-            **{name: _requires(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
+            **{name: _make_attribute_query(of) for name, of in ATTRIBUTES.items()},
+            **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
             **FIXED,
             **FUNCTIONS,
             **API.extra,

@@ -13,12 +13,12 @@ from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.rules import check_count
-from .core import API, NAMES, Object, adapter, check, constant, failure, routine_of
+from .core import API, NAMES, Object, adapter, check, failure, find_routine, get_constant
 from .platforms import CuPlatform, platforms
 
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
 MOST_STREAMS: Final = 12
-_NON_BLOCKING: Final = constant("CU_STREAM_NON_BLOCKING")
+_NON_BLOCKING: Final = get_constant("CU_STREAM_NON_BLOCKING")
 _ALONE: Final = 1 << 32  # users of a stream that is not shared
 
 
@@ -71,7 +71,7 @@ class CuDevice(Object):
 
     def slot(self, name: str) -> int:
         """Return where a function is in the driver's table. `name`: its neutral name."""
-        found = API.abi.functions[routine_of(name)].slot
+        found = API.abi.functions[find_routine(name)].slot
         assert found is not None
         return found
 
@@ -82,9 +82,9 @@ class CuDevice(Object):
         self.call_here("DevicePrimaryCtxRetain", ctypes.byref(made), self.native)
         return made.value or 0
 
-    def current(self) -> AbstractContextManager[None]:
+    def make_current(self) -> AbstractContextManager[None]:
         """Make its context that of this thread, in a block."""
-        return API.current(self)
+        return API.make_current(self)
 
     def ask(self, name: str, *arguments: Any) -> int:
         """Call a function of the driver in this device's context, and return its code.
@@ -93,8 +93,8 @@ class CuDevice(Object):
             name: its neutral name, such as "MemAlloc".
             arguments: what it takes.
         """
-        function = getattr(self.table, routine_of(name))
-        with self.current():
+        function = getattr(self.table, find_routine(name))
+        with self.make_current():
             return function(*arguments)
 
     def call_here(self, name: str, *arguments: Any) -> None:
@@ -104,7 +104,7 @@ class CuDevice(Object):
             name: its neutral name, such as "EventRecord".
             arguments: what it takes.
         """
-        routine = routine_of(name)
+        routine = find_routine(name)
         check(getattr(self.table, routine)(*arguments), routine)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -114,7 +114,7 @@ class CuDevice(Object):
             name: its neutral name, such as "MemAlloc".
             arguments: what it takes.
         """
-        check(self.ask(name, *arguments), routine_of(name))
+        check(self.ask(name, *arguments), find_routine(name))
 
     def make(self, name: str, *arguments: Any) -> int:
         """Call a function that writes a handle or an address first, and return that.
@@ -167,10 +167,10 @@ class CuDevice(Object):
     def _ask_attribute(self, name: str) -> int:
         value = ctypes.c_int()
         try:
-            number = constant(name)
+            number = get_constant(name)
         except KeyError:  # the API does not have it
             return 0
-        function = getattr(self.table, routine_of("DeviceGetAttribute"))
+        function = getattr(self.table, find_routine("DeviceGetAttribute"))
         return 0 if function(ctypes.byref(value), number, self.native) else value.value
 
     # streams
@@ -196,13 +196,13 @@ class CuDevice(Object):
             same = [one for one in shared if one.priority == priority]
             best = min(same, key=lambda one: one.users, default=None)
             if not shared or ((best is None or best.users) and len(self._streams) < MOST_STREAMS):
-                best = self._new_stream(priority)
+                best = self._make_stream(priority)
             if best is None:
                 best = min(shared, key=lambda one: one.users)
             best.users += 1
             return best
 
-    def _new_stream(self, priority: int) -> CuStream:
+    def _make_stream(self, priority: int) -> CuStream:
         handle = self.make("StreamCreateWithPriority", _NON_BLOCKING, priority)
         made = CuStream(handle, priority)
         self._streams.append(made)
@@ -222,7 +222,7 @@ class CuDevice(Object):
             if stream.users > 1:
                 unused = (one for one in self._streams if not one.users)
                 same = (one for one in unused if one.priority == stream.priority)
-                made = next(same, None) or self._new_stream(stream.priority)
+                made = next(same, None) or self._make_stream(stream.priority)
             made.users += _ALONE
             return made
 
@@ -249,7 +249,7 @@ class CuDevice(Object):
     def copy(self, target: int, source: int, size: int) -> None:
         """Copy bytes now, on a stream of its own. Raises DriverError."""
         stream = self.clock_stream.handle
-        self.call("MemcpyAsync", *API.memory_copy(target, source, size), stream)
+        self.call("MemcpyAsync", *API.list_copy_arguments(target, source, size), stream)
         self.call("StreamSynchronize", stream)
 
     def drain(self) -> None:
@@ -261,7 +261,7 @@ _lock = make_lock()
 _devices: Final[dict[CuPlatform, tuple[CuDevice, ...]]] = {}
 
 
-def devices_of(platform: CuPlatform) -> tuple[CuDevice, ...]:
+def list_devices(platform: CuPlatform) -> tuple[CuDevice, ...]:
     """Return the devices of a platform, always the same objects."""
     with _lock:
         if platform not in _devices:
@@ -270,9 +270,9 @@ def devices_of(platform: CuPlatform) -> tuple[CuDevice, ...]:
         return _devices[platform]
 
 
-def all_devices() -> list[CuDevice]:
+def list_all_devices() -> list[CuDevice]:
     """Return the devices of all platforms."""
-    return [device for platform in platforms() for device in devices_of(platform)]
+    return [device for platform in platforms() for device in list_devices(platform)]
 
 
 _OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAULT", "GPU"))
@@ -280,7 +280,7 @@ _OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAU
 
 @adapter.entry
 def urDeviceGet(hPlatform: CuPlatform, DeviceType: int) -> list[CuDevice]:
-    devices = list(devices_of(hPlatform)) if DeviceType in _OURS else []
+    devices = list(list_devices(hPlatform)) if DeviceType in _OURS else []
     return devices[:1] if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"] else devices
 
 
@@ -291,7 +291,7 @@ def urDeviceGetNativeHandle(hDevice: CuDevice) -> int:
 
 @adapter.entry
 def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> CuDevice:
-    for device in all_devices():
+    for device in list_all_devices():
         if device.native == hNativeDevice:
             return device
     raise failure("INVALID_DEVICE", f"the driver has no device {hNativeDevice}")
@@ -310,7 +310,7 @@ def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) ->
     if not NumBinaries:
         raise failure("INVALID_SIZE", "there is no binary to select from")
     check_count(NumBinaries, "INVALID_SIZE", "binaries")
-    found = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
+    found = [_read_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
     for target in API.targets:
         if target in found:
             return found.index(target)
@@ -318,7 +318,7 @@ def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) ->
     raise failure("INVALID_BINARY", f"{API.name} takes {taken}, not {given}")
 
 
-def _text(pointer: Any) -> str:
+def _read_text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from weakref import WeakSet
 
 from ...loader.base.forks import make_lock
-from .allocations import CuAllocation, CuRequest, placed
-from .core import API, constant
+from .allocations import CuAllocation, CuRequest, make_allocation
+from .core import API, get_constant
 from .devices import CuDevice
 
 _FUNCTIONS: Final = (
@@ -29,7 +29,7 @@ ATTRIBUTES: Final = {
     "used": "USED_MEM_CURRENT",
     "used_high": "USED_MEM_HIGH",
 }
-_NONE, _ALL = (constant(f"CU_MEM_ACCESS_FLAGS_PROT_{name}") for name in ("NONE", "READWRITE"))
+_NONE, _ALL = (get_constant(f"CU_MEM_ACCESS_FLAGS_PROT_{name}") for name in ("NONE", "READWRITE"))
 
 _lock = make_lock()
 _pools: Final[WeakSet[DriverPool]] = WeakSet()
@@ -53,17 +53,19 @@ class DriverPool:
         if is_default:
             self.handle = device.make("DeviceGetDefaultMemPool", device.native)
         else:
-            self.handle = device.make("MemPoolCreate", ctypes.byref(API.pool(device)))
+            self.handle = device.make(
+                "MemPoolCreate", ctypes.byref(API.make_pool_properties(device))
+            )
         with _lock:
             _pools.add(self)
             readers = [reader for owner, reader in _readers if owner is device]
         for reader in readers:
-            self.let(reader, _ALL)
+            self.set_access(reader, _ALL)
 
     def allocate(self, request: CuRequest, stream: int) -> CuAllocation:
         """Allocate memory that a stream may use from here on. Raises DriverError."""
         given = request.room, self.handle, stream
-        made = placed(self.device.make("MemAllocFromPoolAsync", *given), request)
+        made = make_allocation(self.device.make("MemAllocFromPoolAsync", *given), request)
         made.in_driver_pool = True
         return made
 
@@ -71,17 +73,17 @@ class DriverPool:
         """Free memory when a stream has come here. Raises DriverError."""
         self.device.call("MemFreeAsync", allocation.base - allocation.padding, stream)
 
-    def number(self, name: str) -> int:
+    def query_number(self, name: str) -> int:
         """Return a number of bytes, a key of `ATTRIBUTES`. Raises DriverError."""
         value = ctypes.c_uint64()
-        attribute = constant(f"CU_MEMPOOL_ATTR_{ATTRIBUTES[name]}")
+        attribute = get_constant(f"CU_MEMPOOL_ATTR_{ATTRIBUTES[name]}")
         self.device.call("MemPoolGetAttribute", self.handle, attribute, ctypes.byref(value))
         return value.value
 
     def set_number(self, name: str, value: int) -> None:
         """Set the threshold, or let a high-water mark begin anew with 0. Raises DriverError."""
         given = (
-            constant(f"CU_MEMPOOL_ATTR_{ATTRIBUTES[name]}"),
+            get_constant(f"CU_MEMPOOL_ATTR_{ATTRIBUTES[name]}"),
             ctypes.byref(ctypes.c_uint64(value)),
         )
         self.device.call("MemPoolSetAttribute", self.handle, *given)
@@ -97,7 +99,7 @@ class DriverPool:
                 _pools.discard(self)
             self.device.call("MemPoolDestroy", self.handle)
 
-    def let(self, reader: CuDevice, flags: int) -> None:
+    def set_access(self, reader: CuDevice, flags: int) -> None:
         """Set what a device may do with its memory, CUmemAccess_flags. Raises DriverError."""
         access = ctypes.byref(API.access(reader, flags))
         self.device.call("MemPoolSetAccess", self.handle, access, 1)
@@ -109,22 +111,22 @@ def has_pools(device: CuDevice) -> bool:
     return bool(device.attribute("MEMORY_POOLS_SUPPORTED")) and all(map(device.has, _FUNCTIONS))
 
 
-def grant(owner: CuDevice, reader: CuDevice) -> None:
+def grant_access(owner: CuDevice, reader: CuDevice) -> None:
     """Let a device use another one's pools, those that come later too. Raises DriverError."""
     with _lock:
         _readers.add((owner, reader))
-    _let_all(owner, reader, _ALL)
+    _set_all_access(owner, reader, _ALL)
 
 
-def revoke(owner: CuDevice, reader: CuDevice) -> None:
-    """Take back what `grant` has given. Raises DriverError."""
+def revoke_access(owner: CuDevice, reader: CuDevice) -> None:
+    """Take back what `grant_access` has given. Raises DriverError."""
     with _lock:
         _readers.discard((owner, reader))
-    _let_all(owner, reader, _NONE)
+    _set_all_access(owner, reader, _NONE)
 
 
-def _let_all(owner: CuDevice, reader: CuDevice, flags: int) -> None:
+def _set_all_access(owner: CuDevice, reader: CuDevice, flags: int) -> None:
     with _lock:
         found = [pool for pool in _pools if pool.device is owner]
     for pool in found:
-        pool.let(reader, flags)
+        pool.set_access(reader, flags)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...loader.ur.abi import UR
 from ..sdk.families import EnqueueCall, EnqueueFamily
 from .captures import refuse_capture
-from .clocks import base_of, new_event
+from .clocks import make_base, make_event
 from .core import adapter
 from .devices import CuStream
 from .events import CuEvent, CuReusableEvent, wait_on
@@ -54,11 +54,11 @@ class CuEnqueue(EnqueueCall):
 
         Raises:
             URError: an event of the wait list is of another context; what a capture does not
-                allow (`captures.meet`).
+                allow (`captures.join_captures`).
             DriverError: what the driver answers.
         """
         queue = self.queue
-        with queue.lock, queue.device.current():
+        with queue.lock, queue.device.make_current():
             if self._is_asked_to_block:
                 refuse_capture(queue, "run commands that block", self.waits)
             if self.waits:
@@ -115,9 +115,9 @@ class CuEnqueue(EnqueueCall):
             self._signal.signal(queue, command, timed)
             event: CuEvent = self._signal
         else:
-            base = base_of(queue.device) if timed else None
-            begin = new_event(queue.device, True) if timed else 0
-            end = new_event(queue.device, timed)
+            base = make_base(queue.device) if timed else None
+            begin = make_event(queue.device, True) if timed else 0
+            end = make_event(queue.device, timed)
             given = queue.context, queue.device, end, queue, command
             event = CuEvent(*given, begin=begin, base=base)
         event.stream = stream

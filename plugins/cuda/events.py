@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...loader.ur.abi import UR
 from ..sdk.event_callbacks import call_at_status
-from .clocks import TimeBase, base_of, elapsed, new_event
+from .clocks import TimeBase, make_base, make_event, measure
 from .contexts import CuContext
 from .core import NOT_READY, Object, adapter, failure
 from .devices import CuDevice, CuStream
@@ -107,8 +107,8 @@ class CuEvent(Object):
         """
         if self.base is None or self.status != _COMPLETE:
             raise failure("PROFILING_INFO_NOT_AVAILABLE")
-        end = self.base.time_of(self.end)
-        begin = end - int(elapsed(self.device, self.begin, self.end)) if self.begin else end
+        end = self.base.measure_event(self.end)
+        begin = end - int(measure(self.device, self.begin, self.end)) if self.begin else end
         return min(self.queued, begin), begin, end
 
 
@@ -130,9 +130,9 @@ class CuReusableEvent(CuEvent):
     def __init__(
         self, context: CuContext, device: CuDevice, *, profiles: bool, shared: bool
     ) -> None:
-        with device.current():
-            begin = 0 if shared else new_event(device, True)
-            end = new_event(device, not shared, shared=shared)
+        with device.make_current():
+            begin = 0 if shared else make_event(device, True)
+            end = make_event(device, not shared, shared=shared)
         super().__init__(context, device, end, begin=begin)
         self.profiles, self.shared = profiles, shared
 
@@ -152,7 +152,7 @@ class CuReusableEvent(CuEvent):
             raise failure("INVALID_DEVICE", "the event is of another device than the queue")
         self.queue, self.command, self.capture, self.nodes = queue, command, None, ()
         has_times = (timed or self.profiles) and bool(self.begin) and queue.part is None
-        self.base = base_of(self.device) if has_times else None
+        self.base = make_base(self.device) if has_times else None
         self.queued = time.monotonic_ns()
 
 
@@ -169,10 +169,10 @@ def urEventCreateExp(hContext: CuContext, hDevice: CuDevice, pEventDesc: Any) ->
     return CuReusableEvent(hContext, hDevice, profiles=profiles, shared=shared)
 
 
-def completed_event(context: CuContext) -> CuEvent:
+def make_completed_event(context: CuContext) -> CuEvent:
     """Return an event that is complete: CUDA's are until they are recorded. Raises DriverError."""
-    with context.device.current():
-        return CuEvent(context, context.device, new_event(context.device, False))
+    with context.device.make_current():
+        return CuEvent(context, context.device, make_event(context.device, False))
 
 
 def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
@@ -238,6 +238,6 @@ def urEventCreateWithNativeHandle(
 ) -> CuEvent:
     """Make an event of a CUevent. NULL gives a complete event, as in other adapters."""
     if not hNativeEvent:
-        return completed_event(hContext)
+        return make_completed_event(hContext)
     owned = bool(pProperties and pProperties.isNativeHandleOwned)
     return CuEvent(hContext, hContext.device, hNativeEvent, owned=owned)

@@ -46,7 +46,7 @@ class FatBinaryPart(NamedTuple):
         return f"{_NAMES.get(self.kind, f'kind {self.kind}')}_{self.architecture}"
 
 
-def parts_of(data: bytes) -> list[FatBinaryPart]:
+def split_fat_binary(data: bytes) -> list[FatBinaryPart]:
     """Return the parts of a fat binary. Raises ImageError if they are not all there."""
     try:
         _, _, at, size = _HEAD.unpack_from(data)
@@ -88,7 +88,7 @@ def check_fat_binary(data: bytes, device: int) -> None:
     Raises:
         ImageError: it is damaged, or has nothing for the device.
     """
-    parts = parts_of(data)
+    parts = split_fat_binary(data)
     if not any(one.may_fit(device) for one in parts):
         names = ", ".join(map(str, parts)) or "nothing"
         raise ImageError(f"the fat binary has {names}, and the device needs code for sm_{device}")

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from .devices import CuDevice
 
 
-def _limit(name: str) -> Callable[[CuDevice], int]:
-    return lambda device: API.image_limit(device, name)
+def _make_limit_query(name: str) -> Callable[[CuDevice], int]:
+    return lambda device: API.query_image_limit(device, name)
 
 
 def has_images(device: CuDevice) -> bool:
     """Return whether a device has images. Some of AMD's have none."""
-    return API.image_limit(device, "2D_WIDTH") > 0
+    return API.query_image_limit(device, "2D_WIDTH") > 0
 
 
 def _has_arrays(device: CuDevice) -> bool:
-    return API.image_limit(device, "2D_LAYERED_LAYERS") > 0
+    return API.query_image_limit(device, "2D_LAYERED_LAYERS") > 0
 
 
 #: Answers by the names of queries. No kernel takes a sampler.
@@ -31,12 +31,12 @@ IMAGES: Final[Mapping[str, Any]] = {
         ("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "MAX_READ_WRITE_IMAGE_ARGS"),
         lambda device: 128 * has_images(device),
     ),
-    "IMAGE2D_MAX_WIDTH": _limit("2D_WIDTH"),
-    "IMAGE2D_MAX_HEIGHT": _limit("2D_HEIGHT"),
-    "IMAGE3D_MAX_WIDTH": _limit("3D_WIDTH"),
-    "IMAGE3D_MAX_HEIGHT": _limit("3D_HEIGHT"),
-    "IMAGE3D_MAX_DEPTH": _limit("3D_DEPTH"),
-    "IMAGE_MAX_ARRAY_SIZE": _limit("2D_LAYERED_LAYERS"),
+    "IMAGE2D_MAX_WIDTH": _make_limit_query("2D_WIDTH"),
+    "IMAGE2D_MAX_HEIGHT": _make_limit_query("2D_HEIGHT"),
+    "IMAGE3D_MAX_WIDTH": _make_limit_query("3D_WIDTH"),
+    "IMAGE3D_MAX_HEIGHT": _make_limit_query("3D_HEIGHT"),
+    "IMAGE3D_MAX_DEPTH": _make_limit_query("3D_DEPTH"),
+    "IMAGE_MAX_ARRAY_SIZE": _make_limit_query("2D_LAYERED_LAYERS"),
     "BINDLESS_IMAGES_SUPPORT_EXP": has_images,
     "IMAGE_ARRAY_SUPPORT_EXP": _has_arrays,
     **{

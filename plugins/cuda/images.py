@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
 from .compilers import open_nvrtc
-from .core import constant, failure
+from .core import failure, get_constant
 from .fat_binaries import MAGIC as FAT_BINARY
 from .fat_binaries import check_fat_binary
 from .jit_log import JitLog
 from .opencl_c import (
     SourceError,
+    can_start_early,
     check_source,
     compile_ptx,
     is_opencl_c,
     link_ptx,
-    starts_early,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class CudaImage(DeviceImage):
         super().__init__(data)
         self._device = device
 
-    def kernel_names(self, module: int) -> list[str]:
+    def list_kernel_names(self, module: int) -> list[str]:
         count, device = ctypes.c_uint32(), self._device
         device.call("ModuleGetFunctionCount", ctypes.byref(count), module)
         found = (ctypes.c_void_p * max(count.value, 1))()
@@ -66,7 +66,7 @@ class CudaImage(DeviceImage):
             names.append((name.value or b"").decode(errors="replace"))
         return names
 
-    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+    def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         sizes: list[int] = []
         offset, size = ctypes.c_size_t(), ctypes.c_size_t()
         pointers = ctypes.byref(offset), ctypes.byref(size)
@@ -90,25 +90,25 @@ class TranslatedImage(CudaImage):
 
     def __init__(self, device: CuDevice, ptx: PtxProgram) -> None:
         self._ptx = ptx
-        self.waits = device.early_threads if ptx.can_wait and starts_early(device) else 0
+        self.waits = device.early_threads if ptx.can_wait and can_start_early(device) else 0
         super().__init__(device, b"")
-        self.data = self.data_for(self.variant(1, _NO_OFFSET))
+        self.data = self.make_data(self.variant(1, _NO_OFFSET))
 
-    def refusal(self, name: str) -> str:
+    def find_refusal(self, name: str) -> str:
         found = self._ptx.kernels.get(name)
         return (found.why_not or "") if found is not None else ""
 
-    def required_size(self, name: str) -> Sizes | None:
+    def find_required_size(self, name: str) -> Sizes | None:
         found = self._ptx.kernels.get(name)
         return found.required if found is not None else None
 
     def variant(self, dimensions: int, offset: Sizes) -> Variant:
         return replace(self._ptx.variant(dimensions, offset), waits=self.waits)
 
-    def part(self, variant: Variant, first: Sizes, groups: Sizes, local: Sizes) -> Variant:
-        return self._ptx.part(variant, first, groups, local)
+    def choose_part(self, variant: Variant, first: Sizes, groups: Sizes, local: Sizes) -> Variant:
+        return self._ptx.choose_part(variant, first, groups, local)
 
-    def data_for(self, variant: Variant) -> bytes:
+    def make_data(self, variant: Variant) -> bytes:
         return self._ptx.translate(variant).encode()
 
 
@@ -205,7 +205,7 @@ def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) ->
 _INPUTS: Final = dict(zip(MAGIC, ("CUBIN", "FATBINARY"), strict=True))
 
 
-def _unlinked(code: int, routine: str, log: str) -> ImageLinkError:
+def _make_link_error(code: int, routine: str, log: str) -> ImageLinkError:
     return ImageLinkError(f"{routine}: {log or f'code {code}'}")
 
 
@@ -217,18 +217,18 @@ def _link(device: CuDevice, parts: Sequence[bytes]) -> bytes:
         for number, part in enumerate(parts):
             name = next((name for begin, name in _INPUTS.items() if part.startswith(begin)), "PTX")
             data = ctypes.create_string_buffer(part)  # text ends with a NUL
-            kind, size = constant(f"CU_JIT_INPUT_{name}"), ctypes.sizeof(data)
+            kind, size = get_constant(f"CU_JIT_INPUT_{name}"), ctypes.sizeof(data)
             given = state, kind, data, size, f"program {number}".encode(), 0, None, None
-            log.check(device.ask("LinkAddData", *given), "LinkAddData", _unlinked)
+            log.check(device.ask("LinkAddData", *given), "LinkAddData", _make_link_error)
         made, size = ctypes.c_void_p(), ctypes.c_size_t()
         given = state, ctypes.byref(made), ctypes.byref(size)
-        log.check(device.ask("LinkComplete", *given), "LinkComplete", _unlinked)
+        log.check(device.ask("LinkComplete", *given), "LinkComplete", _make_link_error)
         return ctypes.string_at(made.value or 0, size.value)
     finally:
         device.ask("LinkDestroy", state)
 
 
-def foreign_image(device: CuDevice, module: int) -> DeviceImage:
+def make_foreign_image(device: CuDevice, module: int) -> DeviceImage:
     """Return the program of a CUmodule. It has no data."""
     return CudaImage(device, b"")
 
@@ -238,6 +238,6 @@ __all__ = [
     "SourceError",
     "build_image",
     "compile_object",
-    "foreign_image",
     "link_image",
+    "make_foreign_image",
 ]

@@ -133,7 +133,7 @@ def urIPCOpenMemHandleExp(
     native = 0
     if not is_ours:
         given = API.shared_memory.from_buffer_copy(handle, _Handle.native.offset)
-        native = hDevice.make("IpcOpenMemHandle", given, API.opening_flags(hDevice))
+        native = hDevice.make("IpcOpenMemHandle", given, API.find_opening_flags(hDevice))
     address = native + handle.offset if native else handle.place
     with _lock:
         opened = _this[0].opened

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.cuda.abi import CUDA
-from .core import API, check, constant, routine_of
+from .core import API, check, find_routine, get_constant
 
 _ROOM: Final = 1 << 16  # bytes for a log
 _NAMES: Final = (
@@ -34,7 +34,9 @@ class JitLog:
         info, errors = (ctypes.create_string_buffer(_ROOM) for _ in range(2))
         rows = (ctypes.addressof(info), _ROOM, ctypes.addressof(errors), _ROOM)
         count = len(rows) if API.logs else 0
-        names = (ctypes.c_uint32 * count)(*(constant(f"CU_JIT_{name}") for name in _NAMES[:count]))
+        names = (ctypes.c_uint32 * count)(
+            *(get_constant(f"CU_JIT_{name}") for name in _NAMES[:count])
+        )
         self._logs = info, errors
         self.options: tuple[int, Any, Any] = (
             count,
@@ -61,5 +63,5 @@ class JitLog:
             DriverError: what else the driver answers.
         """
         if code in _REFUSALS or (code and self._logs[1].value):
-            raise refused(code, routine_of(name), self.text)
-        check(code, routine_of(name))
+            raise refused(code, find_routine(name), self.text)
+        check(code, find_routine(name))

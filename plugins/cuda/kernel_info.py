@@ -37,7 +37,7 @@ adapter.info(
 )
 
 
-def _most_items(device: CuDevice) -> bytes:
+def _query_most_items(device: CuDevice) -> bytes:
     """Return the most work-items in each dimension, as three size_t."""
     most = (
         device.attribute(f"MAX_GRID_DIM_{axis}") * device.attribute(f"MAX_BLOCK_DIM_{axis}")
@@ -51,15 +51,15 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
     hKernel.context.check_device(hDevice)
     name = UR.groups["ur_kernel_group_info_t"][propName].removeprefix("UR_KERNEL_GROUP_INFO_")
     if name == "GLOBAL_WORK_SIZE":
-        return _most_items(hDevice)
+        return _query_most_items(hDevice)
     if name == "WORK_GROUP_SIZE":
-        return hKernel.group_size(hDevice)
+        return hKernel.query_group_size(hDevice)
     if name == "COMPILE_WORK_GROUP_SIZE":
-        return struct.pack("@3N", *(hKernel.required_size(hDevice) or (0, 0, 0)))
+        return struct.pack("@3N", *(hKernel.find_required_size(hDevice) or (0, 0, 0)))
     if name == "LOCAL_MEM_SIZE":
         return hKernel.attribute(hDevice, "SHARED_SIZE_BYTES")
     if name == "PREFERRED_WORK_GROUP_SIZE_MULTIPLE":
-        return hKernel.sub_group_size(hDevice)
+        return hKernel.find_sub_group_size(hDevice)
     if name == "PRIVATE_MEM_SIZE":
         return hKernel.attribute(hDevice, "LOCAL_SIZE_BYTES")
     return None
@@ -68,10 +68,12 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> int:
     hKernel.context.check_device(hDevice)
-    size = hKernel.sub_group_size(hDevice)
+    size = hKernel.find_sub_group_size(hDevice)
     return {
         "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": size,
-        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(-hKernel.group_size(hDevice) // size),
+        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(
+            -hKernel.query_group_size(hDevice) // size
+        ),
         "UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS": 0,
         "UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL": 0,
     }[UR.groups["ur_kernel_sub_group_info_t"][propName]]

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
 from .contexts import CuContext
-from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, constant, failure
+from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, failure, get_constant
 from .devices import CuDevice
-from .programs import CuModule, CuProgram, program_of
+from .programs import CuModule, CuProgram, make_program
 
 _VALUE, _POINTER, _MEM = URKernelArgument.VALUE, URKernelArgument.POINTER, URKernelArgument.MEM
 _LOCAL: Final = URKernelArgument.LOCAL
@@ -72,17 +72,17 @@ class CuKernel(Object):
         module = self.program.any_module
         image = self.program.built[module.device]
         try:
-            function = self._function_in(module)
+            function = self._find_function(module)
         except DriverError as error:
             if error.value not in (NOT_FOUND, INVALID_VALUE):  # the second one: an empty name
                 raise
-            reason = image.refusal(self.name)
+            reason = image.find_refusal(self.name)
             if reason:
                 raise failure("UNSUPPORTED_FEATURE", f"{self.name}: {reason}") from error
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
-        return image.parameter_sizes(self.name, function)
+        return image.list_parameter_sizes(self.name, function)
 
-    def _function_in(self, module: CuModule) -> int:
+    def _find_function(self, module: CuModule) -> int:
         if module not in self._functions:
             self._functions[module] = module.function(self.name)
         return self._functions[module]
@@ -100,7 +100,7 @@ class CuKernel(Object):
             device: the device.
             dimensions: of the launch.
             offset: the global offset, None for none.
-            part: of a part of a launch what `DeviceImage.part` takes.
+            part: of a part of a launch what `DeviceImage.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
@@ -108,32 +108,32 @@ class CuKernel(Object):
             DriverError: what the driver answers.
         """
         x, y, z = (*(offset or ()), 0, 0, 0)[:3]
-        return self._function_in(self.program.module_for(device, dimensions, (x, y, z), part))
+        return self._find_function(self.program.get_module(device, dimensions, (x, y, z), part))
 
     def attribute(self, device: CuDevice, name: str) -> int:
         """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises DriverError."""
         key = device, name
         if key not in self._attributes:
             value = ctypes.c_int()
-            number = constant(f"CU_FUNC_ATTRIBUTE_{name}")
-            function = self._function_in(self.program.module(device))
+            number = get_constant(f"CU_FUNC_ATTRIBUTE_{name}")
+            function = self._find_function(self.program.module(device))
             device.call("FuncGetAttribute", ctypes.byref(value), number, function)
             self._attributes[key] = value.value
         return self._attributes[key]
 
-    def group_size(self, device: CuDevice) -> int:
+    def query_group_size(self, device: CuDevice) -> int:
         """Return how many work-items a work-group of it may have."""
         return self.attribute(device, "MAX_THREADS_PER_BLOCK")
 
-    def required_size(self, device: CuDevice) -> Sizes | None:
+    def find_required_size(self, device: CuDevice) -> Sizes | None:
         """Return the size of work-groups that it is compiled for, None for any size."""
         found = self.program.built.get(device)
-        return found.required_size(self.name) if found is not None else None
+        return found.find_required_size(self.name) if found is not None else None
 
-    def sub_group_size(self, device: CuDevice) -> int:
+    def find_sub_group_size(self, device: CuDevice) -> int:
         """Return how many work-items a sub-group of it has."""
         found = self.program.built.get(device)
-        size = found.sub_group_size(self.name) if found is not None else 0
+        size = found.find_sub_group_size(self.name) if found is not None else 0
         return size or device.attribute("WARP_SIZE")
 
     # arguments
@@ -196,9 +196,9 @@ class CuKernel(Object):
             raise failure(
                 "INVALID_KERNEL_ARGS", f"{len(arguments)} of {count} arguments of {self.name}"
             )
-        more = image.offsets_of(self.name, offset or ())
+        more = image.list_offsets(self.name, offset or ())
         pointers, keep = (ctypes.c_void_p * max(count + len(more), 1))(), list[Any]()
-        first = place = image.first_local(self.name)
+        first = place = image.find_first_local(self.name)
         for index, parameter_size in enumerate(self.parameter_sizes):
             kind, size, value = arguments[index]
             if kind == _VALUE:
@@ -236,12 +236,12 @@ class CuKernel(Object):
             raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
         if any(size > limit for size, limit in zip(local, most, strict=False)):
             raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
-        if math.prod(local) > self.group_size(device):
+        if math.prod(local) > self.query_group_size(device):
             raise failure(
                 "INVALID_WORK_GROUP_SIZE",
-                f"a work-group has 1 to {self.group_size(device)} work-items",
+                f"a work-group has 1 to {self.query_group_size(device)} work-items",
             )
-        required = self.required_size(device)
+        required = self.find_required_size(device)
         if required and tuple(local) != required[: len(local)]:
             raise failure(
                 "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
@@ -252,10 +252,10 @@ class CuKernel(Object):
 
         That is what NVIDIA's OpenCL does. Without such a divisor x has a group of 1.
         """
-        required = self.required_size(device)
+        required = self.find_required_size(device)
         if required:
             return list(required[: len(sizes)])
-        most = min(256, self.group_size(device))
+        most = min(256, self.query_group_size(device))
         best = next(one for one in range(min(sizes[0], most), 0, -1) if not sizes[0] % one)
         return [best, *[1] * (len(sizes) - 1)]
 
@@ -283,7 +283,7 @@ def urKernelCreateWithNativeHandle(
     device.call("FuncGetName", ctypes.byref(name), hNativeKernel)
     if hProgram is not None and module not in [one.handle for one in hProgram.modules.values()]:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
-    program = hProgram or program_of(module, hContext, None)
+    program = hProgram or make_program(module, hContext, None)
     return CuKernel(program, (name.value or b"").decode())
 
 
@@ -292,7 +292,7 @@ def urKernelCreateWithNativeHandle(
 
 @adapter.entry
 def urKernelSetArgValue(hKernel: CuKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    hKernel.set([(argIndex, value_argument(argSize, pArgValue))])
+    hKernel.set([(argIndex, make_value_argument(argSize, pArgValue))])
 
 
 @adapter.entry

@@ -14,10 +14,10 @@ from operator import le, sub
 from typing import Any, Final, NamedTuple
 
 from ..sdk.gpu.images import DeviceImage, Sizes
-from ..sdk.kernel_arguments import URKernelArgument, arguments_of
-from ..sdk.launch_properties import cluster_of, is_cooperative
+from ..sdk.kernel_arguments import URKernelArgument, read_arguments
+from ..sdk.launch_properties import find_cluster, is_cooperative
 from ..sdk.wrap import with_parameters
-from .core import API, adapter, constant, failure
+from .core import API, adapter, failure, get_constant
 from .devices import CuDevice
 from .enqueue import CuEnqueue
 from .events import CuEvent
@@ -108,22 +108,22 @@ def _find_shapes(
             "INVALID_WORK_GROUP_SIZE",
             f"{list(size)} work-items are not a multiple of work-groups of {list(local)}",
         )
-    grid = _three(whole // part for whole, part in zip(size, local, strict=True))
-    block, dimensions = _three(local), len(size)
-    most = _three(device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
+    grid = _fill_to_three(whole // part for whole, part in zip(size, local, strict=True))
+    block, dimensions = _fill_to_three(local), len(size)
+    most = _fill_to_three(device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
     if all(map(le, grid, most)):
         return [(kernel.function(device, dimensions, offset), grid, block)]
     _check_parts(kernel.program.image(device), grid, most)
     found = list[tuple[int, Sizes, Sizes]]()
     for first in product(*map(range, (0, 0, 0), grid, most)):
-        start = _three(first)
-        part = _three(map(min, most, map(sub, grid, start)))
+        start = _fill_to_three(first)
+        part = _fill_to_three(map(min, most, map(sub, grid, start)))
         function = kernel.function(device, dimensions, offset, (start, grid, block))
         found.append((function, part, block))
     return found
 
 
-def _three(numbers: Iterable[int]) -> Sizes:
+def _fill_to_three(numbers: Iterable[int]) -> Sizes:
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 
@@ -132,7 +132,7 @@ def _check_parts(image: DeviceImage, grid: Sizes, most: Sizes) -> None:
     """Raise URError unless a launch that is too large for the driver can be made in parts."""
     axis, count, limit = next(one for one in zip("XYZ", grid, most, strict=True) if one[1] > one[2])
     words = f"{count} work-groups in {axis}, of {limit}"
-    if image.part(image.variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
+    if image.choose_part(image.variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
         why = "only OpenCL C that NVIDIA's compiler has compiled is launched in parts"
         raise failure("INVALID_WORK_GROUP_SIZE", f"{words}: {why}")
     if prod(-(-whole // part) for whole, part in zip(grid, most, strict=True)) > _MOST_PARTS:
@@ -152,7 +152,7 @@ def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int
         return
     if whole <= API.asks_for_local:
         return
-    name = constant("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
+    name = get_constant("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
     if device.ask("FuncSetAttribute", function, name, shared):
         raise failure("OUT_OF_RESOURCES", f"{shared} bytes of local memory")
 
@@ -190,12 +190,12 @@ def _launch(
         device = queue.device
         can, has_clusters = device.is_cooperative, device.has_clusters
         together = is_cooperative(properties, can, has_clusters=has_clusters)
-        cluster = cluster_of(properties, dimensions) if has_clusters else None
+        cluster = find_cluster(properties, dimensions) if has_clusters else None
     queue.context.check_same("the kernel", kernel)
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
     if count:
-        kernel.set(arguments_of(adapter, rows, count))
+        kernel.set(read_arguments(adapter, rows, count))
     enqueue = CuEnqueue(queue, "KERNEL_LAUNCH", waits, wanted)
     arguments = kernel.arguments
     if 0 in size:
@@ -214,7 +214,7 @@ def _launch(
         shape = launch.function, *launch.grid, *launch.block, launch.packed.shared
         pointers = launch.packed.pointers
         if cluster is not None:
-            config = API.clusters_of(shape[1:], stream, cluster, together)
+            config = API.make_cluster_launch(shape[1:], stream, cluster, together)
             enqueue.call("LaunchKernelEx", config, launch.function, pointers, None)
         elif together:
             enqueue.call("LaunchCooperativeKernel", *shape, stream, pointers)

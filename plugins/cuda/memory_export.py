@@ -10,13 +10,13 @@ import ctypes
 from ...loader.ur.abi import UR
 from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
-from .core import API, adapter, constant, failure
+from .core import API, adapter, failure, get_constant
 from .devices import CuDevice
-from .virtual_memory import map_physical, step_of
+from .virtual_memory import map_physical, query_granularity
 
 _OPAQUE_FD = UR["UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD"]
 _READ_WRITE = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
-_HANDLE_TYPE = constant("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
+_HANDLE_TYPE = get_constant("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
 
 
 class CuExportable(CuAllocation):
@@ -64,9 +64,9 @@ def urMemoryExportAllocExportableMemoryExp(
     if size > hDevice.found.memory:
         raise failure("UNSUPPORTED_SIZE", f"{size} bytes are more than the device has")
     _check_type(hDevice, handleTypeToExport)
-    step = step_of(hDevice, "MINIMUM")
+    step = query_granularity(hDevice, "MINIMUM")
     room = (size + step - 1) // step * step
-    properties = API.physical(hDevice)
+    properties = API.make_physical_properties(hDevice)
     properties.requestedHandleTypes = _HANDLE_TYPE
     native = hDevice.make("MemCreate", room, ctypes.byref(properties), 0)
     try:
@@ -77,7 +77,7 @@ def urMemoryExportAllocExportableMemoryExp(
     return add(CuExportable(base, CuRequest(hContext, "device", hDevice, size), native, room)).base
 
 
-def _exportable(context: CuContext, address: int) -> CuExportable:
+def _find_exportable(context: CuContext, address: int) -> CuExportable:
     """Return memory by its address. Raises URError (INVALID_VALUE) for other memory."""
     found = find(context, address)
     if not isinstance(found, CuExportable) or found.base != address:
@@ -89,7 +89,7 @@ def _exportable(context: CuContext, address: int) -> CuExportable:
 def urMemoryExportFreeExportableMemoryExp(
     hContext: CuContext, hDevice: CuDevice, pMem: int
 ) -> None:
-    found = _exportable(hContext, pMem)
+    found = _find_exportable(hContext, pMem)
     hContext.drain()
     remove(hContext, pMem)
     device = found.owner
@@ -104,5 +104,5 @@ def urMemoryExportExportMemoryHandleExp(
 ) -> None:
     """Write a file descriptor, an int. It belongs to the program."""
     _check_type(hDevice, handleTypeToExport)
-    native = _exportable(hContext, pMem).native
+    native = _find_exportable(hContext, pMem).native
     hDevice.call("MemExportToShareableHandle", pMemHandleRet, native, _HANDLE_TYPE, 0)

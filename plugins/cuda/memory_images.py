@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from ...loader.cuda.abi import CUDA
 from ..sdk._native import ffi
-from ..sdk.images import check_description, check_host_pitches, element_size, overlap
-from ..sdk.rectangles import offset_of, region_of
+from ..sdk.images import check_description, check_host_pitches, count_element_bytes, overlap
+from ..sdk.rectangles import read_offset, read_region
 from ..sdk.rules import COPY, USE, check_memory_flags
-from .arrays import CuArray, ImageShape, copies_of
+from .arrays import CuArray, ImageShape, make_copies
 from .buffers import CuBuffer
 from .contexts import CuContext
 from .core import Object, adapter, failure
@@ -53,7 +53,7 @@ class CuImage(Object):
     @property
     def address(self) -> int:
         """Return what a kernel takes: its surface object, made at first use. Raises DriverError."""
-        self._surface = self._surface or self.array.surface()
+        self._surface = self._surface or self.array.make_surface()
         return self._surface
 
     @property
@@ -62,7 +62,7 @@ class CuImage(Object):
         return self.array.handle
 
 
-def shape_of(pImageFormat: Any, pImageDesc: Any, host: int = 0) -> ImageShape:
+def make_shape(pImageFormat: Any, pImageDesc: Any, host: int = 0) -> ImageShape:
     """Return the shape that a format and a description ask for.
 
     Raises:
@@ -70,11 +70,11 @@ def shape_of(pImageFormat: Any, pImageDesc: Any, host: int = 0) -> ImageShape:
     """
     kind = check_description(pImageDesc, host)
     numbers = pImageFormat.channelOrder, pImageFormat.channelType
-    check_host_pitches(pImageDesc, kind, element_size(*numbers))
-    return ImageShape(kind, numbers, kind.extent_of(pImageDesc))
+    check_host_pitches(pImageDesc, kind, count_element_bytes(*numbers))
+    return ImageShape(kind, numbers, kind.find_extent(pImageDesc))
 
 
-def _only_device(context: CuContext) -> CuDevice:
+def _get_only_device(context: CuContext) -> CuDevice:
     if len(context.devices) > 1:
         raise failure("UNSUPPORTED_FEATURE", "a context of several devices has no images")
     return context.device
@@ -85,13 +85,13 @@ def urMemImageCreate(
     hContext: CuContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
 ) -> CuImage:
     check_memory_flags(flags, pHost)
-    shape = shape_of(pImageFormat, pImageDesc, pHost)
-    device = _only_device(hContext)
+    shape = make_shape(pImageFormat, pImageDesc, pHost)
+    device = _get_only_device(hContext)
     array = CuArray.create(device, shape)
     if flags & (USE | COPY):
         whole, stream = shape.extent, device.clock_stream.handle
-        host = shape.host(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
-        for copy in copies_of(array.place((0, 0, 0), whole), host, shape.in_bytes(whole)):
+        host = shape.make_host_place(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
+        for copy in make_copies(array.place((0, 0, 0), whole), host, shape.convert_to_bytes(whole)):
             device.call("Memcpy3DAsync", ctypes.byref(copy), stream)
         device.call("StreamSynchronize", stream)
     return CuImage(hContext, array)
@@ -107,8 +107,8 @@ def urMemImageCreateWithNativeHandle(
     """
     if not hNativeMem:
         raise failure("INVALID_NULL_HANDLE")
-    shape, found = shape_of(pImageFormat, pImageDesc), _Array()
-    device = _only_device(hContext)
+    shape, found = make_shape(pImageFormat, pImageDesc), _Array()
+    device = _get_only_device(hContext)
     shape.check(device)
     if device.has("Array3DGetDescriptor"):
         device.call("Array3DGetDescriptor", ctypes.byref(found), hNativeMem)
@@ -124,38 +124,38 @@ def urMemImageCreateWithNativeHandle(
 # queries
 
 
-def _image(memory: CuBuffer | CuImage) -> CuImage:
+def _get_image(memory: CuBuffer | CuImage) -> CuImage:
     if not isinstance(memory, CuImage):
         raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
     return memory
 
 
-def _row_pitch(shape: ImageShape) -> int:
+def _compute_row_pitch(shape: ImageShape) -> int:
     return shape.pixel * shape.extent[0]
 
 
 def _slice_pitch(shape: ImageShape) -> int:
     rows = 1 if shape.kind.is_lines else shape.extent[1]
-    return _row_pitch(shape) * rows if shape.kind.has_slices else 0
+    return _compute_row_pitch(shape) * rows if shape.kind.has_slices else 0
 
 
 #: What is said of an image, by the names of queries after UR_IMAGE_INFO_.
 IMAGE_ANSWERS: Final[Mapping[str, Callable[[ImageShape], Any]]] = {
     "FORMAT": lambda shape: bytes(ffi.buffer(ffi.new("ur_image_format_t *", shape.format))),
     "ELEMENT_SIZE": lambda shape: shape.pixel,
-    "ROW_PITCH": _row_pitch,
+    "ROW_PITCH": _compute_row_pitch,
     "SLICE_PITCH": _slice_pitch,
-    "WIDTH": lambda shape: shape.field("width"),
-    "HEIGHT": lambda shape: shape.field("height"),
-    "DEPTH": lambda shape: shape.field("depth"),
-    "ARRAY_SIZE": lambda shape: shape.field("arraySize"),
+    "WIDTH": lambda shape: shape.get_field("width"),
+    "HEIGHT": lambda shape: shape.get_field("height"),
+    "DEPTH": lambda shape: shape.get_field("depth"),
+    "ARRAY_SIZE": lambda shape: shape.get_field("arraySize"),
     "NUM_MIP_LEVELS": lambda shape: 0,
     "NUM_SAMPLES": lambda shape: 0,
 }
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, answer=answer: answer(_image(image).shape)
+        f"UR_IMAGE_INFO_{name}": lambda image, answer=answer: answer(_get_image(image).shape)
         for name, answer in IMAGE_ANSWERS.items()
     },
 )
@@ -164,14 +164,14 @@ adapter.info(
 # transfers
 
 
-def _checked(context: CuContext, *memory: CuBuffer) -> list[CuImage]:
-    images = [_image(one) for one in memory]
+def _check_images(context: CuContext, *memory: CuBuffer) -> list[CuImage]:
+    images = [_get_image(one) for one in memory]
     context.check_same("an image", *images)
     return images
 
 
 def copy_pixels(enqueue: CuEnqueue, copies: Any, keep: Any = None) -> CuEvent | None:
-    """Enqueue copies (`copies_of`) as one command."""
+    """Enqueue copies (`make_copies`) as one command."""
     return enqueue.run(
         lambda stream: [
             enqueue.call("Memcpy3DAsync", ctypes.byref(copy), stream) for copy in copies
@@ -190,12 +190,12 @@ def _transfer(
     *pitches: int,
 ) -> CuEvent | None:
     """Read or write a region. `pitches` are two for host memory."""
-    (image,) = _checked(enqueue.queue.context, memory)
-    size = region_of(region)
-    here = image.array.place(offset_of(origin), size)
-    there = image.shape.host(host, size, *pitches)
+    (image,) = _check_images(enqueue.queue.context, memory)
+    size = read_region(region)
+    here = image.array.place(read_offset(origin), size)
+    there = image.shape.make_host_place(host, size, *pitches)
     ends = (there, here) if reads else (here, there)
-    return copy_pixels(enqueue, copies_of(*ends, image.shape.in_bytes(size)), image)
+    return copy_pixels(enqueue, make_copies(*ends, image.shape.convert_to_bytes(size)), image)
 
 
 for _name, _command, _reads, _host in (
@@ -215,14 +215,14 @@ def urEnqueueMemImageCopy(
     dstOrigin: Any,
     region: Any,
 ) -> CuEvent | None:
-    source, target = _checked(enqueue.queue.context, hImageSrc, hImageDst)
+    source, target = _check_images(enqueue.queue.context, hImageSrc, hImageDst)
     if source.shape.format != target.shape.format:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
-    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
     ends = target.array.place(to, size), source.array.place(start, size)
     if source is target and overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     if source.shape.kind.is_lines != target.shape.kind.is_lines and size[1:] != (1, 1):
         raise failure("INVALID_SIZE", "from lines to rows, or back, one line is copied at once")
-    copies = copies_of(*ends, source.shape.in_bytes(size))
+    copies = make_copies(*ends, source.shape.convert_to_bytes(size))
     return copy_pixels(enqueue, copies, (source, target))

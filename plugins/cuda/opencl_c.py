@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.calls import profile_of_device
-from ...icd.driver_profiles import profile_of
+from ...icd.calls import find_device_profile
+from ...icd.driver_profiles import find_profile
 from ...icd.drivers import drivers
 from ...icd.errors import OpenCLError
 from ...icd.errors import check as check_opencl
@@ -59,7 +59,7 @@ def _find_opencl(device: CuDevice) -> Any:
         adapter.log("info", f"no OpenCL driver can be used: {error}")
         return None
     for one in found:
-        if _UUID in one.extensions and profile_of(one.platform).compiles_to_ptx:
+        if _UUID in one.extensions and find_profile(one.platform).compiles_to_ptx:
             uuid = query(
                 one.platform.table, "clGetDeviceInfo", one.handle, OPENCL["CL_DEVICE_UUID_KHR"]
             )
@@ -69,7 +69,7 @@ def _find_opencl(device: CuDevice) -> Any:
 
 
 @contextmanager
-def _context(found: Any) -> Iterator[int]:
+def _make_context(found: Any) -> Iterator[int]:
     """Make an OpenCL context of a device for a block. Raises OpenCLError."""
     code = ctypes.c_int32()
     handle = (ctypes.c_void_p * 1)(found.handle)
@@ -83,7 +83,7 @@ def _context(found: Any) -> Iterator[int]:
 
 
 @contextmanager
-def _program(found: Any, context: int, source: bytes) -> Iterator[int]:
+def _make_program(found: Any, context: int, source: bytes) -> Iterator[int]:
     """Make an OpenCL program for a block. Raises OpenCLError."""
     code, text = ctypes.c_int32(), (ctypes.c_char_p * 1)(source)
     make = found.platform.table.clCreateProgramWithSource
@@ -101,7 +101,7 @@ def _log(found: Any, program: int) -> str:
     return log.rstrip(b"\0").decode(errors="replace")
 
 
-def _binary(found: Any, program: int) -> bytes:
+def _query_binary(found: Any, program: int) -> bytes:
     """Return what a program was compiled to. Raises OpenCLError."""
     table = found.platform.table
     (size,) = (ctypes.c_size_t * 1).from_buffer_copy(
@@ -125,9 +125,9 @@ def _call(found: Any, name: str, program: int, options: str, *others: Any) -> No
 
 def _compile(found: Any, source: bytes, options: str) -> bytes:
     """Return the PTX of a program of OpenCL C. Raises OpenCLError, SourceError."""
-    with _context(found) as context, _program(found, context, source) as program:
+    with _make_context(found) as context, _make_program(found, context, source) as program:
         _call(found, "clBuildProgram", program, options, None, None)
-        return _binary(found, program)
+        return _query_binary(found, program)
 
 
 def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> bytes:
@@ -140,8 +140,8 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
     """
     table, code = found.platform.table, ctypes.c_int32()
     with ExitStack() as stack:
-        context = stack.enter_context(_context(found))
-        programs = [stack.enter_context(_program(found, context, text)) for text, _ in sources]
+        context = stack.enter_context(_make_context(found))
+        programs = [stack.enter_context(_make_program(found, context, text)) for text, _ in sources]
         for program, (_, own) in zip(programs, sources, strict=True):
             _call(found, "clCompileProgram", program, own, 0, None, None, None, None)
         parts = (ctypes.c_void_p * len(programs))(*programs)
@@ -153,7 +153,7 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
         if code.value:
             log = _log(found, linked) if linked else ""
             raise SourceLinkError.from_code(code.value, "clLinkProgram", log)
-        return _binary(found, linked)
+        return _query_binary(found, linked)
 
 
 def compile_ptx(device: CuDevice, source: bytes, options: str) -> PtxProgram | None:
@@ -180,7 +180,7 @@ def check_source(device: CuDevice, source: bytes, options: str) -> None:
     """
     found = _find_opencl(device)
     if found is not None:
-        with _context(found) as context, _program(found, context, source) as program:
+        with _make_context(found) as context, _make_program(found, context, source) as program:
             _call(found, "clCompileProgram", program, options, 0, None, None, None, None)
 
 
@@ -202,10 +202,10 @@ def link_ptx(
     return None if found is None else _read(_link(found, sources, options))
 
 
-def starts_early(device: CuDevice) -> bool:
+def can_start_early(device: CuDevice) -> bool:
     """Return whether kernels may start early that NVIDIA's compiler has compiled for a device."""
     found = _find_opencl(device) if device.early_threads else None
-    return found is not None and profile_of_device(found.handle).starts_kernels_early
+    return found is not None and find_device_profile(found.handle).starts_kernels_early
 
 
 def _read(ptx: bytes) -> PtxProgram:

@@ -6,21 +6,21 @@ import ctypes
 from typing import Final
 
 from ...loader.ur.abi import UR
-from .core import API, adapter, constant
+from .core import API, adapter, get_constant
 from .devices import CuDevice
-from .driver_pools import grant, revoke
+from .driver_pools import grant_access, revoke_access
 
 
 @adapter.entry
 def urUsmP2PEnablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
-    commandDevice.call("CtxEnablePeerAccess", API.peer(peerDevice), 0)
-    grant(peerDevice, commandDevice)
+    commandDevice.call("CtxEnablePeerAccess", API.get_peer(peerDevice), 0)
+    grant_access(peerDevice, commandDevice)
 
 
 @adapter.entry
 def urUsmP2PDisablePeerAccessExp(commandDevice: CuDevice, peerDevice: CuDevice) -> None:
-    commandDevice.call("CtxDisablePeerAccess", API.peer(peerDevice))
-    revoke(peerDevice, commandDevice)
+    commandDevice.call("CtxDisablePeerAccess", API.get_peer(peerDevice))
+    revoke_access(peerDevice, commandDevice)
 
 
 _ATTRIBUTES: Final = {
@@ -39,7 +39,7 @@ def urUsmP2PPeerAccessGetInfoExp(
         return None
     if commandDevice is peerDevice:
         return 0
-    value, number = ctypes.c_int(), constant(f"CU_DEVICE_P2P_ATTRIBUTE_{name}")
+    value, number = ctypes.c_int(), get_constant(f"CU_DEVICE_P2P_ATTRIBUTE_{name}")
     devices = commandDevice.native, peerDevice.native
     commandDevice.call("DeviceGetP2PAttribute", ctypes.byref(value), number, *devices)
     return value.value

@@ -37,9 +37,9 @@ class CuPlatform(Object):
     @property
     def devices(self) -> tuple[CuDevice, ...]:
         """Return its devices, always the same objects."""
-        from .devices import devices_of
+        from .devices import list_devices
 
-        return devices_of(self)
+        return list_devices(self)
 
 
 @cache

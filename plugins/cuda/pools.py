@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.pools import PoolEntryPoints, USMPool, at_once
+from ..sdk.pools import PoolEntryPoints, USMPool, make_immediate
 from .allocations import CuAllocation, CuRequest, add, free, remove
 from .captures import refuse_capture
 from .contexts import CuContext
@@ -147,7 +147,7 @@ class CuPool(USMPool):
         own, driver = super().number(name), self.driver_pool
         if driver is None or name not in ATTRIBUTES:
             return own
-        return driver.number(name) + (own if name != "threshold" else 0)
+        return driver.query_number(name) + (own if name != "threshold" else 0)
 
     def set_number(self, name: str, value: int) -> None:
         if self.driver_pool is not None and name in ATTRIBUTES:
@@ -161,7 +161,7 @@ class CuPool(USMPool):
 
 
 pools = PoolEntryPoints(adapter, CuPool)
-_allocate_now = at_once(allocate_usm, CuEnqueue.run, remove, release_memory)
+_allocate_now = make_immediate(allocate_usm, CuEnqueue.run, remove, release_memory)
 
 
 def _allocate(
@@ -175,7 +175,7 @@ def _allocate(
     if device is None or kind != "device" or queue.part is not None or not has_pools(device):
         return _allocate_now(enqueue, kind, device, pool, size)
     request = request_of(queue.context, kind, device, None, size)
-    chosen: Any = pool or pools.default_of(queue.context, device)
+    chosen: Any = pool or pools.get_default(queue.context, device)
     if not chosen.has_for(request):
         return _allocate_now(enqueue, kind, device, pool, size)
     made: list[CuAllocation] = []

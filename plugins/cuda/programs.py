@@ -13,12 +13,12 @@ from typing import Any, Final
 from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.queries import program_info
-from ..sdk.rules import check_build_devices, check_metadata, read_binaries, source_of
+from ..sdk.queries import make_program_info
+from ..sdk.rules import check_build_devices, check_metadata, decode_source, read_binaries
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
 from .devices import CuDevice
-from .images import MAGIC, SourceError, build_image, compile_object, foreign_image, link_image
+from .images import MAGIC, SourceError, build_image, compile_object, link_image, make_foreign_image
 from .jit_log import JitLog
 
 _STATUS: Final = {
@@ -123,7 +123,7 @@ class CuProgram(Object):
             image = build_image(device, data, self.options)
             self.adopt(CuModule.load(device, image.data), image)
 
-        self._each(devices, options, build)
+        self._call_for_each(devices, options, build)
 
     def compile(self, devices: list[CuDevice], options: str | None) -> None:
         """Compile it for devices, to be linked.
@@ -135,9 +135,9 @@ class CuProgram(Object):
         def compile_it(device: CuDevice, data: bytes) -> None:
             self.objects[device] = compile_object(device, data, self.options)
 
-        self._each(devices, options, compile_it)
+        self._call_for_each(devices, options, compile_it)
 
-    def _each(
+    def _call_for_each(
         self, devices: list[CuDevice], options: str | None, work: Callable[[CuDevice, bytes], None]
     ) -> None:
         self.options = options or ""
@@ -175,7 +175,7 @@ class CuProgram(Object):
         self.module(device)
         return self.built[device]
 
-    def module_for(
+    def get_module(
         self, device: CuDevice, dimensions: int, offset: Sizes, part: Sequence[Sizes] = ()
     ) -> CuModule:
         """Return its module for a launch.
@@ -184,7 +184,7 @@ class CuProgram(Object):
             device: the device.
             dimensions: of the launch.
             offset: the global offset.
-            part: of a part of a launch what `DeviceImage.part` takes.
+            part: of a part of a launch what `DeviceImage.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
@@ -193,18 +193,18 @@ class CuProgram(Object):
         first, image = self.module(device), self.image(device)
         variant = image.variant(dimensions, offset)
         if part:
-            variant = image.part(variant, *part)
+            variant = image.choose_part(variant, *part)
         if variant == image.variant(1, (0, 0, 0)):
             return first
         if (first, variant) not in self._variants:
-            self._variants[first, variant] = CuModule.load(device, image.data_for(variant))
+            self._variants[first, variant] = CuModule.load(device, image.make_data(variant))
         return self._variants[first, variant]
 
     @property
     def kernel_names(self) -> list[str]:
         """Return the names of its kernels. Raises DriverError, and as `any_module`."""
         module = self.any_module
-        return self.built[module.device].kernel_names(module.handle)
+        return self.built[module.device].list_kernel_names(module.handle)
 
     @property
     def any_module(self) -> CuModule:
@@ -218,7 +218,7 @@ def is_image(data: bytes) -> bool:
     """Return whether the driver may load data: a binary, or text with kernels."""
     if data.startswith(MAGIC):
         return True
-    text = source_of(data)
+    text = decode_source(data)
     return text is not None and any(word in text for word in (b".version", b"kernel"))
 
 
@@ -229,7 +229,7 @@ def urProgramCreateWithIL(
     check_metadata(pProperties)
     if not length:
         raise failure("INVALID_SIZE", "the IL is empty")
-    data = source_of(ctypes.string_at(pIL, length))
+    data = decode_source(ctypes.string_at(pIL, length))
     if data is None:
         raise failure("INVALID_BINARY", "this is not text")
     return CuProgram(hContext, dict.fromkeys(hContext.devices, data), data)
@@ -340,10 +340,10 @@ def urProgramCreateWithNativeHandle(
     """Make a program of the driver's module, which is one of the context's first device."""
     if not hNativeProgram:
         raise failure("INVALID_NULL_HANDLE")
-    return program_of(hNativeProgram, hContext, pProperties)
+    return make_program(hNativeProgram, hContext, pProperties)
 
 
-def program_of(native: int, context: CuContext, properties: Any) -> CuProgram:
+def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
     """Return a program for a module of the driver's. It has no binary.
 
     Args:
@@ -354,13 +354,13 @@ def program_of(native: int, context: CuContext, properties: Any) -> CuProgram:
     made = CuProgram(context, {context.device: b""})
     owned = bool(properties and properties.isNativeHandleOwned)
     device = context.device
-    made.adopt(CuModule(device, native, owned=owned), foreign_image(device, native))
+    made.adopt(CuModule(device, native, owned=owned), make_foreign_image(device, native))
     return made
 
 
 adapter.info(
     "urProgramGetInfo",
-    program_info(
+    make_program_info(
         il=lambda program: program.il + b"\0" if program.il else b"",
         binaries=lambda program: list(program.images.values()),
         kernel_names=lambda program: program.kernel_names,
@@ -384,7 +384,7 @@ def urProgramGetBuildInfo(hProgram: CuProgram, hDevice: CuDevice, propName: int)
 # device globals
 
 
-def variable_of(program: CuProgram, device: CuDevice, name: str) -> tuple[int, int]:
+def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int, int]:
     """Return address and size of a global variable of a program.
 
     Raises:
@@ -407,7 +407,7 @@ def urProgramGetGlobalVariablePointer(
     hDevice: CuDevice, hProgram: CuProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
     hProgram.context.check_device(hDevice)
-    address, size = variable_of(hProgram, hDevice, pGlobalVariableName)
+    address, size = find_variable(hProgram, hDevice, pGlobalVariableName)
     return size, address
 
 
@@ -416,6 +416,6 @@ def urProgramGetFunctionPointer(hDevice: CuDevice, hProgram: CuProgram, pFunctio
     """Say whether the program has a function: it has no address for the host."""
     hProgram.context.check_device(hDevice)
     module = hProgram.module(hDevice)
-    if pFunctionName in hProgram.built[hDevice].kernel_names(module.handle):
+    if pFunctionName in hProgram.built[hDevice].list_kernel_names(module.handle):
         raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
     raise failure("INVALID_KERNEL_NAME", "the program has no function of that name")

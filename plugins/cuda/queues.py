@@ -14,10 +14,10 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
-from .captures import QueuePart, meet, refuse_capture
-from .clocks import new_event
+from .captures import QueuePart, join_captures, refuse_capture
+from .clocks import make_event
 from .contexts import CuContext
-from .core import API, NOT_READY, DriverError, Object, adapter, check, failure, routine_of
+from .core import API, NOT_READY, DriverError, Object, adapter, check, failure, find_routine
 from .devices import CuDevice, CuStream
 from .events import CuEvent
 
@@ -125,7 +125,7 @@ class CuQueue(Object):
         for other in others:
             if other is stream:
                 continue
-            event = new_event(device, False)
+            event = make_event(device, False)
             try:
                 device.call_here("EventRecord", event, other.handle)
                 device.call_here("StreamWaitEvent", stream.handle, event, 0)
@@ -155,10 +155,10 @@ class CuQueue(Object):
         """Check the events that a command waits for. The lock is held.
 
         Raises:
-            URError: INVALID_CONTEXT for an event of another context, and as `captures.meet`.
+            URError: INVALID_CONTEXT for an event of another context, as `join_captures`.
         """
         self.context.check_same("an event of the wait list", *waits)
-        meet(self, waits)
+        join_captures(self, waits)
 
     def drain(self) -> None:
         """Wait until all that is enqueued is complete.
@@ -180,7 +180,7 @@ class CuQueue(Object):
             code = self.device.ask("StreamQuery", stream.handle)
             if code == NOT_READY:
                 return False
-            check(code, routine_of("StreamQuery"))
+            check(code, find_routine("StreamQuery"))
         return True
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from .captures import refuse_capture
-from .clocks import base_of, new_event
-from .core import API, adapter, check, routine_of
+from .clocks import make_base, make_event
+from .core import API, adapter, check, find_routine
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent, wait_on
 from .queues import CuQueue
@@ -23,7 +23,7 @@ def urEnqueueEventsWait(enqueue: CuEnqueue) -> CuEvent | None:
     queue = enqueue.queue
     if enqueue.waits or queue.in_order:
         return enqueue.run()
-    with queue.lock, queue.device.current():
+    with queue.lock, queue.device.make_current():
         stream = queue.choose(())
         if queue.part is not None:
             queue.part.gather()
@@ -34,12 +34,12 @@ def urEnqueueEventsWait(enqueue: CuEnqueue) -> CuEvent | None:
     return event
 
 
-def _barrier(enqueue: CuEnqueue) -> CuEvent | None:
+def _enqueue_barrier(enqueue: CuEnqueue) -> CuEvent | None:
     """Let everything that follows wait for events, or for everything before it."""
     queue = enqueue.queue
     if queue.in_order:
         return enqueue.run()
-    with queue.lock, queue.device.current():
+    with queue.lock, queue.device.make_current():
         queue.check_waits(enqueue.waits)
         stream, part = queue.streams[0], queue.part
         if part is not None:
@@ -61,7 +61,7 @@ def _barrier(enqueue: CuEnqueue) -> CuEvent | None:
 
 
 for _name in ("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"):
-    enqueues.declare(_name, "EVENTS_WAIT_WITH_BARRIER", _barrier)
+    enqueues.declare(_name, "EVENTS_WAIT_WITH_BARRIER", _enqueue_barrier)
 
 
 @adapter.entry
@@ -72,13 +72,13 @@ def urEnqueueTimestampRecordingExp(
     refuse_capture(hQueue, "record the time", phEventWaitList)
     enqueue = CuEnqueue(hQueue, "TIMESTAMP_RECORDING_EXP", phEventWaitList, True, bool(blocking))
     device = hQueue.device
-    base = base_of(device)
+    base = make_base(device)
 
     def record(stream: int) -> None:
         enqueue.call("EventRecord", made.end, stream)
 
-    with device.current():
-        made = CuEvent(hQueue.context, device, new_event(device, True), hQueue, base=base)
+    with device.make_current():
+        made = CuEvent(hQueue.context, device, make_event(device, True), hQueue, base=base)
     enqueue.wanted = False
     enqueue.run(record)
     made.command = _TIME_STAMP
@@ -91,7 +91,7 @@ def urEnqueueHostTaskExp(enqueue: CuEnqueue, pfnHostTask: int, data: int) -> CuE
     device = enqueue.queue.device
 
     def work(stream: int) -> None:
-        check(API.call_host(device, stream, pfnHostTask, data), routine_of("LaunchHostFunc"))
+        check(API.call_host(device, stream, pfnHostTask, data), find_routine("LaunchHostFunc"))
 
     return enqueue.run(work)
 
@@ -104,9 +104,9 @@ def urEnqueueNativeCommandExp(
     enqueue.check_context("the memory", *phMemList)
     queue, wanted = enqueue.queue, enqueue.wanted
     enqueue.wanted = False
-    _barrier(enqueue)
+    _enqueue_barrier(enqueue)
     _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
     if queue.part is not None:
         queue.part.note(None)
     enqueue.wanted, enqueue.waits = wanted, ()
-    return _barrier(enqueue)
+    return _enqueue_barrier(enqueue)

@@ -9,9 +9,9 @@ from typing import Any, Final
 from ...loader.ur.abi import UR
 from ..sdk.gpu.api import CopyPlace, GpuSet
 from ..sdk.patterns import read_buffer_pattern
-from ..sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
+from ..sdk.rectangles import check_pitches, check_range, check_rect, read_offset, read_region
 from .buffers import CuBuffer, check_buffers
-from .commands import fills_of
+from .commands import make_sets
 from .core import API, failure
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
@@ -21,7 +21,7 @@ def copy_bytes(
     enqueue: CuEnqueue, target: int, source: int, size: int, keep: Any = None
 ) -> CuEvent | None:
     """Enqueue a copy between any two addresses."""
-    arguments = API.memory_copy(target, source, size)
+    arguments = API.list_copy_arguments(target, source, size)
     return enqueue.run(lambda stream: enqueue.call("MemcpyAsync", *arguments, stream), keep)
 
 
@@ -40,7 +40,7 @@ def fill_bytes(
     Returns:
         The event, if one is wanted.
     """
-    sets = fills_of(address, pattern, size)
+    sets = make_sets(address, pattern, size)
     if sets is not None:
         return enqueue.run(lambda stream: [set_bytes(enqueue, one, stream) for one in sets], keep)
     block = ctypes.create_string_buffer((pattern * (size // len(pattern) + 1))[:size], size)
@@ -124,7 +124,7 @@ def place_in(
     buffer: CuBuffer, origin: Any, region: tuple[int, int, int], row: int, slice_: int
 ) -> CopyPlace:
     """Return the end of a copy that is a rectangle of a buffer. Raises URError (INVALID_SIZE)."""
-    start = offset_of(origin)
+    start = read_offset(origin)
     pitches = check_rect(buffer.size, start, region, row, slice_)
     return CopyPlace(buffer.address, not buffer.is_host, start, *pitches)
 
@@ -133,7 +133,7 @@ def place_at(
     host: int, origin: Any, region: tuple[int, int, int], row: int, slice_: int
 ) -> CopyPlace:
     """Return the end of a copy that is in host memory. Raises URError (INVALID_SIZE)."""
-    return CopyPlace(host, False, offset_of(origin), *check_pitches(region, row, slice_))
+    return CopyPlace(host, False, read_offset(origin), *check_pitches(region, row, slice_))
 
 
 def _transfer_rect(
@@ -148,7 +148,7 @@ def _transfer_rect(
 ) -> CuEvent | None:
     """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
     check_buffers(enqueue.queue.context, buffer)
-    size = region_of(region)
+    size = read_region(region)
     there = place_at(host, host_origin, size, *pitches[2:])
     here = place_in(buffer, buffer_origin, size, *pitches[:2])
     copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
@@ -181,7 +181,7 @@ def urEnqueueMemBufferCopyRect(
     dstSlicePitch: int,
 ) -> CuEvent | None:
     check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    size = region_of(region)
+    size = read_region(region)
     source = place_in(hBufferSrc, srcOrigin, size, srcRowPitch, srcSlicePitch)
     target = place_in(hBufferDst, dstOrigin, size, dstRowPitch, dstSlicePitch)
     return copy_rows(enqueue, API.copy_of(target, source, size), (hBufferSrc, hBufferDst))

@@ -22,7 +22,7 @@ from .allocations import (
     remove,
 )
 from .contexts import CuContext
-from .core import adapter, constant, failure
+from .core import adapter, failure, get_constant
 from .devices import CuDevice
 
 
@@ -105,7 +105,9 @@ def _import_memory(context: CuContext, address: int, size: int) -> None:
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     locate(context, address, size)
-    context.device.call("MemHostRegister", address, size, constant("CU_MEMHOSTREGISTER_PORTABLE"))
+    context.device.call(
+        "MemHostRegister", address, size, get_constant("CU_MEMHOSTREGISTER_PORTABLE")
+    )
     add(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
 
 

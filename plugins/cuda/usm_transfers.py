@@ -15,7 +15,7 @@ from ..sdk.usm import check_copied_rows, check_rows_in
 from .allocations import CuAllocation, locate
 from .commands import fill_rows
 from .contexts import CuContext
-from .core import API, adapter, constant, failure
+from .core import API, adapter, failure, get_constant
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .queues import CuQueue
@@ -48,7 +48,7 @@ def is_on_device(allocation: CuAllocation | None) -> bool:
     return allocation is not None and allocation.kind != "host"
 
 
-def _rows(context: CuContext, address: int, pitch: int, width: int, height: int) -> CopyPlace:
+def _find_rows(context: CuContext, address: int, pitch: int, width: int, height: int) -> CopyPlace:
     """Find rows of `width` bytes.
 
     Raises:
@@ -68,8 +68,8 @@ def urEnqueueUSMMemcpy2D(
     enqueue: CuEnqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
 ) -> CuEvent | None:
     check_copied_rows(width, height, srcPitch, dstPitch)
-    target = _rows(enqueue.queue.context, pDst, dstPitch, width, height)
-    source = _rows(enqueue.queue.context, pSrc, srcPitch, width, height)
+    target = _find_rows(enqueue.queue.context, pDst, dstPitch, width, height)
+    source = _find_rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
         return enqueue.run()
     return copy_rows(enqueue, API.copy_of(target, source, (width, height, 1)))
@@ -105,7 +105,7 @@ def urEnqueueUSMFill2D(
 ) -> CuEvent | None:
     """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
     pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
-    place = _rows(enqueue.queue.context, pMem, pitch, width, height)
+    place = _find_rows(enqueue.queue.context, pMem, pitch, width, height)
     _check_filled(enqueue.queue.context, pMem, 1)
     if pitch == width:
         return fill_bytes(enqueue, pMem, pattern, width * height)
@@ -122,7 +122,7 @@ def urEnqueueUSMFill2D(
 # hints
 
 
-def _managed(context: CuContext, address: int, size: int) -> bool:
+def _is_managed(context: CuContext, address: int, size: int) -> bool:
     """Return whether a hint is about managed memory. Raises URError as `locate`, INVALID_SIZE."""
     if not size:
         raise failure("INVALID_SIZE")
@@ -134,7 +134,9 @@ def _managed(context: CuContext, address: int, size: int) -> bool:
 def urEnqueueUSMPrefetch(enqueue: CuEnqueue, pMem: int, size: int, flags: int) -> CuEvent | None:
     queue = enqueue.queue
     device = queue.device
-    if not _managed(queue.context, pMem, size) or not device.attribute("CONCURRENT_MANAGED_ACCESS"):
+    if not _is_managed(queue.context, pMem, size) or not device.attribute(
+        "CONCURRENT_MANAGED_ACCESS"
+    ):
         return enqueue.run()
     where = API.prefetch_place(None if flags & _TO_HOST else device.native)
     return enqueue.run(lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, *where, stream))
@@ -142,7 +144,7 @@ def urEnqueueUSMPrefetch(enqueue: CuEnqueue, pMem: int, size: int, flags: int) -
 
 #: The driver's advice for that of Unified Runtime, and whether it is about the host.
 _ADVICE: Final = {
-    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (constant(f"CU_MEM_ADVISE_{advice}"), host)
+    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (get_constant(f"CU_MEM_ADVISE_{advice}"), host)
     for name, advice, host in (
         ("SET_READ_MOSTLY", "SET_READ_MOSTLY", False),
         ("CLEAR_READ_MOSTLY", "UNSET_READ_MOSTLY", False),
@@ -163,7 +165,7 @@ def urEnqueueUSMAdvise(
     hQueue: CuQueue, pMem: int, size: int, advice: int, phEvent: bool
 ) -> CuEvent | None:
     device = hQueue.device
-    managed = _managed(hQueue.context, pMem, size)
+    managed = _is_managed(hQueue.context, pMem, size)
     if managed and device.attribute("CONCURRENT_MANAGED_ACCESS"):
         for flag, (number, host) in _ADVICE.items():
             if advice & flag:

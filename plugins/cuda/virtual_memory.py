@@ -12,22 +12,22 @@ from ...loader.ur.abi import UR
 from ..sdk.rules import check_flags
 from .allocations import CuAllocation, CuRequest, add, find, remove
 from .contexts import CuContext
-from .core import API, Object, adapter, constant, failure
+from .core import API, Object, adapter, failure, get_constant
 from .devices import CuDevice
 
 _PhysicalProperties: Any = UR.get_struct("ur_physical_mem_properties_t")
 
 #: The driver's access for that of Unified Runtime.
 _ACCESS: Final = {
-    UR[f"UR_VIRTUAL_MEM_ACCESS_FLAG_{name}"]: constant(f"CU_MEM_ACCESS_FLAGS_PROT_{access}")
+    UR[f"UR_VIRTUAL_MEM_ACCESS_FLAG_{name}"]: get_constant(f"CU_MEM_ACCESS_FLAGS_PROT_{access}")
     for name, access in (("NONE", "NONE"), ("READ_ONLY", "READ"), ("READ_WRITE", "READWRITE"))
 }
 
 
-def step_of(device: CuDevice, name: str) -> int:
+def query_granularity(device: CuDevice, name: str) -> int:
     """Return the granularity of a device's memory: "MINIMUM" or "RECOMMENDED"."""
-    size, option = ctypes.c_size_t(), constant(f"CU_MEM_ALLOC_GRANULARITY_{name}")
-    given = ctypes.byref(size), ctypes.byref(API.physical(device)), option
+    size, option = ctypes.c_size_t(), get_constant(f"CU_MEM_ALLOC_GRANULARITY_{name}")
+    given = ctypes.byref(size), ctypes.byref(API.make_physical_properties(device)), option
     device.call("MemGetAllocationGranularity", *given)
     return size.value
 
@@ -47,7 +47,7 @@ class CuPhysicalMemory(Object):
 
     def __init__(self, context: CuContext, device: CuDevice, size: int, flags: int) -> None:
         self.context, self.device, self.size, self.flags = context, device, size, flags
-        properties = ctypes.byref(API.physical(device))
+        properties = ctypes.byref(API.make_physical_properties(device))
         self.native = device.make("MemCreate", size, properties, 0)
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ def urVirtualMemGranularityGetInfo(
     if hDevice is not None:
         hContext.check_device(hDevice)
     name = UR.groups["ur_virtual_mem_granularity_info_t"][propName].rsplit("_", 1)[1]
-    return step_of(hDevice or hContext.device, name)
+    return query_granularity(hDevice or hContext.device, name)
 
 
 @adapter.entry
@@ -71,14 +71,14 @@ def urPhysicalMemCreate(
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     check_flags(flags, "ur_physical_mem_flags_t")
-    if not size or size % step_of(hDevice, "MINIMUM"):
+    if not size or size % query_granularity(hDevice, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are not a multiple of the granularity")
     if flags:
         raise failure("UNSUPPORTED_FEATURE", "physical memory is not given to other processes")
     return CuPhysicalMemory(hContext, hDevice, size, flags)
 
 
-def _physical_properties(memory: CuPhysicalMemory) -> bytes:
+def _encode_properties(memory: CuPhysicalMemory) -> bytes:
     stype = UR["UR_STRUCTURE_TYPE_PHYSICAL_MEM_PROPERTIES"]
     return bytes(_PhysicalProperties(stype, None, memory.flags))
 
@@ -89,7 +89,7 @@ adapter.info(
         "UR_PHYSICAL_MEM_INFO_CONTEXT": lambda memory: memory.context,
         "UR_PHYSICAL_MEM_INFO_DEVICE": lambda memory: memory.device,
         "UR_PHYSICAL_MEM_INFO_SIZE": lambda memory: memory.size,
-        "UR_PHYSICAL_MEM_INFO_PROPERTIES": _physical_properties,
+        "UR_PHYSICAL_MEM_INFO_PROPERTIES": _encode_properties,
         "UR_PHYSICAL_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
     },
 )
@@ -97,7 +97,7 @@ adapter.info(
 
 @adapter.entry
 def urVirtualMemReserve(hContext: CuContext, pStart: int, size: int) -> int:
-    if not size or size % step_of(hContext.device, "MINIMUM"):
+    if not size or size % query_granularity(hContext.device, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are not a multiple of the granularity")
     return hContext.device.make("MemAddressReserve", size, 0, pStart, 0)
 
@@ -107,7 +107,7 @@ def urVirtualMemFree(hContext: CuContext, pStart: int, size: int) -> None:
     hContext.device.call("MemAddressFree", pStart, size)
 
 
-def _mapped(context: CuContext, start: int) -> CuAllocation:
+def _get_mapped(context: CuContext, start: int) -> CuAllocation:
     """Return what is mapped at an address. Raises URError (INVALID_VALUE) if nothing is."""
     found = find(context, start)
     if found is None or found.access is None:
@@ -168,7 +168,7 @@ def urVirtualMemMap(
 
 @adapter.entry
 def urVirtualMemUnmap(hContext: CuContext, pStart: int, size: int) -> None:
-    found = _mapped(hContext, pStart)
+    found = _get_mapped(hContext, pStart)
     if (found.base, found.size) != (pStart, size):
         raise failure("INVALID_VALUE", "memory is unmapped as it was mapped")
     hContext.drain()
@@ -178,7 +178,7 @@ def urVirtualMemUnmap(hContext: CuContext, pStart: int, size: int) -> None:
 
 @adapter.entry
 def urVirtualMemSetAccess(hContext: CuContext, pStart: int, size: int, flags: int) -> None:
-    found = _mapped(hContext, pStart)
+    found = _get_mapped(hContext, pStart)
     if flags not in _ACCESS:
         raise failure("INVALID_VALUE", "memory has one kind of access")
     _set_access(found.owner, pStart, size, flags)

@@ -64,11 +64,11 @@ class HipApi(GpuApi):
     def open(self) -> HipDriver:
         return hip()
 
-    def constant(self, name: str) -> int:
+    def get_constant(self, name: str) -> int:
         return HIP[CONSTANTS[name]]
 
     @contextmanager
-    def current(self, device: ApiDevice) -> Iterator[None]:
+    def make_current(self, device: ApiDevice) -> Iterator[None]:
         """Make a device that of this thread, in a block. HIP's contexts are devices."""
         table, before = device.table, ctypes.c_int()
         check(table.hipGetDevice(ctypes.byref(before)), "hipGetDevice")
@@ -92,21 +92,21 @@ class HipApi(GpuApi):
             del _tasks[token]
         return code
 
-    def image_limit(self, device: ApiDevice, name: str) -> int:
+    def query_image_limit(self, device: ApiDevice, name: str) -> int:
         """Return the limit of textures. There are no arrays of images, and some GPUs have none."""
         driver, support = device.platform.driver, HIP["hipDeviceAttributeImageSupport"]
         if "LAYERED" in name or not driver.number("DeviceGetAttribute", support, device.native):
             return 0
         return device.attribute(f"MAXIMUM_TEXTURE{name}")
 
-    def peer(self, device: ApiDevice) -> int:
+    def get_peer(self, device: ApiDevice) -> int:
         return device.native
 
     def is_stream_of(self, stream: int, device: ApiDevice) -> bool:
         """Return whether a stream belongs to a device. HIP 5 does not tell: it is believed."""
         found, driver = ctypes.c_int(), device.platform.driver
         if driver.generation < 6:
-            with self.current(device):
+            with self.make_current(device):
                 code = device.table.hipStreamQuery(stream)
             check(0 if code == HIP.codes["hipErrorNotReady"] else code, "hipStreamQuery")
             return True
@@ -114,7 +114,7 @@ class HipApi(GpuApi):
         check(code, "hipStreamGetDevice")
         return found.value == device.native
 
-    def memory_copy(self, target: int, source: int, size: int) -> tuple[int, ...]:
+    def list_copy_arguments(self, target: int, source: int, size: int) -> tuple[int, ...]:
         return target, source, size, _ANY_KIND
 
     def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
@@ -136,7 +136,7 @@ class HipApi(GpuApi):
     def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(_Sizes(*block), None, function, _Sizes(*grid), pointers, shared)
 
-    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
+    def list_node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return ()
 
     def place(self, number: int | None) -> tuple[Any, ...]:
@@ -146,26 +146,26 @@ class HipApi(GpuApi):
         return self.place(number)
 
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
-        return kind == device.platform.driver.constant("hipMemoryTypeHost")
+        return kind == device.platform.driver.get_constant("hipMemoryTypeHost")
 
-    def pool(self, device: ApiDevice) -> Any:
+    def make_pool_properties(self, device: ApiDevice) -> Any:
         kind, none = HIP["hipMemAllocationTypePinned"], HIP["hipMemHandleTypeNone"]
-        return _Pool(kind, none, self._location(device))
+        return _Pool(kind, none, self._make_location(device))
 
-    def physical(self, device: ApiDevice) -> Any:
+    def make_physical_properties(self, device: ApiDevice) -> Any:
         made = device.platform.driver.struct("hipMemAllocationProp")()
         made.type = HIP["hipMemAllocationTypePinned"]
-        made.location = self._location(device)
+        made.location = self._make_location(device)
         return made
 
-    def opening_flags(self, device: ApiDevice) -> int:
+    def find_opening_flags(self, device: ApiDevice) -> int:
         """Return hipIpcMemLazyEnablePeerAccess, which was 0 before HIP 6."""
         return int(device.platform.driver.generation >= 6)
 
     def access(self, device: ApiDevice, flags: int) -> Any:
-        return _Access(self._location(device), flags)
+        return _Access(self._make_location(device), flags)
 
-    def _location(self, device: ApiDevice) -> Any:
+    def _make_location(self, device: ApiDevice) -> Any:
         return _Location(HIP["hipMemLocationTypeDevice"], device.native)
 
 

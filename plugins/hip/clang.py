@@ -20,7 +20,7 @@ from typing import Final
 from ...loader.base.search import filter_environ
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
 from .comgr import DECLARATIONS
-from .places import rocm_files
+from .places import find_rocm_files
 
 #: Where it may be below a folder of ROCM_PATH, /opt/rocm and /usr.
 _PROGRAMS: Final = "llvm/bin/clang", "lib/llvm*/bin/clang"
@@ -63,14 +63,14 @@ class Clang:
         Raises:
             ClangError: the program is refused.
         """
-        return self._run(self._opencl(target, options), source)
+        return self._run(self._list_opencl_options(target, options), source)
 
     def compile_bitcode(self, source: bytes, target: str, options: str = "") -> bytes:
         """Return the bitcode of a program of OpenCL C, which `link` takes.
 
         Arguments and errors are `compile_opencl`'s.
         """
-        return self._run([*self._opencl(target, options), "-c", "-emit-llvm"], source)
+        return self._run([*self._list_opencl_options(target, options), "-c", "-emit-llvm"], source)
 
     def link(self, parts: Sequence[bytes], target: str, options: str = "") -> bytes:
         """Return the code object of bitcode. It has the device's functions in it already.
@@ -88,7 +88,7 @@ class Clang:
             paths = [Path(folder, f"part{number}.bc") for number in range(len(parts))]
             for path, part in zip(paths, parts, strict=True):
                 path.write_bytes(part)
-            words = [*_target(target), "-nogpulib", "-flto", "-O3", *map(str, paths)]
+            words = [*_list_target_options(target), "-nogpulib", "-flto", "-O3", *map(str, paths)]
             return self._run(words)
 
     def compile_hip(self, source: bytes, architecture: str, options: str = "") -> bytes:
@@ -107,10 +107,17 @@ class Clang:
         kind = ["-x", "hip", "--cuda-device-only", f"--offload-arch={architecture}"]
         return self._run([*kind, *where, "-O3", *split_options(options), "-"], source)
 
-    def _opencl(self, target: str, options: str) -> list[str]:
+    def _list_opencl_options(self, target: str, options: str) -> list[str]:
         given = split_options(options)
         standard = [] if any("-cl-std" in one for one in given) else ["-cl-std=CL2.0"]
-        words = ["-x", "cl", *standard, *DECLARATIONS, *_target(target), *self._library_options]
+        words = [
+            "-x",
+            "cl",
+            *standard,
+            *DECLARATIONS,
+            *_list_target_options(target),
+            *self._library_options,
+        ]
         return [*words, "-O3", *given, "-"]
 
     def _run(self, words: Sequence[str], source: bytes = b"") -> bytes:
@@ -128,7 +135,7 @@ class Clang:
             return made.read_bytes()
 
 
-def _target(target: str) -> list[str]:
+def _list_target_options(target: str) -> list[str]:
     triple, _, processor = target.partition("--")
     return ["-target", triple, f"-mcpu={processor}"]
 
@@ -140,11 +147,11 @@ def open_clang() -> Clang | None:
     ROCm's comes first, then the distribution's newest one, then that of PATH.
     """
     on_path = shutil.which("clang", path=filter_environ().get("PATH", ""))
-    program = next(rocm_files(*_PROGRAMS), on_path)
+    program = next(find_rocm_files(*_PROGRAMS), on_path)
     if not program:
         return None
-    libraries = next(rocm_files(*(f"{one}/ocml.bc" for one in _DEVICE_LIBRARIES)), "")
-    headers = next(rocm_files("include/hip/hip_runtime.h"), "")
+    libraries = next(find_rocm_files(*(f"{one}/ocml.bc" for one in _DEVICE_LIBRARIES)), "")
+    headers = next(find_rocm_files("include/hip/hip_runtime.h"), "")
     return Clang(program, os.path.dirname(libraries), headers[: -len("/hip/hip_runtime.h")])
 
 

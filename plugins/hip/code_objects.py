@@ -95,12 +95,12 @@ class CodeObjectError(Exception):
     """Data is not a code object that can be read."""
 
 
-def processor_of(target: str) -> str:
+def find_processor(target: str) -> str:
     """Return the processor of a target without its features: "gfx90a" of "…--gfx90a:xnack-"."""
     return target.rpartition("-")[2].split(":")[0]
 
 
-def _unbundled(data: bytes, processor: str) -> bytes:
+def _unbundle(data: bytes, processor: str) -> bytes:
     """Return the code object for a processor in a bundle (LLVM, "Clang Offload Bundler").
 
     Raises:
@@ -111,7 +111,7 @@ def _unbundled(data: bytes, processor: str) -> bytes:
         start, size, length = struct.unpack_from("<3Q", data, at)
         name = data[at + 24 : at + 24 + length].decode()
         at += 24 + length
-        if not name.startswith("host") and processor_of(name.rstrip("+-")) == processor:
+        if not name.startswith("host") and find_processor(name.rstrip("+-")) == processor:
             return data[start : start + size]
         found.append(name)
     raise CodeObjectError(f"the bundle has no code for {processor}, only {', '.join(found)}")
@@ -132,7 +132,7 @@ def _note_of(data: bytes) -> tuple[int, bytes]:
     raise CodeObjectError("the code object has no metadata (NT_AMDGPU_METADATA)")
 
 
-def _parameters(rows: list[dict[str, Any]]) -> Iterator[CodeObjectParameter]:
+def _parse_parameters(rows: list[dict[str, Any]]) -> Iterator[CodeObjectParameter]:
     for row in rows:
         kind = row[".value_kind"]
         if kind in _OFFSETS:
@@ -141,11 +141,11 @@ def _parameters(rows: list[dict[str, Any]]) -> Iterator[CodeObjectParameter]:
             yield CodeObjectParameter(row[".offset"], row[".size"], kind)
 
 
-def _kernel(row: dict[str, Any]) -> CodeObjectKernel:
+def _parse_kernel(row: dict[str, Any]) -> CodeObjectKernel:
     required = row.get(".reqd_workgroup_size")
     return CodeObjectKernel(
         row[".name"],
-        tuple(_parameters(row.get(".args", []))),
+        tuple(_parse_parameters(row.get(".args", []))),
         row[".kernarg_segment_size"],
         row[".group_segment_fixed_size"],
         row[".max_flat_workgroup_size"],
@@ -166,10 +166,10 @@ def prepare(data: bytes, processor: str) -> CodeObject:
     """
     try:
         if data.startswith(_BUNDLE):
-            data = _unbundled(data, processor)
+            data = _unbundle(data, processor)
         start, note = _note_of(data)
         metadata = read_messagepack(note)
-        kernels = {row[".name"]: _kernel(row) for row in metadata.get("amdhsa.kernels", [])}
+        kernels = {row[".name"]: _parse_kernel(row) for row in metadata.get("amdhsa.kernels", [])}
         target = str(metadata.get("amdhsa.target", ""))
     except (ELFError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise CodeObjectError(f"the code object cannot be read: {error}") from error
@@ -177,7 +177,7 @@ def prepare(data: bytes, processor: str) -> CodeObject:
     return CodeObject(data[:start] + changed + data[start + len(note) :], target, kernels)
 
 
-def _text(value: str) -> bytes:
+def _parse_text(value: str) -> bytes:
     return bytes([0xA0 + len(value)]) + value.encode()
 
 
@@ -186,14 +186,14 @@ def _with_values(note: bytes) -> bytes:
 
     A shorter word leaves room. An entry of its own at the end fills it.
     """
-    made, key = note, _text(".value_kind")
+    made, key = note, _parse_text(".value_kind")
     for kind in (*_OFFSETS, _LOCAL):
-        made = made.replace(key + _text(kind), key + _text(_VALUE))
+        made = made.replace(key + _parse_text(kind), key + _parse_text(_VALUE))
     room = len(note) - len(made)
     if not room:
         return note
     if not 0x80 <= note[0] < 0x8F:
         raise CodeObjectError("the metadata has no room for another entry")
-    filler = room - len(_text(".pad")) - 5
-    end = _text(".pad") + struct.pack(">BI", 0xDB, filler) + b" " * filler
+    filler = room - len(_parse_text(".pad")) - 5
+    end = _parse_text(".pad") + struct.pack(">BI", 0xDB, filler) + b" " * filler
     return bytes([made[0] + 1]) + made[1:] + end

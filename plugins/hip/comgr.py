@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import make_lock
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
-from .places import rocm_files
+from .places import find_rocm_files
 
 #: The library's names, the newest first.
 LIBRARIES: Final = "libamd_comgr.so.3", "libamd_comgr.so.2"
@@ -135,8 +135,8 @@ class Comgr:
         Raises:
             ComgrError: the parts cannot be linked.
         """
-        libraries = _libraries(split_options(options))
-        with self._lock, self._action(target) as action, self._owned("data_set") as first:
+        libraries = _list_libraries(split_options(options))
+        with self._lock, self._make_action(target) as action, self._make_owned("data_set") as first:
             for number, part in enumerate(parts):
                 self._add(first, _BITCODE, part, f"part{number}.bc")
             return self._run(action, first, ((_DEVICE_LIBRARIES, libraries), *_FROM_BITCODE))
@@ -175,16 +175,16 @@ class Comgr:
         steps = (
             *(((_HEADERS, ()),) if header is None else ()),
             (_COMPILE, compile_),
-            *(((_DEVICE_LIBRARIES, _libraries(options)), *then) if then else ()),
+            *(((_DEVICE_LIBRARIES, _list_libraries(options)), *then) if then else ()),
         )
-        with self._action(target) as action, self._owned("data_set") as first:
+        with self._make_action(target) as action, self._make_owned("data_set") as first:
             self._add(first, _SOURCE, source, "program.cl")
             return self._run(action, first, steps)
 
     @contextmanager
-    def _action(self, target: str) -> Iterator[_ComgrHandle]:
+    def _make_action(self, target: str) -> Iterator[_ComgrHandle]:
         """Make what describes the steps for a target, for a block. Raises ComgrError."""
-        with self._owned("action_info") as action:
+        with self._make_owned("action_info") as action:
             self._call("action_info_set_language", action, _OPENCL_2_0)
             self._call("action_info_set_isa_name", action, target.encode())
             self._call("action_info_set_logging", action, True)
@@ -193,15 +193,15 @@ class Comgr:
     def _run(self, action: _ComgrHandle, given: _ComgrHandle, steps: Sequence[Any]) -> bytes:
         """Take the first of some steps, and then the others. Returns what the last one made."""
         if not steps:
-            return self._contents(given, _EXECUTABLE) or self._contents(given, _BITCODE)
+            return self._read_contents(given, _EXECUTABLE) or self._read_contents(given, _BITCODE)
         (number, options), *rest = steps
         words = (ctypes.c_char_p * max(len(options), 1))(*(one.encode() for one in options))
-        with self._owned("data_set") as made:
+        with self._make_owned("data_set") as made:
             self._call("action_info_set_option_list", action, words, len(options))
             status = self._library.amd_comgr_do_action(number, action, given, made)
             if status:
-                log = self._contents(made, _LOG).decode(errors="replace").strip("\0\n ")
-                raise ComgrError(log or self._words_of(status))
+                log = self._read_contents(made, _LOG).decode(errors="replace").strip("\0\n ")
+                raise ComgrError(log or self._describe_status(status))
             return self._run(action, made, rest)
 
     def _add(self, to: _ComgrHandle, kind: int, contents: bytes, name: str) -> None:
@@ -214,7 +214,7 @@ class Comgr:
         finally:
             self._library.amd_comgr_release_data(data)
 
-    def _contents(self, of: _ComgrHandle, kind: int) -> bytes:
+    def _read_contents(self, of: _ComgrHandle, kind: int) -> bytes:
         """Return all data of a kind in a set, one after the other."""
         count, found = _size(), []
         self._call("action_data_count", of, kind, ctypes.byref(count))
@@ -231,7 +231,7 @@ class Comgr:
         return b"".join(found)
 
     @contextmanager
-    def _owned(self, kind: str) -> Iterator[_ComgrHandle]:
+    def _make_owned(self, kind: str) -> Iterator[_ComgrHandle]:
         """Make an object for a block: "action_info" or "data_set"."""
         made = _ComgrHandle()
         self._call(f"create_{kind}", ctypes.byref(made))
@@ -243,22 +243,22 @@ class Comgr:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, f"amd_comgr_{name}")(*arguments)
         if status:
-            raise ComgrError(f"amd_comgr_{name}: {self._words_of(status)}")
+            raise ComgrError(f"amd_comgr_{name}: {self._describe_status(status)}")
 
-    def _words_of(self, status: int) -> str:
+    def _describe_status(self, status: int) -> str:
         words = ctypes.c_char_p()
         self._library.amd_comgr_status_string(status, ctypes.byref(words))
         return (words.value or b"an unknown error").decode(errors="replace")
 
 
-def _libraries(options: Sequence[str]) -> list[str]:
+def _list_libraries(options: Sequence[str]) -> list[str]:
     """Return the libraries of the device that options choose."""
     return [name for option, name in _LIBRARY_OPTIONS.items() if option in options]
 
 
 def find_header() -> str:
     """Return the folder of `opencl-c-base.h`, "" if there is none."""
-    return os.path.dirname(next(rocm_files(_HEADER), ""))
+    return os.path.dirname(next(find_rocm_files(_HEADER), ""))
 
 
 @cache

@@ -69,7 +69,7 @@ def find_compiler(language: str) -> Any:
     return next((one for one in opened if one is not None), None)
 
 
-def compiler_of(language: str) -> Any:
+def get_compiler(language: str) -> Any:
     """Return the compiler of a language. Raises URError (COMPILER_NOT_AVAILABLE)."""
     found = find_compiler(language)
     if found is None:

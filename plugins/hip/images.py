@@ -18,7 +18,7 @@ from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
 from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
 from .comgr import BITCODE
-from .compilers import HIP_C, OPENCL_C, compiler_of
+from .compilers import HIP_C, OPENCL_C, get_compiler
 
 if TYPE_CHECKING:
     from ..cuda.devices import CuDevice
@@ -42,46 +42,46 @@ class HipImage(DeviceImage):
         super().__init__(found.image)
         self._kernels = found.kernels
 
-    def _kernel(self, name: str) -> CodeObjectKernel:
+    def _get_kernel(self, name: str) -> CodeObjectKernel:
         found = self._kernels.get(name)
         if found is None:
             raise failure("INVALID_KERNEL_NAME", f"the code object does not describe {name}")
         return found
 
-    def kernel_names(self, module: int) -> list[str]:
+    def list_kernel_names(self, module: int) -> list[str]:
         return list(self._kernels)
 
-    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+    def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         """Return the sizes. An image of OpenCL C is more than HIP's object for it."""
-        given = self._kernel(name).given
+        given = self._get_kernel(name).given
         for number, one in enumerate(given):
             if one.kind in _NOT_PASSED:
                 why = f"{name}: parameter {number} is of the kind {one.kind}: HIP passes none"
                 raise failure("UNSUPPORTED_FEATURE", why, remedy=_INSTEAD)
         return tuple(one.size for one in given)
 
-    def required_size(self, name: str) -> Sizes | None:
-        return self._kernel(name).required
+    def find_required_size(self, name: str) -> Sizes | None:
+        return self._get_kernel(name).required
 
-    def sub_group_size(self, name: str) -> int:
-        return self._kernel(name).wavefront
+    def find_sub_group_size(self, name: str) -> int:
+        return self._get_kernel(name).wavefront
 
-    def first_local(self, name: str) -> int:
-        return self._kernel(name).local_bytes
+    def find_first_local(self, name: str) -> int:
+        return self._get_kernel(name).local_bytes
 
-    def offsets_of(self, name: str, offset: Sequence[int]) -> list[bytes]:
+    def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
         start = (*offset, 0, 0, 0)
-        axes = (one for one in self._kernel(name).parameters if one.axis >= 0)
+        axes = (one for one in self._get_kernel(name).parameters if one.axis >= 0)
         return [start[one.axis].to_bytes(one.size, "little") for one in axes]
 
 
 class ForeignHipImage(DeviceImage):
     """A module that the program brings. Nothing is known of its kernels."""
 
-    def kernel_names(self, module: int) -> list[str]:
+    def list_kernel_names(self, module: int) -> list[str]:
         raise failure("UNSUPPORTED_FEATURE", "HIP does not tell the kernels of a module")
 
-    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+    def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         raise failure("UNSUPPORTED_FEATURE", "HIP does not tell the parameters of a kernel")
 
 
@@ -93,13 +93,13 @@ def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
         URError: COMPILER_NOT_AVAILABLE.
     """
     language, architecture = HIP_C if _is_hip(data) else OPENCL_C, device.found.architecture
-    compiler = compiler_of(language)
+    compiler = get_compiler(language)
     adapter: Any = import_module(".core", __package__).adapter
     adapter.log("info", f"{language} is compiled by {compiler.name}")
     try:
         if language == HIP_C:
             return compiler.compile_hip(data, architecture, options)
-        return compiler.compile_opencl(data, _target(device), options)
+        return compiler.compile_opencl(data, _find_target(device), options)
     except RuntimeCompilerError as error:
         raise ImageError(str(error)) from error
 
@@ -108,7 +108,7 @@ def _is_hip(data: bytes) -> bool:
     return b"__global__" in data or b"__device__" in data
 
 
-def _target(device: CuDevice) -> str:
+def _find_target(device: CuDevice) -> str:
     return f"amdgcn-amd-amdhsa--{device.found.architecture}"
 
 
@@ -126,10 +126,10 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     """
     if not data.startswith(MAGIC):
         data = _compile(device, data, options)
-    return _prepared(device, data)
+    return _prepare(device, data)
 
 
-def _prepared(device: CuDevice, data: bytes) -> DeviceImage:
+def _prepare(device: CuDevice, data: bytes) -> DeviceImage:
     """Return a code object or a bundle as a program. Raises ImageError."""
     try:
         return HipImage(prepare(data, device.found.architecture.split(":")[0]))
@@ -154,7 +154,7 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
     if data.startswith(MAGIC) or _is_hip(data):
         raise failure("UNSUPPORTED_FEATURE", "only OpenCL C and bitcode can be linked")
     try:
-        return compiler_of(OPENCL_C).compile_bitcode(data, _target(device), options)
+        return get_compiler(OPENCL_C).compile_bitcode(data, _find_target(device), options)
     except RuntimeCompilerError as error:
         raise ImageError(str(error)) from error
 
@@ -173,12 +173,12 @@ def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> Devi
         URError: COMPILER_NOT_AVAILABLE.
     """
     try:
-        return _prepared(device, compiler_of(OPENCL_C).link(objects, _target(device), options))
+        return _prepare(device, get_compiler(OPENCL_C).link(objects, _find_target(device), options))
     except RuntimeCompilerError as error:
         raise ImageLinkError(str(error)) from error
 
 
-def foreign_image(device: CuDevice, module: int) -> DeviceImage:
+def make_foreign_image(device: CuDevice, module: int) -> DeviceImage:
     """Return what is known of a module of the program's: nothing."""
     return ForeignHipImage(b"")
 
@@ -188,6 +188,6 @@ __all__ = [
     "SourceError",
     "build_image",
     "compile_object",
-    "foreign_image",
     "link_image",
+    "make_foreign_image",
 ]

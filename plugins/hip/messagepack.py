@@ -34,30 +34,30 @@ class _MessageReader:
             raise ValueError("the data ends within a value")
         return self.data[self.at - size : self.at]
 
-    def number(self, form: str) -> Any:
+    def read_number(self, form: str) -> Any:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
-    def value(self) -> Any:
-        first = self.number("B")
+    def read_value(self) -> Any:
+        first = self.read_number("B")
         if first < 0x80 or first >= 0xE0:
             return first if first < 0x80 else first - 0x100
         if first in _CONSTANTS:
             return _CONSTANTS[first]
         if first in _NUMBERS:
-            return self.number(_NUMBERS[first])
+            return self.read_number(_NUMBERS[first])
         if first in _LENGTHS:
             kind, form = _LENGTHS[first]
-            return self.sequence(kind, self.number(form))
+            return self.read_sequence(kind, self.read_number(form))
         for lowest, kind, bits in _SHORT:
             if first & ~bits == lowest:
-                return self.sequence(kind, first & bits)
+                return self.read_sequence(kind, first & bits)
         raise ValueError(f"a value begins with the unknown byte {first:#x}")
 
-    def sequence(self, kind: type, length: int) -> Any:
+    def read_sequence(self, kind: type, length: int) -> Any:
         if kind is list:
-            return [self.value() for _ in range(length)]
+            return [self.read_value() for _ in range(length)]
         if kind is dict:
-            return {self.value(): self.value() for _ in range(length)}
+            return {self.read_value(): self.read_value() for _ in range(length)}
         data = self.take(length)
         return data.decode() if kind is str else data
 
@@ -72,6 +72,6 @@ def read_messagepack(data: bytes) -> Any:
         ValueError: the data is damaged, or nested too deeply.
     """
     try:
-        return _MessageReader(data).value()
+        return _MessageReader(data).read_value()
     except (TypeError, RecursionError) as error:  # a list as a key
         raise ValueError(str(error)) from error

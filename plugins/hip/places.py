@@ -13,7 +13,7 @@ from ...loader.base.search import filter_environ
 _ROOTS: Final = "/opt/rocm", "/usr"
 
 
-def rocm_files(*patterns: str) -> Iterator[str]:
+def find_rocm_files(*patterns: str) -> Iterator[str]:
     """Yield the files of patterns, those of a pattern from the highest version on.
 
     Args:
@@ -21,9 +21,11 @@ def rocm_files(*patterns: str) -> Iterator[str]:
     """
     for root in filter(None, (filter_environ().get("ROCM_PATH"), *_ROOTS)):
         for pattern in patterns:
-            yield from sorted(glob.glob(os.path.join(root, pattern)), key=_version, reverse=True)
+            yield from sorted(
+                glob.glob(os.path.join(root, pattern)), key=_parse_version, reverse=True
+            )
 
 
-def _version(path: str) -> tuple[tuple[int, ...], str]:
+def _parse_version(path: str) -> tuple[tuple[int, ...], str]:
     """Return the numbers in a path, and the path: lib/llvm-15 comes after lib/llvm-9."""
     return tuple(map(int, re.findall(r"\d+", path))), path

@@ -11,7 +11,7 @@ from ..opencl.usm.addresses import as_copy, as_fill
 from ..opencl.usm.strategy import Operation
 from ..sdk._native_ze import ffi
 from .contexts import ZeContext
-from .core import ZE, chain, driver, ze_failure
+from .core import ZE, driver, make_failure, walk_chain
 from .devices import ZeDevice
 from .events import ZeEvent
 from .group_counts import CountsInMemory
@@ -52,7 +52,7 @@ def append_launch(
     Raises:
         LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.
     """
-    launch = _new_launch(made, kernel, shape)
+    launch = _make_launch(made, kernel, shape)
     recording = made.begin_append(signal, waits)
     if shape.is_empty and made.next_id is None:
         made.end_append(recording, recording.add("barrier", waits, signal))
@@ -63,14 +63,14 @@ def append_launch(
     made.end_append(recording, recording.add_launch(launch, waits, signal))
 
 
-def _new_launch(made: ZeCommandList, kernel: ZeKernel, shape: LaunchShape) -> ListLaunch:
+def _make_launch(made: ZeCommandList, kernel: ZeKernel, shape: LaunchShape) -> ListLaunch:
     """Return a launch with the arguments that are set on a kernel.
 
     Raises:
         LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE.
     """
     if not kernel.runs_on(made.context, made.device):
-        raise ze_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
+        raise make_failure("INVALID_ARGUMENT", "the kernel is of another context or device")
     if made.next_id is not None:
         made.next_id.check_kernel(kernel)
     return ListLaunch(kernel, kernel.ur.arguments, shape)
@@ -79,7 +79,7 @@ def _new_launch(made: ZeCommandList, kernel: ZeKernel, shape: LaunchShape) -> Li
 def _check_arguments(made: ZeCommandList, launch: ListLaunch) -> None:
     """Raise LevelZeroError (INVALID_ARGUMENT) if arguments of a launch are not set."""
     if not launch.is_complete and (made.next_id is None or not made.next_id.takes_arguments):
-        raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {launch.kernel.name} are set")
+        raise make_failure("INVALID_ARGUMENT", f"not all arguments of {launch.kernel.name} are set")
 
 
 def _append_indirect(
@@ -109,7 +109,7 @@ def _append_indirect(
     counts = CountsInMemory(made.context, row, len(kernels), count)
     counts.check()
     shapes = [LaunchShape((0, 0, 0), kernel.sizes, kernel.offsets) for kernel in kernels]
-    launches = [_new_launch(made, *pair) for pair in zip(kernels, shapes, strict=True)]
+    launches = [_make_launch(made, *pair) for pair in zip(kernels, shapes, strict=True)]
     recording = made.begin_append(signal, waits)
     for launch in launches:
         _check_arguments(made, launch)
@@ -147,10 +147,10 @@ def zeCommandListAppendLaunchMultipleKernelsIndirect(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     if not numKernels:
-        raise ze_failure("INVALID_SIZE", "there are no kernels")
+        raise make_failure("INVALID_SIZE", "there are no kernels")
     if hCommandList.next_id is not None:
         detail = "launches of several kernels by one command cannot be changed"
-        raise ze_failure("UNSUPPORTED_FEATURE", detail)
+        raise make_failure("UNSUPPORTED_FEATURE", detail)
     _append_indirect(
         hCommandList, phKernels, pLaunchArgumentsBuffer, pCountBuffer, hSignalEvent, phWaitEvents
     )
@@ -166,7 +166,7 @@ def zeCommandListAppendLaunchCooperativeKernel(
 ) -> None:
     counts = _check_counts(pLaunchFuncArgs)
     if counts not in ((1, 1, 1), (0, 0, 0)):
-        raise ze_failure("UNSUPPORTED_FEATURE", "groups of OpenCL do not wait for each other")
+        raise make_failure("UNSUPPORTED_FEATURE", "groups of OpenCL do not wait for each other")
     shape = LaunchShape(counts, hKernel.sizes, hKernel.offsets)
     append_launch(hCommandList, hKernel, shape, hSignalEvent, phWaitEvents)
 
@@ -197,9 +197,9 @@ def append_with_extensions(
         LevelZeroError: what `append_launch` raises; UNSUPPORTED_FEATURE for another struct.
     """
     append = zeCommandListAppendLaunchKernel
-    for stype, at in chain(extensions):
+    for stype, at in walk_chain(extensions):
         if stype != _COOPERATIVE:
-            raise ze_failure("UNSUPPORTED_FEATURE", f"{stype:#x} is not an extension of launches")
+            raise make_failure("UNSUPPORTED_FEATURE", f"{stype:#x} is not an extension of launches")
         row = ffi.cast("ze_command_list_append_launch_kernel_param_cooperative_desc_t *", at)
         if row.isCooperative:
             append = zeCommandListAppendLaunchCooperativeKernel
@@ -271,7 +271,7 @@ def zeCommandListAppendMemoryCopyFromContext(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     if hContextSrc is not hCommandList.context:
-        raise ze_failure("UNSUPPORTED_FEATURE", "a copy from another context")
+        raise make_failure("UNSUPPORTED_FEATURE", "a copy from another context")
     zeCommandListAppendMemoryCopy(hCommandList, dstptr, srcptr, size, hSignalEvent, phWaitEvents)
 
 
@@ -286,7 +286,7 @@ def zeCommandListAppendMemoryFill(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     if not pattern_size:
-        raise ze_failure("INVALID_SIZE", "a pattern has at least one byte")
+        raise make_failure("INVALID_SIZE", "a pattern has at least one byte")
     if not size:
         append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
         return
@@ -316,7 +316,7 @@ def zeCommandListAppendMemoryFillWithParameters(
     )
 
 
-def _rows(region: Any, pitch: int, slice_pitch: int, base: int) -> Iterator[int]:
+def _list_rows(region: Any, pitch: int, slice_pitch: int, base: int) -> Iterator[int]:
     """Yield the address of each row of a region."""
     start = base + region.originX + region.originY * pitch + region.originZ * slice_pitch
     for z in range(max(region.depth, 1)):
@@ -341,13 +341,13 @@ def zeCommandListAppendMemoryCopyRegion(
     """Append a copy of a box of bytes, row by row."""
     shapes = [(one.width, one.height, max(one.depth, 1)) for one in (dstRegion, srcRegion)]
     if shapes[0] != shapes[1]:
-        raise ze_failure("INVALID_SIZE", "the regions differ in size")
+        raise make_failure("INVALID_SIZE", "the regions differ in size")
     width, height, depth = shapes[0]
     pitches = dstPitch, srcPitch
     if height > 1 and any(pitch < width for pitch in pitches):
-        raise ze_failure("INVALID_SIZE", f"a row of {width} bytes is longer than its pitch")
-    targets = _rows(dstRegion, dstPitch, dstSlicePitch, dstptr)
-    sources = _rows(srcRegion, srcPitch, srcSlicePitch, srcptr)
+        raise make_failure("INVALID_SIZE", f"a row of {width} bytes is longer than its pitch")
+    targets = _list_rows(dstRegion, dstPitch, dstSlicePitch, dstptr)
+    sources = _list_rows(srcRegion, srcPitch, srcSlicePitch, srcptr)
     context = hCommandList.context.ur
     operations = []
     if width and height:
@@ -403,7 +403,7 @@ def zeCommandListAppendMemoryRangesBarrier(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     if not numRanges:
-        raise ze_failure("INVALID_SIZE", "there are no ranges")
+        raise make_failure("INVALID_SIZE", "there are no ranges")
     _append(hCommandList, "barrier", hSignalEvent, phWaitEvents)
 
 
@@ -420,5 +420,5 @@ def zeCommandListAppendWaitOnEvents(hCommandList: ZeCommandList, phEvents: list[
 @driver.entry
 def zeCommandListAppendEventReset(hCommandList: ZeCommandList, hEvent: ZeEvent) -> None:
     if hEvent.is_counter_based:
-        raise ze_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
+        raise make_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
     _append(hCommandList, "reset", hEvent)

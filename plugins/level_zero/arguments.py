@@ -17,11 +17,11 @@ from ...icd.abi import OPENCL
 from ...icd.calls import address
 from ...icd.command_buffer import edits
 from ..opencl.kernels import URKernel
-from ..opencl.usm.addresses import pointer_argument
+from ..opencl.usm.addresses import make_pointer_argument
 from ..opencl.usm.registry import find
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .contexts import ZeContext
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .in_c import IMAGE, LOCAL, POINTER, SAMPLER, UNKNOWN, VALUE
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many
@@ -56,7 +56,7 @@ def _ask(kernel: URKernel, index: int, what: str, size: int, into: Any) -> bool:
     return ask(kernel.cl, index, OPENCL[f"CL_KERNEL_ARG_{what}"], size, into, None) == 0
 
 
-def kind_of(kernel: URKernel, index: int) -> int:
+def find_kind(kernel: URKernel, index: int) -> int:
     """Return what an argument is: IMAGE and its like, UNKNOWN where the driver does not tell."""
     name, place = type_name(kernel, index), ctypes.c_uint32()
     for start, kind in _TYPES.items():
@@ -83,27 +83,27 @@ def read_argument(
         LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
     """
     if size > _LARGEST_VALUE and (where or kind == VALUE):
-        raise ze_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
+        raise make_failure("INVALID_KERNEL_ARGUMENT_SIZE", f"no argument has {size} bytes")
     data = ctypes.string_at(where, size) if where else b""
     number = int.from_bytes(data, "little")
     if kind == UNKNOWN:
         kind = _guess(context, number, size, bool(where))
     if kind == LOCAL:
         if where:
-            raise ze_failure("INVALID_ARGUMENT", f"argument {index} is local memory")
+            raise make_failure("INVALID_ARGUMENT", f"argument {index} is local memory")
         return URKernelArgument(URKernelArgument.LOCAL, size, None)
     if kind == VALUE:
         return URKernelArgument(URKernelArgument.VALUE, size, data or bytes(size))
     if size != HANDLE_SIZE:
-        raise ze_failure(
+        raise make_failure(
             "INVALID_KERNEL_ARGUMENT_SIZE", f"argument {index} has {HANDLE_SIZE} bytes"
         )
     if kind == POINTER:
         return URKernelArgument(URKernelArgument.POINTER, 0, number)
     handle, ur_kind, name = _HANDLES[kind]
-    found = driver.objects.of(handle).get(number)
+    found = driver.objects.list_owned(handle).get(number)
     if found is None or found.context is not context:
-        raise ze_failure("INVALID_ARGUMENT", f"argument {index} is {name} of the context")
+        raise make_failure("INVALID_ARGUMENT", f"argument {index} is {name} of the context")
     return URKernelArgument(ur_kind, HANDLE_SIZE, found.ur)
 
 
@@ -114,7 +114,7 @@ def _guess(context: ZeContext, number: int, size: int, is_given: bool) -> int:
     if size != HANDLE_SIZE:
         return VALUE
     for kind, (handle, _, _) in _HANDLES.items():
-        if number in driver.objects.of(handle):
+        if number in driver.objects.list_owned(handle):
             return kind
     return POINTER if find(context.ur, number) else VALUE
 
@@ -122,32 +122,34 @@ def _guess(context: ZeContext, number: int, size: int, is_given: bool) -> int:
 # arguments of commands
 
 
-def _local(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
+def _convert_local(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
     return edits.VALUE, argument.size, 0, None
 
 
-def _value(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
+def _convert_value(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
     memory = icd_ffi.from_buffer(argument.value)
     return edits.VALUE, argument.size, address(memory), memory
 
 
-def _pointer(argument: URKernelArgument, context: ZeContext) -> tuple[int, int, int, Any]:
-    setter, number = pointer_argument(context.ur, argument.value)
+def _convert_pointer(argument: URKernelArgument, context: ZeContext) -> tuple[int, int, int, Any]:
+    setter, number = make_pointer_argument(context.ur, argument.value)
     kind = edits.POINTER if setter in ("svm", "usm") else edits.MEMORY
     return kind, HANDLE_SIZE, number, None
 
 
-def _object(kind: int) -> Callable[[URKernelArgument, ZeContext], tuple[int, int, int, Any]]:
+def _make_object_conversion(
+    kind: int,
+) -> Callable[[URKernelArgument, ZeContext], tuple[int, int, int, Any]]:
     return lambda argument, _: (kind, HANDLE_SIZE, argument.value.cl, argument.value)
 
 
 #: What `edits.set_argument` takes for an argument, and what has to live as long.
 _WORDS: Final = {
-    URKernelArgument.LOCAL: _local,
-    URKernelArgument.VALUE: _value,
-    URKernelArgument.POINTER: _pointer,
-    URKernelArgument.MEM: _object(edits.MEMORY),
-    URKernelArgument.SAMPLER: _object(edits.SAMPLER),
+    URKernelArgument.LOCAL: _convert_local,
+    URKernelArgument.VALUE: _convert_value,
+    URKernelArgument.POINTER: _convert_pointer,
+    URKernelArgument.MEM: _make_object_conversion(edits.MEMORY),
+    URKernelArgument.SAMPLER: _make_object_conversion(edits.SAMPLER),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...loader.base.forks import make_lock
-from .core import ZE, driver, ze_failure
+from .core import ZE, driver, make_failure
 from .lists import ZeCommandList
 from .mutable import zeCommandListClose
 
@@ -23,10 +23,10 @@ _lock: Final = make_lock()
 def zeCommandListCreateCloneExp(hCommandList: ZeCommandList) -> ZeCommandList:
     hCommandList.check_regular()
     if not hCommandList.flags & _CLONEABLE:
-        raise ze_failure("INVALID_ARGUMENT", "the list was made without EXP_CLONEABLE")
+        raise make_failure("INVALID_ARGUMENT", "the list was made without EXP_CLONEABLE")
     if not hCommandList.closed:
         what = "was changed and not closed again" if hCommandList.changed else "is not closed"
-        raise ze_failure("INVALID_ARGUMENT", f"the list {what}")
+        raise make_failure("INVALID_ARGUMENT", f"the list {what}")
     with _lock:
         return _clone(hCommandList)
 

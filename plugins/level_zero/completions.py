@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
-from ...icd.calls import call, status_of
+from ...icd.calls import call, query_status
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import mark_stoppable, stop_if_interrupted
-from .core import ze_failure
+from .core import make_failure
 
 if TYPE_CHECKING:
     from .streams import Stream
@@ -23,7 +23,7 @@ FOREVER: Final = (1 << 64) - 1
 CHECK_INTERVAL: Final = 50_000_000
 
 
-def deadline_of(timeout: int) -> int | None:
+def find_deadline(timeout: int) -> int | None:
     """Return when a timeout (nanoseconds) ends, None for never."""
     return None if timeout == FOREVER else time.monotonic_ns() + timeout
 
@@ -46,9 +46,9 @@ class Completion:
     def is_done(self) -> bool:
         """Return whether it has ended. Raises LevelZeroError (DEVICE_LOST) if it has failed."""
         if not self._done:
-            status = status_of(self.cl)
+            status = query_status(self.cl)
             if status < 0:
-                raise ze_failure("DEVICE_LOST", f"a command has failed with {status}")
+                raise make_failure("DEVICE_LOST", f"a command has failed with {status}")
             self._done = status == 0
         return self._done
 

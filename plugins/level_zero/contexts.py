@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..opencl.contexts import URContext
-from ..opencl.core import create, handles_of
+from ..opencl.core import create, make_handle_array
 from ..opencl.usm.allocations import allocate, release_memory
-from ..opencl.usm.registry import allocations_of, find, remove
+from ..opencl.usm.registry import find, list_allocations, remove
 from ..opencl.usm.strategy import Allocation
 from ..sdk._native import ffi as ur_ffi
 from ..sdk.objects import Object
-from .core import ZE, driver, ze_failure
+from .core import ZE, driver, make_failure
 from .devices import ZeDevice, ZePlatform
 
 _PAGE: Final = 4096
@@ -42,7 +42,7 @@ class ZeContext(Object):
         # Intel's driver refuses queues of a sub-device in a context that lacks it or its device.
         found = list(dict.fromkeys(one for device in devices for one in device.family))
         properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.ur.cl, 0)
-        arguments = properties, len(found), handles_of(found), None, None
+        arguments = properties, len(found), make_handle_array(found), None, None
         self.ur = URContext(create(platform.ur.table, "clCreateContext", *arguments), found)
 
     def check(self, device: ZeDevice | None) -> None:
@@ -52,10 +52,10 @@ class ZeContext(Object):
             LevelZeroError: INVALID_ARGUMENT if it is not.
         """
         if device is not None and device not in self.devices:
-            raise ze_failure("INVALID_ARGUMENT", "the device is not one of the context")
+            raise make_failure("INVALID_ARGUMENT", "the device is not one of the context")
 
     def close(self) -> None:
-        for allocation in allocations_of(self.ur):
+        for allocation in list_allocations(self.ur):
             if not allocation.imported:
                 release_memory(remove(self.ur, allocation.base), wait=True)
         self.ur.finish()
@@ -71,7 +71,7 @@ def zeContextCreateEx(
     hDriver: ZePlatform, desc: Any, numDevices: int, phDevices: list[ZeDevice]
 ) -> ZeContext:
     if any(device.platform is not hDriver for device in phDevices):
-        raise ze_failure("INVALID_ARGUMENT", "a device is of another driver")
+        raise make_failure("INVALID_ARGUMENT", "a device is of another driver")
     return ZeContext(hDriver, phDevices or hDriver.all_devices)
 
 
@@ -101,14 +101,14 @@ def zeContextMakeMemoryResident(
     """Do nothing: an OpenCL driver keeps all memory where its device reaches it."""
     hContext.check(hDevice)
     if not size:
-        raise ze_failure("INVALID_SIZE", "there is nothing to make resident")
+        raise make_failure("INVALID_SIZE", "there is nothing to make resident")
 
 
 @driver.entry
 def zeContextEvictMemory(hContext: ZeContext, hDevice: ZeDevice, ptr: int, size: int) -> None:
     hContext.check(hDevice)
     if not size:
-        raise ze_failure("INVALID_SIZE", "there is nothing to evict")
+        raise make_failure("INVALID_SIZE", "there is nothing to evict")
 
 
 # memory
@@ -119,9 +119,9 @@ def _allocate(
 ) -> int:
     context.check(device)
     if not size:
-        raise ze_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
+        raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
     if alignment & (alignment - 1) or alignment > _LARGEST_ALIGNMENT:
-        raise ze_failure(
+        raise make_failure(
             "UNSUPPORTED_ALIGNMENT",
             f"{alignment} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
         )
@@ -162,7 +162,7 @@ def find_base(context: ZeContext, address: int) -> Allocation:
     """
     found = find(context.ur, address)
     if found is None or found.base != address or found.imported:
-        raise ze_failure("INVALID_ARGUMENT", "no memory of the context begins there")
+        raise make_failure("INVALID_ARGUMENT", "no memory of the context begins there")
     return found
 
 
@@ -191,7 +191,7 @@ def zeMemGetAllocProperties(
 def zeMemGetAddressRange(hContext: ZeContext, ptr: int, pBase: Any, pSize: Any) -> None:
     found = find(hContext.ur, ptr)
     if found is None:
-        raise ze_failure("ADDRESS_NOT_FOUND", "the address is in no memory of the context")
+        raise make_failure("ADDRESS_NOT_FOUND", "the address is in no memory of the context")
     if pBase:
         pBase[0] = found.base
     if pSize:

@@ -12,7 +12,7 @@ from typing import Final
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR, URError
 from ...loader.ze.abi import ZE
-from ..sdk.ze.chains import chain, find_struct, ze_failure
+from ..sdk.ze.chains import find_struct, make_failure, walk_chain
 from ..sdk.ze.driver import LevelZeroDriver
 
 driver: Final = LevelZeroDriver("LEVEL_ZERO")
@@ -55,14 +55,14 @@ _OF_ADAPTER: Final = {
 }
 
 
-def _code_of_opencl(error: OpenCLError) -> str:
+def _find_code_of_opencl(error: OpenCLError) -> str:
     found = _CODES.get(error.code)
     if found is not None:
         return found
     return "INVALID_ARGUMENT" if error.code.startswith("CL_INVALID_") else "UNKNOWN"
 
 
-def code_of_adapter(error: URError) -> str:
+def find_adapter_code(error: URError) -> str:
     """Return the name of the code that an error of the reference adapter becomes."""
     name = UR.errors.get(error.value, ("",))[0].removeprefix("UR_RESULT_ERROR_")
     name = _OF_ADAPTER.get(name, name)
@@ -71,7 +71,7 @@ def code_of_adapter(error: URError) -> str:
     return "INVALID_ARGUMENT" if name.startswith("INVALID_") else "UNKNOWN"
 
 
-driver.codes[OpenCLError] = _code_of_opencl
-driver.codes[URError] = code_of_adapter
+driver.codes[OpenCLError] = _find_code_of_opencl
+driver.codes[URError] = find_adapter_code
 
-__all__ = ["ZE", "chain", "code_of_adapter", "driver", "find_struct", "ze_failure"]
+__all__ = ["ZE", "driver", "find_adapter_code", "find_struct", "make_failure", "walk_chain"]

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from ...loader.base.search import filter_environ
 from ..opencl.device_info import pci_numbers
-from ..opencl.devices import takes_spirv
+from ..opencl.devices import can_take_spirv
 from ..opencl.usm.strategies import STRATEGIES
 from ..sdk._native_ze import ffi
-from .core import ZE, chain, driver, ze_failure
+from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, MUTABLE, ZeDevice, list_structs
 
 _INTEL: Final = 0x8086
@@ -25,7 +25,7 @@ _MOVED: Final = (
 )
 
 
-def pretends() -> bool:
+def has_intel_id() -> bool:
     """Return whether devices say that they are GPUs of Intel."""
     name = filter_environ().get("FAIRLEAD_ZE_IDENTITY", "").strip().lower()
     if name not in ("", "gpu", "driver"):
@@ -61,9 +61,9 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     icd, row = hDevice.ur.icd, pDeviceProperties
     units = hDevice.number("CL_DEVICE_MAX_COMPUTE_UNITS", 1)
     kinds = {"CPU": "CPU", "GPU": "GPU", "ACCELERATOR": "FPGA"}
-    kind = "GPU" if pretends() else kinds.get(str(icd.type), "CPU")
+    kind = "GPU" if has_intel_id() else kinds.get(str(icd.type), "CPU")
     row.type = ZE[f"ZE_DEVICE_TYPE_{kind}"]
-    row.vendorId = _INTEL if pretends() else hDevice.number("CL_DEVICE_VENDOR_ID")
+    row.vendorId = _INTEL if has_intel_id() else hDevice.number("CL_DEVICE_VENDOR_ID")
     row.deviceId, row.subdeviceId = 0, hDevice.place[-1] if hDevice.root is not None else 0
     row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"] | (
         ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"] if hDevice.root is not None else 0
@@ -80,7 +80,7 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     row.timestampValidBits = row.kernelTimestampValidBits = 64
     row.uuid.id = hDevice.uuid
     row.name = icd.name.encode()[: ZE["ZE_MAX_DEVICE_NAME"] - 1]
-    for stype, address in chain(row.pNext):
+    for stype, address in walk_chain(row.pNext):
         if stype in _CHAINED:
             _CHAINED[stype](address)
 
@@ -100,7 +100,7 @@ def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> 
         row.subGroupSizes[index] = size
 
 
-def _fp_flags(hDevice: ZeDevice, kind: str) -> int:
+def _query_fp_flags(hDevice: ZeDevice, kind: str) -> int:
     config = hDevice.number(f"CL_DEVICE_{kind}_FP_CONFIG")
     return config & 0x3F | sum(flag for bit, flag in _MOVED if config & bit)
 
@@ -108,10 +108,10 @@ def _fp_flags(hDevice: ZeDevice, kind: str) -> int:
 @driver.entry
 def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> None:
     row, extensions = pModuleProperties, hDevice.ur.icd.extensions
-    row.spirvVersionSupported = (1 << 16 | 2 << 8) if takes_spirv(hDevice.ur) else 0
-    row.fp32flags = _fp_flags(hDevice, "SINGLE")
-    row.fp64flags = _fp_flags(hDevice, "DOUBLE")
-    row.fp16flags = _fp_flags(hDevice, "HALF") if "cl_khr_fp16" in extensions else 0
+    row.spirvVersionSupported = (1 << 16 | 2 << 8) if can_take_spirv(hDevice.ur) else 0
+    row.fp32flags = _query_fp_flags(hDevice, "SINGLE")
+    row.fp64flags = _query_fp_flags(hDevice, "DOUBLE")
+    row.fp16flags = _query_fp_flags(hDevice, "HALF") if "cl_khr_fp16" in extensions else 0
     row.flags = (
         (ZE["ZE_DEVICE_MODULE_FLAG_FP16"] if row.fp16flags else 0)
         | (ZE["ZE_DEVICE_MODULE_FLAG_FP64"] if row.fp64flags else 0)
@@ -182,7 +182,7 @@ def zeDeviceGetExternalMemoryProperties(hDevice: ZeDevice, pExternalMemoryProper
 def zeDevicePciGetPropertiesExt(hDevice: ZeDevice, pPciProperties: Any) -> None:
     numbers = pci_numbers(hDevice.ur)
     if not numbers:
-        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no cl_khr_pci_bus_info")
+        raise make_failure("UNSUPPORTED_FEATURE", "the device has no cl_khr_pci_bus_info")
     address, speed = pPciProperties.address, pPciProperties.maxSpeed
     address.domain, address.bus, address.device, address.function = numbers
     speed.genVersion = speed.width = speed.maxBandwidth = -1  # unknown

@@ -16,8 +16,8 @@ from ..opencl.devices import URDevice
 from ..opencl.images import has_images
 from ..opencl.platforms import URPlatform, platforms
 from ..sdk.objects import Object
-from .core import ZE, chain, driver, ze_failure
-from .hierarchy import COMBINED, affinity_mask, hierarchy, sub_devices, visible
+from .core import ZE, driver, make_failure, walk_chain
+from .hierarchy import COMBINED, find_visible, make_sub_devices, read_affinity_mask, read_hierarchy
 
 #: The largest number of 32 bits.
 LARGEST: Final = 0xFFFFFFFF
@@ -65,14 +65,14 @@ class ZePlatform(Object):
 
     def __init__(self, platform: URPlatform) -> None:
         self.ur = platform
-        self.devices = tuple(self._visible_devices())
+        self.devices = tuple(self._list_visible_devices())
         self.default_context: Any = None
 
-    def _visible_devices(self) -> Iterator[ZeDevice]:
+    def _list_visible_devices(self) -> Iterator[ZeDevice]:
         """Yield the devices that zeDeviceGet lists (hierarchy.py)."""
-        divided, order = [(one, sub_devices(one)) for one in self.ur.devices], hierarchy()
+        divided, order = [(one, make_sub_devices(one)) for one in self.ur.devices], read_hierarchy()
         counts = [len(parts) for _, parts in divided]
-        for number, shown, by_parts in visible(counts, order, affinity_mask()):
+        for number, shown, by_parts in find_visible(counts, order, read_affinity_mask()):
             device, parts = divided[number]
             whole = ZeDevice(device, self, (number,), parts)
             root = None if by_parts and order != COMBINED else whole
@@ -189,7 +189,7 @@ _lock = make_lock()
 _found: list[ZePlatform] = []
 
 
-def ze_platforms() -> Sequence[ZePlatform]:
+def list_platforms() -> Sequence[ZePlatform]:
     """Return all drivers. The first call opens the OpenCL drivers."""
     with _lock:
         if not _found:
@@ -201,8 +201,8 @@ def ze_platforms() -> Sequence[ZePlatform]:
 
 @driver.entry
 def zeInit(flags: int) -> None:
-    if not ze_platforms():
-        raise ze_failure(
+    if not list_platforms():
+        raise make_failure(
             "UNINITIALIZED",
             "no OpenCL driver can be used, or ZE_AFFINITY_MASK hides all devices; "
             "`fairlead doctor` says why",
@@ -211,17 +211,17 @@ def zeInit(flags: int) -> None:
 
 @driver.entry
 def zeDriverGet() -> Sequence[ZePlatform]:
-    return ze_platforms()
+    return list_platforms()
 
 
 @driver.entry
 def zeInitDrivers(desc: Any) -> Sequence[ZePlatform]:
     if not desc.flags:
-        raise ze_failure("INVALID_ENUMERATION", "no type of drivers is asked for")
+        raise make_failure("INVALID_ENUMERATION", "no type of drivers is asked for")
     if not desc.flags & ZE["ZE_INIT_DRIVER_TYPE_FLAG_GPU"]:
-        raise ze_failure("UNINITIALIZED", "there are no drivers but of GPUs")
+        raise make_failure("UNINITIALIZED", "there are no drivers but of GPUs")
     zeInit(0)
-    return ze_platforms()
+    return list_platforms()
 
 
 @driver.entry
@@ -234,7 +234,7 @@ def zeDriverGetProperties(hDriver: ZePlatform, pDriverProperties: Any) -> None:
     identity = f"fairlead\n{hDriver.ur.icd.name}\n{hDriver.ur.icd.version}"
     pDriverProperties.uuid.id = hashlib.sha256(identity.encode()).digest()[:16]
     pDriverProperties.driverVersion = 1
-    for _, address in chain(pDriverProperties.pNext):
+    for _, address in walk_chain(pDriverProperties.pNext):
         del address  # no extension of these properties is known
 
 
@@ -263,7 +263,7 @@ def list_structs(pCount: Any, rows: Any, fills: Sequence[Callable[[Any], None]])
 def zeDriverGetExtensionProperties(
     hDriver: ZePlatform, pCount: Any, pExtensionProperties: Any
 ) -> None:
-    def filling(name: str, version: int) -> Callable[[Any], None]:
+    def make_filler(name: str, version: int) -> Callable[[Any], None]:
         def fill(row: Any) -> None:
             row.name = name.encode()[: ZE["ZE_MAX_EXTENSION_NAME"] - 1]
             row.version = version
@@ -276,17 +276,17 @@ def zeDriverGetExtensionProperties(
     found = {ZE.strings[name]: ZE[version] for name, version in listed.items()}
     own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)
     list_structs(
-        pCount, pExtensionProperties, [filling(*pair) for pair in {**found, **own}.items()]
+        pCount, pExtensionProperties, [make_filler(*pair) for pair in {**found, **own}.items()]
     )
 
 
 @driver.entry
 def zeDriverGetExtensionFunctionAddress(hDriver: ZePlatform, name: str) -> int:
-    from ..sdk.ze.start import address_of_entry
+    from ..sdk.ze.start import find_entry
 
-    found = address_of_entry(driver, name)
+    found = find_entry(driver, name)
     if not found:
-        raise ze_failure("UNSUPPORTED_FEATURE", f"there is no function {name}")
+        raise make_failure("UNSUPPORTED_FEATURE", f"there is no function {name}")
     return found
 
 

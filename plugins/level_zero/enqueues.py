@@ -9,8 +9,8 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import check
 from ..opencl.contexts import URContext
-from ..opencl.platforms import extension
-from ..opencl.usm.strategies import required_strategy
+from ..opencl.platforms import find_extension
+from ..opencl.usm.strategies import require_strategy
 from ..opencl.usm.strategy import Operation
 
 #: The operations that are copies, with pointers that have to live until they have ended.
@@ -38,14 +38,16 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
     return event.value or 0
 
 
-def copying(context: URContext, operation: Operation) -> Callable[[int, Sequence[int]], int]:
+def make_copy(context: URContext, operation: Operation) -> Callable[[int, Sequence[int]], int]:
     """Return what enqueues a copy on a queue (a handle) after events, and returns its event.
 
     Args:
         context: the context of the memory.
         operation: one of `COPIES`.
     """
-    routine, arguments = required_strategy(context).call_of(operation)
+    routine, arguments = require_strategy(context).call_of(operation)
     is_core = OPENCL.functions[routine].slot is not None
-    function = getattr(context.table, routine) if is_core else extension(context.platform, routine)
+    function = (
+        getattr(context.table, routine) if is_core else find_extension(context.platform, routine)
+    )
     return lambda queue, waits: enqueue(function, routine, waits, queue, *arguments)

@@ -11,9 +11,9 @@ from ..sdk._native_ze import ffi
 from ..sdk.objects import Object
 from .completions import Completion
 from .contexts import ZeContext
-from .core import ZE, driver, find_struct, ze_failure
+from .core import ZE, driver, find_struct, make_failure
 from .devices import ZeDevice
-from .in_c import EventInC, number_of
+from .in_c import EventInC, get_address
 from .streams import NOT_READY, Signal, Stream, enqueue_order
 
 _TIMES: Final = (
@@ -70,7 +70,7 @@ class ZeEvent(Signal):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
-        return number_of(self.in_c.struct), 0, 0, 0
+        return get_address(self.in_c.struct), 0, 0, 0
 
     @property
     def may_be_c_s(self) -> bool:
@@ -109,7 +109,7 @@ class ZeEvent(Signal):
     def check_outside(self) -> None:
         """Raise LevelZeroError (GRAPH_INTERNAL_EVENT) if a capture is to signal it."""
         if self.capture is not None:
-            raise ze_failure("GRAPH_INTERNAL_EVENT", "a capture that lasts signals the event")
+            raise make_failure("GRAPH_INTERNAL_EVENT", "a capture that lasts signals the event")
 
     def is_interchangeable_with(self, other: ZeEvent) -> bool:
         """Return whether another event can take its place in a mutable command."""
@@ -189,7 +189,7 @@ class ZeCounterEvent(ZeEvent):
         return latest.wait(timeout)
 
 
-def _new_event(pool: ZeEventPool, desc: Any) -> ZeEvent:
+def _make_event(pool: ZeEventPool, desc: Any) -> ZeEvent:
     kind = ZeCounterEvent if pool.counter_based else ZeEvent
     return kind(pool, desc.signal, desc.wait)
 
@@ -201,7 +201,7 @@ def zeEventPoolCreate(
     for device in phDevices:
         hContext.check(device)
     if not desc.count:
-        raise ze_failure("INVALID_SIZE", "a pool has at least one event")
+        raise make_failure("INVALID_SIZE", "a pool has at least one event")
     counter_based = find_struct(
         desc.pNext,
         "ZE_STRUCTURE_TYPE_COUNTER_BASED_EVENT_POOL_EXP_DESC",
@@ -214,8 +214,8 @@ def zeEventPoolCreate(
 @driver.entry
 def zeEventCreate(hEventPool: ZeEventPool, desc: Any) -> ZeEvent:
     if desc.index >= hEventPool.count:
-        raise ze_failure("INVALID_ARGUMENT", f"the pool has {hEventPool.count} events")
-    return _new_event(hEventPool, desc)
+        raise make_failure("INVALID_ARGUMENT", f"the pool has {hEventPool.count} events")
+    return _make_event(hEventPool, desc)
 
 
 @driver.entry
@@ -223,13 +223,13 @@ def zeEventCounterBasedCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any)
     hContext.check(hDevice)
     timed = _COUNTER_TIMES if desc.flags & _TIMED_COUNTER else 0
     pool = ZeEventPool(hContext, timed, 1, desc.flags & ~_TIMED_COUNTER or 1)
-    return _new_event(pool, desc)
+    return _make_event(pool, desc)
 
 
 @driver.entry
 def zeEventGetCounterBasedFlags(hEvent: ZeEvent) -> int:
     if not hEvent.is_counter_based:
-        raise ze_failure("INVALID_ARGUMENT", "the event is not counter-based")
+        raise make_failure("INVALID_ARGUMENT", "the event is not counter-based")
     return hEvent.pool.counter_based
 
 
@@ -261,7 +261,7 @@ def zeEventGetWaitScope(hEvent: ZeEvent) -> int:
 @driver.entry
 def zeEventHostSignal(hEvent: ZeEvent) -> None:
     if hEvent.is_counter_based:
-        raise ze_failure("INVALID_ARGUMENT", "the host does not signal a counter-based event")
+        raise make_failure("INVALID_ARGUMENT", "the host does not signal a counter-based event")
     hEvent.check_outside()
     hEvent.signal_by_host()
 
@@ -269,7 +269,7 @@ def zeEventHostSignal(hEvent: ZeEvent) -> None:
 @driver.entry
 def zeEventHostReset(hEvent: ZeEvent) -> None:
     if hEvent.is_counter_based:
-        raise ze_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
+        raise make_failure("INVALID_ARGUMENT", "nobody resets a counter-based event")
     hEvent.check_outside()
     hEvent.reset_by_host()
 
@@ -286,7 +286,7 @@ def zeEventHostSynchronize(hEvent: ZeEvent, timeout: int) -> int:
     return hEvent.wait(timeout)
 
 
-def times_of(completion: Completion | None) -> tuple[int, int]:
+def query_times(completion: Completion | None) -> tuple[int, int]:
     """Return when a command began and ended, in nanoseconds of the OpenCL driver's clock."""
     if completion is None:
         return 0, 0
@@ -302,7 +302,7 @@ def times_of(completion: Completion | None) -> tuple[int, int]:
 @driver.entry
 def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
     if not hEvent.has_times:
-        raise ze_failure("INVALID_ARGUMENT", "the event's pool has no timestamps")
+        raise make_failure("INVALID_ARGUMENT", "the event's pool has no timestamps")
     with enqueue_order():
         latest = hEvent.latest
     if latest.query() == NOT_READY:
@@ -313,7 +313,7 @@ def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
 
 def _write_times(signal: Signal, row: Any) -> None:
     """Write the times of what has ended to a ze_kernel_timestamp_result_t."""
-    begin, end = times_of(signal.timing)
+    begin, end = query_times(signal.timing)
     for times in (getattr(row, "global"), row.context):
         times.kernelStart, times.kernelEnd = begin, end
 

@@ -10,17 +10,17 @@ from ..opencl.usm.allocations import release_memory
 from ..opencl.usm.registry import remove
 from .completions import FOREVER
 from .contexts import ZeContext, find_base
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .devices import ZeDevice
 from .events import ZeEvent
-from .lists import ZeCommandList, stream_of
+from .lists import ZeCommandList, get_stream
 from .queues import SYNCHRONOUS, ZeFence, ZeQueue
 from .streams import Stream, StreamStep, enqueue_order
 
 _PATIENCE: Final = 10_000_000_000  # nanoseconds
 
 
-def _steps(
+def _make_steps(
     lists: Sequence[ZeCommandList], context: ZeContext, device: ZeDevice
 ) -> list[StreamStep]:
     """Return what runs lists in order.
@@ -30,9 +30,9 @@ def _steps(
     """
     for one in lists:
         if one.context is not context or one.device is not device:
-            raise ze_failure("INVALID_ARGUMENT", "a list is of another context or device")
+            raise make_failure("INVALID_ARGUMENT", "a list is of another context or device")
         one.check_executable()
-    return [step for one in lists for step in one.recording.steps()]
+    return [step for one in lists for step in one.recording.list_steps()]
 
 
 @driver.entry
@@ -43,10 +43,10 @@ def zeCommandQueueExecuteCommandLists(
     hFence: ZeFence | None,
 ) -> None:
     if not numCommandLists:
-        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
+        raise make_failure("INVALID_SIZE", "there is nothing to execute")
     if hFence is not None and hFence.queue is not hCommandQueue:
-        raise ze_failure("INVALID_SYNCHRONIZATION_OBJECT", "the fence is of another queue")
-    steps = _steps(phCommandLists, hCommandQueue.context, hCommandQueue.device)
+        raise make_failure("INVALID_SYNCHRONIZATION_OBJECT", "the fence is of another queue")
+    steps = _make_steps(phCommandLists, hCommandQueue.context, hCommandQueue.device)
     if hFence is not None:
         steps.append(StreamStep(effects=[(hFence, True)]))
     hCommandQueue.stream.submit(steps)
@@ -73,7 +73,7 @@ def append_steps(
             INVALID_ARGUMENT for an event that the list does not signal, GRAPH_CAPTURE_UNSUPPORTED,
             GRAPH_INTERNAL_EVENT; what `make` raises.
     """
-    stream = stream_of(made)
+    stream = get_stream(made)
     made.check_events((signal, *waits))
     made.check_signal(signal)
     if made.capture is not None:
@@ -96,12 +96,12 @@ def zeCommandListImmediateAppendCommandListsExp(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     context, device = hCommandListImmediate.context, hCommandListImmediate.device
-    stream_of(hCommandListImmediate)
+    get_stream(hCommandListImmediate)
     if not numCommandLists:
-        raise ze_failure("INVALID_SIZE", "there is nothing to execute")
+        raise make_failure("INVALID_SIZE", "there is nothing to execute")
     append_steps(
         hCommandListImmediate,
-        lambda: _steps(phCommandLists, context, device),
+        lambda: _make_steps(phCommandLists, context, device),
         hSignalEvent,
         phWaitEvents,
     )
@@ -120,11 +120,13 @@ def zeCommandListImmediateAppendCommandListsWithParameters(
     )
 
 
-def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -> Iterator[Stream]:
+def _list_streams(
+    context: ZeContext | None = None, device: ZeDevice | None = None
+) -> Iterator[Stream]:
     """Yield the streams of a context, of a device and its sub-devices, or all."""
     is_any = context is None and device is None
     for kind in (ZeQueue, ZeCommandList):
-        for owner in list(driver.objects.of(kind.type).values()):
+        for owner in list(driver.objects.list_owned(kind.type).values()):
             is_own = is_any or owner.context is context
             is_own |= device is not None and owner.device.is_part_of(device)
             if is_own and owner.stream is not None:
@@ -134,7 +136,7 @@ def _streams(context: ZeContext | None = None, device: ZeDevice | None = None) -
 def _finish() -> None:
     """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
     deadline = time.monotonic_ns() + _PATIENCE
-    for stream in _streams():
+    for stream in _list_streams():
         with enqueue_order():
             stream.pending.clear()  # nothing is enqueued any more
             last = stream.learn_last()
@@ -147,7 +149,7 @@ driver.on_end.append(_finish)
 
 @driver.entry
 def zeDeviceSynchronize(hDevice: ZeDevice) -> None:
-    for stream in _streams(device=hDevice):
+    for stream in _list_streams(device=hDevice):
         stream.wait(FOREVER)
 
 
@@ -159,6 +161,6 @@ def zeMemFreeExt(hContext: ZeContext, pMemFreeDesc: Any, ptr: int) -> None:
     """
     find_base(hContext, ptr)
     if pMemFreeDesc.freePolicy:
-        for stream in _streams(hContext):
+        for stream in _list_streams(hContext):
             stream.wait(FOREVER)
     release_memory(remove(hContext.ur, ptr), wait=False)

@@ -18,10 +18,10 @@ from ...icd.command_buffer.commands import describe
 from ...loader.ze.abi import LevelZeroError
 from ..sdk.objects import Object
 from .contexts import ZeContext
-from .core import ZE, driver, find_struct, ze_failure
+from .core import ZE, driver, find_struct, make_failure
 from .events import ZeEvent
 from .execution import append_steps
-from .lists import ZeCommandList, stream_of
+from .lists import ZeCommandList, get_stream
 from .queues import SYNCHRONOUS
 from .recording import ListCommand, ListRecording
 
@@ -69,7 +69,7 @@ class ListCapture:
         """
         if any(event.capture not in (None, self) for event in waits):
             detail = "an event is of another capture, and captures do not become one"
-            raise ze_failure("GRAPH_CAPTURE_MERGE_ATTEMPT", detail)
+            raise make_failure("GRAPH_CAPTURE_MERGE_ATTEMPT", detail)
         if made.capture is None:
             if made.device is not self.first.device or made.mode == SYNCHRONOUS:
                 raise self.refuse("a list joins that is synchronous, or of another device")
@@ -89,7 +89,7 @@ class ListCapture:
     def refuse(self, what: str) -> Exception:
         """Return what to raise for a call that cannot be captured. The capture is lost."""
         self.failed = what
-        return ze_failure("GRAPH_CAPTURE_UNSUPPORTED", f"{what} while it is captured")
+        return make_failure("GRAPH_CAPTURE_UNSUPPORTED", f"{what} while it is captured")
 
     def finish(self) -> None:
         """Let its lists and events go.
@@ -102,14 +102,14 @@ class ListCapture:
         for event in self._events:
             event.capture = None
         if self.failed:
-            raise ze_failure("GRAPH_CAPTURE_INVALIDATED", self.failed)
+            raise make_failure("GRAPH_CAPTURE_INVALIDATED", self.failed)
         if self._has_forks():
             detail = "the list that ends the capture does not wait for all that the others do"
-            raise ze_failure("GRAPH_UNJOINED_FORKS", detail)
+            raise make_failure("GRAPH_UNJOINED_FORKS", detail)
 
     def _has_forks(self) -> bool:
         """Return whether the first list does not wait for every command of the others."""
-        self.recording.parts()
+        self.recording.list_parts()
         joined, left = set[int](), set[int]()
         for command in reversed(self.recording.commands):
             if command.list_number == 0 or command.index in joined:
@@ -147,13 +147,13 @@ class ZeGraph(Object):
         Raises:
             LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_ARGUMENT, INVALID_GRAPH.
         """
-        stream_of(made)
+        get_stream(made)
         if made.context is not self.context:
-            raise ze_failure("INVALID_ARGUMENT", "the list is of another context")
+            raise make_failure("INVALID_ARGUMENT", "the list is of another context")
         if made.capture is not None or made.mode == SYNCHRONOUS:
-            raise ze_failure("INVALID_ARGUMENT", "the list is captured already, or synchronous")
+            raise make_failure("INVALID_ARGUMENT", "the list is captured already, or synchronous")
         if self.primary is not None:
-            raise ze_failure("INVALID_GRAPH", "the graph has a capture already")
+            raise make_failure("INVALID_GRAPH", "the graph has a capture already")
         self.primary, self.capture = made, ListCapture(self, made)
 
     def end(self) -> None:
@@ -168,7 +168,7 @@ class ZeGraph(Object):
         """Return what was captured. Raises LevelZeroError (INVALID_GRAPH) if nothing is there."""
         if self.recording is None:
             what = "was lost" if self.failed else "did not end yet"
-            raise ze_failure("INVALID_GRAPH", f"the capture of the graph {what}")
+            raise make_failure("INVALID_GRAPH", f"the capture of the graph {what}")
         return self.recording
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ def zeCommandListIsGraphCaptureEnabledExt(hCommandList: ZeCommandList) -> int:
 
 def _capture_of(made: ZeCommandList) -> ListCapture:
     if made.capture is None:
-        raise ze_failure("INVALID_ARGUMENT", "the list is not captured")
+        raise make_failure("INVALID_ARGUMENT", "the list is not captured")
     return made.capture
 
 
@@ -229,7 +229,7 @@ def _capture_of(made: ZeCommandList) -> ListCapture:
 def zeCommandListEndGraphCaptureExt(hCommandList: ZeCommandList, phGraph: Any) -> None:
     capture = _capture_of(hCommandList)
     if capture.first is not hCommandList:
-        raise ze_failure("INVALID_ARGUMENT", "another list began the capture, and has to end it")
+        raise make_failure("INVALID_ARGUMENT", "another list began the capture, and has to end it")
     graph = capture.graph
     try:
         graph.end()
@@ -248,7 +248,7 @@ def zeCommandListGetGraphExt(hCommandList: ZeCommandList) -> ZeGraph:
 @driver.entry
 def zeGraphGetPrimaryCommandListExt(hGraph: ZeGraph) -> ZeCommandList:
     if hGraph.primary is None or not hGraph.primary.handle:
-        raise ze_failure("INVALID_GRAPH", "no list was captured, or it is destroyed")
+        raise make_failure("INVALID_GRAPH", "no list was captured, or it is destroyed")
     return hGraph.primary
 
 
@@ -271,14 +271,14 @@ def zeGraphIsEmptyExt(hGraph: ZeGraph) -> int:
 @driver.entry
 def zeGraphDestroyExt(hGraph: ZeGraph) -> None:
     if hGraph.capture is not None and hGraph.capture.first.handle:
-        raise ze_failure("HANDLE_OBJECT_IN_USE", "a list is captured into the graph")
+        raise make_failure("HANDLE_OBJECT_IN_USE", "a list is captured into the graph")
     driver.destroy(hGraph)
 
 
 @driver.entry
 def zeExecutableGraphGetSourceGraphExt(hGraph: ZeExecutableGraph) -> ZeGraph:
     if not hGraph.graph.handle:
-        raise ze_failure("INVALID_GRAPH", "the graph is destroyed")
+        raise make_failure("INVALID_GRAPH", "the graph is destroyed")
     return hGraph.graph
 
 
@@ -291,20 +291,20 @@ def zeCommandListAppendGraphExt(
 ) -> None:
     recording = hGraph.recording
     if recording.context is not hCommandList.context or recording.device is not hCommandList.device:
-        raise ze_failure("INVALID_ARGUMENT", "the graph is of another context or device")
-    append_steps(hCommandList, recording.steps, hSignalEvent, phWaitEvents)
+        raise make_failure("INVALID_ARGUMENT", "the graph is of another context or device")
+    append_steps(hCommandList, recording.list_steps, hSignalEvent, phWaitEvents)
 
 
 # pictures
 
 
-def _picture(recording: ListRecording, is_simple: bool) -> Iterator[str]:
+def _draw(recording: ListRecording, is_simple: bool) -> Iterator[str]:
     """Yield the lines of a picture in the language DOT."""
     yield "digraph captured {"
     for command in recording.commands:
         title, details = describe(recording.array.array[command.index])
         title = title if command.role == "command" else command.role
-        lines = [title] if is_simple else [title, *map(_detail, details.items())]
+        lines = [title] if is_simple else [title, *map(_describe_row, details.items())]
         label = "\\n".join(lines)
         yield f'  n{command.index} [label="{label}"];'
         for before in recording.array.dependencies[command.index]:
@@ -312,7 +312,7 @@ def _picture(recording: ListRecording, is_simple: bool) -> Iterator[str]:
     yield "}"
 
 
-def _detail(row: tuple[str, object]) -> str:
+def _describe_row(row: tuple[str, object]) -> str:
     return f"{row[0]}: {row[1]}"
 
 
@@ -322,9 +322,9 @@ def zeGraphDumpContentsExt(hGraph: ZeGraph, filePath: str, pNext: int) -> None:
     desc = find_struct(pNext, stype, "ze_record_replay_graph_ext_dump_desc_t")
     is_simple = desc is not None and desc.mode == _SIMPLE
     recording = hGraph.check()
-    recording.parts()
+    recording.list_parts()
     try:
         with open(filePath, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in _picture(recording, is_simple))
+            file.writelines(f"{line}\n" for line in _draw(recording, is_simple))
     except (OSError, ValueError) as error:
-        raise ze_failure("INVALID_ARGUMENT", f"the file cannot be written: {error}") from error
+        raise make_failure("INVALID_ARGUMENT", f"the file cannot be written: {error}") from error

@@ -15,7 +15,7 @@ from ...icd._native import ffi
 from ...icd.calls import address, call
 from ..opencl.usm.addresses import as_copy, locate
 from .contexts import ZeContext
-from .enqueues import copying
+from .enqueues import make_copy
 from .host_threads import call_after
 from .streams import Signal, Stream, StreamStep
 
@@ -71,7 +71,7 @@ class CountsReading:
         try:
             for where, size in self._counts.places():
                 operation = as_copy(self._counts.context.ur, target, where, size)
-                before, end = end, copying(self._counts.context.ur, operation)(stream.cl, waits)
+                before, end = end, make_copy(self._counts.context.ur, operation)(stream.cl, waits)
                 if before:
                     call(before, "clReleaseEvent")
                 target += size

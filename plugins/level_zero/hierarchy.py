@@ -35,7 +35,7 @@ class Visible(NamedTuple):
     by_parts: bool = False
 
 
-def hierarchy() -> str:
+def read_hierarchy() -> str:
     """Return ZE_FLAT_DEVICE_HIERARCHY, COMPOSITE if it is not set."""
     found = filter_environ().get("ZE_FLAT_DEVICE_HIERARCHY", "").strip().upper()
     if found in ("", *_HIERARCHIES):
@@ -44,13 +44,13 @@ def hierarchy() -> str:
     return COMPOSITE
 
 
-def affinity_mask() -> frozenset[str] | None:
+def read_affinity_mask() -> frozenset[str] | None:
     """Return the ordinals of ZE_AFFINITY_MASK, None if it is not set."""
     found = filter_environ().get("ZE_AFFINITY_MASK", "")
     return frozenset(word.strip() for word in found.split(",")) if found.strip() else None
 
 
-def visible(counts: Sequence[int], order: str, mask: frozenset[str] | None) -> list[Visible]:
+def find_visible(counts: Sequence[int], order: str, mask: frozenset[str] | None) -> list[Visible]:
     """Return what a program sees of a driver's devices.
 
     Args:
@@ -76,7 +76,7 @@ def visible(counts: Sequence[int], order: str, mask: frozenset[str] | None) -> l
     return found
 
 
-def sub_devices(device: URDevice) -> tuple[URDevice, ...]:
+def make_sub_devices(device: URDevice) -> tuple[URDevice, ...]:
     """Return as many sub-devices of a device as FAIRLEAD_ZE_SUB_DEVICES asks for, or none.
 
     They have the same number of compute units: CPU drivers divide devices in no other way.

@@ -18,8 +18,8 @@ from ..opencl.core import create
 from ..opencl.usm.addresses import as_copy
 from ..sdk._native_ze import ffi
 from .completions import Completion
-from .core import driver, ze_failure
-from .events import ZeEvent, times_of
+from .core import driver, make_failure
+from .events import ZeEvent, query_times
 from .host_threads import call_after
 from .lists import ZeCommandList
 from .recording import ListCommand, ListRecording
@@ -31,7 +31,7 @@ _ROW: Final = ffi.sizeof("ze_kernel_timestamp_result_t")
 HostStep: TypeAlias = Callable[[Sequence[Completion | None]], None]
 
 
-def host_step(function: HostStep) -> StepRun:
+def make_host_step(function: HostStep) -> StepRun:
     """Return what enqueues a function of the host."""
 
     def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
@@ -79,7 +79,11 @@ class HostCommand:
         operations = [as_copy(recording.context.ur, *copy) for copy in copies]
         recording.kept.append(keep)
         first = recording.add("host", waits, None if operations else signal)
-        first.run, first.reads, first.record_again = host_step(function), self.reads, self.record
+        first.run, first.reads, first.record_again = (
+            make_host_step(function),
+            self.reads,
+            self.record,
+        )
         commands = [first, *(recording.add_operation(operation) for operation in operations)]
         if operations:
             commands.append(recording.add("barrier", (), signal))
@@ -137,9 +141,9 @@ def zeCommandListAppendQueryKernelTimestamps(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     if not numEvents:
-        raise ze_failure("INVALID_SIZE", "there are no events")
+        raise make_failure("INVALID_SIZE", "there are no events")
     if not all(event.has_times for event in phEvents):
-        raise ze_failure("INVALID_ARGUMENT", "the pool of an event has no timestamps")
+        raise make_failure("INVALID_ARGUMENT", "the pool of an event has no timestamps")
     hCommandList.check_events(phEvents)
     offsets = ffi.unpack(pOffsets, numEvents) if pOffsets else range(0, _ROW * numEvents, _ROW)
 
@@ -149,7 +153,7 @@ def zeCommandListAppendQueryKernelTimestamps(
 
         def write(times: Sequence[Completion | None]) -> None:
             for number, completion in enumerate(times):
-                staging[4 * number : 4 * number + 4] = times_of(completion) * 2
+                staging[4 * number : 4 * number + 4] = query_times(completion) * 2
 
         copies = [(dstptr + at, start + _ROW * n, _ROW) for n, at in enumerate(offsets)]
         return write, copies, staging

@@ -17,7 +17,7 @@ from ..sdk.images import check_region, overlap, transfer_pitches
 from ..sdk.rectangles import Rect
 from ..sdk.wrap import with_parameters
 from .appends import append_operations
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .events import ZeEvent
 from .images import ZeImage, check_device, check_image
 from .lists import ZeCommandList
@@ -25,13 +25,13 @@ from .lists import ZeCommandList
 _NOWHERE: Final = (0, 0, 0)
 
 
-def _three(given: tuple[int, ...], rest: int) -> Rect:
+def _fill_to_three(given: tuple[int, ...], rest: int) -> Rect:
     """Return three numbers: those that are given, then `rest`."""
     x, y, z = (*given, rest, rest)[:3]
     return x, y, z
 
 
-def _region(image: URImage, given: Any) -> tuple[Rect, Rect]:
+def _read_region(image: URImage, given: Any) -> tuple[Rect, Rect]:
     """Return origin and size of a ze_image_region_t, or of the whole image.
 
     Raises:
@@ -43,8 +43,8 @@ def _region(image: URImage, given: Any) -> tuple[Rect, Rect]:
     origin = (given.originX, given.originY, given.originZ)[:used]
     size = (given.width, given.height, given.depth)[:used]
     if not all(size):
-        raise ze_failure("INVALID_SIZE", "the region is empty")
-    start, pixels = _three(origin, 0), _three(size, 1)
+        raise make_failure("INVALID_SIZE", "the region is empty")
+    start, pixels = _fill_to_three(origin, 0), _fill_to_three(size, 1)
     check_region(image.extent, start, pixels)
     return start, pixels
 
@@ -62,13 +62,13 @@ def _append_copy(
     for image in (target, source):
         check_image(made.context, image)
     if target.ur.format != source.ur.format:
-        raise ze_failure("INVALID_ARGUMENT", "the images differ in their formats")
-    to, size = _region(target.ur, target_region)
-    start, source_size = _region(source.ur, source_region)
+        raise make_failure("INVALID_ARGUMENT", "the images differ in their formats")
+    to, size = _read_region(target.ur, target_region)
+    start, source_size = _read_region(source.ur, source_region)
     if size != source_size:
-        raise ze_failure("INVALID_SIZE", f"the regions differ in size: {source_size} to {size}")
+        raise make_failure("INVALID_SIZE", f"the regions differ in size: {source_size} to {size}")
     if source is target and overlap(start, to, size):
-        raise ze_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+        raise make_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     fields = {"source": source.ur.cl, "target": target.ur.cl}
     operation = Operation("copy_image", (*start, *to, *size), fields, (source.ur, target.ur))
     append_operations(made, [operation], signal, waits)
@@ -103,7 +103,7 @@ def zeCommandListAppendImageCopyRegion(
 # memory
 
 
-def _parts(size: Rect, pixel: int, row: int, slice_: int) -> Iterator[tuple[Rect, Rect, int]]:
+def _list_parts(size: Rect, pixel: int, row: int, slice_: int) -> Iterator[tuple[Rect, Rect, int]]:
     """Yield the parts of a region that lie in memory without gaps: place, size, offset in bytes."""
     row = row or size[0] * pixel
     slice_ = slice_ or row * size[1]
@@ -129,14 +129,14 @@ def _transfer(
     """Append a copy of a region to memory (`reads`), or from memory."""
     check_device(made.device)
     check_image(made.context, image)
-    ur, (start, size) = image.ur, _region(image.ur, region)
+    ur, (start, size) = image.ur, _read_region(image.ur, region)
     pixel, kind = ur.element_size, ur.kind
     row, slice_ = transfer_pitches(kind, pixel, size, row, slice_)
     if kind.is_lines:  # each line is a slice
         row_bytes, slice_bytes = slice_, 0
     else:
         row_bytes, slice_bytes = row, slice_
-    parts = list(_parts(size, pixel, row_bytes, slice_bytes))
+    parts = list(_list_parts(size, pixel, row_bytes, slice_bytes))
     _, last, offset = parts[-1]
     place = locate(made.context.ur, address, offset + pixel * last[0] * last[1] * last[2])
     memory = place.allocation.memory if place.allocation is not None else None

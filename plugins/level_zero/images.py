@@ -18,14 +18,14 @@ from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
 from ..opencl.core import create
-from ..opencl.images import URImage, has_format, opencl_format, urMemImageCreate
+from ..opencl.images import URImage, has_format, make_opencl_format, urMemImageCreate
 from ..opencl.usm.strategy import CLMemory
 from ..sdk._native import ffi as ur_ffi
-from ..sdk.images import element_size
+from ..sdk.images import count_element_bytes
 from ..sdk.objects import Object
-from ..sdk.ze.image_formats import ur_format_of
+from ..sdk.ze.image_formats import convert_to_ur
 from .contexts import ZeContext, zeDriverGetDefaultContext
-from .core import ZE, chain, driver, find_struct, ze_failure
+from .core import ZE, driver, find_struct, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
 
 #: Unified Runtime's and OpenCL's numbers for types of images. Unified Runtime has none for an image
@@ -80,12 +80,12 @@ def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
         LevelZeroError: UNSUPPORTED_IMAGE_FORMAT if the OpenCL driver has no such images.
         OpenCLError: what the driver answers.
     """
-    found = ur_format_of(desc.format)
+    found = convert_to_ur(desc.format)
     if found is None:
-        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "OpenCL has no such format")
+        raise make_failure("UNSUPPORTED_IMAGE_FORMAT", "OpenCL has no such format")
     bits, kind = OPENCL[f"CL_MEM_{_access(desc)}"], _TYPES[desc.type][1]
-    if not has_format(context, bits, kind, opencl_format(*found)):
-        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", "the OpenCL driver has no such images")
+    if not has_format(context, bits, kind, make_opencl_format(*found)):
+        raise make_failure("UNSUPPORTED_IMAGE_FORMAT", "the OpenCL driver has no such images")
     return found
 
 
@@ -93,13 +93,15 @@ def _check_type(device: ZeDevice, desc: Any) -> None:
     """Raise LevelZeroError (UNSUPPORTED_FEATURE) if a device has no images of a type."""
     check_device(device)
     if desc.type == _BUFFER and not device.has_images_of_buffers:
-        raise ze_failure("UNSUPPORTED_FEATURE", "kernels with images of buffers crash this driver")
+        raise make_failure(
+            "UNSUPPORTED_FEATURE", "kernels with images of buffers crash this driver"
+        )
 
 
 def check_device(device: ZeDevice) -> None:
     """Raise LevelZeroError (UNSUPPORTED_FEATURE) if a device has no images that it can move."""
     if not device.has_images:
-        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no images")
+        raise make_failure("UNSUPPORTED_FEATURE", "the device has no images")
 
 
 def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
@@ -125,18 +127,18 @@ def _create_of_buffer(
     limits = [device.number(f"CL_DEVICE_IMAGE{name}") for name in names]
     sizes = (desc.width, desc.height)[: len(limits)]
     if not all(0 < size <= limit for size, limit in zip(sizes, limits, strict=True)):
-        raise ze_failure("UNSUPPORTED_SIZE", f"no such image has {sizes} pixels")
-    pixel, pitch = element_size(*format), 0
+        raise make_failure("UNSUPPORTED_SIZE", f"no such image has {sizes} pixels")
+    pixel, pitch = count_element_bytes(*format), 0
     if is_lines:
         step = device.pitch_alignment * pixel
         pitch = -(-desc.width * pixel // step) * step
     flags, size = OPENCL["CL_MEM_READ_WRITE"], pitch * desc.height or desc.width * pixel
     given = context.cl, flags, size, None
     buffer = CLMemory(create(context.table, "clCreateBuffer", *given), context.table)
-    return _image_of(context, buffer, desc, format, pitch), buffer
+    return _make_image(context, buffer, desc, format, pitch), buffer
 
 
-def _image_of(
+def _make_image(
     context: URContext, buffer: CLMemory, desc: Any, format: tuple[int, int], pitch: int
 ) -> URImage:
     """Make an image of a buffer. Raises OpenCLError.
@@ -154,19 +156,19 @@ def _image_of(
     row = OPENCL.get_struct("cl_image_desc")(
         image_type=_TYPES[desc.type][1], buffer=buffer.cl, **numbers
     )
-    flags, pixel = OPENCL[f"CL_MEM_{_access(desc)}"], opencl_format(*format)
+    flags, pixel = OPENCL[f"CL_MEM_{_access(desc)}"], make_opencl_format(*format)
     given = context.cl, flags, ctypes.byref(pixel), ctypes.byref(row), None
     return URImage(create(context.table, "clCreateImage", *given), context, kind, format)
 
 
 def _check_desc(desc: Any) -> None:
     """Raise LevelZeroError for what no image has: UNSUPPORTED_FEATURE, INVALID_ARGUMENT."""
-    if any(stype in _PLANAR for stype, _ in chain(desc.pNext)):
-        raise ze_failure("UNSUPPORTED_FEATURE", "OpenCL has no images of several planes")
+    if any(stype in _PLANAR for stype, _ in walk_chain(desc.pNext)):
+        raise make_failure("UNSUPPORTED_FEATURE", "OpenCL has no images of several planes")
     if desc.pNext:
-        raise ze_failure("UNSUPPORTED_FEATURE", "no such extension of images is known")
+        raise make_failure("UNSUPPORTED_FEATURE", "no such extension of images is known")
     if desc.miplevels:
-        raise ze_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
+        raise make_failure("INVALID_ARGUMENT", "an image of Level Zero has no mipmaps")
 
 
 @driver.entry
@@ -197,15 +199,15 @@ def zeImageViewCreateExt(
     _check_desc(desc)
     image, buffer = hImage.ur, hImage.buffer
     if buffer is None:
-        raise ze_failure("UNSUPPORTED_FEATURE", "the OpenCL driver makes no views of such images")
+        raise make_failure("UNSUPPORTED_FEATURE", "the OpenCL driver makes no views of such images")
     sizes = desc.width, desc.height if desc.type == _2D else 1, 1
     if desc.type != hImage.kind or sizes != image.extent:
-        raise ze_failure("INVALID_ARGUMENT", "a view has the type and the size of its image")
+        raise make_failure("INVALID_ARGUMENT", "a view has the type and the size of its image")
     format = _format_of(hContext.ur, desc)
-    if element_size(*format) != image.element_size:
-        raise ze_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.element_size} bytes")
+    if count_element_bytes(*format) != image.element_size:
+        raise make_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.element_size} bytes")
     pitch = image.query_image("ROW_PITCH") if desc.type == _2D else 0
-    made = _image_of(hContext.ur, buffer, desc, format, pitch)
+    made = _make_image(hContext.ur, buffer, desc, format, pitch)
     return ZeImage(hContext, made, desc.type, buffer)
 
 
@@ -260,7 +262,7 @@ def zeImageGetMemoryPropertiesExp(hImage: ZeImage, pMemoryProperties: Any) -> No
 def check_image(context: ZeContext, image: ZeImage) -> None:
     """Raise LevelZeroError (INVALID_ARGUMENT) for an image of another context."""
     if image.context is not context:
-        raise ze_failure("INVALID_ARGUMENT", "the image is of another context")
+        raise make_failure("INVALID_ARGUMENT", "the image is of another context")
 
 
 @driver.entry

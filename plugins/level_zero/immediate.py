@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ..opencl.usm.strategy import Operation
 from .core import driver
-from .enqueues import COPIES, copying, enqueue
+from .enqueues import COPIES, enqueue, make_copy
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
@@ -46,7 +46,7 @@ def _run(
     return True
 
 
-def _effects(signal: ZeEvent | None) -> Sequence[tuple[ZeEvent, bool]]:
+def _list_effects(signal: ZeEvent | None) -> Sequence[tuple[ZeEvent, bool]]:
     return [(signal, True)] if signal is not None else ()
 
 
@@ -71,7 +71,7 @@ def launch_at_once(
             function, routine = table.clEnqueueNDRangeKernel, "clEnqueueNDRangeKernel"
             return enqueue(function, routine, before, stream.cl, kernel.ur.cl, *given)
 
-    return _run(made, run, waits, _effects(signal))
+    return _run(made, run, waits, _list_effects(signal))
 
 
 def transfer_at_once(
@@ -95,7 +95,7 @@ def transfer_at_once(
     """
     if operation.op not in COPIES:
         return False
-    copy = copying(made.context.ur, operation)
+    copy = make_copy(made.context.ur, operation)
 
     def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
         end = copy(stream.cl, before)
@@ -103,7 +103,7 @@ def transfer_at_once(
             _unfinished.keep_until(end, keep)
         return end
 
-    return _run(made, run, waits, _effects(signal))
+    return _run(made, run, waits, _list_effects(signal))
 
 
 def order_at_once(

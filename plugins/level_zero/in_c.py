@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...icd.calls import address
 from ..opencl.kernel_arguments import URKernelArgument
-from ..opencl.usm.strategies import strategy_of
+from ..opencl.usm.strategies import find_strategy
 from ..sdk._native import ffi as ur_ffi
 from ..sdk._native import lib as ur_lib
 from ..sdk._native_ze import ffi, lib
@@ -36,12 +36,12 @@ driver.in_c |= {name[2:] for name in dir(lib.fl_in_c) if name.startswith("c_ze")
 lib.fl_ze_use(ffi.cast("void *", int(ur_ffi.cast("uintptr_t", ur_lib.fl_exported_by_sdk()))))
 
 
-def number_of(struct: Any) -> int:
+def get_address(struct: Any) -> int:
     """Return the address of a struct of C's."""
     return int(ffi.cast("uintptr_t", struct))
 
 
-def address_bits(arguments: Mapping[int, URKernelArgument]) -> int:
+def find_address_bits(arguments: Mapping[int, URKernelArgument]) -> int:
     """Return a bit for each argument that is an address, as far as there are bits."""
     bits = 0
     for index, argument in arguments.items():
@@ -50,7 +50,7 @@ def address_bits(arguments: Mapping[int, URKernelArgument]) -> int:
     return bits
 
 
-def _driver_in_c(context: Any) -> Any:
+def _get_driver(context: Any) -> Any:
     """Return what C knows of a context's platform."""
     platform = int(ur_ffi.cast("uintptr_t", context.platform.struct))
     return ffi.cast("struct fl_driver *", platform)
@@ -81,12 +81,12 @@ class KernelInC:
             "device": device.cl,
             "kinds": self._kinds,
             "count": len(kinds),
-            "most": kernel.group_size(device.root),
+            "most": kernel.query_group_size(device.root),
             "limits": limits,
             "required": required or (0, 0, 0),
         }
         self.struct = ffi.new("fl_ze_kernel *", fields)
-        strategy_of(kernel.context)  # tells C, too
+        find_strategy(kernel.context)  # tells C, too
         c_sets_pointers = kernel.context.struct.usm != ur_lib.FL_USM_OTHER
         kernel.describe_to_c()  # makes room for what C sets
         if c_sets_pointers and len(kinds) <= ur_lib.FL_ARGUMENTS:
@@ -109,10 +109,10 @@ class QueueInC:
 
     def __init__(self, context: Any, device: int, cl: int) -> None:
         fields = {"context": context.cl, "device": device, "cl": cl}
-        self.struct = ffi.new("fl_ze_queue *", {**fields, "driver": _driver_in_c(context)})
+        self.struct = ffi.new("fl_ze_queue *", {**fields, "driver": _get_driver(context)})
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Let C enqueue nothing on it."""
         before = self.struct.in_python
         lib.fl_ze_pause(self.struct)
@@ -135,7 +135,7 @@ class EventInC:
     """
 
     def __init__(self, context: Any, counts: bool) -> None:
-        fields = {"context": context.cl, "driver": _driver_in_c(context), "counts": counts}
+        fields = {"context": context.cl, "driver": _get_driver(context), "counts": counts}
         self.struct = ffi.new("fl_ze_event *", fields)
 
     def take(self) -> int:
@@ -192,7 +192,7 @@ class ListInC:
             copy: the kernel that nobody else sets arguments on, for such launches.
         """
         mask = _ALL if sticks else 0
-        key = number_of(kernel), kernel.settings, addresses & mask
+        key = get_address(kernel), kernel.settings, addresses & mask
         if key not in self._copies:
             fields = {
                 "next": self.struct.copies,

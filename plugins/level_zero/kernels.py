@@ -23,11 +23,11 @@ from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.kernel_arguments import URKernelArgument
 from ..sdk.objects import Object
-from .arguments import kind_of, read_argument
+from .arguments import find_kind, read_argument
 from .contexts import ZeContext
-from .core import ZE, chain, driver, ze_failure
+from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
-from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, number_of
+from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, get_address
 from .modules import ZeModule, give_bytes
 
 #: The codes of OpenCL for what is not the argument that the kernel has.
@@ -109,7 +109,7 @@ class ZeKernel(Object):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
-        return number_of(self.in_c.struct), 0, 0, 0
+        return get_address(self.in_c.struct), 0, 0, 0
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -134,12 +134,12 @@ class ZeKernel(Object):
     @cached_property
     def required(self) -> tuple[int, int, int] | None:
         """Return the size of work-groups that it is compiled for, None for any."""
-        return self.ur.required_size(self.whole)
+        return self.ur.find_required_size(self.whole)
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
         """Return what each argument is (arguments.py)."""
-        return tuple(kind_of(self.ur, index) for index in range(self.ur.argument_count))
+        return tuple(find_kind(self.ur, index) for index in range(self.ur.argument_count))
 
     @property
     def pointer_indices(self) -> list[int]:
@@ -157,15 +157,15 @@ class ZeKernel(Object):
             LevelZeroError: INVALID_GROUP_SIZE_DIMENSION if it cannot.
         """
         limits = self.device.group_limits
-        most = self.ur.group_size(self.whole)
+        most = self.ur.query_group_size(self.whole)
         fits = all(1 <= size <= limit for size, limit in zip(sizes, limits, strict=True))
         if not fits or math.prod(sizes) > most:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_GROUP_SIZE_DIMENSION",
                 f"{tuple(sizes)}: a work-group has 1 to {most} work-items, at most {limits}",
             )
         if self.required and tuple(sizes) != self.required:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_GROUP_SIZE_DIMENSION",
                 f"{tuple(sizes)}: the kernel is compiled for {self.required}",
             )
@@ -183,7 +183,7 @@ class ZeKernel(Object):
                 INVALID_ARGUMENT.
         """
         if index >= len(self.kinds):
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_KERNEL_ARGUMENT_INDEX",
                 f"{self.name} has {len(self.kinds)} arguments, none is {index}",
             )
@@ -192,9 +192,9 @@ class ZeKernel(Object):
             kind = VALUE
         return read_argument(self.context, index, kind, size, address)
 
-    def argument_in(self, command: Any, index: int) -> URKernelArgument:
+    def read_argument_of_launch(self, command: Any, index: int) -> URKernelArgument:
         """Return an argument that C has given to a launch (`fl_command`) of this kernel."""
-        data = edits.bytes_of(command, index)
+        data = edits.get_argument_bytes(command, index)
         if self.kinds[index] == POINTER:
             return URKernelArgument(URKernelArgument.POINTER, 0, int.from_bytes(data, "little"))
         return URKernelArgument(URKernelArgument.VALUE, len(data), data)
@@ -211,13 +211,13 @@ class ZeKernel(Object):
             return
         copy = self.ur.create_copy()  # what is set on the kernel itself stays
         try:
-            with self._refusals(index, argument):
+            with self._convert_refusals(index, argument):
                 set_arguments(copy, self.ur.context, [(index, argument)])
         finally:
             self.ur.table.clReleaseKernel(copy)
 
     @contextmanager
-    def _refusals(self, index: int, argument: URKernelArgument) -> Iterator[None]:
+    def _convert_refusals(self, index: int, argument: URKernelArgument) -> Iterator[None]:
         """Give the driver's refusal of an argument its code, and note a size that it takes."""
         is_object = argument.kind in (URKernelArgument.MEM, URKernelArgument.SAMPLER)
         try:
@@ -226,7 +226,7 @@ class ZeKernel(Object):
             if error.code not in _REFUSALS:
                 raise
             code = "INVALID_ARGUMENT" if is_object else "INVALID_KERNEL_ARGUMENT_SIZE"
-            raise ze_failure(code, f"argument {index} of {self.name}: {error}") from error
+            raise make_failure(code, f"argument {index} of {self.name}: {error}") from error
         if argument.kind == URKernelArgument.VALUE:
             self.value_sizes[index] = argument.size
 
@@ -237,14 +237,14 @@ class ZeKernel(Object):
             LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
             OpenCLError: what else the driver answers.
         """
-        with self.ur.lock, self._refusals(index, argument):
+        with self.ur.lock, self._convert_refusals(index, argument):
             set_on(self.ur, [(index, argument)])
 
 
 @driver.entry
 def zeKernelCreate(hModule: ZeModule, desc: Any) -> ZeKernel:
     if not desc.pKernelName:
-        raise ze_failure("INVALID_NULL_POINTER", "desc->pKernelName")
+        raise make_failure("INVALID_NULL_POINTER", "desc->pKernelName")
     return ZeKernel(hModule, ffi.string(desc.pKernelName).decode("utf-8", "replace"))
 
 
@@ -268,7 +268,7 @@ def zeKernelSuggestGroupSize(
 ) -> Sequence[int]:
     sizes = globalSizeX, globalSizeY, globalSizeZ
     if not all(sizes):
-        raise ze_failure("INVALID_GLOBAL_WIDTH_DIMENSION", "there is nothing to divide")
+        raise make_failure("INVALID_GLOBAL_WIDTH_DIMENSION", "there is nothing to divide")
     return suggest_local_size(hKernel.ur, hKernel.whole, sizes)
 
 
@@ -316,11 +316,11 @@ def zeKernelSetCacheConfig(hKernel: ZeKernel, flags: int) -> None:
 def zeKernelGetSourceAttributes(hKernel: ZeKernel, pSize: Any, pString: Any) -> None:
     found = decode_text(hKernel.ur.query("CL_KERNEL_ATTRIBUTES"))
     if pString:
-        pString[0] = ffi.cast("char *", int(_address(keep_text(found))))
+        pString[0] = ffi.cast("char *", int(_read_address(keep_text(found))))
     pSize[0] = len(found.encode()) + 1
 
 
-def _address(pointer: Any) -> int:
+def _read_address(pointer: Any) -> int:
     from ..sdk._native import ffi as ur_ffi
 
     return int(ur_ffi.cast("uintptr_t", pointer))
@@ -331,9 +331,9 @@ def zeKernelGetName(hKernel: ZeKernel, pSize: Any, pName: Any) -> None:
     give_bytes(hKernel.name.encode() + b"\0", pSize, pName)
 
 
-def _group_number(kernel: ZeKernel, name: str) -> int:
+def _query_group_number(kernel: ZeKernel, name: str) -> int:
     try:
-        data = kernel.ur.group_info(kernel.whole, name)
+        data = kernel.ur.query_group_info(kernel.whole, name)
     except OpenCLError:
         return 0
     return min(int.from_bytes(data, "little"), LARGEST)
@@ -342,13 +342,13 @@ def _group_number(kernel: ZeKernel, name: str) -> int:
 def _fill_preferred(kernel: ZeKernel, address: int) -> None:
     row = ffi.cast("ze_kernel_preferred_group_size_properties_t *", address)
     row.preferredMultiple = (
-        _group_number(kernel, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE") or 1
+        _query_group_number(kernel, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE") or 1
     )
 
 
 def _fill_largest(kernel: ZeKernel, address: int) -> None:
     row = ffi.cast("ze_kernel_max_group_size_properties_ext_t *", address)
-    row.maxGroupSize = kernel.ur.group_size(kernel.whole)
+    row.maxGroupSize = kernel.ur.query_group_size(kernel.whole)
 
 
 #: What fills a struct that a caller chains to the properties of a kernel.
@@ -365,11 +365,11 @@ def zeKernelGetProperties(hKernel: ZeKernel, pKernelProperties: Any) -> None:
     row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ = sizes
     row.requiredNumSubGroups = row.requiredSubgroupSize = row.spillMemSize = 0
     row.maxSubgroupSize = max(hKernel.device.sub_group_sizes)
-    most = hKernel.ur.group_size(hKernel.whole)
+    most = hKernel.ur.query_group_size(hKernel.whole)
     row.maxNumSubgroups = max(1, most // row.maxSubgroupSize)
-    row.localMemSize = _group_number(hKernel, "CL_KERNEL_LOCAL_MEM_SIZE")
-    row.privateMemSize = _group_number(hKernel, "CL_KERNEL_PRIVATE_MEM_SIZE")
+    row.localMemSize = _query_group_number(hKernel, "CL_KERNEL_LOCAL_MEM_SIZE")
+    row.privateMemSize = _query_group_number(hKernel, "CL_KERNEL_PRIVATE_MEM_SIZE")
     row.uuid.kid = row.uuid.mid = bytes(16)
-    for stype, address in chain(row.pNext):
+    for stype, address in walk_chain(row.pNext):
         if stype in _CHAINED:
             _CHAINED[stype](hKernel, address)

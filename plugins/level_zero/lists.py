@@ -12,10 +12,10 @@ from typing import Any, Final
 from ..sdk.objects import Object
 from .completions import FOREVER
 from .contexts import ZeContext
-from .core import ZE, driver, find_struct, ze_failure
+from .core import ZE, driver, find_struct, make_failure
 from .devices import ZeDevice
 from .events import ZeEvent
-from .in_c import CHANGED, CLOSED, ListInC, number_of
+from .in_c import CHANGED, CLOSED, ListInC, get_address
 from .queues import SYNCHRONOUS, check_group
 from .recording import ListCommand, ListRecording
 from .streams import Stream
@@ -62,13 +62,13 @@ class ZeCommandList(Object):
         self.ids = 0
         self.touched: list[Any] = []
         self.incomplete = ""
-        self.recording = self._new_recording()
+        self.recording = self._make_recording()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
-        return number_of(self.in_c.struct), 0, 0, 0
+        return get_address(self.in_c.struct), 0, 0, 0
 
-    def _new_recording(self) -> ListRecording:
+    def _make_recording(self) -> ListRecording:
         is_mutable = self.mutable is not None
         return ListRecording(self.context, self.device, self.in_order, is_mutable, self.in_c)
 
@@ -111,24 +111,28 @@ class ZeCommandList(Object):
     def check_regular(self) -> None:
         """Raise LevelZeroError (INVALID_COMMAND_LIST_TYPE) if it is immediate."""
         if self.stream is not None:
-            raise ze_failure("INVALID_COMMAND_LIST_TYPE", "the list is immediate")
+            raise make_failure("INVALID_COMMAND_LIST_TYPE", "the list is immediate")
 
     def check_open(self) -> None:
         """Raise LevelZeroError (INVALID_ARGUMENT) if nothing can be appended."""
         if self.closed or self.changed:
-            raise ze_failure("INVALID_ARGUMENT", "the list is closed; reset it to append commands")
+            raise make_failure(
+                "INVALID_ARGUMENT", "the list is closed; reset it to append commands"
+            )
 
     def check_signal(self, event: ZeEvent | None) -> None:
         """Raise LevelZeroError (INVALID_ARGUMENT) for an event that only in-order lists signal."""
         if event is not None and event.is_counter_based and not self.in_order:
             detail = "only in-order lists signal a counter-based event"
-            raise ze_failure("INVALID_ARGUMENT", detail)
+            raise make_failure("INVALID_ARGUMENT", detail)
 
     def check_events(self, events: Sequence[ZeEvent | None]) -> None:
         """Raise LevelZeroError (INVALID_SYNCHRONIZATION_OBJECT) for events of other contexts."""
         for event in events:
             if event is not None and event.context is not self.context:
-                raise ze_failure("INVALID_SYNCHRONIZATION_OBJECT", "an event is of another context")
+                raise make_failure(
+                    "INVALID_SYNCHRONIZATION_OBJECT", "an event is of another context"
+                )
 
     def begin_append(
         self, signal: ZeEvent | None = None, waits: Sequence[ZeEvent] = ()
@@ -161,7 +165,7 @@ class ZeCommandList(Object):
         if self.capture is not None:
             self.capture.end(self, commands)
             return
-        self.stream.submit(recording.steps())
+        self.stream.submit(recording.list_steps())
         recording.let_go()
         self.finish_append()
 
@@ -173,7 +177,7 @@ class ZeCommandList(Object):
     def close_recording(self) -> None:
         """Complete what was recorded, so that it can be executed."""
         self.next_id = None
-        parts = self.recording.parts()
+        parts = self.recording.list_parts()
         launches = (command.launch for command in self.recording.commands)
         missing = (one.kernel.name for one in launches if one and not one.is_complete)
         self.incomplete = next(missing, "")
@@ -189,9 +193,11 @@ class ZeCommandList(Object):
         self.check_regular()
         if not self.closed:
             what = "was changed and not closed again" if self.changed else "is not closed"
-            raise ze_failure("INVALID_ARGUMENT", f"the list {what}")
+            raise make_failure("INVALID_ARGUMENT", f"the list {what}")
         if self.incomplete:
-            raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {self.incomplete} are set")
+            raise make_failure(
+                "INVALID_ARGUMENT", f"not all arguments of {self.incomplete} are set"
+            )
 
     def reset(self) -> None:
         """Forget what was recorded."""
@@ -199,7 +205,7 @@ class ZeCommandList(Object):
         self.next_id, self.touched = None, []
         if self.mutable is not None:
             self.mutable = {}
-        self.recording = self._new_recording()
+        self.recording = self._make_recording()
 
     def close(self) -> None:
         self.recording.let_go()
@@ -217,7 +223,9 @@ def zeCommandListCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> Ze
         "ze_mutable_command_list_exp_desc_t",
     )
     if mutable is not None and mutable.flags:
-        raise ze_failure("INVALID_ENUMERATION", "the flags of a mutable command list are reserved")
+        raise make_failure(
+            "INVALID_ENUMERATION", "the flags of a mutable command list are reserved"
+        )
     in_order = bool(desc.flags & _LIST_IN_ORDER)
     return ZeCommandList(
         hContext, hDevice, desc.flags, in_order=in_order, mutable=mutable is not None
@@ -242,7 +250,7 @@ def zeCommandListReset(hCommandList: ZeCommandList) -> None:
 
 @driver.entry
 def zeCommandListHostSynchronize(hCommandList: ZeCommandList, timeout: int) -> int:
-    stream = stream_of(hCommandList)
+    stream = get_stream(hCommandList)
     if hCommandList.capture is not None:
         raise hCommandList.capture.refuse("nobody waits for a list")
     return stream.wait(timeout)
@@ -265,7 +273,7 @@ def zeCommandListGetOrdinal(hCommandList: ZeCommandList) -> int:
 
 @driver.entry
 def zeCommandListImmediateGetIndex(hCommandListImmediate: ZeCommandList) -> int:
-    stream_of(hCommandListImmediate)
+    get_stream(hCommandListImmediate)
     return 0
 
 
@@ -282,28 +290,28 @@ def zeCommandListGetFlags(hCommandList: ZeCommandList) -> int:
 
 @driver.entry
 def zeCommandListImmediateGetFlags(hCommandList: ZeCommandList) -> int:
-    stream_of(hCommandList)
+    get_stream(hCommandList)
     return hCommandList.flags
 
 
 @driver.entry
 def zeCommandListImmediateGetMode(hCommandList: ZeCommandList) -> int:
-    stream_of(hCommandList)
+    get_stream(hCommandList)
     return hCommandList.mode
 
 
 @driver.entry
 def zeCommandListImmediateGetPriority(hCommandList: ZeCommandList) -> int:
-    stream_of(hCommandList)
+    get_stream(hCommandList)
     return hCommandList.priority
 
 
-def stream_of(made: ZeCommandList) -> Stream:
+def get_stream(made: ZeCommandList) -> Stream:
     """Return the stream of an immediate list.
 
     Raises:
         LevelZeroError: INVALID_COMMAND_LIST_TYPE if the list is not immediate.
     """
     if made.stream is None:
-        raise ze_failure("INVALID_COMMAND_LIST_TYPE", "the list is not immediate")
+        raise make_failure("INVALID_COMMAND_LIST_TYPE", "the list is not immediate")
     return made.stream

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ze.abi import LevelZeroError
-from .core import ZE, driver, ze_failure
+from .core import ZE, driver, make_failure
 from .modules import ZeBuildLog, ZeModule, give_log
 
 
-def _providers(module: ZeModule, modules: Sequence[ZeModule]) -> Iterator[ZeModule]:
+def _find_providers(module: ZeModule, modules: Sequence[ZeModule]) -> Iterator[ZeModule]:
     """Yield the modules that export what a module imports.
 
     Raises:
@@ -25,11 +25,11 @@ def _providers(module: ZeModule, modules: Sequence[ZeModule]) -> Iterator[ZeModu
         found = [one for one in modules if one is not module and name in one.exports]
         if len(found) != 1:
             what = "several modules export" if found else "no module exports"
-            raise ze_failure("MODULE_LINK_FAILURE", f"{what} {name}")
+            raise make_failure("MODULE_LINK_FAILURE", f"{what} {name}")
         yield found[0]
 
 
-def _links_of(module: ZeModule, modules: Sequence[ZeModule]) -> list[ZeModule]:
+def _find_links(module: ZeModule, modules: Sequence[ZeModule]) -> list[ZeModule]:
     """Return the modules that a module needs, directly or not.
 
     Raises:
@@ -37,7 +37,7 @@ def _links_of(module: ZeModule, modules: Sequence[ZeModule]) -> list[ZeModule]:
     """
     needed = [module]
     for one in needed:  # which grows
-        others = one.links if one.links is not None else _providers(one, modules)
+        others = one.links if one.links is not None else _find_providers(one, modules)
         needed += [other for other in dict.fromkeys(others) if other not in needed]
     return needed[1:]
 
@@ -46,12 +46,12 @@ def _links_of(module: ZeModule, modules: Sequence[ZeModule]) -> list[ZeModule]:
 def zeModuleDynamicLink(numModules: int, phModules: list[ZeModule], phLinkLog: Any) -> None:
     """Link the modules that have imports, once: all of them, or none."""
     if not numModules:
-        raise ze_failure("INVALID_SIZE", "there is nothing to link")
+        raise make_failure("INVALID_SIZE", "there is nothing to link")
     if any(one.whole is not phModules[0].whole for one in phModules):
-        raise ze_failure("INVALID_ARGUMENT", "the modules are of several devices")
+        raise make_failure("INVALID_ARGUMENT", "the modules are of several devices")
     try:
         unlinked = [one for one in dict.fromkeys(phModules) if one.links is None]
-        plans = [(one, _links_of(one, phModules)) for one in unlinked]
+        plans = [(one, _find_links(one, phModules)) for one in unlinked]
         made = [one.link(links) for one, links in plans]
     except (OpenCLError, LevelZeroError) as error:
         give_log(str(error), phLinkLog)
@@ -71,7 +71,7 @@ _LISTS: Final = {
 }
 
 
-def _names(title: str, modules: Sequence[ZeModule]) -> list[str]:
+def _list_names(title: str, modules: Sequence[ZeModule]) -> list[str]:
     imports = {name for one in modules for name in one.imports}
     exports = {name for one in modules for name in one.exports}
     return sorted(
@@ -85,7 +85,7 @@ def zeModuleInspectLinkageExt(
 ) -> ZeBuildLog:
     """Say what modules of SPIR-V import and export: a line for each list that is asked for."""
     lines = (
-        f"{title}: {' '.join(_names(title, phModules))}".rstrip()
+        f"{title}: {' '.join(_list_names(title, phModules))}".rstrip()
         for flag, title in _LISTS.items()
         if pInspectDesc.flags & flag
     )

@@ -39,7 +39,7 @@ from ..sdk.conversions import keep_text
 from ..sdk.objects import Object
 from ..sdk.spirv import SpirvModule, is_spirv, read_module
 from .contexts import ZeContext
-from .core import ZE, code_of_adapter, driver, find_struct, ze_failure
+from .core import ZE, driver, find_adapter_code, find_struct, make_failure
 from .devices import ZeDevice
 
 driver.codes[BuildError] = "MODULE_BUILD_FAILURE"
@@ -80,7 +80,7 @@ class ModuleInput:
     def __init__(self, form: int, data: bytes, flags: str, constants: Any) -> None:
         self._form, self._data, self.is_spirv = form, data, is_spirv(data)
         if form == _IL and not self.is_spirv:
-            raise ze_failure("INVALID_NATIVE_BINARY", "the module is not SPIR-V")
+            raise make_failure("INVALID_NATIVE_BINARY", "the module is not SPIR-V")
         self.spirv = read_module(data) if self.is_spirv else _NO_SPIRV
         words = (_OPTIONS.get(word, word) for word in flags.split())
         self._options = " ".join(word for word in words if not word.startswith("-ze-"))
@@ -89,15 +89,15 @@ class ModuleInput:
     def _read_constants(self, row: Any) -> Iterator[tuple[int, bytes]]:
         """Yield the identifier and the value of each constant."""
         if row.numConstants and not self.is_spirv:
-            raise ze_failure("INVALID_ARGUMENT", "only SPIR-V has specialization constants")
+            raise make_failure("INVALID_ARGUMENT", "only SPIR-V has specialization constants")
         for index in range(row.numConstants):
             number, value = row.pConstantIds[index], row.pConstantValues[index]
             size = self.spirv.constants.get(number)
             if size is None:
                 detail = f"the module has no specialization constant {number}"
-                raise ze_failure("MODULE_BUILD_FAILURE", detail)
+                raise make_failure("MODULE_BUILD_FAILURE", detail)
             if not value:
-                raise ze_failure("INVALID_NULL_POINTER", f"the value of constant {number}")
+                raise make_failure("INVALID_NULL_POINTER", f"the value of constant {number}")
             yield number, bytes(ffi.buffer(ffi.cast("char *", value), size))
 
     def create(
@@ -193,7 +193,7 @@ class ZeModule(Object):
         """Return its program. Raises LevelZeroError (INVALID_MODULE_UNLINKED) without one."""
         if self._program is None:
             detail = f"imports are not linked: {', '.join(self.imports)}"
-            raise ze_failure("INVALID_MODULE_UNLINKED", detail)
+            raise make_failure("INVALID_MODULE_UNLINKED", detail)
         return self._program
 
     @cached_property
@@ -234,7 +234,7 @@ class ZeModule(Object):
                 program, options = one.create(self.context, self.device, text.encode())
                 urProgramBuildExp(program, [self.whole], 0, options or None)
                 cl = create(program.table, "clCreateKernel", program.cl, _SIZE_KERNEL.encode())
-                size, _, _ = URKernel(cl, program).required_size(self.whole) or (0, 0, 0)
+                size, _, _ = URKernel(cl, program).find_required_size(self.whole) or (0, 0, 0)
                 return size
         return 0
 
@@ -252,32 +252,32 @@ class ZeModule(Object):
         return [name for name in names.split(";") if name]
 
 
-def _text_of(flags: Any) -> str:
+def _read_text(flags: Any) -> str:
     return ffi.string(flags).decode("utf-8", "replace") if flags else ""
 
 
-def _data_of(pointer: Any, size: int) -> bytes:
+def _read_data(pointer: Any, size: int) -> bytes:
     if not size or not pointer:
-        raise ze_failure("INVALID_SIZE", "the module is empty")
+        raise make_failure("INVALID_SIZE", "the module is empty")
     return ctypes.string_at(int(ffi.cast("uintptr_t", pointer)), size)
 
 
-def _inputs_of(desc: Any) -> list[ModuleInput]:
+def _read_inputs(desc: Any) -> list[ModuleInput]:
     """Return what a ze_module_desc_t has. Raises LevelZeroError: see `ModuleInput`."""
     stype, kind = "ZE_STRUCTURE_TYPE_MODULE_PROGRAM_EXP_DESC", "ze_module_program_exp_desc_t"
     several = find_struct(desc.pNext, stype, kind)
     if several is None:
         if not desc.pInputModule:
-            raise ze_failure("INVALID_NULL_POINTER", "desc->pInputModule")
-        data, flags = _data_of(desc.pInputModule, desc.inputSize), _text_of(desc.pBuildFlags)
+            raise make_failure("INVALID_NULL_POINTER", "desc->pInputModule")
+        data, flags = _read_data(desc.pInputModule, desc.inputSize), _read_text(desc.pBuildFlags)
         return [ModuleInput(desc.format, data, flags, desc.pConstants)]
     if not several.count or not several.inputSizes or not several.pInputModules:
-        raise ze_failure("INVALID_SIZE", "there are no input modules")
+        raise make_failure("INVALID_SIZE", "there are no input modules")
     return [
         ModuleInput(
             desc.format,
-            _data_of(several.pInputModules[index], several.inputSizes[index]),
-            _text_of(several.pBuildFlags[index]) if several.pBuildFlags else "",
+            _read_data(several.pInputModules[index], several.inputSizes[index]),
+            _read_text(several.pBuildFlags[index]) if several.pBuildFlags else "",
             several.pConstants[index] if several.pConstants else ffi.NULL,
         )
         for index in range(several.count)
@@ -288,7 +288,7 @@ def _inputs_of(desc: Any) -> list[ModuleInput]:
 def zeModuleCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any, phBuildLog: Any) -> ZeModule:
     hContext.check(hDevice)
     try:
-        made = ZeModule(hContext, hDevice, _inputs_of(desc))
+        made = ZeModule(hContext, hDevice, _read_inputs(desc))
     except (OpenCLError, URError, LevelZeroError) as error:
         give_log(str(error), phBuildLog)
         raise
@@ -353,9 +353,9 @@ def zeModuleGetGlobalPointer(hModule: ZeModule, pGlobalName: str, pSize: Any, pp
     try:
         found = urProgramGetGlobalVariablePointer(hModule.whole, hModule.program, pGlobalName)
     except URError as error:
-        if code_of_adapter(error) == "UNSUPPORTED_FEATURE":
+        if find_adapter_code(error) == "UNSUPPORTED_FEATURE":
             raise
-        raise ze_failure("INVALID_GLOBAL_NAME", pGlobalName) from error
+        raise make_failure("INVALID_GLOBAL_NAME", pGlobalName) from error
     if pSize:
         pSize[0] = found[0]
     if pptr:
@@ -367,6 +367,6 @@ def zeModuleGetFunctionPointer(hModule: ZeModule, pFunctionName: str) -> int:
     try:
         return urProgramGetFunctionPointer(hModule.whole, hModule.program, pFunctionName)
     except URError as error:
-        if code_of_adapter(error) == "UNSUPPORTED_FEATURE":
+        if find_adapter_code(error) == "UNSUPPORTED_FEATURE":
             raise
-        raise ze_failure("INVALID_FUNCTION_NAME", pFunctionName) from error
+        raise make_failure("INVALID_FUNCTION_NAME", pFunctionName) from error

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from ...icd._native import lib as icd_lib
 from ...loader.ze.abi import LevelZeroError
-from ..opencl.usm.addresses import pointer_argument
+from ..opencl.usm.addresses import make_pointer_argument
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments, set_in_command
-from .core import ZE, chain, driver, ze_failure
+from .core import ZE, driver, make_failure, walk_chain
 from .devices import MUTABLE
 from .events import ZeEvent
 from .kernels import ZeKernel
@@ -36,20 +36,22 @@ _BY_DEFAULT: Final = MUTABLE & ~FLAGS["KERNEL_INSTRUCTION"]
 # identifiers
 
 
-def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
+def _add_identifier(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
     made.check_regular()
     if made.mutable is None:
-        raise ze_failure("INVALID_ARGUMENT", "the list is not mutable")
+        raise make_failure("INVALID_ARGUMENT", "the list is not mutable")
     made.check_open()
     if flags & ~_DEFINED:
-        raise ze_failure("INVALID_ENUMERATION", f"{flags:#x} has undefined flags")
+        raise make_failure("INVALID_ENUMERATION", f"{flags:#x} has undefined flags")
     if flags & ~MUTABLE:
-        raise ze_failure("UNSUPPORTED_ENUMERATION", "arguments of graphs cannot be changed")
+        raise make_failure("UNSUPPORTED_ENUMERATION", "arguments of graphs cannot be changed")
     if flags & FLAGS["KERNEL_INSTRUCTION"] and not kernels:
-        raise ze_failure("INVALID_ARGUMENT", "the kernels that the command may launch are missing")
+        raise make_failure(
+            "INVALID_ARGUMENT", "the kernels that the command may launch are missing"
+        )
     for kernel in kernels:
         if not kernel.runs_on(made.context, made.device):
-            raise ze_failure("INVALID_KERNEL_HANDLE", "a kernel is of another context or device")
+            raise make_failure("INVALID_KERNEL_HANDLE", "a kernel is of another context or device")
     made.ids += 1
     made.next_id = MutableCommand(made, made.ids, flags or _BY_DEFAULT, kernels)
     return made.ids
@@ -57,14 +59,14 @@ def _next(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
 
 @driver.entry
 def zeCommandListGetNextCommandIdExp(hCommandList: ZeCommandList, desc: Any) -> int:
-    return _next(hCommandList, desc.flags, ())
+    return _add_identifier(hCommandList, desc.flags, ())
 
 
 @driver.entry
 def zeCommandListGetNextCommandIdWithKernelsExp(
     hCommandList: ZeCommandList, desc: Any, phKernels: list[ZeKernel]
 ) -> int:
-    return _next(hCommandList, desc.flags, phKernels)
+    return _add_identifier(hCommandList, desc.flags, phKernels)
 
 
 @driver.entry
@@ -75,7 +77,7 @@ def zeCommandListIsMutableExp(hCommandList: ZeCommandList) -> int:
 # changes
 
 
-def _commands_of(made: ZeCommandList) -> dict[int, MutableCommand]:
+def _list_commands(made: ZeCommandList) -> dict[int, MutableCommand]:
     """Return the commands that can be changed.
 
     Raises:
@@ -84,15 +86,15 @@ def _commands_of(made: ZeCommandList) -> dict[int, MutableCommand]:
     """
     made.check_regular()
     if made.mutable is None:
-        raise ze_failure("INVALID_ARGUMENT", "the list is not mutable")
+        raise make_failure("INVALID_ARGUMENT", "the list is not mutable")
     if not (made.closed or made.changed):
-        raise ze_failure("INVALID_ARGUMENT", "commands are changed after the list is closed")
+        raise make_failure("INVALID_ARGUMENT", "commands are changed after the list is closed")
     return made.mutable
 
 
 def _find(commands: dict[int, MutableCommand], number: int) -> MutableCommand:
     if number not in commands:
-        raise ze_failure("INVALID_ARGUMENT", f"the list has no command {number}")
+        raise make_failure("INVALID_ARGUMENT", f"the list has no command {number}")
     return commands[number]
 
 
@@ -114,19 +116,19 @@ def _put_argument(draft: LaunchDraft, row: Any) -> LaunchDraft:
         known = draft.arguments.get(index)
         if known is not None and known.kind == argument.kind == URKernelArgument.VALUE:
             if known.size != argument.size:
-                raise ze_failure("INVALID_ARGUMENT", f"argument {index} has {known.size} bytes")
+                raise make_failure("INVALID_ARGUMENT", f"argument {index} has {known.size} bytes")
         else:
             kernel.check_argument(index, argument)
         if argument.kind == URKernelArgument.POINTER:
-            pointer_argument(kernel.context.ur, argument.value)
+            make_pointer_argument(kernel.context.ur, argument.value)
     except LevelZeroError as error:
-        raise ze_failure("INVALID_ARGUMENT", str(error)) from error
+        raise make_failure("INVALID_ARGUMENT", str(error)) from error
     return replace(draft, arguments={**draft.arguments, index: argument})
 
 
 def _put_counts(draft: LaunchDraft, row: Any) -> LaunchDraft:
     if not row.pGroupCount:
-        raise ze_failure("INVALID_NULL_POINTER", "pGroupCount")
+        raise make_failure("INVALID_NULL_POINTER", "pGroupCount")
     count = row.pGroupCount[0]
     counts = count.groupCountX, count.groupCountY, count.groupCountZ
     return replace(draft, counts=counts)
@@ -159,13 +161,13 @@ _CHANGES: Final = {
 _SIZED: Final = {ZE["ZE_STRUCTURE_TYPE_MUTABLE_GRAPH_ARGUMENT_EXP_DESC"]: "the arguments of graphs"}
 
 
-def _rows(desc: Any) -> Iterator[tuple[Any, str, Any]]:
+def _list_rows(desc: Any) -> Iterator[tuple[Any, str, Any]]:
     """Yield the structs of a chain, the flags that allow them, and what they change."""
-    for stype, at in chain(desc.pNext):
+    for stype, at in walk_chain(desc.pNext):
         if stype in _SIZED:
-            raise ze_failure("INVALID_ARGUMENT", f"{_SIZED[stype]} cannot be changed")
+            raise make_failure("INVALID_ARGUMENT", f"{_SIZED[stype]} cannot be changed")
         if stype not in _CHANGES:
-            raise ze_failure("INVALID_ARGUMENT", f"{stype:#x} is not a change of a command")
+            raise make_failure("INVALID_ARGUMENT", f"{stype:#x} is not a change of a command")
         struct, flag, change = _CHANGES[stype]
         yield ffi.cast(struct, at), flag, change
 
@@ -173,14 +175,14 @@ def _rows(desc: Any) -> Iterator[tuple[Any, str, Any]]:
 @driver.entry
 def zeCommandListUpdateMutableCommandsExp(hCommandList: ZeCommandList, desc: Any) -> None:
     """Collect changes of launches: all that the chain asks for, or nothing."""
-    commands = _commands_of(hCommandList)
+    commands = _list_commands(hCommandList)
     if desc.flags:
-        raise ze_failure("INVALID_ENUMERATION", "the flags are reserved")
+        raise make_failure("INVALID_ENUMERATION", "the flags are reserved")
     drafts: dict[MutableCommand, LaunchDraft] = {}
-    for row, flag, change in _rows(desc):
+    for row, flag, change in _list_rows(desc):
         command = _find(commands, row.commandId)
         command.check(flag)
-        drafts[command] = change(drafts.get(command) or command.present_draft(), row)
+        drafts[command] = change(drafts.get(command) or command.make_draft(), row)
     for command, draft in drafts.items():
         command.draft = draft
     _note(hCommandList, list(drafts))
@@ -190,7 +192,7 @@ def zeCommandListUpdateMutableCommandsExp(hCommandList: ZeCommandList, desc: Any
 def zeCommandListUpdateMutableCommandSignalEventExp(
     hCommandList: ZeCommandList, commandId: int, hSignalEvent: ZeEvent | None
 ) -> None:
-    command = _find(_commands_of(hCommandList), commandId)
+    command = _find(_list_commands(hCommandList), commandId)
     hCommandList.check_events((hSignalEvent,))
     command.put_signal(hSignalEvent)
     hCommandList.recording.note_change()
@@ -204,7 +206,7 @@ def zeCommandListUpdateMutableCommandWaitEventsExp(
     numWaitEvents: int,
     phWaitEvents: list[ZeEvent | None] | None,
 ) -> None:
-    command = _find(_commands_of(hCommandList), commandId)
+    command = _find(_list_commands(hCommandList), commandId)
     command.put_waits(phWaitEvents, numWaitEvents)
     hCommandList.recording.note_change()
     _note(hCommandList, [command])
@@ -215,19 +217,19 @@ def zeCommandListUpdateMutableCommandKernelsExp(
     hCommandList: ZeCommandList, numKernels: int, pCommandId: Any, phKernels: list[ZeKernel]
 ) -> None:
     """Let commands launch other kernels, which then need arguments and sizes."""
-    commands = _commands_of(hCommandList)
+    commands = _list_commands(hCommandList)
     if not numKernels:
-        raise ze_failure("INVALID_SIZE", "there are no kernels")
+        raise make_failure("INVALID_SIZE", "there are no kernels")
     drafts: dict[MutableCommand, LaunchDraft] = {}
     for number, kernel in zip(ffi.unpack(pCommandId, numKernels), phKernels, strict=True):
         command = _find(commands, number)
         counts = command.check("KERNEL_INSTRUCTION").counts
         command.check_kernel(kernel)
         if command.was_changed or command in drafts:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_ARGUMENT", f"the kernel of command {number} is changed before all else"
             )
-        command.present_draft()
+        command.make_draft()
         present = None if counts is None else (0, 0, 0)  # it is read from memory
         drafts[command] = LaunchDraft(kernel, {}, present, None, (0, 0, 0))
     for command, draft in drafts.items():
@@ -242,7 +244,7 @@ def zeCommandListUpdateMutableCommandKernelsExp(
 def zeCommandListClose(hCommandList: ZeCommandList) -> None:
     hCommandList.check_regular()
     if hCommandList.closed:
-        raise ze_failure("INVALID_ARGUMENT", "the list is closed already")
+        raise make_failure("INVALID_ARGUMENT", "the list is closed already")
     if hCommandList.changed:
         _commit(hCommandList)
     hCommandList.close_recording()
@@ -257,7 +259,7 @@ def _tell(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
         for command in commands.values():
             command.learn()
         rows = made.in_c.add_commands(made.ids, made.recording.built)
-        parts = [part for part in made.recording.parts() if part.buffer is not None]
+        parts = [part for part in made.recording.list_parts() if part.buffer is not None]
         ends = [part.end for part in parts]
         for number, command in commands.items():
             if command.command is None or command.command.launch is None:
@@ -283,7 +285,7 @@ def _commit(made: ZeCommandList) -> None:
     drafts = {one: one.draft.finish() for one in made.touched if one.draft is not None}
     recording = made.recording
     is_new = [
-        add_copy(recording.alternatives, recording.copies.of(new.kernel, new.arguments))
+        add_copy(recording.alternatives, recording.copies.get_copy(new.kernel, new.arguments))
         for command, new in drafts.items()
         if command.command is not None
         and command.command.launch is not None
@@ -293,7 +295,7 @@ def _commit(made: ZeCommandList) -> None:
         recording.let_go()
     by_place = {one.command.index: (one, new) for one, new in drafts.items() if one.command}
     changed = [*by_place, *(index for index in made.in_c.dirty() if index not in by_place)]
-    for part in recording.parts() if changed else ():
+    for part in recording.list_parts() if changed else ():
         numbers = [index for index in changed if part.first <= index < part.end]
         if numbers and part.buffer is not None:
             part.buffer.change(
@@ -327,6 +329,6 @@ def _rewrite(made: ZeCommandList, command: MutableCommand, new: ListLaunch) -> b
     arguments = make_arguments(made.context, count, new.arguments)
     before, present.arguments = present.arguments, arguments
     icd_lib.fl_release_arguments(before)
-    present.kernel = recording.copies.of(new.kernel, new.arguments)
+    present.kernel = recording.copies.get_copy(new.kernel, new.arguments)
     recording.kept.append(new.kernel)
     return True

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...icd.calls import address
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import URKernelArgument
-from .core import ZE, ze_failure
+from .core import ZE, make_failure
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
@@ -44,7 +44,7 @@ class LaunchDraft:
     offsets: Triple
 
     @classmethod
-    def of(cls, launch: ListLaunch) -> LaunchDraft:
+    def from_launch(cls, launch: ListLaunch) -> LaunchDraft:
         """Return a draft without changes."""
         shape = launch.shape
         arguments = dict(launch.arguments)
@@ -59,9 +59,9 @@ class LaunchDraft:
         """
         name = self.kernel.name
         if len(self.arguments) != self.kernel.ur.argument_count:
-            raise ze_failure("INVALID_ARGUMENT", f"not all arguments of {name} are given")
+            raise make_failure("INVALID_ARGUMENT", f"not all arguments of {name} are given")
         if self.counts is None:
-            raise ze_failure("INVALID_ARGUMENT", f"the group count of {name} is not given")
+            raise make_failure("INVALID_ARGUMENT", f"the group count of {name} is not given")
         sizes = self.sizes or self.kernel.sizes
         self.kernel.check_group(sizes)
         shape = LaunchShape(self.counts, sizes, self.offsets)
@@ -103,7 +103,7 @@ class MutableCommand:
     def check_kernel(self, kernel: ZeKernel) -> None:
         """Raise LevelZeroError (INVALID_KERNEL_HANDLE) for a kernel that it may not launch."""
         if self.kernels and kernel not in self.kernels:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_KERNEL_HANDLE", f"{kernel.name} is not one of the command's kernels"
             )
 
@@ -116,7 +116,7 @@ class MutableCommand:
         if command.launch is not None and len(self.kernels) > 1:
             recording = self.owner.recording
             for kernel in self.kernels:
-                copy = recording.copies.of(kernel, _pointers_of(kernel))
+                copy = recording.copies.get_copy(kernel, _find_pointers(kernel))
                 add_copy(recording.alternatives, copy)
 
     def clone(self, owner: ZeCommandList) -> MutableCommand:
@@ -135,20 +135,20 @@ class MutableCommand:
         """
         assert self.command is not None
         if not self.flags & FLAGS[flag]:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_ARGUMENT", f"command {self.number} was appended without {flag}"
             )
         if flag == "GROUP_COUNT" and self.command.counts is not None:
-            raise ze_failure("INVALID_ARGUMENT", "the group count is read from memory")
+            raise make_failure("INVALID_ARGUMENT", "the group count is read from memory")
         return self.command
 
-    def present_draft(self) -> LaunchDraft:
+    def make_draft(self) -> LaunchDraft:
         """Return what its launch will be. Raises LevelZeroError (INVALID_ARGUMENT) without one."""
         command = self.command
         if command is None or command.launch is None:
-            raise ze_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
+            raise make_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
         self.learn()
-        return self.draft or LaunchDraft.of(command.launch)
+        return self.draft or LaunchDraft.from_launch(command.launch)
 
     @property
     def was_changed(self) -> bool:
@@ -164,7 +164,7 @@ class MutableCommand:
         changed, row.changed = row.changed, 0
         for index in range(changed.bit_length()):
             if changed >> index & 1:
-                launch.arguments[index] = launch.kernel.argument_in(present, index)
+                launch.arguments[index] = launch.kernel.read_argument_of_launch(present, index)
 
     def tell(self, row: Any, buffer: Any, number: int) -> None:
         """Tell C how it changes its arguments.
@@ -193,7 +193,7 @@ class MutableCommand:
         if event is not None and (
             self._signal is None or not self._signal.is_interchangeable_with(event)
         ):
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_ARGUMENT", "the event is not like the one that the command was given"
             )
         command.signal = event
@@ -202,14 +202,14 @@ class MutableCommand:
         """Give it other events to wait for. None of them, or None for one, means nothing."""
         command = self.check("WAIT_EVENTS")
         if (count or events is not None) and count != self._wait_count:
-            raise ze_failure(
+            raise make_failure(
                 "INVALID_SIZE", f"{count} events; the command was given {self._wait_count}"
             )
         self.owner.check_events(events or ())
         command.waits = [event for event in events or () if event is not None]
 
 
-def _pointers_of(kernel: ZeKernel) -> dict[int, URKernelArgument]:
+def _find_pointers(kernel: ZeKernel) -> dict[int, URKernelArgument]:
     """Return the arguments of a kernel that are pointers, as if they were set."""
     pointer = URKernelArgument(URKernelArgument.POINTER, 0, 0)
     return dict.fromkeys(kernel.pointer_indices, pointer)

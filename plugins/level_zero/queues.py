@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from ..sdk.objects import Object
 from .contexts import ZeContext
-from .core import ZE, driver, ze_failure
+from .core import ZE, driver, make_failure
 from .devices import ZeDevice
-from .in_c import number_of
+from .in_c import get_address
 from .streams import Signal, Stream
 
 SYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"]
@@ -22,7 +22,7 @@ def check_group(ordinal: int, index: int = 0) -> None:
         index: its number in the group.
     """
     if ordinal or index:
-        raise ze_failure(
+        raise make_failure(
             "INVALID_ARGUMENT", "a device has one group of command queues, and one queue in it"
         )
 
@@ -40,7 +40,7 @@ class ZeQueue(Object):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/ze_calls.h says."""
-        return number_of(self.stream.in_c.struct), 0, 0, 0
+        return get_address(self.stream.in_c.struct), 0, 0, 0
 
     def close(self) -> None:
         self.stream.close()

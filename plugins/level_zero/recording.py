@@ -23,16 +23,16 @@ from ...icd.command_buffer.commands import CommandArray, CommandList
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import error as opencl_error
 from ..opencl.command_buffer.launches import copy_of
-from ..opencl.usm.addresses import memory_functions
+from ..opencl.usm.addresses import get_memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments
 from .contexts import ZeContext
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .devices import ZeDevice
 from .events import ZeEvent
 from .group_counts import CountsInMemory, CountsReading
-from .in_c import ListInC, address_bits
+from .in_c import ListInC, find_address_bits
 from .kernels import LaunchShape, ZeKernel
 from .streams import StepRun, Stream, StreamStep
 
@@ -47,10 +47,10 @@ class KernelCopies:
     def __init__(self) -> None:
         self.copies: dict[Any, Any] = {}
 
-    def of(self, kernel: ZeKernel, arguments: dict[int, URKernelArgument]) -> Any:
+    def get_copy(self, kernel: ZeKernel, arguments: dict[int, URKernelArgument]) -> Any:
         """Return a copy of a kernel for a launch with these arguments, a `void *`."""
         owner: Any = self  # it reads `copies`
-        return copy_of(owner, kernel.ur, address_bits(arguments))
+        return copy_of(owner, kernel.ur, find_address_bits(arguments))
 
     def clone(self) -> tuple[KernelCopies, dict[int, Any]]:
         """Return copies of the copies, and each of them by the address of its original.
@@ -62,7 +62,7 @@ class KernelCopies:
         for key, copy in self.copies.items():
             new = icd_lib.fl_clone_kernel(copy)
             if not new:
-                raise ze_failure("INVALID_KERNEL_HANDLE", "the driver cannot copy a kernel")
+                raise make_failure("INVALID_KERNEL_HANDLE", "the driver cannot copy a kernel")
             made.copies[key] = found[address(copy)] = new
         return made, found
 
@@ -203,8 +203,8 @@ class ListRecording:
     def take(self) -> None:
         """Take over the launches that C has appended."""
         for index in range(len(self.commands), self.array.native.count):
-            self.array.added(())
-            self._added(ListCommand(index, "command", (), None))
+            self.array.count_added(())
+            self._add(ListCommand(index, "command", (), None))
 
     def add(
         self, role: str, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
@@ -212,7 +212,7 @@ class ListRecording:
         """Append something that only orders, signals or resets."""
         self.take()
         index = self.array.add("barrier", (), order_only=True)
-        return self._added(ListCommand(index, role, waits, signal))
+        return self._add(ListCommand(index, role, waits, signal))
 
     def add_operation(
         self, operation: Operation, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
@@ -221,7 +221,7 @@ class ListRecording:
         self.take()
         index = self.array.add(operation.op, (), operation.numbers, **operation.fields)
         self.kept.append(operation.keep)
-        return self._added(ListCommand(index, "command", waits, signal))
+        return self._add(ListCommand(index, "command", waits, signal))
 
     def add_launch(
         self, launch: ListLaunch, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
@@ -230,17 +230,17 @@ class ListRecording:
         self.take()
         count = launch.kernel.ur.argument_count
         arguments = make_arguments(self.context, count, launch.arguments)
-        copy = self.copies.of(launch.kernel, launch.arguments)
+        copy = self.copies.get_copy(launch.kernel, launch.arguments)
         index = self.array.add("kernel", (), kernel=copy, arguments=arguments)
         if self._in_c is not None:
             sticks = self.context.ur.platform.profile.svm_arguments_stick
-            bits = address_bits(launch.arguments)
+            bits = find_address_bits(launch.arguments)
             self._in_c.add_copy(launch.kernel.in_c.struct, bits, sticks, copy)
         launch.shape.put(self.array.array + index)
         self.kept.append(launch.kernel)
-        return self._added(ListCommand(index, "command", waits, signal, launch))
+        return self._add(ListCommand(index, "command", waits, signal, launch))
 
-    def _added(self, command: ListCommand) -> ListCommand:
+    def _add(self, command: ListCommand) -> ListCommand:
         self.commands.append(command)
         self._shape = None
         return command
@@ -272,13 +272,13 @@ class ListRecording:
         """
         if icd_lib.fl_copy_commands(self.array.native, other.array.array + index, 1):
             raise MemoryError("no memory for a command")
-        self.array.added((), other.array.order_only[index])
+        self.array.count_added((), other.array.order_only[index])
         row, old = self.array.array[index], other.commands[index]
         row.kernel = kernels.get(address(row.kernel), row.kernel)
         launch = old.launch
         if launch is not None:
             launch = replace(launch, arguments=dict(launch.arguments))
-        return self._added(replace(old, launch=launch))
+        return self._add(replace(old, launch=launch))
 
     # parts
 
@@ -286,7 +286,7 @@ class ListRecording:
         """Note that events of commands have changed."""
         self._shape = None
 
-    def parts(self) -> list[ListPart]:
+    def list_parts(self) -> list[ListPart]:
         """Return its parts, which are built anew only if something about their order changed."""
         self.take()
         if self._shape is not None and self._parts is not None:
@@ -377,7 +377,7 @@ class ListRecording:
             (array, self.copies, self.kept),
             updatable=self.updatable or any(part.counts is not None for part in parts),
             alternatives=[address(copy) for copy in self.alternatives],
-            memory=memory_functions(self.context.ur),
+            memory=get_memory_functions(self.context.ur),
             exports=exports,
         )
         for part in parts:
@@ -385,21 +385,21 @@ class ListRecording:
             if own.count:
                 part.buffer = CommandBuffer(own)
 
-    def steps(self) -> list[StreamStep]:
+    def list_steps(self) -> list[StreamStep]:
         """Return what a stream does to run it once."""
-        return [step for part in self.parts() for step in self._steps(part)]
+        return [step for part in self.list_parts() for step in self._list_part_steps(part)]
 
-    def _steps(self, part: ListPart) -> Iterator[StreamStep]:
+    def _list_part_steps(self, part: ListPart) -> Iterator[StreamStep]:
         if part.counts is None:
-            yield self._step(part)
+            yield self._make_step(part)
             return
         reading = CountsReading(part.counts)
         yield StreamStep(part.waits, reading.run)
-        step = self._step(part, reading)
+        step = self._make_step(part, reading)
         step.waits = [reading.done]
         yield step
 
-    def _step(self, part: ListPart, reading: CountsReading | None = None) -> StreamStep:
+    def _make_step(self, part: ListPart, reading: CountsReading | None = None) -> StreamStep:
         buffer, built = part.buffer, self.built
         own = self.commands[part.first : part.end]
         launches = [command for command in own if command.launch is not None]

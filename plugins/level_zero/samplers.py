@@ -11,7 +11,7 @@ from ..sdk._native import ffi as ur_ffi
 from ..sdk.objects import Object
 from ..sdk.ze.samplers import ADDRESSING, FILTERS
 from .contexts import ZeContext
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .devices import ZeDevice
 
 
@@ -34,7 +34,7 @@ class ZeSampler(Object):
 def zeSamplerCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeSampler:
     hContext.check(hDevice)
     if not has_images(hDevice.ur):
-        raise ze_failure("UNSUPPORTED_FEATURE", "the device has no images")
+        raise make_failure("UNSUPPORTED_FEATURE", "the device has no images")
     made = ur_ffi.new("ur_sampler_desc_t *")
     made.stype = UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"]
     made.normalizedCoords = bool(desc.isNormalized)

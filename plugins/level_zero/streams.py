@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ...icd.abi import OPENCL
-from ...icd.calls import call, enqueue_marker, new_queue
+from ...icd.calls import call, enqueue_marker, make_queue
 from ...loader.base.forks import make_lock
 from ...loader.base.interrupts import mark_stoppable, stop_if_interrupted
 from ..sdk.objects import Object
-from .completions import CHECK_INTERVAL, Completion, deadline_of
+from .completions import CHECK_INTERVAL, Completion, find_deadline
 from .contexts import ZeContext
-from .core import ZE, driver, ze_failure
+from .core import ZE, driver, make_failure
 from .devices import ZeDevice
 from .in_c import QueueInC
 
@@ -138,7 +138,7 @@ class Signal(Object):
         """
         if not timeout:
             return self.query()
-        deadline = deadline_of(timeout)
+        deadline = find_deadline(timeout)
         if not _wait_for(lambda: self.signaled, deadline):
             return NOT_READY
         with _lock:
@@ -148,7 +148,7 @@ class Signal(Object):
 
     def _raise_error(self) -> None:
         if self.error is not None:
-            raise ze_failure("DEVICE_LOST", f"a command was not enqueued: {self.error}")
+            raise make_failure("DEVICE_LOST", f"a command was not enqueued: {self.error}")
 
 
 @mark_stoppable
@@ -227,7 +227,7 @@ class Stream:
 
     def __init__(self, context: ZeContext, device: ZeDevice, synchronous: bool = False) -> None:
         self.context, self.device, self.synchronous = context, device, synchronous
-        self.cl, self._profiles = new_queue(context.ur.cl, device.ur.cl), False
+        self.cl, self._profiles = make_queue(context.ur.cl, device.ur.cl), False
         self.in_c = QueueInC(context.ur, device.ur.cl, self.cl)
         self.in_c.struct.in_python = synchronous
         self.waits_one_at_a_time = context.ur.platform.profile.waits_one_at_a_time
@@ -271,7 +271,7 @@ class Stream:
         Raises:
             LevelZeroError: DEVICE_LOST if one has failed.
         """
-        deadline = deadline_of(timeout)
+        deadline = find_deadline(timeout)
         if not _wait_for(lambda: not self.pending, deadline):
             return NOT_READY
         with _lock:
@@ -301,8 +301,8 @@ class Stream:
         """
         if self._profiles:
             return
-        cl = new_queue(self.context.ur.cl, self.device.ur.cl, _PROFILING)
-        with self.in_c.paused():
+        cl = make_queue(self.context.ur.cl, self.device.ur.cl, _PROFILING)
+        with self.in_c.pause():
             last = self.learn_last()
             if last is not None and last.is_pending:
                 call(self.cl, "clFlush")
@@ -366,7 +366,7 @@ def report(failed: Iterable[tuple[StreamStep, Exception]]) -> None:
         driver.log("error", f"a command that had to wait could not be enqueued: {error}")
 
 
-def unfinished(stream: Stream, waits: Sequence[Signal]) -> list[int]:
+def list_unfinished(stream: Stream, waits: Sequence[Signal]) -> list[int]:
     """Return the OpenCL events that a step on a stream has to wait for."""
     found: dict[int, None] = {}
     for event in waits:
@@ -387,7 +387,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     """
     if step.timed:
         stream.begin_times()
-    waits = unfinished(stream, step.waits)
+    waits = list_unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
     if step.run is not None:
         stream.last = stream.end_of(step.run(stream, step, waits))

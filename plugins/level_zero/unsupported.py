@@ -52,7 +52,7 @@ zeDriverGetLastErrorDescription says why. [level_zero_driver.md](level_zero_driv
 """
 
 
-def reason_of(name: str) -> str:
+def find_reason(name: str) -> str:
     """Return why a function is not implemented, "" if there is no reason."""
     found = (why for why, pattern in REASONS.items() if re.fullmatch(pattern, name))
     return next(found, "")
@@ -64,25 +64,26 @@ def make_page() -> str:
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
     parts += [
-        "\n".join(_section(table, names, declared)) for table, names in sorted(TABLES.items())
+        "\n".join(_format_section(table, names, declared))
+        for table, names in sorted(TABLES.items())
     ]
     return "\n".join(parts).rstrip()
 
 
-def _section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
+def _format_section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
     there = [f"`{name}`" for name in names if name in declared]
     yield f"## {table}: {len(there)} of {len(names)}\n"
     if there:
-        yield _wrapped(f"Implemented: {', '.join(there)}.") + "\n"
+        yield _wrap(f"Implemented: {', '.join(there)}.") + "\n"
     missing: dict[str, list[str]] = {}
     for name in names:
         if name not in declared:
-            missing.setdefault(reason_of(name), []).append(f"`{name}`")
+            missing.setdefault(find_reason(name), []).append(f"`{name}`")
     for reason, without in missing.items():
-        yield _wrapped(f"Not implemented: {', '.join(without)}. {reason}") + "\n"
+        yield _wrap(f"Not implemented: {', '.join(without)}. {reason}") + "\n"
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """Wrap a paragraph at 100 columns."""
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 

@@ -15,7 +15,7 @@ from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .appends import append_with_extensions
 from .arguments import type_name
-from .core import driver, ze_failure
+from .core import driver, make_failure
 from .events import ZeEvent
 from .in_c import LOCAL, UNKNOWN, VALUE
 from .kernels import ZeKernel
@@ -87,7 +87,7 @@ def _read(kernel: ZeKernel, places: Any) -> Iterator[URKernelArgument]:
     for index, kind in enumerate(kernel.kinds):
         where = int(ffi.cast("uintptr_t", places[index]))
         if not where:
-            raise ze_failure("INVALID_NULL_POINTER", f"pArguments[{index}]")
+            raise make_failure("INVALID_NULL_POINTER", f"pArguments[{index}]")
         if kind == LOCAL or index in kernel.local_arguments:
             size = ctypes.c_size_t.from_address(where).value
             yield URKernelArgument(URKernelArgument.LOCAL, size, None)
@@ -95,7 +95,7 @@ def _read(kernel: ZeKernel, places: Any) -> Iterator[URKernelArgument]:
         size = kernel.value_sizes.get(index, 0) if kind in (UNKNOWN, VALUE) else HANDLE_SIZE
         if not size:
             detail = f"the driver does not tell the size of argument {index} of {kernel.name}"
-            raise ze_failure("UNSUPPORTED_FEATURE", detail)
+            raise make_failure("UNSUPPORTED_FEATURE", detail)
         yield kernel.read_argument(index, size, where)
 
 

@@ -14,7 +14,7 @@ _PROT_NONE: Final = 0
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
-def _room(size: int) -> int:
+def _count_room(size: int) -> int:
     """Return the bytes of whole pages, and of one more.
 
     So the end of an allocation is not the beginning of another.
@@ -35,7 +35,7 @@ def reserve(size: int) -> int:
         MemoryError: the address space is full.
     """
     address = _libc.mmap(
-        None, _room(size), _PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
+        None, _count_room(size), _PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
     )
     if address is None or address == _FAILED:
         raise MemoryError(f"the address space has no {size} free bytes")
@@ -44,4 +44,4 @@ def reserve(size: int) -> int:
 
 def release_range(address: int, size: int) -> None:
     """Release addresses that `reserve` returned for `size` bytes."""
-    _libc.munmap(address, _room(size))
+    _libc.munmap(address, _count_room(size))

@@ -11,7 +11,7 @@ from .contexts import URContext
 from .core import CLObject, adapter, create, failure, retain_unless_owned
 from .memory import (
     URMemory,
-    opencl_flags,
+    convert_to_opencl_flags,
     query_memory,
     query_native_type,
 )
@@ -71,7 +71,12 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
     host = pProperties.pHost if pProperties else 0
     check_memory_flags(flags, host)
     cl = create(
-        hContext.table, "clCreateBuffer", hContext.cl, opencl_flags(flags), size, host or None
+        hContext.table,
+        "clCreateBuffer",
+        hContext.cl,
+        convert_to_opencl_flags(flags),
+        size,
+        host or None,
     )
     return URBuffer(cl, hContext, size, host=host if flags & USE else 0)
 
@@ -80,7 +85,7 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
 def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
     check_buffers(hBuffer.context, hBuffer)
     check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
-    return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, opencl_flags(flags))
+    return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, convert_to_opencl_flags(flags))
 
 
 def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:

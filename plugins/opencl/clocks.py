@@ -29,10 +29,10 @@ def urDeviceGetGlobalTimestamps(hDevice: URDevice) -> tuple[int, int]:
         if code != CL_INVALID_OPERATION:  # the answer of a driver without a timer
             check(code, "clGetDeviceAndHostTimer")
             return device.value, host.value
-    return _time_marker(hDevice)
+    return _measure_marker(hDevice)
 
 
-def _time_marker(device: URDevice) -> tuple[int, int]:
+def _measure_marker(device: URDevice) -> tuple[int, int]:
     """Return a device's time when a marker ended, and the host's at that moment, in nanoseconds.
 
     A sub-device has the clock of its root device. Raises OpenCLError.

@@ -9,21 +9,21 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi, lib
-from ..sdk.answers import new_answers
+from ..sdk.answers import make_answers
 from ..sdk.queries import CONTEXT_INFO
 from .core import (
     CLObject,
     adapter,
-    address_of,
     create,
     failure,
-    handles_of,
+    get_address,
+    make_handle_array,
     query,
     query_number,
     retain_unless_owned,
 )
-from .devices import URDevice, device_of
-from .platforms import URPlatform, driver_of
+from .devices import URDevice, get_device
+from .platforms import URPlatform, get_driver
 
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -40,7 +40,7 @@ class URContext(CLObject):
 
     Attributes:
         deleters: functions of the program that are called at the end, with their data.
-        usm: what `usm.strategies.strategy_of` has found, None before it is asked.
+        usm: what `usm.strategies.find_strategy` has found, None before it is asked.
     """
 
     type = "ur_context_handle_t"
@@ -55,18 +55,18 @@ class URContext(CLObject):
         self.usm: tuple[Any] | None = None
         self.usm_devices: Any = None  # what C knows of its devices' memory
         self.samplers: dict[tuple[int, ...], int] = {}  # the cl_sampler of each description
-        self.answers = new_answers()
+        self.answers = make_answers()
         self.struct = struct or ffi.new("fl_context *", {"cl": cl, "driver": self.platform.struct})
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return self.cl, address_of(self.struct), 0, address_of(self.answers)
+        return self.cl, get_address(self.struct), 0, get_address(self.answers)
 
     def handle_ends(self) -> None:
         """Take over the memory that C has allocated, because it keeps the context."""
-        from .usm.registry import allocations_of
+        from .usm.registry import list_allocations
 
-        allocations_of(self)
+        list_allocations(self)
 
     @cached_property
     def cookie(self) -> Any:
@@ -121,7 +121,7 @@ def _adopt_context(words: Any) -> URContext:
     registry = adapter.registry
     assert registry is not None
     struct = ffi.gc(ffi.cast("fl_context *", words[1]), lib.fl_free_context)
-    known = registry.of(URDevice.type)
+    known = registry.list_owned(URDevice.type)
     devices = [known[struct.handles[index]] for index in range(struct.handle_count)]
     made = URContext(words[0], devices, struct=struct)
     made.answers = ffi.gc(ffi.cast("fl_answers *", words[3]), lib.fl_free_answers)
@@ -139,7 +139,7 @@ def urContextCreate(phDevices: list[URDevice]) -> URContext:
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
-    arguments = properties, len(phDevices), handles_of(phDevices), None, None
+    arguments = properties, len(phDevices), make_handle_array(phDevices), None, None
     return URContext(create(platform.table, "clCreateContext", *arguments), phDevices)
 
 
@@ -157,7 +157,7 @@ def urContextCreateWithNativeHandle(
 ) -> URContext:
     if not hNativeContext:
         raise failure("INVALID_NULL_HANDLE")
-    devices = _devices_of(hNativeContext)
+    devices = _list_devices(hNativeContext)
     if any(device not in devices for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")
     devices = phDevices or devices
@@ -180,14 +180,16 @@ def check_native(native: int, context: URContext, routine: str, name: str) -> No
     """
     if not native:
         raise failure("INVALID_NULL_HANDLE")
-    if query_number(driver_of(native).table, routine, native, name) != context.cl:
+    if query_number(get_driver(native).table, routine, native, name) != context.cl:
         raise failure("INVALID_CONTEXT", "the native handle is of another context")
 
 
-def _devices_of(native: int) -> list[URDevice]:
+def _list_devices(native: int) -> list[URDevice]:
     """Return the devices of a cl_context."""
-    data = query(driver_of(native).table, "clGetContextInfo", native, OPENCL["CL_CONTEXT_DEVICES"])
-    return [device_of(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)]
+    data = query(get_driver(native).table, "clGetContextInfo", native, OPENCL["CL_CONTEXT_DEVICES"])
+    return [
+        get_device(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)
+    ]
 
 
 @adapter.entry

@@ -60,12 +60,12 @@ _CODES: Final = {
 }
 
 
-def _code(error: OpenCLError) -> str:
+def _find_code(error: OpenCLError) -> str:
     name = _CODES.get(error.code) or error.code.removeprefix("CL_")
     return name if f"UR_RESULT_ERROR_{name}" in UR.codes else "UR_RESULT_ERROR_UNKNOWN"
 
 
-adapter.codes[OpenCLError] = _code
+adapter.codes[OpenCLError] = _find_code
 
 
 class CLObject(Object):
@@ -87,7 +87,7 @@ class CLObject(Object):
     def __init__(self, cl: int, table: DispatchTable, owned: bool = True) -> None:
         self.cl, self.table, self.owned = cl, table, owned
 
-    def current_object(self) -> CLObject:
+    def get_current(self) -> CLObject:
         """Return the object to call OpenCL with. Events of command-buffers have changing ones."""
         return self
 
@@ -98,7 +98,7 @@ class CLObject(Object):
     def query(self, name: str) -> bytes:
         """Return the raw answer of clGet…Info to a property, such as "CL_QUEUE_PROPERTIES"."""
         routine = self.release.replace("Release", "Get") + "Info"
-        present = self.current_object()
+        present = self.get_current()
         return query(present.table, routine, present.cl, OPENCL[name], detail=f"({name})")
 
     def query_number(self, name: str) -> int:
@@ -145,11 +145,11 @@ def retain_unless_owned(
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
 
 
-def handles_of(things: Sequence[CLObject]) -> Any:
+def make_handle_array(things: Sequence[CLObject]) -> Any:
     """Return the OpenCL handles of objects as a C array, None for no objects."""
     if not things:
         return None
-    present = [thing.current_object() for thing in things]
+    present = [thing.get_current() for thing in things]
     array: Any = (ctypes.c_void_p * len(present))(*[thing.cl for thing in present])
     array.present = present  # the array keeps them alive
     return array
@@ -175,7 +175,7 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     return made
 
 
-def address_of(struct: Any) -> int:
+def get_address(struct: Any) -> int:
     """Return the address of a struct that C reads."""
     return int(ffi.cast("uintptr_t", struct))
 
@@ -204,13 +204,13 @@ def convert_flags(value: int, table: dict[str, str], what: str = "") -> int:
 __all__ = [
     "CLObject",
     "adapter",
-    "address_of",
     "check",
     "convert_flags",
     "create",
     "failure",
-    "handles_of",
+    "get_address",
     "icd",
+    "make_handle_array",
     "query",
     "query_number",
     "retain_unless_owned",

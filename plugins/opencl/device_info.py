@@ -14,7 +14,7 @@ from ...loader.ur.abi import UR
 from ..sdk.capability_properties import CAPABILITY_PROPERTIES
 from .core import adapter
 from .device_tables import BITS, FIXED, LATER, PLAIN, VALUES
-from .devices import TYPES, URDevice, takes_specialization_constants
+from .devices import TYPES, URDevice, can_take_specialization_constants
 
 
 def translate_flags(value: int, kind: str) -> int:
@@ -40,22 +40,22 @@ def _ask(device: URDevice, name: str) -> bytes | None:
         raise
 
 
-def _number(device: URDevice, name: str) -> int:
+def _query_number(device: URDevice, name: str) -> int:
     return int.from_bytes(_ask(device, name) or b"", "little")
 
 
-def _numbers(data: bytes | None, size: str = "N") -> list[int]:
+def _decode_numbers(data: bytes | None, size: str = "N") -> list[int]:
     return [number for (number,) in struct.iter_unpack(f"@{size}", data or b"")]
 
 
-def _converter(answer: str) -> Callable[[bytes], Any]:
+def _find_converter(answer: str) -> Callable[[bytes], Any]:
     """Return the function that makes a value of OpenCL's bytes for a type of Unified Runtime."""
     if answer == "char[]":
         return decode_text
     if answer == "uint8_t[]":
         return bytes
     if answer == "size_t[]":
-        return _numbers
+        return _decode_numbers
     if answer == "ur_bool_t":
         return any
     if answer in BITS:
@@ -67,7 +67,7 @@ def _converter(answer: str) -> Callable[[bytes], Any]:
 
 
 def _query(name: str, opencl: str) -> Callable[[URDevice], Any]:
-    convert = _converter(UR.constants[f"UR_DEVICE_INFO_{name}"].answer)
+    convert = _find_converter(UR.constants[f"UR_DEVICE_INFO_{name}"].answer)
 
     def answer(device: URDevice) -> Any:
         data = _ask(device, opencl)
@@ -76,7 +76,7 @@ def _query(name: str, opencl: str) -> Callable[[URDevice], Any]:
     return answer
 
 
-def _later(
+def _make_later_query(
     name: str, opencl: str, version: tuple[int, int], extension: str, otherwise: Any
 ) -> Callable[[URDevice], Any]:
     ask = _query(name, opencl)
@@ -91,7 +91,7 @@ def _later(
 # properties that need more than a table
 
 
-def _type(device: URDevice) -> int:
+def _query_type(device: URDevice) -> int:
     kind = device.icd.info("CL_DEVICE_TYPE")
     return next(
         (UR[name] for name, opencl in TYPES.items() if kind & OPENCL[opencl]),
@@ -100,7 +100,7 @@ def _type(device: URDevice) -> int:
 
 
 def _is_gpu(device: URDevice) -> bool:
-    return _type(device) == UR["UR_DEVICE_TYPE_GPU"]
+    return _query_type(device) == UR["UR_DEVICE_TYPE_GPU"]
 
 
 #: The partition types that both interfaces have. Their numbers are the same.
@@ -109,29 +109,35 @@ _PARTITIONS: Final = tuple(
 )
 
 
-def _partitions(device: URDevice) -> list[int]:
-    return [kind for kind in _numbers(_ask(device, "PARTITION_PROPERTIES")) if kind in _PARTITIONS]
+def _query_partitions(device: URDevice) -> list[int]:
+    return [
+        kind
+        for kind in _decode_numbers(_ask(device, "PARTITION_PROPERTIES"))
+        if kind in _PARTITIONS
+    ]
 
 
-def _partition(device: URDevice) -> bytes:
+def _query_partition(device: URDevice) -> bytes:
     """Return how a sub-device was made: an array of ur_device_partition_property_t.
 
     Each of them is two 32-bit numbers.
     """
-    kind, *values = _numbers(_ask(device, "PARTITION_TYPE")) or [0]
+    kind, *values = _decode_numbers(_ask(device, "PARTITION_TYPE")) or [0]
     if kind not in _PARTITIONS:
         return b""
     ends = values.index(0) if 0 in values else len(values)
     return b"".join(struct.pack("@II", kind, value) for value in values[:ends])
 
 
-def _sub_group_sizes(device: URDevice) -> list[int]:
+def _query_sub_group_sizes(device: URDevice) -> list[int]:
     if "cl_intel_required_subgroup_size" not in device.icd.extensions:
         return [1]
-    return _numbers(_ask(device, "SUB_GROUP_SIZES_INTEL")) or [1]
+    return _decode_numbers(_ask(device, "SUB_GROUP_SIZES_INTEL")) or [1]
 
 
-def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[URDevice], int]:
+def _make_atomics_query(
+    question: str, kind: str, in_2_x: tuple[str, ...]
+) -> Callable[[URDevice], int]:
     """Return a function for the capabilities of atomics (OpenCL 3.0, "Atomic capabilities").
 
     Args:
@@ -142,7 +148,7 @@ def _atomics(question: str, kind: str, in_2_x: tuple[str, ...]) -> Callable[[URD
 
     def answer(device: URDevice) -> int:
         if device.has((3, 0)):
-            return translate_flags(_number(device, question), kind)
+            return translate_flags(_query_number(device, question), kind)
         names = in_2_x if device.has((2, 0)) else in_2_x[:1]
         return translate_flags(sum(OPENCL[f"CL_DEVICE_ATOMIC_{name}"] for name in names), kind)
 
@@ -160,48 +166,48 @@ def pci_numbers(device: URDevice) -> Sequence[int]:
     """Return domain, bus, device and function (cl_khr_pci_bus_info), nothing without them."""
     if "cl_khr_pci_bus_info" not in device.icd.extensions:
         return ()
-    return _numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I")
+    return _decode_numbers(_ask(device, "PCI_BUS_INFO_KHR"), "I")
 
 
-def _pci_address(device: URDevice) -> str | None:
+def _query_pci_address(device: URDevice) -> str | None:
     numbers = pci_numbers(device)
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers) if numbers else None
 
 
-def _of_windows(name: str) -> Callable[[URDevice], Any]:
+def _make_windows_query(name: str) -> Callable[[URDevice], Any]:
     """Return a function for the LUID or the node mask, None without a valid LUID."""
     ask, extension = _query(name, name), "cl_khr_device_uuid"
     return lambda device: (
         ask(device)
-        if extension in device.icd.extensions and _number(device, "LUID_VALID")
+        if extension in device.icd.extensions and _query_number(device, "LUID_VALID")
         else None
     )
 
 
-def _clock(scope: str) -> Callable[[URDevice], bool]:
+def _make_clock_query(scope: str) -> Callable[[URDevice], bool]:
     bit = OPENCL[f"CL_DEVICE_KERNEL_CLOCK_SCOPE_{scope}_KHR"]
-    has = _extensions("cl_khr_kernel_clock")
+    has = _make_extension_query("cl_khr_kernel_clock")
     return lambda device: (
-        has(device) and bool(_number(device, "KERNEL_CLOCK_CAPABILITIES_KHR") & bit)
+        has(device) and bool(_query_number(device, "KERNEL_CLOCK_CAPABILITIES_KHR") & bit)
     )
 
 
-def _extensions(*names: str) -> Callable[[URDevice], bool]:
+def _make_extension_query(*names: str) -> Callable[[URDevice], bool]:
     return lambda device: device.icd.extensions.issuperset(names)
 
 
-def _eu_count(device: URDevice) -> int | None:
+def _query_eu_count(device: URDevice) -> int | None:
     if not (_is_gpu(device) and "cl_intel_device_attribute_query" in device.icd.extensions):
         return None
     names = ("NUM_SLICES_INTEL", "NUM_SUB_SLICES_PER_SLICE_INTEL", "NUM_EUS_PER_SUB_SLICE_INTEL")
-    return math.prod(_number(device, name) for name in names)
+    return math.prod(_query_number(device, name) for name in names)
 
 
-def _usm(name: str) -> Callable[[URDevice], int]:
+def _make_usm_query(name: str) -> Callable[[URDevice], int]:
     def answer(device: URDevice) -> int:
-        from .usm.strategies import support_of
+        from .usm.strategies import query_support
 
-        return support_of(device)[f"UR_DEVICE_INFO_{name}"]
+        return query_support(device)[f"UR_DEVICE_INFO_{name}"]
 
     return answer
 
@@ -212,74 +218,76 @@ def _launch_capabilities(device: URDevice) -> int:
     return launch_capabilities_of(device)
 
 
-def _images(device: URDevice) -> bool:
-    return _declared("urMemImageCreate") and bool(_number(device, "IMAGE_SUPPORT"))
+def _query_images(device: URDevice) -> bool:
+    return _has_declared("urMemImageCreate") and bool(_query_number(device, "IMAGE_SUPPORT"))
 
 
-def _updates(device: URDevice) -> int:
+def _query_updates(device: URDevice) -> int:
     """Return what updates of command-buffers can change: everything that there is a flag for."""
     flags = UR.groups["ur_device_command_buffer_update_capability_flags_t"]
-    return sum(flags) if _declared("urCommandBufferUpdateKernelLaunchExp") else 0
+    return sum(flags) if _has_declared("urCommandBufferUpdateKernelLaunchExp") else 0
 
 
-def _declared(*entries: str) -> bool:
+def _has_declared(*entries: str) -> bool:
     return adapter.declared.issuperset(entries)
 
 
 _LARGEST: Final = (1 << 8 * struct.calcsize("@N")) - 1
 
 FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
-    "TYPE": _type,
+    "TYPE": _query_type,
     "PLATFORM": lambda device: device.platform,
     "PARENT_DEVICE": lambda device: device.parent or 0,
     "REFERENCE_COUNT": lambda device: device.references,
     "DRIVER_VERSION": lambda device: device.icd.driver_version,
     "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.icd.version_number),
-    "SUPPORTED_PARTITIONS": _partitions,
-    "PARTITION_TYPE": _partition,
+    "SUPPORTED_PARTITIONS": _query_partitions,
+    "PARTITION_TYPE": _query_partition,
     # A work-group without sub-groups is one sub-group.
-    "MAX_NUM_SUB_GROUPS": lambda device: max(1, _number(device, "MAX_NUM_SUB_GROUPS")),
-    "SUB_GROUP_SIZES_INTEL": _sub_group_sizes,
+    "MAX_NUM_SUB_GROUPS": lambda device: max(1, _query_number(device, "MAX_NUM_SUB_GROUPS")),
+    "SUB_GROUP_SIZES_INTEL": _query_sub_group_sizes,
     **{
-        f"USM_{kind}_SUPPORT": _usm(f"USM_{kind}_SUPPORT")
+        f"USM_{kind}_SUPPORT": _make_usm_query(f"USM_{kind}_SUPPORT")
         for kind in ("HOST", "DEVICE", "SINGLE_SHARED", "CROSS_SHARED", "SYSTEM_SHARED")
     },
-    "PCI_ADDRESS": _pci_address,
-    "LUID": _of_windows("LUID"),
-    "NODE_MASK": _of_windows("NODE_MASK"),
-    "GPU_EU_COUNT": _eu_count,
+    "PCI_ADDRESS": _query_pci_address,
+    "LUID": _make_windows_query("LUID"),
+    "NODE_MASK": _make_windows_query("NODE_MASK"),
+    "GPU_EU_COUNT": _query_eu_count,
     "IS_INTEGRATED_GPU": lambda device: (
-        _is_gpu(device) and bool(_number(device, "HOST_UNIFIED_MEMORY"))
+        _is_gpu(device) and bool(_query_number(device, "HOST_UNIFIED_MEMORY"))
     ),
-    "IMAGE_SUPPORT": _images,
+    "IMAGE_SUPPORT": _query_images,
     # OpenCL 2.0, "Required image formats".
-    "IMAGE_SRGB": lambda device: device.has((2, 0)) and _images(device),
+    "IMAGE_SRGB": lambda device: device.has((2, 0)) and _query_images(device),
     "BUILD_ON_SUBDEVICE": _is_gpu,
-    "ATOMIC_64": _extensions("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"),
-    "ATOMIC_MEMORY_ORDER_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_ORDERS),
-    "ATOMIC_MEMORY_SCOPE_CAPABILITIES": _atomics("ATOMIC_MEMORY_CAPABILITIES", *_SCOPES),
-    "ATOMIC_FENCE_ORDER_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_ORDERS),
-    "ATOMIC_FENCE_SCOPE_CAPABILITIES": _atomics("ATOMIC_FENCE_CAPABILITIES", *_SCOPES),
-    "BFLOAT16_CONVERSIONS_NATIVE": _extensions("cl_intel_bfloat16_conversions"),
-    "USE_NATIVE_ASSERT": _extensions("cl_intel_devicelib_assert"),
+    "ATOMIC_64": _make_extension_query(
+        "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"
+    ),
+    "ATOMIC_MEMORY_ORDER_CAPABILITIES": _make_atomics_query("ATOMIC_MEMORY_CAPABILITIES", *_ORDERS),
+    "ATOMIC_MEMORY_SCOPE_CAPABILITIES": _make_atomics_query("ATOMIC_MEMORY_CAPABILITIES", *_SCOPES),
+    "ATOMIC_FENCE_ORDER_CAPABILITIES": _make_atomics_query("ATOMIC_FENCE_CAPABILITIES", *_ORDERS),
+    "ATOMIC_FENCE_SCOPE_CAPABILITIES": _make_atomics_query("ATOMIC_FENCE_CAPABILITIES", *_SCOPES),
+    "BFLOAT16_CONVERSIONS_NATIVE": _make_extension_query("cl_intel_bfloat16_conversions"),
+    "USE_NATIVE_ASSERT": _make_extension_query("cl_intel_devicelib_assert"),
     "ESIMD_SUPPORT": lambda device: _is_gpu(device) and device.platform.profile.has_esimd,
-    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": takes_specialization_constants,
+    "PROGRAM_SET_SPECIALIZATION_CONSTANTS": can_take_specialization_constants,
     "GLOBAL_VARIABLE_SUPPORT": lambda device: (
-        _declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
+        _has_declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
         and device.platform.icd.extension_function("clEnqueueWriteGlobalVariableINTEL") is not None
     ),
     "KERNEL_LAUNCH_CAPABILITIES": _launch_capabilities,
     "MAX_WORK_GROUPS": lambda device: _LARGEST,
     "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *[_LARGEST] * 3),
-    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _updates,
-    "CLOCK_SUB_GROUP_SUPPORT_EXP": _clock("SUB_GROUP"),
-    "CLOCK_WORK_GROUP_SUPPORT_EXP": _clock("WORK_GROUP"),
-    "CLOCK_DEVICE_SUPPORT_EXP": _clock("DEVICE"),
+    "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _query_updates,
+    "CLOCK_SUB_GROUP_SUPPORT_EXP": _make_clock_query("SUB_GROUP"),
+    "CLOCK_WORK_GROUP_SUPPORT_EXP": _make_clock_query("WORK_GROUP"),
+    "CLOCK_DEVICE_SUPPORT_EXP": _make_clock_query("DEVICE"),
 }
 
 
-def _requires(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
-    return lambda device: _declared(*entries)
+def _make_requirement(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
+    return lambda device: _has_declared(*entries)
 
 
 adapter.info(
@@ -288,8 +296,8 @@ adapter.info(
         f"UR_DEVICE_INFO_{name}": value
         for name, value in {
             **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
-            **{name: _later(name, *row) for name, row in LATER.items()},
-            **{name: _requires(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
+            **{name: _make_later_query(name, *row) for name, row in LATER.items()},
+            **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
             **FIXED,
             **FUNCTIONS,
         }.items()

@@ -13,19 +13,19 @@ from ...loader.base.forks import make_lock
 from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from ..sdk.answers import new_answers
+from ..sdk.answers import make_answers
 from ..sdk.rules import check_count
 from .core import (
     CLObject,
     adapter,
-    address_of,
     check,
     failure,
+    get_address,
     icd,
     query_number,
     retain_unless_owned,
 )
-from .platforms import URPlatform, driver_of, platform_of, platforms
+from .platforms import URPlatform, get_driver, get_platform, platforms
 
 _lock = make_lock()
 _roots: Final[dict[URPlatform, tuple[URDevice, ...]]] = {}
@@ -51,15 +51,15 @@ class URDevice(CLObject):
         super().__init__(cl, platform.table, owned=parent is not None)
         self.platform, self.parent, self.counted = platform, parent, parent is not None
         self.icd = icd.Device(cl, platform.icd)
-        self.answers = new_answers()
+        self.answers = make_answers()
         self.memory = ffi.new("fl_device_memory *")  # what C knows of it
         if parent is not None:
             _parts[cl] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        memory = address_of(self.memory) if self.parent is None else 0
-        return self.cl, address_of(self.platform.struct), memory, address_of(self.answers)
+        memory = get_address(self.memory) if self.parent is None else 0
+        return self.cl, get_address(self.platform.struct), memory, get_address(self.answers)
 
     def close(self) -> None:
         if self.parent is not None:
@@ -90,7 +90,7 @@ class URDevice(CLObject):
         )
 
 
-def devices_of(platform: URPlatform) -> tuple[URDevice, ...]:
+def list_devices(platform: URPlatform) -> tuple[URDevice, ...]:
     """Return the root devices of a platform, always the same objects.
 
     Custom devices come last, because OpenCL's "all" does not have them.
@@ -119,7 +119,7 @@ def _find_devices(platform: URPlatform, kind: str) -> list[int]:
     )
 
 
-def device_of(native: int) -> URDevice:
+def get_device(native: int) -> URDevice:
     """Return the device of a cl_device_id: a root device, or a sub-device that is alive.
 
     Raises:
@@ -134,7 +134,7 @@ def device_of(native: int) -> URDevice:
 
 
 def _find_known(native: int) -> URDevice | None:
-    roots = (device for platform in platforms() for device in devices_of(platform))
+    roots = (device for platform in platforms() for device in list_devices(platform))
     part = _parts.get(native)
     if part is not None and not part.is_closed:  # a finalizer may be running
         return part
@@ -158,7 +158,7 @@ _ASKED: Final = {
 
 @adapter.entry
 def urDeviceGet(hPlatform: URPlatform, DeviceType: int) -> list[URDevice]:
-    devices = list(devices_of(hPlatform))
+    devices = list(list_devices(hPlatform))
     if DeviceType == UR["UR_DEVICE_TYPE_ALL"]:
         return devices
     found = _find_devices(hPlatform, _ASKED[DeviceType])
@@ -175,10 +175,10 @@ def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDe
     if not hNativeDevice:
         raise failure("INVALID_NULL_HANDLE")
     with _lock:
-        return _known_or_new(hNativeDevice, pProperties)
+        return _get_or_make(hNativeDevice, pProperties)
 
 
-def _known_or_new(native: int, properties: Any) -> URDevice:
+def _get_or_make(native: int, properties: Any) -> URDevice:
     """Return the device of a cl_device_id, which may be a sub-device that the program has made."""
     device = _find_known(native)
     if device is None:
@@ -190,16 +190,16 @@ def _known_or_new(native: int, properties: Any) -> URDevice:
 
 
 def _from_native(native: int, properties: Any) -> URDevice:
-    table = driver_of(native).table
+    table = get_driver(native).table
     ask = partial(query_number, table, "clGetDeviceInfo", native)
     parent = ask("CL_DEVICE_PARENT_DEVICE")
     if not parent:
         raise failure(
             "INVALID_DEVICE", "the handle is a root device that its platform does not name"
         )
-    whole = _known_or_new(parent, None)
+    whole = _get_or_make(parent, None)
     retain_unless_owned(URDevice, native, table, properties)
-    return URDevice(native, platform_of(ask("CL_DEVICE_PLATFORM")), whole)
+    return URDevice(native, get_platform(ask("CL_DEVICE_PLATFORM")), whole)
 
 
 # sub-devices
@@ -222,7 +222,7 @@ _divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], UR
 
 @adapter.entry
 def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> Sequence[Any]:
-    wanted = _partition(pProperties)
+    wanted = _convert_partition(pProperties)
     # The caller may ask only for their number.
     return divide(hDevice, wanted) if NumDevices else range(_count_parts(hDevice, wanted))
 
@@ -256,7 +256,7 @@ def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
     return parts
 
 
-def _partition(properties: Any) -> tuple[int, ...]:
+def _convert_partition(properties: Any) -> tuple[int, ...]:
     """Return a ur_device_partition_properties_t as the list that OpenCL takes. Raises URError."""
     if not properties.pProperties:
         raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
@@ -282,23 +282,23 @@ def _partition(properties: Any) -> tuple[int, ...]:
 _SPIRV: Final = {64: "spir64", 32: "spir"}
 
 
-def takes_spirv(device: URDevice) -> bool:
+def can_take_spirv(device: URDevice) -> bool:
     """Return whether programs for a device can be made of SPIR-V."""
     return device.has((2, 1), "cl_khr_il_program") and "SPIR-V" in device.icd.info(
         "CL_DEVICE_IL_VERSION"
     )
 
 
-def takes_specialization_constants(device: URDevice) -> bool:
+def can_take_specialization_constants(device: URDevice) -> bool:
     """Return whether programs of SPIR-V for a device take specialization constants."""
-    return takes_spirv(device) and device.has((2, 2))
+    return can_take_spirv(device) and device.has((2, 2))
 
 
-def binary_targets_of(device: URDevice) -> list[str]:
+def list_binary_targets(device: URDevice) -> list[str]:
     """Return the targets of binaries that a device takes, the best first."""
     compiled = device.platform.profile.binary_targets.get(device.icd.type)
     found = [compiled] if compiled else []
-    if takes_spirv(device):
+    if can_take_spirv(device):
         found.append(_SPIRV[device.icd.info("CL_DEVICE_ADDRESS_BITS")])
     return found
 
@@ -308,8 +308,8 @@ def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) ->
     if not NumBinaries:
         raise failure("INVALID_SIZE", "there is no binary to select from")
     check_count(NumBinaries, "INVALID_SIZE", "binaries")
-    specs = [_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
-    targets = binary_targets_of(hDevice)
+    specs = [_read_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
+    targets = list_binary_targets(hDevice)
     for target in targets:
         if target in specs:
             return specs.index(target)
@@ -319,7 +319,7 @@ def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) ->
     )
 
 
-def _text(pointer: Any) -> str:
+def _read_text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
 
 

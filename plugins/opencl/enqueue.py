@@ -13,7 +13,7 @@ from ...icd.abi import OPENCL
 from ..sdk.families import EnqueueCall, EnqueueFamily
 from .core import adapter
 from .events import UREvent, call_on_status
-from .platforms import extension
+from .platforms import find_extension
 from .queues import URQueue
 
 #: An OpenCL function, and its arguments between the queue and the wait list.
@@ -69,7 +69,7 @@ class Enqueue(EnqueueCall):
         """
         wanted = self.wanted or self.waits_for_event
         if routine in _EXTENSIONS:
-            function = extension(self.queue.context.platform, routine)
+            function = find_extension(self.queue.context.platform, routine)
         event = self.queue.enqueue(routine, self.command, arguments, self.waits, wanted, function)
         return self.complete(event) if self.waits_for_event else event
 
@@ -134,7 +134,7 @@ class Enqueue(EnqueueCall):
         routine, arguments = call
         function = None
         if routine in _EXTENSIONS:
-            function = extension(self.queue.context.platform, routine)
+            function = find_extension(self.queue.context.platform, routine)
         return self.queue.enqueue(routine, self.command, arguments, waits, wanted, function)
 
 

@@ -10,7 +10,7 @@ from ...loader.ur.abi import UR
 from .contexts import URContext, check_native
 from .core import adapter, query_number, retain_unless_owned
 from .events import UREvent, create_completed_event
-from .queues import URQueue, queue_of
+from .queues import URQueue, get_queue
 
 _TYPES: Final = {
     OPENCL[f"CL_COMMAND_{opencl}"]: UR[f"UR_COMMAND_{name}"]
@@ -34,18 +34,18 @@ _TYPES: Final = {
 }
 
 
-def _queue_of(event: UREvent) -> URQueue | None:
+def _get_queue(event: UREvent) -> URQueue | None:
     """Return the queue of an event, None for a user event.
 
     The queue of a native event is looked up at the first query.
     """
     if event.queue is None and event.cl:
         native = event.query_number("CL_EVENT_COMMAND_QUEUE")
-        event.queue = queue_of(native, event.context) if native else None
+        event.queue = get_queue(native, event.context) if native else None
     return event.queue
 
 
-def _status_of(event: UREvent) -> int:
+def _query_status(event: UREvent) -> int:
     status = event.status
     return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
 
@@ -53,10 +53,10 @@ def _status_of(event: UREvent) -> int:
 adapter.info(
     "urEventGetInfo",
     {
-        "UR_EVENT_INFO_COMMAND_QUEUE": _queue_of,
+        "UR_EVENT_INFO_COMMAND_QUEUE": _get_queue,
         "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
         "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _status_of,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _query_status,
         "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
     },
 )
@@ -76,11 +76,11 @@ _PROFILING: Final = {
 }
 
 
-def _profiling_query(of_command: str, of_time_stamp: str) -> Any:
+def _make_profiling_query(of_command: str, of_time_stamp: str) -> Any:
     def answer(event: UREvent) -> int:
         name = of_time_stamp if event.is_time_stamp else of_command
         begins = name != "CL_PROFILING_COMMAND_END"
-        asked = event.first if event.first is not None and begins else event.current_object()
+        asked = event.first if event.first is not None and begins else event.get_current()
         ask = partial(query_number, asked.table, "clGetEventProfilingInfo", asked.cl)
         # A driver may have no time of the call for a marker.
         return ask(name) or ask("CL_PROFILING_COMMAND_SUBMIT")
@@ -90,7 +90,7 @@ def _profiling_query(of_command: str, of_time_stamp: str) -> Any:
 
 adapter.info(
     "urEventGetProfilingInfo",
-    {name: _profiling_query(*names) for name, names in _PROFILING.items()},
+    {name: _make_profiling_query(*names) for name, names in _PROFILING.items()},
 )
 
 

@@ -20,7 +20,7 @@ from ...loader.base.interrupts import is_main_thread
 from ...loader.ur.abi import UR
 from ..sdk._native import lib
 from .contexts import URContext
-from .core import CLObject, adapter, address_of, check, create, failure, handles_of
+from .core import CLObject, adapter, check, create, failure, get_address, make_handle_array
 
 if TYPE_CHECKING:
     from .platforms import URPlatform
@@ -68,11 +68,11 @@ class UREvent(CLObject):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        queue = address_of(self.queue.struct) if self.queue is not None else 0
+        queue = get_address(self.queue.struct) if self.queue is not None else 0
         alone = lib.FL_ALONE | self.place << lib.FL_PLACE if self.place else 0
-        return self.cl, address_of(self.context.platform.struct), queue, self.command | alone
+        return self.cl, get_address(self.context.platform.struct), queue, self.command | alone
 
-    def current_object(self) -> UREvent:
+    def get_current(self) -> UREvent:
         return self
 
     def check_usable(self) -> None:
@@ -132,7 +132,7 @@ class URCommandEvent(UREvent):
         self.current = UREvent(cl, self.context, queue, self.command)
         self.cl, self.queue = cl, queue
 
-    def current_object(self) -> UREvent:
+    def get_current(self) -> UREvent:
         """Return the event of the last enqueue."""
         return self.current
 
@@ -170,10 +170,11 @@ def wait(events: Iterable[UREvent]) -> None:
     for context, group in groups.items():
         try:
             if waits_itself(context.platform):
-                _wait_for_each([event.current_object() for event in group])
+                _wait_for_each([event.get_current() for event in group])
             else:
                 check(
-                    group[0].table.clWaitForEvents(len(group), handles_of(group)), "clWaitForEvents"
+                    group[0].table.clWaitForEvents(len(group), make_handle_array(group)),
+                    "clWaitForEvents",
                 )
         except OpenCLError as error:
             failed = failed or error
@@ -214,7 +215,7 @@ _waiting: Final[dict[int, Any]] = {}
 
 
 @_Notify
-def _completed(cl: int, status: int, number: int) -> None:
+def _handle_completion(cl: int, status: int, number: int) -> None:
     """Run an action. Drivers call this function in any thread.
 
     It is one function for all actions, because a callback cannot free itself.
@@ -248,7 +249,9 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
     number = next(_numbers)
     with _lock:
         _waiting[number] = action
-    code = table.clSetEventCallback(event, status, ctypes.cast(_completed, ctypes.c_void_p), number)
+    code = table.clSetEventCallback(
+        event, status, ctypes.cast(_handle_completion, ctypes.c_void_p), number
+    )
     if code:
         with _lock:
             _waiting.pop(number, None)
@@ -259,19 +262,19 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
 def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
     if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:  # OpenCL has no callback for it
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    present = hEvent.current_object()
+    present = hEvent.get_current()
     registry = adapter.registry
     assert registry is not None
     registry.retain(hEvent)  # the callback is given its handle
 
-    def action(status: int) -> None:
+    def call_back(status: int) -> None:
         try:
             _UserNotify(pfnNotify)(hEvent.handle, execStatus, pUserData)
         finally:
             registry.release(hEvent)
 
     try:
-        call_on_status(present.cl, present.table, execStatus, action)
+        call_on_status(present.cl, present.table, execStatus, call_back)
     except BaseException:
         registry.release(hEvent)
         raise

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.images import check_region, overlap, transfer_pitches
-from ..sdk.rectangles import offset_of, region_of
+from ..sdk.rectangles import read_offset, read_region
 from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
 from .events import UREvent
-from .images import checked_images, has_images
+from .images import has_images, require_images
 from .memory import URMemory
 from .queues import URQueue, create_queue
-from .transfers import sizes_of
+from .transfers import convert_sizes
 
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 
@@ -36,11 +36,11 @@ def _transfer_host(
 ) -> UREvent | None:
     """Read or write a region of an image. `pitches` are two for host memory."""
     _check_queue(enqueue.queue)
-    (image,) = checked_images(enqueue.queue.context, memory)
-    origin, region = offset_of(image_origin), region_of(image_region)
+    (image,) = require_images(enqueue.queue.context, memory)
+    origin, region = read_offset(image_origin), read_region(image_region)
     check_region(image.extent, origin, region)
     row, slice_ = transfer_pitches(image.kind, image.element_size, region, *pitches)
-    places = sizes_of(origin), sizes_of(region), row, slice_
+    places = convert_sizes(origin), convert_sizes(region), row, slice_
     if _needs_whole_device(enqueue.queue):
         return _call_on_whole_device(enqueue, routine, image.cl, False, *places, host)
     return enqueue.call(routine, image.cl, enqueue.blocks, *places, host)
@@ -64,15 +64,15 @@ def urEnqueueMemImageCopy(
     region: Any,
 ) -> UREvent | None:
     _check_queue(enqueue.queue)
-    source, target = checked_images(enqueue.queue.context, hImageSrc, hImageDst)
+    source, target = require_images(enqueue.queue.context, hImageSrc, hImageDst)
     if source.format != target.format:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
-    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
     check_region(source.extent, start, size)
     check_region(target.extent, to, size)
     if source.cl == target.cl and overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    given = source.cl, target.cl, sizes_of(start), sizes_of(to), sizes_of(size)
+    given = source.cl, target.cl, convert_sizes(start), convert_sizes(to), convert_sizes(size)
     if _needs_whole_device(enqueue.queue):
         return _call_on_whole_device(enqueue, "clEnqueueCopyImage", *given)
     return enqueue.call("clEnqueueCopyImage", *given)

@@ -18,15 +18,15 @@ from ..sdk.images import (
     ImageKind,
     check_description,
     check_host_pitches,
-    element_size,
-    extent,
+    count_element_bytes,
+    make_extent,
 )
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE, check_memory_flags
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
-from .memory import URMemory, opencl_flags, query_memory, query_native_type
+from .memory import URMemory, convert_to_opencl_flags, query_memory, query_native_type
 
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
 _TYPES: Final = (
@@ -95,7 +95,7 @@ class URImage(URMemory):
         self.kind, self.format = IMAGE_KINDS[kind], format
         self.element_size = self.query_image("ELEMENT_SIZE")
         sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
-        self.extent = extent(*sizes)
+        self.extent = make_extent(*sizes)
 
     def query_image(self, name: str) -> int:
         """Return the answer of clGetImageInfo to a property without CL_IMAGE_ in its name."""
@@ -113,7 +113,7 @@ def check_images(context: URContext) -> None:
         raise failure("UNSUPPORTED_FEATURE", "no device of the context has images")
 
 
-def opencl_format(order: int, channel: int) -> Any:
+def make_opencl_format(order: int, channel: int) -> Any:
     """Return the cl_image_format for the order and the type of a ur_image_format_t.
 
     Raises:
@@ -137,10 +137,10 @@ def has_format(context: URContext, access: int, kind: int, format: Any) -> bool:
         OpenCLError: what the driver answers.
     """
     wanted = format.image_channel_order, format.image_channel_data_type
-    return wanted in _supported(context, access or OPENCL["CL_MEM_READ_WRITE"], kind)
+    return wanted in _list_supported(context, access or OPENCL["CL_MEM_READ_WRITE"], kind)
 
 
-def _supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int, int]]:
+def _list_supported(context: URContext, flags: int, kind: int) -> Iterator[tuple[int, int]]:
     """Yield the formats that the driver has for a type of images: OpenCL's order and type."""
     ask_driver, count = context.table.clGetSupportedImageFormats, ctypes.c_uint32()
     code = ask_driver(context.cl, flags, kind, 0, None, ctypes.byref(count))
@@ -186,11 +186,11 @@ def urMemImageCreate(
     check_memory_flags(flags, pHost)
     kind = check_description(pImageDesc, pHost)
     numbers = pImageFormat.channelOrder, pImageFormat.channelType
-    format = opencl_format(*numbers)
+    format = make_opencl_format(*numbers)
     check_images(hContext)
-    _check_size(hContext, kind, kind.extent_of(pImageDesc))
-    check_host_pitches(pImageDesc, kind, element_size(*numbers))
-    bits = opencl_flags(flags)
+    _check_size(hContext, kind, kind.find_extent(pImageDesc))
+    check_host_pitches(pImageDesc, kind, count_element_bytes(*numbers))
+    bits = convert_to_opencl_flags(flags)
     access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
     if not has_format(hContext, access, _CL_KINDS[pImageDesc.type], format):
         raise failure(
@@ -209,33 +209,33 @@ def _format_bytes(image: URImage) -> bytes:
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _checked(image).query_image(name)
+        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _check_image(image).query_image(name)
         for name in (
             *("ELEMENT_SIZE", "ROW_PITCH", "SLICE_PITCH", "WIDTH", "HEIGHT", "DEPTH"),
             "ARRAY_SIZE",
         )
     }
     | {
-        "UR_IMAGE_INFO_FORMAT": lambda image: _format_bytes(_checked(image)),
-        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: _checked(image) and 0,
-        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: _checked(image) and 0,
+        "UR_IMAGE_INFO_FORMAT": lambda image: _format_bytes(_check_image(image)),
+        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: _check_image(image) and 0,
+        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: _check_image(image) and 0,
     },
 )
 
 
-def _checked(memory: URMemory) -> URImage:
+def _check_image(memory: URMemory) -> URImage:
     if not isinstance(memory, URImage):
         raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
     return memory
 
 
-def checked_images(context: URContext, *memory: URMemory) -> list[URImage]:
+def require_images(context: URContext, *memory: URMemory) -> list[URImage]:
     """Return memory objects that have to be images of a context.
 
     Raises:
         URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT for another context.
     """
-    images = [_checked(each) for each in memory]
+    images = [_check_image(each) for each in memory]
     context.check_same("an image", *images)
     return images
 

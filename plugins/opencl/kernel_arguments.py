@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import URError
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
 from .contexts import URContext
 from .core import adapter, check, failure
-from .platforms import extension
-from .usm.addresses import pointer_argument
+from .platforms import find_extension
+from .usm.addresses import make_pointer_argument
 
 if TYPE_CHECKING:
     from .kernels import URKernel
@@ -54,13 +54,13 @@ def set_arguments(
 
 def _set_pointer(kernel: int, context: URContext, index: int, address: int) -> tuple[str, int]:
     """Set an address. Returns the function that did it, and its code."""
-    setter, value = pointer_argument(context, address)
+    setter, value = make_pointer_argument(context, address)
     if setter == "svm":
         routine = "clSetKernelArgSVMPointer"
         return routine, context.table.clSetKernelArgSVMPointer(kernel, index, value)
     if setter == "usm":
         routine = "clSetKernelArgMemPointerINTEL"
-        return routine, extension(context.platform, routine)(kernel, index, value)
+        return routine, find_extension(context.platform, routine)(kernel, index, value)
     handle = value.to_bytes(HANDLE_SIZE, byteorder) if value else None
     return "clSetKernelArg", context.table.clSetKernelArg(kernel, index, HANDLE_SIZE, handle)
 
@@ -94,7 +94,7 @@ def _set_one(kernel: URKernel, index: int, argument: URKernelArgument) -> None:
 
 @adapter.entry
 def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
+    _set_one(hKernel, argIndex, make_value_argument(argSize, pArgValue))
 
 
 @adapter.entry

@@ -18,19 +18,19 @@ from .devices import URDevice
 from .kernel_arguments import set_on
 from .kernels import URKernel
 from .queues import URQueue
-from .usm.registry import allocations_of
+from .usm.registry import list_allocations
 
 _INVALID_VALUE: Final = "CL_INVALID_VALUE"
 
 
-def _spilled(kernel: URKernel) -> list[int] | None:
+def _query_spilled(kernel: URKernel) -> list[int] | None:
     """Return the bytes that registers are spilled to, for each device of the program."""
     devices = kernel.program.devices
     if any("cl_intel_required_subgroup_size" not in device.icd.extensions for device in devices):
         return None
     try:
         sizes = [
-            kernel.constant_info(device, "CL_KERNEL_SPILL_MEM_SIZE_INTEL") for device in devices
+            kernel.get_constant_info(device, "CL_KERNEL_SPILL_MEM_SIZE_INTEL") for device in devices
         ]
     except OpenCLError as error:
         if error.code != _INVALID_VALUE:
@@ -53,7 +53,7 @@ adapter.info(
             kernel.query("CL_KERNEL_ATTRIBUTES")
         ),
         "UR_KERNEL_INFO_NUM_REGS": None,  # OpenCL does not tell
-        "UR_KERNEL_INFO_SPILL_MEM_SIZE": _spilled,
+        "UR_KERNEL_INFO_SPILL_MEM_SIZE": _query_spilled,
     },
 )
 
@@ -86,7 +86,7 @@ def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) ->
     hKernel.context.check_device(hDevice)
     name, constant = _GROUP[propName]
     try:
-        data = (hKernel.constant_info if constant else hKernel.group_info)(hDevice, name)
+        data = (hKernel.get_constant_info if constant else hKernel.query_group_info)(hDevice, name)
     except OpenCLError as error:
         if error.code != _INVALID_VALUE:
             raise
@@ -123,16 +123,16 @@ def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int)
         if propName == _REQUIRED:
             if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:
                 return 0
-            data = hKernel.constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL")
+            data = hKernel.get_constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL")
             return int.from_bytes(data, "little")
-        return _sub_group(hKernel, hDevice, propName)
+        return _query_sub_group(hKernel, hDevice, propName)
     except OpenCLError as error:
         if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
             raise
         return _WITHOUT[propName]
 
 
-def _sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
+def _query_sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
     ask: Any = kernel.table.clGetKernelSubGroupInfo
     if device.icd.version_number < (2, 1):
         address = device.platform.icd.extension_function("clGetKernelSubGroupInfoKHR")
@@ -197,7 +197,7 @@ def declare_memory(kernel: URKernel) -> None:
     Raises:
         OpenCLError: what the driver answers.
     """
-    bases = [allocation.driver_base for allocation in allocations_of(kernel.context)]
+    bases = [allocation.driver_base for allocation in list_allocations(kernel.context)]
     if bases and bases != kernel.declared_memory:
         _declare(kernel, bases)
 
@@ -307,23 +307,23 @@ def suggest_local_size(kernel: URKernel, device: URDevice, sizes: Sequence[int])
     Returns:
         The local work size.
     """
-    required = kernel.required_size(device)
+    required = kernel.find_required_size(device)
     if required:
         return list(required[: len(sizes)])
-    data = kernel.constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE")
+    data = kernel.get_constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE")
     multiple = int.from_bytes(data, "little") or 1
     fair = max(multiple, math.prod(sizes) // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
-    room = min(kernel.group_size(device), fair)
+    room = min(kernel.query_group_size(device), fair)
     local = []
     limits = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
     for index, (size, most) in enumerate(zip(sizes, limits, strict=False)):
-        best = _divisor(size, min(room, most), 1 if index else multiple)
+        best = _find_divisor(size, min(room, most), 1 if index else multiple)
         local.append(best)
         room //= best
     return local
 
 
-def _divisor(size: int, most: int, multiple: int) -> int:
+def _find_divisor(size: int, most: int, multiple: int) -> int:
     """Return the largest divisor of `size` up to `most`, of the multiples of `multiple` if any."""
     found = [number for number in range(1, min(size, most) + 1) if size % number == 0]
     return max((number for number in found if number % multiple == 0), default=max(found))

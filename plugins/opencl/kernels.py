@@ -20,25 +20,25 @@ from ...icd.errors import OpenCLError
 from ...loader.base.forks import make_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
-from ..sdk.answers import new_answers
+from ..sdk.answers import make_answers
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
     adapter,
-    address_of,
     create,
     failure,
+    get_address,
     query,
     query_number,
     retain_unless_owned,
 )
 from .devices import URDevice
 from .kernel_arguments import set_arguments
-from .programs import URProgram, program_of
+from .programs import URProgram, make_program
 
 
-def _released_memory() -> None:
+def _release_nothing() -> None:
     """Stand for a reference to memory that was released."""
 
 
@@ -135,7 +135,7 @@ class URKernel(CLObject):
         self.declared_memory: list[int] = []
         self.value_sizes: dict[int, int] = {}
         self._constant: dict[tuple[int, str], bytes] = {}
-        self.answers = new_answers()
+        self.answers = make_answers()
         busy = self.native_lock.busy
         self.struct = ffi.new(
             "fl_kernel *", {"cl": cl, "context": self.context.struct, "busy": busy}
@@ -148,7 +148,7 @@ class URKernel(CLObject):
             struct.count = min(self.argument_count, lib.FL_ARGUMENTS)
             self._room = struct.arguments = ffi.new("fl_kept_argument[]", struct.count or 1)
             struct.in_python |= self.argument_count > lib.FL_ARGUMENTS
-        return self.cl, address_of(struct), 0, address_of(self.answers)
+        return self.cl, get_address(struct), 0, get_address(self.answers)
 
     @property
     def had_pointers(self) -> bool:
@@ -217,9 +217,9 @@ class URKernel(CLObject):
             kept = struct.arguments[index]
             memory: Any = None
             if kept.kind == lib.FL_KEPT_MEM and kept.value and registry is not None:
-                memory = registry.of("ur_mem_handle_t").get(kept.value)
+                memory = registry.list_owned("ur_mem_handle_t").get(kept.value)
                 if memory is None or ffi.cast("fl_handle *", kept.value).number != kept.number:
-                    self._arguments[index] = _released_memory
+                    self._arguments[index] = _release_nothing
                     continue
             self._keep(index, _ARGUMENTS[kept.kind](kept, memory))
 
@@ -270,7 +270,7 @@ class URKernel(CLObject):
             try:
                 set_arguments(self.cl, self.context, [(index, last[index])])
             except (KeyError, OpenCLError, URError):
-                self._arguments[index] = _released_memory
+                self._arguments[index] = _release_nothing
                 self._tell(index, None)
 
     def exchange(self, other: URKernel) -> None:
@@ -295,28 +295,28 @@ class URKernel(CLObject):
 
     # queries about a device
 
-    def group_info(self, device: URDevice, name: str) -> bytes:
+    def query_group_info(self, device: URDevice, name: str) -> bytes:
         """Return the raw answer of clGetKernelWorkGroupInfo to a property."""
         routine = "clGetKernelWorkGroupInfo"
         return query(self.table, routine, self.cl, device.cl, OPENCL[name], detail=f"({name})")
 
-    def constant_info(self, device: URDevice, name: str) -> bytes:
-        """Return what `group_info` answered first, because libsycl asks before every launch.
+    def get_constant_info(self, device: URDevice, name: str) -> bytes:
+        """Return what `query_group_info` answered first, because libsycl asks before every launch.
 
         It is for properties that never change.
         """
         key = device.cl, name
         if key not in self._constant:
-            self._constant[key] = self.group_info(device, name)
+            self._constant[key] = self.query_group_info(device, name)
         return self._constant[key]
 
-    def group_size(self, device: URDevice) -> int:
+    def query_group_size(self, device: URDevice) -> int:
         """Return how many work-items a work-group of it may have."""
-        return int.from_bytes(self.constant_info(device, "CL_KERNEL_WORK_GROUP_SIZE"), "little")
+        return int.from_bytes(self.get_constant_info(device, "CL_KERNEL_WORK_GROUP_SIZE"), "little")
 
-    def required_size(self, device: URDevice) -> tuple[int, int, int] | None:
+    def find_required_size(self, device: URDevice) -> tuple[int, int, int] | None:
         """Return the size of work-groups that it is compiled for, None for any size."""
-        data = self.constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
+        data = self.get_constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None
 
@@ -329,7 +329,7 @@ class URKernel(CLObject):
 
     def tell_required_size(self, device: URDevice) -> None:
         """Tell C the size of work-groups on a device. The lock is held."""
-        self.struct.required = self.required_size(device) or (0, 0, 0)
+        self.struct.required = self.find_required_size(device) or (0, 0, 0)
         self.struct.device = device.cl
 
     def check_group(self, device: URDevice, local: Sequence[int] | None) -> None:
@@ -343,12 +343,12 @@ class URKernel(CLObject):
         most = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
         if any(size > limit for size, limit in zip(local, most, strict=False)):
             raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
-        if not 1 <= math.prod(local) <= self.group_size(device):
+        if not 1 <= math.prod(local) <= self.query_group_size(device):
             raise failure(
                 "INVALID_WORK_GROUP_SIZE",
-                f"a work-group has 1 to {self.group_size(device)} work-items",
+                f"a work-group has 1 to {self.query_group_size(device)} work-items",
             )
-        required = self.required_size(device)
+        required = self.find_required_size(device)
         if required and tuple(local) != required[: len(local)]:
             raise failure(
                 "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
@@ -376,7 +376,7 @@ def urKernelCreateWithNativeHandle(
     native = query_number(*ask, "CL_KERNEL_PROGRAM")
     if hProgram is not None and hProgram.cl != native:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
-    program = hProgram or program_of(native, hContext, None)
+    program = hProgram or make_program(native, hContext, None)
     retain_unless_owned(URKernel, hNativeKernel, hContext.table, pProperties)
     kernel = URKernel(hNativeKernel, program)
     kernel.shared = True

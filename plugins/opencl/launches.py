@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import arguments_of
-from ..sdk.kernels import groups_by_local_memory
+from ..sdk.kernel_arguments import read_arguments
+from ..sdk.kernels import count_groups_by_local_memory
 from ..sdk.launch_properties import is_cooperative
 from ..sdk.wrap import with_parameters
 from .core import adapter, check, failure
@@ -29,7 +29,7 @@ from .events import UREvent
 from .kernel_arguments import set_on
 from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
 from .kernels import URKernel
-from .platforms import extension
+from .platforms import find_extension
 from .queues import URQueue, create_queue
 
 #: What makes an array of size_t, by the number of dimensions.
@@ -69,13 +69,13 @@ def _launch(
     together = properties is not None and is_cooperative(
         properties, bool(launch_capabilities_of(queue.device))
     )
-    arguments = arguments_of(adapter, rows, count) if count else []
+    arguments = read_arguments(adapter, rows, count) if count else []
     if kernel.context.cl != queue.context.cl:
         raise failure("INVALID_CONTEXT", "the kernel is of another context than the queue")
     if not 1 <= dimensions <= 3:
         raise failure("INVALID_WORK_DIMENSION")
     if local is None:
-        required = kernel.required_size(queue.device)  # not every driver uses it by itself
+        required = kernel.find_required_size(queue.device)  # not every driver uses it by itself
         local = list(required[:dimensions]) if required else None
         if local is None and together and all(size):  # then the driver does not choose one
             local = suggest_local_size(kernel, queue.device, size)
@@ -100,7 +100,7 @@ def _launch(
         if 0 in size:
             return queue.enqueue("clEnqueueMarkerWithWaitList", _COMMAND, (), waits, wanted)
         if together:
-            with _concurrent(kernel):
+            with _make_concurrent(kernel):
                 return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
         try:
             return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
@@ -141,7 +141,7 @@ def launch_capabilities_of(device: URDevice) -> int:
 
 
 @contextmanager
-def _concurrent(kernel: URKernel) -> Iterator[None]:
+def _make_concurrent(kernel: URKernel) -> Iterator[None]:
     """Launch a kernel, whose lock is held, concurrently in this block."""
 
     def set_type(value: int) -> int:
@@ -171,13 +171,13 @@ def urKernelSuggestMaxCooperativeGroupCount(
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
     if 0 in pLocalWorkSize:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-    ask = extension(hDevice.platform, _COUNT, _CountPrototype)
+    ask = find_extension(hDevice.platform, _COUNT, _CountPrototype)
     queue = create_queue(hKernel.context, hDevice, 0)  # OpenCL's function needs one
     local, count = _PACK[workDim](*pLocalWorkSize), ctypes.c_size_t()
     check(ask(queue.cl, hKernel.cl, workDim, None, local, ctypes.byref(count)), _COUNT)
-    room = groups_by_local_memory(
+    room = count_groups_by_local_memory(
         dynamicSharedMemorySize,
-        int.from_bytes(hKernel.group_info(hDevice, "CL_KERNEL_LOCAL_MEM_SIZE"), "little"),
+        int.from_bytes(hKernel.query_group_info(hDevice, "CL_KERNEL_LOCAL_MEM_SIZE"), "little"),
         hDevice.icd.info("CL_DEVICE_LOCAL_MEM_SIZE"),
         hDevice.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"),
     )

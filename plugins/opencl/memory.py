@@ -49,7 +49,7 @@ class URMemory(CLObject):
         return self.cl, self.context.cl, 0, 0
 
 
-def opencl_flags(value: int) -> int:
+def convert_to_opencl_flags(value: int) -> int:
     """Return OpenCL's flags for ur_mem_flags_t."""
     return convert_flags(value, _FLAGS)
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...icd.abi import OPENCL
-from ...icd.driver_profiles import profile_of
+from ...icd.driver_profiles import find_profile
 from ...icd.drivers import drivers
 from ...icd.tables import query
 from ...loader.base.forks import make_lock
@@ -18,9 +18,9 @@ from ...loader.base.query import decode_text
 from ...loader.base.search import find_python_libraries
 from ...loader.ur.abi import API_VERSION, UR
 from ..sdk._native import ffi
-from ..sdk.answers import new_answers
+from ..sdk.answers import make_answers
 from ..sdk.objects import Object
-from .core import adapter, address_of, failure, icd
+from .core import adapter, failure, get_address, icd
 
 if TYPE_CHECKING:
     from .devices import URDevice
@@ -46,8 +46,8 @@ class URPlatform(Object):
 
     def __init__(self, platform: icd.Platform) -> None:
         self.icd, self.cl, self.table = platform, platform.handle, platform.table
-        self.profile = profile_of(platform)
-        self.answers = new_answers()
+        self.profile = find_profile(platform)
+        self.answers = make_answers()
         self.struct = ffi.new(
             "fl_driver *",
             {
@@ -61,27 +61,27 @@ class URPlatform(Object):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return self.cl, 0, 0, address_of(self.answers)
+        return self.cl, 0, 0, get_address(self.answers)
 
     @property
     def devices(self) -> tuple[URDevice, ...]:
         """Return its root devices, always the same objects."""
-        from .devices import devices_of
+        from .devices import list_devices
 
-        return devices_of(self)
+        return list_devices(self)
 
 
 def platforms() -> tuple[URPlatform, ...]:
     """Return all platforms. The first call opens the drivers."""
     with _lock:
-        return _found()
+        return _find_platforms()
 
 
 _lock = make_lock()
 
 
 @cache
-def _found() -> tuple[URPlatform, ...]:
+def _find_platforms() -> tuple[URPlatform, ...]:
     found = tuple(map(URPlatform, drivers().platforms))
     for reason in drivers().reasons:
         adapter.log("debug", reason)
@@ -111,7 +111,7 @@ def _open_loader() -> None:
 
 
 @cache
-def extension(platform: URPlatform, name: str, prototype: Any = None) -> Any:
+def find_extension(platform: URPlatform, name: str, prototype: Any = None) -> Any:
     """Return an extension function, which has no slot in dispatch tables.
 
     Args:
@@ -128,7 +128,7 @@ def extension(platform: URPlatform, name: str, prototype: Any = None) -> Any:
     return (prototype or OPENCL.functions[name].prototype)(address)
 
 
-def platform_of(native: int) -> URPlatform:
+def get_platform(native: int) -> URPlatform:
     """Return the platform of a cl_platform_id.
 
     Raises:
@@ -142,7 +142,7 @@ def platform_of(native: int) -> URPlatform:
     )
 
 
-def driver_of(native: int) -> URPlatform:
+def get_driver(native: int) -> URPlatform:
     """Return a platform of the driver that made an OpenCL object.
 
     Both begin with the address of the driver's table.
@@ -171,7 +171,7 @@ _TEXTS = {
 }
 
 
-def _text(name: str) -> Any:
+def _make_text_query(name: str) -> Any:
     return lambda platform: decode_text(
         query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name])
     )
@@ -180,7 +180,7 @@ def _text(name: str) -> Any:
 adapter.info(
     "urPlatformGetInfo",
     {
-        **{name: _text(opencl) for name, opencl in _TEXTS.items()},
+        **{name: _make_text_query(opencl) for name, opencl in _TEXTS.items()},
         "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_OPENCL"],
         "UR_PLATFORM_INFO_ADAPTER": adapter,
     },
@@ -220,4 +220,4 @@ def urPlatformGetNativeHandle(hPlatform: URPlatform) -> int:
 
 @adapter.entry
 def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> URPlatform:
-    return platform_of(hNativePlatform)
+    return get_platform(hNativePlatform)

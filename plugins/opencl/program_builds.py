@@ -16,9 +16,9 @@ from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
 from ..sdk.rules import check_build_devices, check_count
 from .contexts import URContext
-from .core import adapter, check, failure, handles_of
-from .devices import URDevice, takes_specialization_constants
-from .programs import URProgram, text_of
+from .core import adapter, check, failure, make_handle_array
+from .devices import URDevice, can_take_specialization_constants
+from .programs import URProgram, decode_text
 
 
 class BuildError(OpenCLError):
@@ -48,7 +48,7 @@ _INVALID_OPERATION: Final = OPENCL.codes["CL_INVALID_OPERATION"]
 _LINK: Final = _BUILD | {_INVALID_OPERATION}
 
 
-def _options(text: str | None) -> bytes | None:
+def _convert_options(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
@@ -92,7 +92,11 @@ def _compile(program: URProgram, devices: Sequence[URDevice], options: str | Non
 def _call_compiler(
     routine: str, program: URProgram, devices: Sequence[URDevice], options: str | None, *rest: Any
 ) -> None:
-    function, listed, text = getattr(program.table, routine), handles_of(devices), _options(options)
+    function, listed, text = (
+        getattr(program.table, routine),
+        make_handle_array(devices),
+        _convert_options(options),
+    )
     code = _run_aside((program,), lambda: function(program.cl, len(devices), listed, text, *rest))
     if code in _BUILD:
         raise BuildError.from_code(code, routine, program.log)
@@ -197,7 +201,11 @@ def link_programs(
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
     code = ctypes.c_int32()
-    listed, text, parts = handles_of(devices), _options(options), handles_of(programs)
+    listed, text, parts = (
+        make_handle_array(devices),
+        _convert_options(options),
+        make_handle_array(programs),
+    )
     arguments = len(devices), listed, text, len(programs), parts, None, None, ctypes.byref(code)
     cl = _run_aside(programs, lambda: context.table.clLinkProgram(context.cl, *arguments))
     made = URProgram(cl, context) if cl else None
@@ -217,7 +225,7 @@ def urProgramSetSpecializationConstants(
     if not count:
         raise failure("INVALID_SIZE", "there is no constant to set")
     check_count(count, "INVALID_SIZE", "constants")
-    if not any(map(takes_specialization_constants, hProgram.devices)):
+    if not any(map(can_take_specialization_constants, hProgram.devices)):
         raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
     if not hProgram.il:
         raise failure(
@@ -263,8 +271,8 @@ _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
             {name: name for name in ("NONE", "ERROR", "SUCCESS", "IN_PROGRESS")},
         ),
     ),
-    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", text_of),
-    UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", text_of),
+    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", decode_text),
+    UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", decode_text),
     UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: (
         "CL_PROGRAM_BINARY_TYPE",
         _translate(

@@ -15,12 +15,21 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ...icd.program_binaries import binaries_of, sizes_of
-from ..sdk.rules import check_metadata, read_binaries, source_of
+from ..sdk.rules import check_metadata, decode_source, read_binaries
 from ..sdk.spirv import is_spirv
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, check, create, failure, handles_of, query, retain_unless_owned
-from .devices import URDevice, device_of, takes_spirv
-from .platforms import extension
+from .core import (
+    CLObject,
+    adapter,
+    check,
+    create,
+    failure,
+    make_handle_array,
+    query,
+    retain_unless_owned,
+)
+from .devices import URDevice, can_take_spirv, get_device
+from .platforms import find_extension
 
 
 @adapter.kind
@@ -45,7 +54,7 @@ class URProgram(CLObject):
         """Return the devices that it is for, in OpenCL's order, which is that of its binaries."""
         known = {device.cl: device for device in self.context.devices}
         found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
-        return tuple(known.get(cl) or device_of(cl) for (cl,) in found)
+        return tuple(known.get(cl) or get_device(cl) for (cl,) in found)
 
     def build_info(self, device: URDevice, name: str) -> bytes:
         """Return the raw answer of clGetProgramBuildInfo to a property."""
@@ -57,7 +66,8 @@ class URProgram(CLObject):
         """Return the compiler's or the linker's log for all devices, "" if the driver has none."""
         try:
             logs = [
-                text_of(self.build_info(device, "CL_PROGRAM_BUILD_LOG")) for device in self.devices
+                decode_text(self.build_info(device, "CL_PROGRAM_BUILD_LOG"))
+                for device in self.devices
             ]
         except OpenCLError:
             return ""
@@ -70,7 +80,7 @@ class URProgram(CLObject):
         Raises:
             OpenCLError: CL_INVALID_PROGRAM_EXECUTABLE if it is not built.
         """
-        return text_of(self.query("CL_PROGRAM_KERNEL_NAMES"))
+        return decode_text(self.query("CL_PROGRAM_KERNEL_NAMES"))
 
     @property
     def binary_sizes(self) -> list[int]:
@@ -83,7 +93,7 @@ class URProgram(CLObject):
         return binaries_of(self.cl)
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Return a C string as a str, with the white space at its ends."""
     return data.split(b"\0", 1)[0].decode("utf-8", "replace")
 
@@ -101,7 +111,7 @@ def urProgramCreateWithIL(
     data = ctypes.string_at(pIL, length)
     if is_spirv(data):
         return URProgram(_from_il(hContext, data), hContext, data)
-    source = source_of(data)
+    source = decode_source(data)
     if source is None:
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
@@ -110,7 +120,7 @@ def urProgramCreateWithIL(
 
 
 def _from_il(context: URContext, data: bytes) -> int:
-    if not any(map(takes_spirv, context.devices)):
+    if not any(map(can_take_spirv, context.devices)):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
     create_with_il: Any = context.table.clCreateProgramWithIL
     if context.platform.icd.version_number < (2, 1):
@@ -141,7 +151,7 @@ def urProgramCreateWithBinary(
         raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
     lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_char_p * numDevices)
-    arguments = handles_of(phDevices), lengths(*pLengths), pointers(*binaries), None
+    arguments = make_handle_array(phDevices), lengths(*pLengths), pointers(*binaries), None
     made = hContext.table.clCreateProgramWithBinary(
         hContext.cl, numDevices, *arguments, ctypes.byref(code)
     )
@@ -160,10 +170,10 @@ def urProgramGetNativeHandle(hProgram: URProgram) -> int:
 def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: URContext, pProperties: Any
 ) -> URProgram:
-    return program_of(hNativeProgram, hContext, pProperties)
+    return make_program(hNativeProgram, hContext, pProperties)
 
 
-def program_of(native: int, context: URContext, properties: Any) -> URProgram:
+def make_program(native: int, context: URContext, properties: Any) -> URProgram:
     """Create an object for a cl_program.
 
     Args:
@@ -217,7 +227,7 @@ def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctio
     hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
-    function = extension(hProgram.context.platform, routine, _FunctionPointer)
+    function = find_extension(hProgram.context.platform, routine, _FunctionPointer)
     code = function(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
     if not code and address.value:
         return address.value
@@ -238,7 +248,7 @@ def urProgramGetGlobalVariablePointer(
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
     name = pGlobalVariableName.encode()
-    function = extension(hProgram.context.platform, routine, _VariablePointer)
+    function = find_extension(hProgram.context.platform, routine, _VariablePointer)
     code = function(hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address))
     if code == OPENCL.codes["CL_INVALID_ARG_VALUE"] or (not code and not address.value):
         raise failure("INVALID_VALUE", "the program has no global variable of that name")

@@ -24,15 +24,15 @@ from .contexts import URContext, check_native
 from .core import (
     CLObject,
     adapter,
-    address_of,
     check,
     create,
     failure,
-    handles_of,
+    get_address,
+    make_handle_array,
     query_number,
     retain_unless_owned,
 )
-from .devices import URDevice, device_of
+from .devices import URDevice, get_device
 from .events import UREvent, waits_itself
 from .unfinished import UnfinishedCommands, unfinished
 
@@ -79,17 +79,17 @@ class URQueue(CLObject):
         )
         lib.fl_add_queue(self.struct)
         _end_late_writes(context.cl)
-        _queues[id(self)] = _by_struct[address_of(self.struct)] = self
+        _queues[id(self)] = _by_struct[get_address(self.struct)] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return self.cl, address_of(self.struct), 0, 0
+        return self.cl, get_address(self.struct), 0, 0
 
     def handle_ends(self) -> None:
         """Take over the events that C has made, because they keep the queue."""
         registry = adapter.registry
         if registry is not None:
-            for handle in registry.made_in_c(UREvent.type, address_of(self.struct)):
+            for handle in registry.list_made_in_c(UREvent.type, get_address(self.struct)):
                 registry.adopt(UREvent.type, handle)
 
     @property
@@ -130,7 +130,7 @@ class URQueue(CLObject):
         if self.has_late_write:
             self.drain()
         may_run = not self.borrowed and (self.shared or self.enqueued != self.struct.finished)
-        commands = UnfinishedCommands.of(self) if may_run else None
+        commands = UnfinishedCommands.from_queue(self) if may_run else None
         lib.fl_remove_queue(self.struct)
         used = may_run or (self.enqueued and profile.final_release_delay is not None)
         if self.owned and not self.in_order and used:
@@ -223,7 +223,7 @@ class URQueue(CLObject):
         if waits:
             self.check_waits(waits)
         function = function or getattr(self.table, routine)
-        listed = len(waits), handles_of(waits)
+        listed = len(waits), make_handle_array(waits)
         if not wanted:
             check(function(self.cl, *arguments, *listed, None), routine)
             self.count()
@@ -379,7 +379,7 @@ def urQueueCreateWithNativeHandle(
     device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
     if hDevice is not None and device != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    return _from_native(hNativeQueue, hContext, hDevice or device_of(device), pProperties)
+    return _from_native(hNativeQueue, hContext, hDevice or get_device(device), pProperties)
 
 
 def _ask_native(native: int, context: URContext, name: str) -> int:
@@ -396,7 +396,7 @@ def _from_native(native: int, context: URContext, device: URDevice, properties: 
     return queue
 
 
-def queue_of(native: int, context: URContext) -> URQueue:
+def get_queue(native: int, context: URContext) -> URQueue:
     """Return the object for a cl_command_queue: one that exists, or a new one.
 
     Args:
@@ -411,7 +411,7 @@ def queue_of(native: int, context: URContext) -> URQueue:
     known = next((one for one in found if one.cl == native and not one.is_closed), None)
     if known is not None:
         return known
-    device = device_of(_ask_native(native, context, "CL_QUEUE_DEVICE"))
+    device = get_device(_ask_native(native, context, "CL_QUEUE_DEVICE"))
     queue = _from_native(native, context, device, None)
     queue.borrowed = True
     return queue

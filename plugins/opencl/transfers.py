@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ..sdk.patterns import read_buffer_pattern
-from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, offset_of, region_of
+from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from ..sdk.rules import is_power_of_two
 from .buffers import URBuffer, check_buffers
 from .contexts import URContext
@@ -22,7 +22,7 @@ from .core import CLObject, convert_flags, create, failure
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .memory import URMemory
-from .platforms import extension
+from .platforms import find_extension
 
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
 _BLOCK: Final = 1 << 16  # bytes of a pattern that are written before doubling begins
@@ -69,7 +69,7 @@ def urEnqueueMemBufferCopy(
 # rectangles
 
 
-def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
+def find_in_parent(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
     """Return the cl_mem to copy a rectangle in, and the origin there.
 
     Some drivers copy rectangles of sub-buffers wrongly. Then it is the parent's cl_mem.
@@ -80,7 +80,7 @@ def in_parent_buffer(buffer: URBuffer, origin: Rect) -> tuple[int, Rect]:
     return cl, (origin[0] + offset, *origin[1:])
 
 
-def sizes_of(value: Rect) -> Any:
+def convert_sizes(value: Rect) -> Any:
     """Return three numbers as C takes them."""
     return (ctypes.c_size_t * 3)(*value)
 
@@ -97,10 +97,10 @@ def _transfer_host_rect(
 ) -> UREvent | None:
     """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
     check_buffers(enqueue.queue.context, buffer)
-    origin, region = offset_of(buffer_origin), region_of(region)
+    origin, region = read_offset(buffer_origin), read_region(region)
     check_pitches(region, *pitches[2:])
     check_rect(buffer.size, origin, region, *pitches[:2])
-    sizes = sizes_of(origin), sizes_of(offset_of(host_origin)), sizes_of(region)
+    sizes = convert_sizes(origin), convert_sizes(read_offset(host_origin)), convert_sizes(region)
     return enqueue.call(routine, buffer.cl, enqueue.blocks, *sizes, *pitches, host)
 
 
@@ -131,12 +131,12 @@ def urEnqueueMemBufferCopyRect(
 ) -> UREvent | None:
     check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
-    source, target, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    source, target, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
     check_rect(hBufferSrc.size, source, size, *pitches[:2])
     check_rect(hBufferDst.size, target, size, *pitches[2:])
-    source_cl, source = in_parent_buffer(hBufferSrc, source)
-    target_cl, target = in_parent_buffer(hBufferDst, target)
-    sizes = sizes_of(source), sizes_of(target), sizes_of(size)
+    source_cl, source = find_in_parent(hBufferSrc, source)
+    target_cl, target = find_in_parent(hBufferDst, target)
+    sizes = convert_sizes(source), convert_sizes(target), convert_sizes(size)
     return enqueue.call("clEnqueueCopyBufferRect", source_cl, target_cl, *sizes, *pitches)
 
 
@@ -274,7 +274,7 @@ def _transfer_global_variable(
     host: int,
 ) -> UREvent | None:
     enqueue.check_context("the program", program)
-    function = extension(enqueue.queue.context.platform, routine, _GlobalVariable)
+    function = find_extension(enqueue.queue.context.platform, routine, _GlobalVariable)
     arguments = program.cl, name.encode(), enqueue.blocks, count, offset, host
     return enqueue.call(routine, *arguments, function=function)
 

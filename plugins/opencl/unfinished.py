@@ -6,11 +6,11 @@ import ctypes
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ...icd.calls import status_of
+from ...icd.calls import query_status
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ..sdk._native import lib
-from .core import CLObject, adapter, check, handles_of
+from .core import CLObject, adapter, check, make_handle_array
 from .events import waits_itself
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class UnfinishedCommands(CLObject):
         self.context_cl, self.device, self.in_order = queue.context.cl, queue.device, queue.in_order
 
     @classmethod
-    def of(cls, queue: URQueue) -> UnfinishedCommands | None:
+    def from_queue(cls, queue: URQueue) -> UnfinishedCommands | None:
         """Remember the commands of a queue that is closed now, without waiting.
 
         Returns:
@@ -54,7 +54,7 @@ class UnfinishedCommands(CLObject):
         """Release the markers that are complete."""
         for key, one in list(unfinished.items()):
             with suppress(OpenCLError):
-                if status_of(one.cl) <= 0:
+                if query_status(one.cl) <= 0:
                     _forget(key)
 
     def wait(self) -> None:
@@ -64,7 +64,7 @@ class UnfinishedCommands(CLObject):
                 one_at_a_time = self.device.platform.profile.waits_one_at_a_time
                 wait_for_event(self.cl, self.in_order, one_at_a_time)
             else:
-                check(self.table.clWaitForEvents(1, handles_of([self])), "clWaitForEvents")
+                check(self.table.clWaitForEvents(1, make_handle_array([self])), "clWaitForEvents")
 
 
 unfinished: Final[dict[int, UnfinishedCommands]] = {}

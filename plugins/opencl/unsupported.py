@@ -113,45 +113,46 @@ def make_page() -> str:
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
     parts += [
-        "\n".join(_section(table, names, declared)) for table, names in sorted(TABLES.items())
+        "\n".join(_format_section(table, names, declared))
+        for table, names in sorted(TABLES.items())
     ]
-    parts.append("\n".join(_retired(declared)))
-    parts.append("\n".join(_properties()))
+    parts.append("\n".join(_list_retired(declared)))
+    parts.append("\n".join(_list_properties()))
     return "\n".join(parts)
 
 
-def _section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
+def _format_section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
     there = [f"`{name}`" for name in names if name in declared]
     yield f"## {table}: {len(there)} of {len(names)}\n"
     if there:
-        yield _wrapped(f"Implemented: {', '.join(there)}.") + "\n"
+        yield _wrap(f"Implemented: {', '.join(there)}.") + "\n"
     for reason, without in REASONS.items():
         missing = [f"`{name}`" for name in names if name in without and name not in declared]
         if missing:
-            yield _wrapped(f"Not implemented: {', '.join(missing)}. {reason}") + "\n"
+            yield _wrap(f"Not implemented: {', '.join(missing)}. {reason}") + "\n"
 
 
-def _retired(declared: frozenset[str]) -> Iterator[str]:
+def _list_retired(declared: frozenset[str]) -> Iterator[str]:
     newest = {name for names in TABLES.values() for name in names}
     retired = [name for name in UR.functions if name not in newest]
     there = ", ".join(f"`{name}`" for name in retired if name in declared)
     older = ", ".join(f"`{name[:-7]}`" for name in retired if name in OLDER)
     yield "## Of earlier releases\n"
     yield "A loader of another release gets the tables of that release.\n"
-    yield _wrapped(f"Implemented, and retired since: {there or 'nothing'}.") + "\n"
-    yield _wrapped(f"Implemented with the parameters of 2025.3, too: {older}.") + "\n"
-    yield _wrapped("Not implemented in that form: `urBindlessImagesImageCopyExp`.") + "\n"
+    yield _wrap(f"Implemented, and retired since: {there or 'nothing'}.") + "\n"
+    yield _wrap(f"Implemented with the parameters of 2025.3, too: {older}.") + "\n"
+    yield _wrap("Not implemented in that form: `urBindlessImagesImageCopyExp`.") + "\n"
 
 
-def _properties() -> Iterator[str]:
+def _list_properties() -> Iterator[str]:
     yield "## Properties of devices\n"
     yield "urDeviceGetInfo answers UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION to:\n"
     for reason, names in WITHOUT.items():
         properties = ", ".join(f"`UR_DEVICE_INFO_{name}`" for name in names)
-        yield _wrapped(f"- {properties}: {reason}.", indent="  ")
+        yield _wrap(f"- {properties}: {reason}.", indent="  ")
 
 
-def _wrapped(text: str, indent: str = "") -> str:
+def _wrap(text: str, indent: str = "") -> str:
     """Wrap a paragraph at 100 columns."""
     return textwrap.fill(
         text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

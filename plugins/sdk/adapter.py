@@ -37,14 +37,14 @@ from ...loader.base.search import filter_environ
 from ...loader.ur.abi import UR, URError
 from ._native import ffi, lib
 from .answers import is_handle
-from .conversions import code_of, failure
+from .conversions import failure, find_code
 from .objects import Object, Registry
 from .wrap import Entries, check_parameters, with_parameters
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
 _LOGGER_CALLBACK: Final = "void (*)(int32_t, const char *, void *)"
-_UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
+_UNKNOWN: Final = find_code("UR_RESULT_ERROR_UNKNOWN")
 
 
 class Adapter(Object):
@@ -129,7 +129,7 @@ class Adapter(Object):
             TypeError: see `entry`.
         """
         for name, function in functions.items():
-            check_parameters(_known(name), function)
+            check_parameters(_find_function(name), function)
             self._functions[name] = function
 
     @overload
@@ -172,7 +172,7 @@ class Adapter(Object):
         Raises:
             TypeError: the query does not have a property.
         """
-        parameters = {p.name: p for p in _known(function).parameters}
+        parameters = {p.name: p for p in _find_function(function).parameters}
         first, group = next(iter(parameters)), parameters["propName"].type
         answers, nothing = {}, {}
         for name, value in values.items():
@@ -220,12 +220,12 @@ class Adapter(Object):
     @property
     def declared(self) -> frozenset[str]:
         """Return the names of all its entry points."""
-        return frozenset(self._functions) | {name for name, _ in self._counting()}
+        return frozenset(self._functions) | {name for name, _ in self._list_counting()}
 
     @property
     def counting(self) -> frozenset[str]:
         """Return the names of the entry points that only count references."""
-        return frozenset(name for name, _ in self._counting()) - frozenset(self._functions)
+        return frozenset(name for name, _ in self._list_counting()) - frozenset(self._functions)
 
     # the entry points of every adapter
 
@@ -275,7 +275,7 @@ class Adapter(Object):
         self.registry = Registry(table, *number)
         self.registry.adopters = self.adopters
         functions = dict(self._functions)
-        for name, method in self._counting():
+        for name, method in self._list_counting():
             if name not in functions:
                 count = getattr(self.registry, method)
                 functions[name] = with_parameters(
@@ -286,7 +286,7 @@ class Adapter(Object):
     def fail(self, error: BaseException, routine: str) -> int:
         """Return the code for what an entry point raised."""
         try:
-            return self._code(error, routine)
+            return self._find_code(error, routine)
         except BaseException:  # raised by an exception's text, or by the program's callback
             traceback.print_exc()
             return _UNKNOWN
@@ -294,12 +294,12 @@ class Adapter(Object):
     def shut(self) -> None:
         """Close everything that is still alive, and call the functions in `on_close`."""
         if self.registry is not None:
-            self.registry.close(self._failed_to_close)
+            self.registry.close(self._report_failed_close)
         for function in reversed(self.on_close):
             try:
                 function()
             except Exception as error:
-                self._failed_to_close(error)
+                self._report_failed_close(error)
 
     def end(self) -> None:
         """Close everything at the end of the process.
@@ -316,7 +316,7 @@ class Adapter(Object):
         assert self.registry is not None, "the adapter has not been started"
         return self.registry
 
-    def _counting(self) -> Iterator[tuple[str, str]]:
+    def _list_counting(self) -> Iterator[tuple[str, str]]:
         """Yield the entry points that count references, each with the method of the registry."""
         for function in UR.functions.values():
             first = function.parameters[0]
@@ -325,7 +325,7 @@ class Adapter(Object):
                     (function.name, word) for word in ("retain", "release") if word in first.words
                 )
 
-    def _code(self, error: BaseException, routine: str) -> int:
+    def _find_code(self, error: BaseException, routine: str) -> int:
         if isinstance(error, URError):
             self.explain(error.value, str(error))
             self.log("info", f"{routine}: {error}")
@@ -338,19 +338,19 @@ class Adapter(Object):
                     explain_error(error) if isinstance(error, CodeError) else str(error),
                 )
                 self.log("info", f"{routine}: {error}")
-                return code_of(name if isinstance(name, str) else name(error))
+                return find_code(name if isinstance(name, str) else name(error))
         self.explain(0, f"{type(error).__name__}: {error}")
         if isinstance(error, KeyboardInterrupt) and is_main_thread():
             lib.fl_put_off_interrupt()  # the caller gets it
             return _UNKNOWN
-        self.log("error", f"{routine} failed\n{_traceback(error)}")
+        self.log("error", f"{routine} failed\n{_format_traceback(error)}")
         return _UNKNOWN
 
-    def _failed_to_close(self, error: Exception) -> None:
-        self.log("error", f"an object could not be closed\n{_traceback(error)}")
+    def _report_failed_close(self, error: Exception) -> None:
+        self.log("error", f"an object could not be closed\n{_format_traceback(error)}")
 
 
-def live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any:
+def get_live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any:
     """Return the object of a handle that a struct has.
 
     Args:
@@ -364,17 +364,17 @@ def live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any
     """
     registry = adapter.registry
     assert registry is not None
-    found = registry.of(type_name).get(handle) or registry.find_lent(type_name, handle)
+    found = registry.list_owned(type_name).get(handle) or registry.find_lent(type_name, handle)
     if found is None:
         raise failure(code, f"the {type_name} {handle:#x} is not alive")
     return found
 
 
-def _known(name: str) -> Function:
+def _find_function(name: str) -> Function:
     if name not in UR.functions:
         raise TypeError(f"Unified Runtime has no function {name}")
     return UR.functions[name]
 
 
-def _traceback(error: BaseException) -> str:
+def _format_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)).rstrip()

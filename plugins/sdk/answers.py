@@ -42,7 +42,7 @@ _FORMATS: Final = {
 Encode = Callable[[Any, Callable[[Object], int]], bytes]
 
 
-def new_answers() -> Any:
+def make_answers() -> Any:
     """Return room for answers that C keeps with an object."""
     return ffi.gc(lib.fl_new_answers(), lib.fl_free_answers)
 
@@ -52,11 +52,11 @@ def is_handle(answer: str) -> bool:
     return UR.resolve(answer) == "handle"
 
 
-def _text(value: Any, show: Callable[[Object], int]) -> bytes:
-    return value.encode() + b"\0" if isinstance(value, str) else _raw(value, show)
+def _encode_text(value: Any, show: Callable[[Object], int]) -> bytes:
+    return value.encode() + b"\0" if isinstance(value, str) else _encode_raw(value, show)
 
 
-def _raw(value: Any, show: Callable[[Object], int]) -> bytes:
+def _encode_raw(value: Any, show: Callable[[Object], int]) -> bytes:
     if isinstance(value, int):  # bytes(3) would be three zeros
         raise TypeError("a number")
     return bytes(value)
@@ -67,11 +67,11 @@ def encode_pointers(value: Any, show: Callable[[Object], int]) -> bytes:
     return bytes(len(value) * struct.calcsize("P"))
 
 
-_SPECIAL: Final[dict[str, Encode]] = {"char[]": _text, "unsigned char *[]": encode_pointers}
+_SPECIAL: Final[dict[str, Encode]] = {"char[]": _encode_text, "unsigned char *[]": encode_pointers}
 
 
 @cache
-def encoder_of(answer: str) -> Encode:
+def make_encoder(answer: str) -> Encode:
     """Return the function that makes bytes of a value.
 
     Args:
@@ -82,33 +82,33 @@ def encoder_of(answer: str) -> Encode:
     base = answer.removesuffix("[]").rstrip()
     letter = _FORMATS.get("pointer" if base.endswith("*") else UR.resolve(base))
     if letter is None:
-        return _raw
+        return _encode_raw
 
     pack = struct.Struct(f"@{letter}").pack
 
-    def one(value: Any, show: Callable[[Object], int]) -> bytes:
+    def encode_one(value: Any, show: Callable[[Object], int]) -> bytes:
         if isinstance(value, bytes):
             return value
         return pack(show(value) if isinstance(value, Object) else value)
 
-    def array(value: Any, show: Callable[[Object], int]) -> bytes:
+    def encode_array(value: Any, show: Callable[[Object], int]) -> bytes:
         if isinstance(value, bytes):
             return value
         numbers = (show(item) if isinstance(item, Object) else item for item in value)
         return struct.pack(f"@{len(value)}{letter}", *numbers)
 
-    return array if answer.endswith("[]") else one
+    return encode_array if answer.endswith("[]") else encode_one
 
 
 @cache
-def encoders_of(group: str) -> dict[int, Encode]:
+def list_encoders(group: str) -> dict[int, Encode]:
     """Return the encoders of an info type's properties by their numbers.
 
     Args:
         group: the info type, such as "ur_device_info_t".
     """
     return {
-        value: encoder_of(UR.constants[name].answer)
+        value: make_encoder(UR.constants[name].answer)
         for value, name in UR.groups.get(group, {}).items()
     }
 
@@ -121,7 +121,7 @@ def describe_wrong_answer(encoders: dict[int, Encode], name: int, value: Any) ->
         name: the number of the property.
         value: the answer.
     """
-    group = next(group for group in UR.groups if encoders_of(group) is encoders)
+    group = next(group for group in UR.groups if list_encoders(group) is encoders)
     constant = UR.groups[group][name]
     wanted = UR.constants[constant].answer
     return f"the answer to {constant} is {value!r}, and has to be of the type {wanted}"
@@ -139,12 +139,12 @@ def describe_wrong_return(
         error: why it could not be stored.
     """
     wanted = "a tuple: " * (len(outputs) > 1)
-    wanted += ", ".join(f"{_wanted(p)} for {p.name}" for p in outputs)
+    wanted += ", ".join(f"{_describe_output(p)} for {p.name}" for p in outputs)
     why = "" if value is None else f" ({error})"
     return TypeError(f"{routine} returned {reprlib.repr(value)}; it has to return {wanted}{why}")
 
 
-def _wanted(output: Parameter) -> str:
+def _describe_output(output: Parameter) -> str:
     """Say what a function returns for an output."""
     base = UR.resolve(output.type)
     if base == "handle" and output.length:

@@ -22,7 +22,7 @@ from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ._native import ffi, lib
 from .adapter import Adapter
-from .answers import new_answers
+from .answers import make_answers
 from .conversions import failure
 from .objects import Object
 
@@ -90,7 +90,7 @@ class CommandBufferObject(Object):
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.signals: dict[int, Any] = {}
         self.recording: Any = make_lock()
-        self._answers = new_answers()
+        self._answers = make_answers()
         self.last_queue: Callable[[], Any] | None = None
 
     def describe_to_c(self) -> tuple[int, int, int, int]:

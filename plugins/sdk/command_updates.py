@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ._native import ffi
-from .adapter import Adapter, live_object
+from .adapter import Adapter, get_live_object
 from .command_buffers import CommandBufferObject, CommandObject
 from .conversions import failure
-from .kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from .kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
 from .rules import LONGEST, check_count
 
 _BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
@@ -29,7 +29,7 @@ class NewSizes(NamedTuple):
     local: list[int] | None
 
 
-def sizes_of(update: Any, dim: int) -> NewSizes:
+def read_sizes(update: Any, dim: int) -> NewSizes:
     """Read the work sizes of an update.
 
     Args:
@@ -52,7 +52,7 @@ def sizes_of(update: Any, dim: int) -> NewSizes:
     return sizes
 
 
-def new_kernel_of(adapter: Adapter, update: Any, kernels: Any) -> Any:
+def read_new_kernel(adapter: Adapter, update: Any, kernels: Any) -> Any:
     """Return the kernel that an update asks for, None for the present one.
 
     Args:
@@ -65,7 +65,7 @@ def new_kernel_of(adapter: Adapter, update: Any, kernels: Any) -> Any:
     """
     if not update.hNewKernel:
         return None
-    kernel = live_object(adapter, "ur_kernel_handle_t", update.hNewKernel, "INVALID_KERNEL")
+    kernel = get_live_object(adapter, "ur_kernel_handle_t", update.hNewKernel, "INVALID_KERNEL")
     if kernel not in kernels:
         raise failure(
             "INVALID_VALUE", "the kernel is not one that the command was given as an alternative"
@@ -73,7 +73,7 @@ def new_kernel_of(adapter: Adapter, update: Any, kernels: Any) -> Any:
     return kernel
 
 
-def new_arguments_of(adapter: Adapter, update: Any) -> Iterator[tuple[int, URKernelArgument]]:
+def read_new_arguments(adapter: Adapter, update: Any) -> Iterator[tuple[int, URKernelArgument]]:
     """Yield the new arguments of an update, and their indices.
 
     Args:
@@ -94,18 +94,18 @@ def new_arguments_of(adapter: Adapter, update: Any) -> Iterator[tuple[int, URKer
             raise failure("INVALID_NULL_POINTER", "a list of arguments is NULL")
     values, pointers, memory = ([array[one] for one in range(count)] for count, array in lists)
     for row in values:
-        yield row.argIndex, value_argument(row.argSize, _address(row.pNewValueArg))
+        yield row.argIndex, make_value_argument(row.argSize, _read_address(row.pNewValueArg))
     for row in pointers:  # the address of the pointer
-        place = _address(row.pNewPointerArg)
+        place = _read_address(row.pNewPointerArg)
         value = ctypes.c_uint64.from_address(place).value if place else 0
         yield row.argIndex, URKernelArgument(URKernelArgument.POINTER, 0, value)
     for row in memory:
-        handle, code = _address(row.hNewMemObjArg), "INVALID_MEM_OBJECT"
-        found = live_object(adapter, "ur_mem_handle_t", handle, code) if handle else None
+        handle, code = _read_address(row.hNewMemObjArg), "INVALID_MEM_OBJECT"
+        found = get_live_object(adapter, "ur_mem_handle_t", handle, code) if handle else None
         yield row.argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, found)
 
 
-def _address(value: Any) -> int:
+def _read_address(value: Any) -> int:
     return int(ffi.cast("uintptr_t", value))
 
 
@@ -116,7 +116,7 @@ def launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: int) -
         URError: INVALID_NULL_HANDLE, INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP.
     """
     code = _BAD_COMMAND if handle else "INVALID_NULL_HANDLE"
-    command = live_object(adapter, CommandObject.type, handle, code)
+    command = get_live_object(adapter, CommandObject.type, handle, code)
     if not command.is_launch or command.buffer is not buffer:
         raise failure(_BAD_COMMAND, "it is not a launch of this command-buffer")
     return command

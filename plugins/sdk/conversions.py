@@ -24,7 +24,7 @@ WAIT_LISTS: Final = {
 _LONGEST: Final = 1 << 20  # elements of a list; a larger count cannot be a count
 
 
-def code_of(name: str) -> int:
+def find_code(name: str) -> int:
     """Return the number of a code by its name, with or without UR_RESULT_ERROR_."""
     return UR.codes[name if name.startswith("UR_RESULT_") else f"UR_RESULT_ERROR_{name}"]
 
@@ -38,7 +38,7 @@ def failure(name: str, detail: str = "", routine: str = "", remedy: str = "") ->
         routine: the function that failed, if it is not the entry point.
         remedy: what the caller does instead. urAdapterGetLastError says it, too.
     """
-    return URError.from_code(code_of(name), routine, detail, remedy)
+    return URError.from_code(find_code(name), routine, detail, remedy)
 
 
 class Refused(Exception):
@@ -49,9 +49,9 @@ class Refused(Exception):
         self.code = code
 
 
-_NULL_HANDLE: Final = code_of("INVALID_NULL_HANDLE")
-_INVALID_SIZE: Final = code_of("INVALID_SIZE")
-_NO_ANSWER: Final = code_of("UNSUPPORTED_ENUMERATION")
+_NULL_HANDLE: Final = find_code("INVALID_NULL_HANDLE")
+_INVALID_SIZE: Final = find_code("INVALID_SIZE")
+_NO_ANSWER: Final = find_code("UNSUPPORTED_ENUMERATION")
 _CHARS: Final = ffi.typeof("char *")
 _cast, _memmove = ffi.cast, ffi.memmove  # looked up once, because every answer needs them
 
@@ -68,7 +68,7 @@ def read_objects(
     registry: Registry, type_name: str, pointer: Any, count: int, code: int
 ) -> list[Any]:
     """Return the objects of an array of handles, or raise `Refused`."""
-    owned, handles = registry.of(type_name), read_numbers(pointer, count)
+    owned, handles = registry.list_owned(type_name), read_numbers(pointer, count)
     things = [owned.get(handle) for handle in handles]
     if None in things:
         lent = (registry.find_lent(type_name, handle) for handle in handles)
@@ -81,7 +81,7 @@ def read_objects(
 
 
 #: The codes of lists of events, also for an element that is NULL.
-_LIST_CODES: Final = frozenset(map(code_of, (*WAIT_LISTS.values(), "INVALID_EVENT")))
+_LIST_CODES: Final = frozenset(map(find_code, (*WAIT_LISTS.values(), "INVALID_EVENT")))
 
 
 def read_numbers(pointer: Any, count: int) -> list[Any]:

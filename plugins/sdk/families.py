@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from ...loader.ur.abi import UR
 from .adapter import Adapter
-from .wrap import parameters_of, with_parameters
+from .wrap import list_parameters, with_parameters
 
 _EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 _ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
@@ -102,7 +102,7 @@ class EnqueueFamily:
         """
 
         def declare(function: _EntryPoint) -> _EntryPoint:
-            self.declare(function.__name__, command, function, *parameters_of(function)[1:])
+            self.declare(function.__name__, command, function, *list_parameters(function)[1:])
             return function
 
         return declare
@@ -148,5 +148,5 @@ class AppendFamily:
 
         Its first parameter is what `make` returns. The others have the names of the specification.
         """
-        self.declare(function.__name__, function, *parameters_of(function)[1:])
+        self.declare(function.__name__, function, *list_parameters(function)[1:])
         return function

@@ -36,9 +36,9 @@ class ImageKind(NamedTuple):
         """Return whether a slice pitch matters."""
         return self.is_lines or len(self.sizes) == 3
 
-    def extent_of(self, desc: Any) -> Rect:
+    def find_extent(self, desc: Any) -> Rect:
         """Return the pixels along x, y and z that a ur_image_desc_t asks for."""
-        return extent(*(getattr(desc, name) for name in self.sizes))
+        return make_extent(*(getattr(desc, name) for name in self.sizes))
 
 
 #: The types of images, by their ur_mem_type_t.
@@ -80,12 +80,12 @@ _BYTES: Final = {
 }
 
 
-def extent(width: int, height: int = 1, depth: int = 1) -> Rect:
+def make_extent(width: int, height: int = 1, depth: int = 1) -> Rect:
     """Return the pixels along x, y and z of an image that may lack some of them."""
     return width, height, depth
 
 
-def element_size(order: int, channel: int) -> int:
+def count_element_bytes(order: int, channel: int) -> int:
     """Return the bytes of a pixel.
 
     Args:
@@ -132,7 +132,7 @@ def check_host_pitches(desc: Any, kind: ImageKind, pixel: int) -> None:
     Raises:
         URError: INVALID_IMAGE_FORMAT_DESCRIPTOR if they cannot.
     """
-    sizes = kind.extent_of(desc)
+    sizes = kind.find_extent(desc)
     row = desc.rowPitch or sizes[0] * pixel
     if row < sizes[0] * pixel or row % pixel:
         raise failure(_WRONG, f"a row pitch of {row} bytes")

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR
 from ._native import ffi
-from .adapter import Adapter, live_object
+from .adapter import Adapter, get_live_object
 from .conversions import failure
 
 _LARGEST_VALUE: Final = 1 << 16  # bytes; no device takes as many (CL_DEVICE_MAX_PARAMETER_SIZE)
@@ -55,7 +55,7 @@ _BYTES_AT: Final = ffi.typeof("char *")
 _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
-def argument_rows(rows: Any, count: int) -> Iterable[Any]:
+def list_argument_rows(rows: Any, count: int) -> Iterable[Any]:
     """Yield the rows of an array of ur_exp_kernel_arg_properties_t.
 
     Args:
@@ -75,7 +75,7 @@ def argument_rows(rows: Any, count: int) -> Iterable[Any]:
     return _ROW.iter_unpack(ffi.buffer(rows, count * _ROW.size))
 
 
-def arguments_of(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, URKernelArgument]]:
+def read_arguments(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, URKernelArgument]]:
     """Read an array of ur_exp_kernel_arg_properties_t.
 
     Args:
@@ -90,20 +90,20 @@ def arguments_of(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, URK
         URError: a handle that is not alive, an unknown kind, or a value that is too large.
     """
     found = []
-    for kind, index, size, value in argument_rows(rows, count):
+    for kind, index, size, value in list_argument_rows(rows, count):
         if kind == _VALUE:
-            argument = _value(size, value)
+            argument = _read_value(size, value)
         elif kind == _POINTER:
             argument = _POINTER, 0, value
         elif kind == _LOCAL:
             argument = _LOCAL, size, None
         else:
-            argument = kind, HANDLE_SIZE, _object_of(adapter, kind, index, value)
+            argument = kind, HANDLE_SIZE, _get_object(adapter, kind, index, value)
         found.append((index, _new(URKernelArgument, argument)))
     return found
 
 
-def value_argument(size: int, address: int) -> URKernelArgument:
+def make_value_argument(size: int, address: int) -> URKernelArgument:
     """Return an argument by value. NULL means local memory, as in OpenCL.
 
     Args:
@@ -113,10 +113,10 @@ def value_argument(size: int, address: int) -> URKernelArgument:
     Raises:
         URError: INVALID_KERNEL_ARGUMENT_SIZE for more bytes than any device takes.
     """
-    return URKernelArgument(*_value(size, address))
+    return URKernelArgument(*_read_value(size, address))
 
 
-def _value(size: int, address: int) -> tuple[int, int, Any]:
+def _read_value(size: int, address: int) -> tuple[int, int, Any]:
     if not address:
         return _LOCAL, size, None
     if size > _LARGEST_VALUE:
@@ -124,7 +124,7 @@ def _value(size: int, address: int) -> tuple[int, int, Any]:
     return _VALUE, size, ffi.unpack(ffi.cast(_BYTES_AT, address), size)
 
 
-def _object_of(adapter: Adapter, kind: int, index: int, handle: int) -> Any:
+def _get_object(adapter: Adapter, kind: int, index: int, handle: int) -> Any:
     """Return the memory object (None for NULL) or the sampler of a handle.
 
     Raises:
@@ -133,7 +133,7 @@ def _object_of(adapter: Adapter, kind: int, index: int, handle: int) -> Any:
     if kind == _MEM:
         if not handle:
             return None
-        return live_object(adapter, "ur_mem_handle_t", handle, "INVALID_MEM_OBJECT")
+        return get_live_object(adapter, "ur_mem_handle_t", handle, "INVALID_MEM_OBJECT")
     if kind == _SAMPLER:
-        return live_object(adapter, "ur_sampler_handle_t", handle, "INVALID_SAMPLER")
+        return get_live_object(adapter, "ur_sampler_handle_t", handle, "INVALID_SAMPLER")
     raise failure("INVALID_ENUMERATION", f"argument {index} is of an unknown kind")

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
-from .kernel_arguments import HANDLE_SIZE, arguments_of
-from .wrap import parameters_of, with_parameters
+from .kernel_arguments import HANDLE_SIZE, read_arguments
+from .wrap import list_parameters, with_parameters
 
 _POINTERS: Final = UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]
 _INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
@@ -87,18 +87,18 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
         sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
         if not all(sizes):
             raise failure("INVALID_WORK_DIMENSION", "there is nothing to divide")
-        arguments = arguments_of(adapter, pArgs, numArgs)
+        arguments = read_arguments(adapter, pArgs, numArgs)
         for index, value in enumerate(suggest(hKernel, hQueue, offsets, sizes, arguments)):
             pSuggestedLocalWorkSize[index] = value
 
-    names = parameters_of(answer)
+    names = list_parameters(answer)
     adapter.declare(
         urKernelGetSuggestedLocalWorkSize=with_parameters(partial(answer), *names[:6]),
         urKernelGetSuggestedLocalWorkSizeWithArgs=answer,
     )
 
 
-def groups_by_local_memory(dynamic: int, own: int, room: int, units: int) -> int:
+def count_groups_by_local_memory(dynamic: int, own: int, room: int, units: int) -> int:
     """Return how many work-groups fit into local memory at the same time.
 
     The drivers' own answers do not have the bytes that a launch adds.

@@ -22,7 +22,7 @@ def is_cooperative(properties: Any, can: bool, *, has_clusters: bool = False) ->
     Args:
         properties: a pointer to a ur_kernel_launch_ext_properties_t.
         can: whether the device can do that.
-        has_clusters: whether the device has clusters of work-groups (`cluster_of`).
+        has_clusters: whether the device has clusters of work-groups (`find_cluster`).
 
     Raises:
         URError: INVALID_OPERATION for a property that the device does not have, INVALID_ENUMERATION
@@ -30,7 +30,7 @@ def is_cooperative(properties: Any, can: bool, *, has_clusters: bool = False) ->
     """
     if properties.flags & ~(_COOPERATIVE | _SERIALIZE):
         raise failure("INVALID_ENUMERATION", "launchPropList->flags")
-    for kind, data in _chain(properties.pNext):
+    for kind, data in _walk_chain(properties.pNext):
         if has_clusters and kind == _CLUSTER:
             continue
         if kind not in _TRIVIAL or not _TRIVIAL[kind](data):
@@ -41,7 +41,7 @@ def is_cooperative(properties: Any, can: bool, *, has_clusters: bool = False) ->
     return together
 
 
-def cluster_of(properties: Any, dimensions: int) -> tuple[int, int, int] | None:
+def find_cluster(properties: Any, dimensions: int) -> tuple[int, int, int] | None:
     """Return how many work-groups a cluster of a launch has in each dimension.
 
     DPC++ gives the last dimension first, as SYCL has them. None: there is no cluster.
@@ -53,7 +53,7 @@ def cluster_of(properties: Any, dimensions: int) -> tuple[int, int, int] | None:
     Raises:
         URError: INVALID_VALUE for a cluster of nothing.
     """
-    for kind, data in _chain(properties.pNext):
+    for kind, data in _walk_chain(properties.pNext):
         if kind == _CLUSTER and not _has_no_cluster(data):
             x, y, z = ffi.cast("ur_kernel_launch_cluster_property_t *", data).clusterDim
             if not x * y * z:
@@ -62,7 +62,7 @@ def cluster_of(properties: Any, dimensions: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _chain(address: int) -> Iterator[tuple[int, int]]:
+def _walk_chain(address: int) -> Iterator[tuple[int, int]]:
     """Yield type and address of the structs of a list that is linked by pNext."""
     for _ in range(_LONGEST):
         if not address:

@@ -9,8 +9,8 @@ The memory of handles comes from blocks that are never freed. A loader may read 
 a stale handle, and finds the table there. An address is used again only after many others.
 
 References are counted in C (native/counts.c), so that a program retains and releases without the
-GIL. After the last release in C the object is in the registry until `reap` removes it. Every entry
-point calls `reap` first.
+GIL. After the last release in C the object is in the registry until `close_released` removes it.
+Every entry point calls `close_released` first.
 
 C also makes handles, of events for example. Python makes the object of one when it first needs it
 (`Registry.adopt`). Most of these handles end before that.
@@ -33,12 +33,12 @@ _KINDS: Final = {
     name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")
 }
 
-#: `gone[0]` is not 0 if `reap` has something to do.
+#: `gone[0]` is not 0 if `close_released` has something to do.
 gone: Final = lib.fl_gone()
 _registries: Final[dict[int, Registry]] = {}  # by the adapter's number
 
 
-def reap() -> None:
+def close_released() -> None:
     """Remove the objects from the registry whose last reference was released in C, in order."""
     thing = lib.fl_take()
     while thing:
@@ -132,7 +132,7 @@ class Registry:
         if number != _NO_ADAPTER:
             lib.fl_make_handles(number, table)
 
-    def of(self, type_name: str) -> dict[int, Any]:
+    def list_owned(self, type_name: str) -> dict[int, Any]:
         """Return the owned objects of a type of handle, by their handles."""
         return self._owned[type_name]
 
@@ -157,7 +157,7 @@ class Registry:
         """
         words = lib.fl_hold_made(self.number, handle, self._kinds[type_name])
         with self._lock:
-            owned = self.of(type_name)
+            owned = self.list_owned(type_name)
             if not words:  # another thread may have been quicker
                 return owned.get(handle)
             if handle not in owned:
@@ -168,7 +168,7 @@ class Registry:
             self.release(thing)
         return thing
 
-    def made_in_c(self, type_name: str, word: int = 0) -> Iterator[int]:
+    def list_made_in_c(self, type_name: str, word: int = 0) -> Iterator[int]:
         """Yield the handles that C has made of a type.
 
         Args:
@@ -188,14 +188,14 @@ class Registry:
         """Return the handle of an object to a caller that gets no reference, such as a query's."""
         with self._lock:
             if not thing.handle or lib.fl_references(thing.handle) == lib.FL_GONE:
-                self._lend(thing) if thing.counted else self._own(thing)
+                self._lend(thing) if thing.counted else self._add(thing)
             return thing.handle
 
     def retain(self, thing: Object) -> None:
         """Add a reference."""
         with self._lock:
             if not (thing.handle and lib.fl_retain(thing.handle)):
-                self._own(thing)
+                self._add(thing)
 
     def release(self, thing: Object) -> bool:
         """Remove a reference.
@@ -231,13 +231,13 @@ class Registry:
             failed: is called with what an object's `close` raises.
         """
         for kind in self.adopters:
-            for handle in self.made_in_c(kind):
+            for handle in self.list_made_in_c(kind):
                 self.adopt(kind, handle)
         with self._lock:
             things = [thing for table in self._owned.values() for thing in table.values()]
             lent = (found() for found in list(self._lent.values()))
             things += (thing for thing in lent if thing is not None)
-            things.sort(key=_number_of, reverse=True)
+            things.sort(key=_read_number, reverse=True)
             for thing in things:
                 self._remove(thing)
         for thing in things:
@@ -246,28 +246,28 @@ class Registry:
             except Exception as error:
                 failed(error)
 
-    def _own(self, thing: Object) -> None:
+    def _add(self, thing: Object) -> None:
         if not (thing.handle and lib.fl_own(thing.handle)):  # otherwise it was lent until now
             self._remove(thing)
-            thing.handle = self._new_handle(thing, 1 if thing.counted else lib.FL_FIXED)
+            thing.handle = self._make_handle(thing, 1 if thing.counted else lib.FL_FIXED)
         self._lent.pop(thing.handle, None)
-        self.of(thing.type)[thing.handle] = thing
+        self.list_owned(thing.type)[thing.handle] = thing
 
     def _lend(self, thing: Object) -> None:
         self._remove(thing)
-        handle = thing.handle = self._new_handle(thing, 0)
+        handle = thing.handle = self._make_handle(thing, 0)
 
-        def ended(reference: ref[Object]) -> None:
+        def drop_lent(reference: ref[Object]) -> None:
             if self._lent.pop(handle, None) is not None:
                 self._end_handle(handle)
 
-        self._lent[handle] = ref(thing, ended)
+        self._lent[handle] = ref(thing, drop_lent)
 
     def _remove(self, thing: Object) -> None:
         if thing.handle:
             thing.handle_ends()
         handle, thing.handle = thing.handle, 0
-        owned, lent = self.of(thing.type).pop(handle, None), self._lent.pop(handle, None)
+        owned, lent = self.list_owned(thing.type).pop(handle, None), self._lent.pop(handle, None)
         # If it was neither, it ended with the last reference in Python.
         if owned is not None or lent is not None:
             self._end_handle(handle)
@@ -276,12 +276,12 @@ class Registry:
         if lib.fl_end(handle):  # otherwise `remove_released` does it
             self._quarantined.append(handle)
 
-    def _new_handle(self, thing: Object, references: int) -> int:
+    def _make_handle(self, thing: Object, references: int) -> int:
         """Return a new handle for an object."""
         if len(self._quarantined) > _QUARANTINE:
             self._free.append(self._quarantined.popleft())
         if not self._free:
-            self._free.extend(self._new_block())
+            self._free.extend(self._make_block())
         address = self._free.popleft()
         self._numbers += 1
         if (numbers := thing.describe_to_c()) is not None:
@@ -289,12 +289,12 @@ class Registry:
         lib.fl_begin(address, self._numbers, self.number, self._kinds[thing.type], references)
         return address
 
-    def _new_block(self) -> range:
+    def _make_block(self) -> range:
         first = lib.fl_block(self._table)
         if not first:
             raise MemoryError("no memory for handles")
         return range(first, first + lib.FL_BLOCK * _SIZE, _SIZE)
 
 
-def _number_of(thing: Object) -> int:
+def _read_number(thing: Object) -> int:
     return ffi.cast("fl_handle *", thing.handle).number

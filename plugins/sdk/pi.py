@@ -34,7 +34,7 @@ from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
 from .build import parse_configuration
-from .start import shell_at
+from .start import get_shell
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers
 _adapters: Final[dict[str, DispatchTable]] = {}  # by the adapter's path; they stay open
@@ -53,14 +53,16 @@ def start(address: int) -> None:
     Raises:
         FairleadError: its adapter cannot be opened, or is not an adapter.
     """
-    shell = shell_at(address)
+    shell = get_shell(address)
     with _lock:
-        adapter = _adapter(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
+        adapter = _bind_adapter(
+            parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"]
+        )
         table = serve(adapter, ended=shell.reset)
         for index in range(shell.entry_count):
             function = PI.functions[ffi.string(shell.names[index]).decode()]
             shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
-            shell.direct[index] = ffi.cast("void *", _direct(adapter, function.name))
+            shell.direct[index] = ffi.cast("void *", _find_direct(adapter, function.name))
         shell.codes, shell.code_count = _CODES, len(_CODES) - 1
         if shell not in _shells:
             _shells.append(shell)
@@ -68,7 +70,7 @@ def start(address: int) -> None:
         shell.at_exit(_close)
 
 
-def _direct(adapter: DispatchTable, name: str) -> int:
+def _find_direct(adapter: DispatchTable, name: str) -> int:
     """Return the adapter's function for a function of PI that only counts references.
 
     0 means that PI's function does more.
@@ -76,18 +78,21 @@ def _direct(adapter: DispatchTable, name: str) -> int:
     if not _COUNTS.fullmatch(name):
         return 0
     unsupported = layers.make_stubs(UR, "unsupported")
-    if name == "piKernelRelease" and adapter.pointer(_slot("urKernelSetArgValue")) in unsupported:
+    if (
+        name == "piKernelRelease"
+        and adapter.pointer(_find_slot("urKernelSetArgValue")) in unsupported
+    ):
         return 0  # this side keeps the arguments of kernels, and drops them at the release
-    return adapter.pointer(_slot(_COUNTS.sub(r"ur\1\2", name)))
+    return adapter.pointer(_find_slot(_COUNTS.sub(r"ur\1\2", name)))
 
 
-def _slot(name: str) -> int:
+def _find_slot(name: str) -> int:
     slot = UR.functions[name].slot
     assert slot is not None, name
     return slot
 
 
-def _adapter(library: str) -> DispatchTable:
+def _bind_adapter(library: str) -> DispatchTable:
     path = library if "/" in library else str(Path(__file__).parents[1] / library)
     if path not in _adapters:
         opened, binding = open_and_bind(

@@ -24,7 +24,7 @@ from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ._native import ffi
 from .adapter import Adapter
-from .answers import encoders_of
+from .answers import list_encoders
 from .conversions import failure
 from .objects import Object
 from .rules import check_flags
@@ -239,10 +239,10 @@ class PoolEntryPoints:
             urUSMPoolSetInfoExp=_set,
             urUSMPoolCreateExp=self._create_for_device,
             urUSMPoolDestroyExp=self._destroy,
-            urUSMPoolGetDefaultDevicePoolExp=self.default_of,
+            urUSMPoolGetDefaultDevicePoolExp=self.get_default,
             urUSMPoolSetDevicePoolExp=self._set_current,
             urUSMPoolGetDevicePoolExp=lambda hContext, hDevice: (
-                self.of(hContext, hDevice) or self.default_of(hContext, hDevice)
+                self.of(hContext, hDevice) or self.get_default(hContext, hDevice)
             ),
             urUSMPoolTrimToExp=_trim,
         )
@@ -261,8 +261,8 @@ class PoolEntryPoints:
         Args:
             declare: `EnqueueFamily.declare`.
             allocate: gets the call, "host", "device" or "shared", a device or None, a pool or None,
-                and bytes. It returns an address, and the event if one is wanted. `at_once` makes
-                such a function.
+                and bytes. It returns an address, and the event if one is wanted. `make_immediate`
+                makes such a function.
         """
 
         def run(
@@ -301,7 +301,7 @@ class PoolEntryPoints:
         registry = self._adapter.registry
         assert registry is not None
         name = UR.groups["ur_usm_pool_info_t"][propName]
-        data = encoders_of("ur_usm_pool_info_t")[propName](_INFO[name](hPool), registry.show)
+        data = list_encoders("ur_usm_pool_info_t")[propName](_INFO[name](hPool), registry.show)
         if pPropValue:
             ffi.memmove(ffi.cast("char *", pPropValue), data, len(data))
         if pPropSizeRet:
@@ -318,7 +318,7 @@ class PoolEntryPoints:
         assert self._adapter.registry is not None
         self._adapter.registry.release(hPool)
 
-    def default_of(self, hContext: Any, hDevice: Any) -> USMPool:
+    def get_default(self, hContext: Any, hDevice: Any) -> USMPool:
         """Return the default pool of a device. Raises URError (INVALID_DEVICE)."""
         hContext.check_device(hDevice)
         with self._lock:
@@ -338,7 +338,7 @@ class PoolEntryPoints:
         self._current.setdefault(hContext, {})[hDevice] = weakref.ref(hPool)
 
 
-def at_once(
+def make_immediate(
     allocate: Callable[..., int],
     mark: Callable[[Any], Any],
     remove: Callable[[Any, int], Any],

@@ -43,7 +43,7 @@ SAMPLER_INFO: Final[Answers] = {
 }
 
 
-def program_info(
+def make_program_info(
     il: Callable[[Any], bytes],
     binaries: Callable[[Any], list[bytes]],
     kernel_names: Callable[[Any], list[str]],

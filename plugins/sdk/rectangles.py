@@ -28,12 +28,12 @@ def check_range(room: int, offset: int, size: int) -> None:
         raise failure("INVALID_SIZE", f"bytes {offset} to {offset + size} of a buffer of {room}")
 
 
-def offset_of(value: Any) -> Rect:
+def read_offset(value: Any) -> Rect:
     """Return the three numbers of a ur_rect_offset_t."""
     return value.x, value.y, value.z
 
 
-def region_of(value: Any) -> Rect:
+def read_region(value: Any) -> Rect:
     """Return the three numbers of a ur_rect_region_t.
 
     Raises:

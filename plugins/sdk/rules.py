@@ -141,7 +141,7 @@ def check_build_devices(context: Any, devices: Sequence[Any]) -> None:
         context.check_device(device)
 
 
-def source_of(data: bytes) -> bytes | None:
+def decode_source(data: bytes) -> bytes | None:
     """Return the text in data, None if it is not text.
 
     Text is valid UTF-8 without control characters except white space. It may end with NULs.

@@ -57,11 +57,11 @@ def read_module(data: bytes) -> SpirvModule:
     spec_ids: dict[int, int] = {}
     linkage: dict[str, int] = {}
     kernels: list[str] = []
-    for opcode, operands in _instructions(data):
+    for opcode, operands in _list_instructions(data):
         if opcode == _FUNCTION:  # everything that is read here comes before
             break
         if opcode == _ENTRY_POINT and len(operands) > 2 and operands[0] == _KERNEL:
-            kernels.append(_text(operands[2:]))
+            kernels.append(_decode_text(operands[2:]))
         elif opcode in (_TYPE_INT, _TYPE_FLOAT) and len(operands) > 1:
             sizes[operands[0]] = operands[1] // 8
         elif opcode in (_SPEC_TRUE, _SPEC_FALSE) and len(operands) > 1:
@@ -71,7 +71,7 @@ def read_module(data: bytes) -> SpirvModule:
         elif opcode == _DECORATE and len(operands) > 2 and operands[1] == _SPEC_ID:
             spec_ids[operands[0]] = operands[2]
         elif opcode == _DECORATE and len(operands) > 3 and operands[1] == _LINKAGE:
-            linkage[_text(operands[2:-1])] = operands[-1]
+            linkage[_decode_text(operands[2:-1])] = operands[-1]
     return SpirvModule(
         {number: of_constants[one] for one, number in spec_ids.items() if one in of_constants},
         tuple(kernels),
@@ -80,7 +80,7 @@ def read_module(data: bytes) -> SpirvModule:
     )
 
 
-def _instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _list_instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the opcode and the operands of each instruction."""
     order = "<" if data.startswith(MAGIC[0]) else ">"
     words = struct.unpack(f"{order}{len(data) // 4}I", data[: len(data) // 4 * 4])
@@ -93,7 +93,7 @@ def _instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
         place += count
 
 
-def _text(words: tuple[int, ...]) -> str:
+def _decode_text(words: tuple[int, ...]) -> str:
     """Return a literal string: its bytes are in words, the lowest one first."""
     data = struct.pack(f"<{len(words)}I", *words)
     return data.split(b"\0", 1)[0].decode("utf-8", "replace")

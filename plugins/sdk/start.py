@@ -35,11 +35,11 @@ from ...loader.base.search import filter_environ
 from ._native import ffi, lib
 from .adapter import Adapter
 from .build import parse_configuration
-from .conversions import code_of
-from .objects import reap
+from .conversions import find_code
+from .objects import close_released
 from .wrap import Entries
 
-_UNKNOWN: Final = code_of("UR_RESULT_ERROR_UNKNOWN")
+_UNKNOWN: Final = find_code("UR_RESULT_ERROR_UNKNOWN")
 #: A variable of __main__ in a Python that a shell has started (native/python.c).
 _STARTED: Final = "begun_by_fairlead"
 
@@ -74,7 +74,7 @@ def start(address: int) -> None:
         StartError: the shell is of another version, or the module has no adapter.
         Exception: what the module raises when it is imported.
     """
-    shell = shell_at(address)
+    shell = get_shell(address)
     adapter = load(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
     with _lock:
         take_interrupts(shell)
@@ -82,19 +82,19 @@ def start(address: int) -> None:
             declare_stoppable(find_file(address))
         lib.fl_counting(_STARTED in vars(__main__), lib.py_reap)
         _wait_in_steps()
-        shell.number = _number_of(adapter, shell)
+        shell.number = _get_number(adapter, shell)
         running = _running[shell.number]
         running.shells.append(shell)
         in_c = _begin_in_c(adapter)
         for index in range(shell.entry_count):
             name = ffi.string(shell.names[index]).decode()
             if name in running.entries:
-                shell.bodies[index] = ffi.cast("void *", _body(adapter, name, name in in_c))
+                shell.bodies[index] = ffi.cast("void *", _make_body(adapter, name, name in in_c))
         adapter.at_exit = lambda: shell.at_exit(lib.py_teardown)
         adapter.at_exit()
 
 
-def _body(adapter: Adapter, name: str, in_c: bool) -> Any:
+def _make_body(adapter: Adapter, name: str, in_c: bool) -> Any:
     """Return the C function of an entry point, which calls Python at once or when it has to."""
     if not in_c:
         return getattr(lib, f"py_{name}")
@@ -107,10 +107,10 @@ def _begin_in_c(adapter: Adapter) -> set[str]:
 
     FAIRLEAD_CALLS=python leaves only those that count references.
     """
-    return {*adapter.counting, *(adapter.in_c if calls_begin_in_c(adapter.log) else ())}
+    return {*adapter.counting, *(adapter.in_c if do_calls_begin_in_c(adapter.log) else ())}
 
 
-def calls_begin_in_c(log: Callable[[str, str], None]) -> bool:
+def do_calls_begin_in_c(log: Callable[[str, str], None]) -> bool:
     """Return whether calls that programs make all the time begin in C: what FAIRLEAD_CALLS says.
 
     Args:
@@ -139,7 +139,7 @@ def take_interrupts(shell: Any) -> None:
     shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
 
 
-def shell_at(
+def get_shell(
     address: int,
     version: int = lib.FL_SHELL_VERSION,
     builder: str = "fairlead build-adapter",
@@ -202,7 +202,7 @@ def _import_file(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def _number_of(adapter: Adapter, shell: Any) -> int:
+def _get_number(adapter: Adapter, shell: Any) -> int:
     """Return the number of an adapter, which is started if it has none."""
     for number, running in enumerate(_running):
         if running.adapter is adapter:
@@ -235,13 +235,13 @@ def _bind(name: str) -> None:
     ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(only or find)
 
 
-def _reap() -> None:
-    reap()
+def _close_released() -> None:
+    close_released()
 
 
 # Ctrl-C must not interrupt it.
-_reap.__code__ = _reap.__code__.replace(co_filename=f"{ENTRY}of C>")
-ffi.def_extern(name="py_reap")(_reap)
+_close_released.__code__ = _close_released.__code__.replace(co_filename=f"{ENTRY}of C>")
+ffi.def_extern(name="py_reap")(_close_released)
 
 
 @ffi.def_extern()
@@ -265,7 +265,7 @@ def end_shells(shells: Iterable[Any], end: Callable[[], None]) -> None:
 
 
 @atexit.register
-def _teardown_all() -> None:
+def _end_all() -> None:
     """End all adapters with Python. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
         py_teardown(number)

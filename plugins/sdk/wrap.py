@@ -40,9 +40,9 @@ from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR
 from . import conversions
 from ._native import ffi
-from .answers import describe_wrong_return, encoders_of
-from .conversions import WAIT_LISTS, Refused, code_of
-from .objects import Registry, gone, reap
+from .answers import describe_wrong_return, list_encoders
+from .conversions import WAIT_LISTS, Refused, find_code
+from .objects import Registry, close_released, gone
 
 #: The code for a handle that is not ours, or not alive, by its type. Other types: INVALID_VALUE.
 INVALID: Final = {
@@ -97,13 +97,13 @@ _DISGUISES: Final = frozenset({"__signature__", "__wrapped__"})
 def check_parameters(function: Function, body: Callable[..., Any]) -> None:
     """Raise TypeError if `body` names a parameter that the entry point does not have."""
     known = [p.name for p in function.parameters]
-    if unknown := [name for name in parameters_of(body) if name not in known]:
+    if unknown := [name for name in list_parameters(body) if name not in known]:
         raise TypeError(
             f"{function.name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
         )
 
 
-def parameters_of(body: Callable[..., Any]) -> Sequence[str]:
+def list_parameters(body: Callable[..., Any]) -> Sequence[str]:
     """Return the names of a function's parameters.
 
     A plain function's code has them. That takes a hundredth of the time of a signature.
@@ -182,7 +182,7 @@ class Entries(Mapping[str, Callable[..., int]]):
 
 
 def _refuse_if(condition: str, code: str) -> str:
-    return f"if {condition}: raise _Refused({code_of(code)})"
+    return f"if {condition}: raise _Refused({find_code(code)})"
 
 
 class _Entry:
@@ -197,7 +197,7 @@ class _Entry:
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
         self.function = function
         self.parameters = {p.name: p for p in function.parameters}
-        self.named = parameters_of(body)
+        self.named = list_parameters(body)
         self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
         self.scope: dict[str, Any] = {
             "_body": body,
@@ -214,8 +214,8 @@ class _Entry:
             "_unfit": describe_wrong_return,
             "_Refused": Refused,
             "_gone": gone,
-            "_reap": reap,
-            "_reused": partial(_reused, registry),
+            "_reap": close_released,
+            "_reused": partial(_find_reused, registry),
         }
         self.outputs = [p for p in function.parameters if _is_output(p)]
         self.list_count = self._list_count()
@@ -228,7 +228,7 @@ class _Entry:
                 f"def {name}(_adapter, {', '.join(self.parameters)}):",
                 "    try:",
                 "        if _gone[0]: _reap()",
-                *(f"        {line}" for line in (*self._inputs(), *self._call())),
+                *(f"        {line}" for line in (*self._emit_inputs(), *self._call())),
                 "        return 0",
                 "    except _Refused as _refused:",
                 "        return _refused.code",
@@ -242,70 +242,70 @@ class _Entry:
 
     # what comes in
 
-    def _inputs(self) -> Iterator[str]:
+    def _emit_inputs(self) -> Iterator[str]:
         if self.function.name in _OWN_RULES:
             yield _refuse_if(*_OWN_RULES[self.function.name])
         if self.is_query and self.function.name not in _MAY_ASK_FOR_NOTHING:
             yield from (_refuse_if(*rule) for rule in _QUERY_RULES)
         for p in self.function.parameters:
             if not (self.is_query and p.name in _QUERY[1:]):
-                yield from self._input(p)
+                yield from self._emit_input(p)
 
-    def _input(self, p: Parameter) -> Iterator[str]:
+    def _emit_input(self, p: Parameter) -> Iterator[str]:
         base = "callback" if p.type == "callback" else UR.resolve(p.type)
         if base == "handle" and not p.stars:
-            yield from self._handle(p)
+            yield from self._emit_handle(p)
         elif _is_output(p):
-            yield from self._output(p)
+            yield from self._emit_output(p)
         elif base == "handle":
-            yield from self._handle_array(p)
+            yield from self._emit_handle_array(p)
         elif base in ("void", "callback"):
-            yield from self._null(p)
+            yield from self._emit_null_check(p)
         elif p.stars:
-            yield from self._pointer(p, base)
+            yield from self._emit_pointer(p, base)
         else:
-            yield from self._number(p)
+            yield from self._emit_number(p)
 
-    def _null(self, p: Parameter) -> Iterator[str]:
+    def _emit_null_check(self, p: Parameter) -> Iterator[str]:
         if "optional" not in p.words:
             yield _refuse_if(f"not {p.name}", "INVALID_NULL_POINTER")
 
-    def _handle(self, p: Parameter) -> Iterator[str]:
-        self.scope[f"_get_{p.type}"] = self.scope["_registry"].of(p.type).get
-        code = code_of(INVALID.get(p.type, "INVALID_VALUE"))
+    def _emit_handle(self, p: Parameter) -> Iterator[str]:
+        self.scope[f"_get_{p.type}"] = self.scope["_registry"].list_owned(p.type).get
+        code = find_code(INVALID.get(p.type, "INVALID_VALUE"))
         wanted = f" and _{p.name}" if "optional" in p.words else ""
         yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
         found = f"_find(_registry, {p.type!r}, _{p.name}, {code})"
         yield f"if {p.name} is None{wanted}: {p.name} = {found}"
 
-    def _handle_array(self, p: Parameter) -> Iterator[str]:
+    def _emit_handle_array(self, p: Parameter) -> Iterator[str]:
         code = INVALID.get(p.type, "INVALID_VALUE")
         if "optional" in p.words:  # a wait list; urEventWait's is not optional, with another code
             code = WAIT_LISTS.get(p.name, code)
-            yield self._consistent(p)
-        yield from self._null(p)
-        arguments = f"_registry, {p.type!r}, {p.name}, {p.length}, {code_of(code)}"
+            yield self._emit_consistency_check(p)
+        yield from self._emit_null_check(p)
+        arguments = f"_registry, {p.type!r}, {p.name}, {p.length}, {find_code(code)}"
         yield f"{p.name} = _objects({arguments}) if {p.name} else []"
 
-    def _consistent(self, p: Parameter) -> str:
+    def _emit_consistency_check(self, p: Parameter) -> str:
         """Check that there is a list if, and only if, its count is not 0."""
         return _refuse_if(
             f"bool({p.name}) != ({p.length} > 0)", WAIT_LISTS.get(p.name, "INVALID_VALUE")
         )
 
-    def _output(self, p: Parameter) -> Iterator[str]:
+    def _emit_output(self, p: Parameter) -> Iterator[str]:
         if p.name != self.list_count:
-            yield from self._null(p)
+            yield from self._emit_null_check(p)
         if _is_list(p):
             yield _refuse_if(f"{p.name} and not {p.length}", "INVALID_SIZE")
 
-    def _pointer(self, p: Parameter, base: str) -> Iterator[str]:
+    def _emit_pointer(self, p: Parameter, base: str) -> Iterator[str]:
         count = self.parameters.get(p.length)
         if p.name in WAIT_LISTS:
-            yield self._consistent(p)
+            yield self._emit_consistency_check(p)
         elif "optional" in p.words and base == "struct" and count is not None:
             yield _refuse_if(f"{p.length} and not {p.name}", "INVALID_NULL_POINTER")
-        yield from self._null(p)
+        yield from self._emit_null_check(p)
         if base == "char":
             yield f"{p.name} = _text({p.name}) if {p.name} else None"
         elif count is not None and p.stars == 1 and base != "struct":
@@ -317,16 +317,16 @@ class _Entry:
         if base == "struct" and not p.length:
             for field in UR.structs[p.type].fields if p.type in UR.structs else ():
                 if not field.stars and UR.is_bitfield(field.type):
-                    yield from self._value(f"{p.name}.{field.name}", field.type, p.name)
+                    yield from self._emit_value_check(f"{p.name}.{field.name}", field.type, p.name)
 
-    def _number(self, p: Parameter) -> Iterator[str]:
+    def _emit_number(self, p: Parameter) -> Iterator[str]:
         if p.name in _RANGES:
             bounds, code = _RANGES[p.name]
             yield _refuse_if(f"not {bounds.start} <= {p.name} < {bounds.stop}", code)
         else:
-            yield from self._value(p.name, p.type)
+            yield from self._emit_value_check(p.name, p.type)
 
-    def _value(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
+    def _emit_value_check(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
         """Check an enumeration or flags, if the condition `where` is true."""
         values = UR.groups.get(type_name)
         if values and UR.is_bitfield(type_name):
@@ -352,7 +352,7 @@ class _Entry:
                 yield f"_{name} = {wanted}({name})"
         if self.is_query:
             yield f"_value = _body({arguments})"
-            self.scope["_encoders"] = encoders_of(self.parameters["propName"].type)
+            self.scope["_encoders"] = list_encoders(self.parameters["propName"].type)
             yield f"_answer(_encoders, _registry, _value, {', '.join(_QUERY)})"
             return
         returned = [
@@ -391,9 +391,9 @@ class _Entry:
         return counts[0] if counts and any(map(_is_list, self.outputs)) else ""
 
 
-def _reused(registry: Registry, place: Any) -> Any:
+def _find_reused(registry: Registry, place: Any) -> Any:
     """Return the event at a place that is to be used again, or whether there is a place."""
-    found = registry.of("ur_event_handle_t").get(int(place[0])) if place else None
+    found = registry.list_owned("ur_event_handle_t").get(int(place[0])) if place else None
     return found if found is not None and getattr(found, "reusable", False) else bool(place)
 
 

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, Final, NamedTuple
 
 from .contexts import LZContext
-from .core import call, check, create, failure, struct
+from .core import call, check, create, failure, make_struct
 from .devices import LZDevice
 
 
@@ -49,8 +49,8 @@ class LZAllocation:
 def allocate(request: LZRequest) -> LZAllocation:
     """Allocate memory of the driver. The context does not know it yet. Raises LevelZeroError."""
     context, size, align = request.context, request.size, request.align
-    host = ctypes.byref(struct("host_mem_alloc_desc"))
-    mine = ctypes.byref(struct("device_mem_alloc_desc"))
+    host = ctypes.byref(make_struct("host_mem_alloc_desc"))
+    mine = ctypes.byref(make_struct("device_mem_alloc_desc"))
     handle = request.device.ze if request.device is not None else None
     routine, given = {
         "host": ("zeMemAllocHost", (host, size, align)),
@@ -82,13 +82,13 @@ _ImportPrototype: Final = ctypes.CFUNCTYPE(
 _ReleasePrototype: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _uses_all_memory(device: LZDevice) -> bool:
+def _can_use_all_memory(device: LZDevice) -> bool:
     return bool(device.access.sharedSystemAllocCapabilities)
 
 
 def can_import(device: LZDevice) -> bool:
     """Return whether memory that the program has allocated itself becomes USM."""
-    return _uses_all_memory(device) or bool(device.platform.extension_function(_IMPORT))
+    return _can_use_all_memory(device) or bool(device.platform.extension_function(_IMPORT))
 
 
 def import_memory(context: LZContext, address: int, size: int) -> None:
@@ -102,7 +102,7 @@ def import_memory(context: LZContext, address: int, size: int) -> None:
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_IMPORT}")
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
-    if not all(map(_uses_all_memory, context.devices)):
+    if not all(map(_can_use_all_memory, context.devices)):
         function = _ImportPrototype(context.platform.extension_function(_IMPORT))
         check(function(context.platform.ze, address, size), _IMPORT)
     add(LZAllocation(address, LZRequest(context, "host", None, size), imported=True))
@@ -119,7 +119,7 @@ def forget_imported(context: LZContext, address: int) -> None:
     if found is None or not found.imported:
         raise failure("INVALID_VALUE", "no imported memory begins there")
     remove(context, address, imported=True)
-    if not all(map(_uses_all_memory, context.devices)):
+    if not all(map(_can_use_all_memory, context.devices)):
         function = _ReleasePrototype(context.platform.extension_function(_RELEASE))
         check(function(context.platform.ze, address), _RELEASE)
 

@@ -147,7 +147,7 @@ def urQueueBeginCaptureIntoGraphExp(hQueue: LZQueue, hGraph: LZGraph) -> None:
     hGraph.begin(hQueue)
 
 
-def _graph_of(queue: LZQueue, code: str) -> LZGraph:
+def _get_graph(queue: LZQueue, code: str) -> LZGraph:
     """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
     if queue.capture is None:
         raise failure(code, "the queue is not captured")
@@ -156,7 +156,7 @@ def _graph_of(queue: LZQueue, code: str) -> LZGraph:
 
 @adapter.entry
 def urQueueEndGraphCaptureExp(hQueue: LZQueue, phGraph: Any) -> None:
-    graph = _graph_of(hQueue, "COMMAND_LIST_NOT_CAPTURING")
+    graph = _get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
     capture, registry = graph.capture, adapter.registry
     if capture is None or capture.first is not hQueue:
         raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
@@ -175,7 +175,7 @@ def urQueueGetGraphExp(hQueue: LZQueue, phGraph: Any) -> None:
     """Show the graph. The program gets no reference."""
     assert adapter.registry is not None
     phGraph[0] = 0
-    phGraph[0] = adapter.registry.show(_graph_of(hQueue, "INVALID_OPERATION"))
+    phGraph[0] = adapter.registry.show(_get_graph(hQueue, "INVALID_OPERATION"))
 
 
 # graphs

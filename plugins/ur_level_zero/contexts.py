@@ -26,15 +26,15 @@ from .core import (
     check,
     create,
     failure,
-    handle_array,
     is_owned,
-    struct,
+    make_handle_array,
+    make_struct,
     wait_until_ready,
 )
 from .devices import LZDevice
 from .event_kinds import EventSource, EventUse, choose_events
 from .in_c import LZEventsInC
-from .platforms import LZPlatform, new_context
+from .platforms import LZPlatform, make_context
 
 if TYPE_CHECKING:
     from .captures import LZCapture
@@ -135,7 +135,7 @@ class EventSupply:
         self._context, self._table, self._use, self._source = context, table, use, source
         self._flags = _VISIBLE | (_TIMED if timed else 0)
         self._device = devices[0].ze
-        self._devices = handle_array([device.ze for device in devices])
+        self._devices = make_handle_array([device.ze for device in devices])
         self._count = len(devices)
         self._lock = make_lock()
         self._fresh: list[int] = []
@@ -159,27 +159,27 @@ class EventSupply:
 
     def _add(self) -> None:
         if self._source is EventSource.COUNTERS and self._use:
-            self._made.append(self._new_counter())
+            self._made.append(self._make_counter())
             self._fresh.append(self._made[-1])
         else:
             self._add_pool()
 
-    def _new_counter(self) -> int:
+    def _make_counter(self) -> int:
         flags = int(self._use) | _COUNTER_VISIBLE
-        desc = struct("event_counter_based_desc", flags=flags, signal=_HOST, wait=_HOST)
+        desc = make_struct("event_counter_based_desc", flags=flags, signal=_HOST, wait=_HOST)
         given = self._context, self._device, ctypes.byref(desc)
         return create(self._table, "zeEventCounterBasedCreate", *given)
 
     def _add_pool(self) -> None:
         tag = "COUNTER_BASED_EVENT_POOL_EXP_DESC"
         name = "event_pool_counter_based_exp_desc"
-        counter_based = struct(name, tag=tag, flags=int(self._use)) if self._use else None
-        desc = struct("event_pool_desc", flags=self._flags, count=_POOL, pNext=counter_based)
+        counter_based = make_struct(name, tag=tag, flags=int(self._use)) if self._use else None
+        desc = make_struct("event_pool_desc", flags=self._flags, count=_POOL, pNext=counter_based)
         arguments = ctypes.byref(desc), self._count, self._devices
         pool = create(self._table, "zeEventPoolCreate", self._context, *arguments)
         self._pools.append(pool)
         for index in range(_POOL):
-            one = struct("event_desc", index=index, signal=_HOST, wait=_HOST)
+            one = make_struct("event_desc", index=index, signal=_HOST, wait=_HOST)
             self._fresh.append(create(self._table, "zeEventCreate", pool, ctypes.byref(one)))
         self._fresh.reverse()
         self._made += self._fresh
@@ -283,7 +283,7 @@ def urContextCreate(phDevices: list[LZDevice]) -> LZContext:
     platform = phDevices[0].platform
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
-    return LZContext(new_context(platform, phDevices), phDevices)
+    return LZContext(make_context(platform, phDevices), phDevices)
 
 
 adapter.info("urContextGetInfo", CONTEXT_INFO)

@@ -40,13 +40,13 @@ FOREVER: Final = (1 << 64) - 1
 _STEP: Final = 50_000_000  # nanoseconds that a wait lasts before it looks for Ctrl-C
 
 
-def _code(error: LevelZeroError) -> str:
+def _find_code(error: LevelZeroError) -> str:
     name = error.code.removeprefix("ZE_RESULT_ERROR_")
     name = _CODES.get(name, name)
     return name if f"UR_RESULT_ERROR_{name}" in UR.codes else "UNKNOWN"
 
 
-adapter.codes[LevelZeroError] = _code
+adapter.codes[LevelZeroError] = _find_code
 
 
 def call(table: DispatchTable, routine: str, *arguments: Any) -> None:
@@ -65,7 +65,7 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     return made.value or 0
 
 
-def struct(name: str, *, tag: str = "", **fields: Any) -> Any:
+def make_struct(name: str, *, tag: str = "", **fields: Any) -> Any:
     """Return a struct of Level Zero with its `stype`.
 
     Args:
@@ -92,13 +92,13 @@ def ask(table: DispatchTable, routine: str, handle: int, name: str, **how: Any) 
         table: the driver's functions.
         routine: the function.
         handle: what it is about.
-        name: see `struct`.
-        how: see `struct`.
+        name: see `make_struct`.
+        how: see `make_struct`.
 
     Raises:
         LevelZeroError: what the driver answers.
     """
-    made = struct(name, **how)
+    made = make_struct(name, **how)
     check(getattr(table, routine)(handle, ctypes.byref(made)), routine)
     return made
 
@@ -115,7 +115,7 @@ def ask_list(table: DispatchTable, routine: str, handle: int, name: str) -> list
     return list(rows)[: count.value]
 
 
-def handle_array(handles: Sequence[int]) -> Any:
+def make_handle_array(handles: Sequence[int]) -> Any:
     """Return handles as a C array, None for no handles."""
     return (ctypes.c_void_p * len(handles))(*handles) if handles else None
 
@@ -181,7 +181,7 @@ def is_owned(properties: Any) -> bool:
     return bool(properties and properties.isNativeHandleOwned)
 
 
-def address_of(pointer: Any) -> int:
+def get_address(pointer: Any) -> int:
     """Return the address of a pointer of cffi."""
     return int(ffi.cast("uintptr_t", pointer))
 
@@ -193,16 +193,16 @@ __all__ = [
     "LZObject",
     "LevelZeroError",
     "adapter",
-    "address_of",
     "ask",
     "ask_list",
     "call",
     "check",
     "create",
     "failure",
-    "handle_array",
+    "get_address",
     "is_owned",
-    "struct",
+    "make_handle_array",
+    "make_struct",
     "wait_for_a_while",
     "wait_until_ready",
 ]

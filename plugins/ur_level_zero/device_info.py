@@ -11,7 +11,7 @@ from ...loader.ur.abi import UR
 from .allocations import can_import
 from .captures import can_capture
 from .core import ZE, adapter
-from .devices import DOMAINS, LZDevice, type_of
+from .devices import DOMAINS, LZDevice, find_type
 
 #: Bytes to which sub-buffers are aligned: what any driver aligns memory to.
 BUFFER_ALIGNMENT: Final = 64
@@ -19,7 +19,7 @@ _GPU: Final = UR["UR_DEVICE_TYPE_GPU"]
 _LARGEST: Final = (1 << 64) - 1
 
 
-def _flags(pairs: dict[str, str], ur: str, ze: str) -> Callable[[int], int]:
+def _make_flag_conversion(pairs: dict[str, str], ur: str, ze: str) -> Callable[[int], int]:
     """Return a function that makes flags of Unified Runtime of Level Zero's.
 
     Args:
@@ -31,7 +31,7 @@ def _flags(pairs: dict[str, str], ur: str, ze: str) -> Callable[[int], int]:
     return lambda value: sum(ours for bit, ours in bits.items() if value & bit)
 
 
-_fp: Final = _flags(
+_fp: Final = _make_flag_conversion(
     {
         "DENORM": "DENORM",
         "INF_NAN": "INF_NAN",
@@ -45,7 +45,7 @@ _fp: Final = _flags(
     "UR_DEVICE_FP_CAPABILITY_FLAG",
     "ZE_DEVICE_FP_FLAG",
 )
-_access: Final = _flags(
+_access: Final = _make_flag_conversion(
     {
         "RW": "ACCESS",
         "ATOMIC": "ATOMIC_ACCESS",
@@ -55,7 +55,7 @@ _access: Final = _flags(
     "UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG",
     "ZE_MEMORY_ACCESS_CAP_FLAG",
 )
-_updates: Final = _flags(
+_updates: Final = _make_flag_conversion(
     {
         "KERNEL_ARGUMENTS": "KERNEL_ARGUMENTS",
         "GROUP_SIZE": "LOCAL_WORK_SIZE",
@@ -71,29 +71,29 @@ _EVENTS: Final = (
 )
 
 
-def updates_of(device: LZDevice) -> int:
+def list_updates(device: LZDevice) -> int:
     """Return what updates of a command-buffer can change."""
     mutable = device.mutable_flags
     events = UR["UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS"]
     return _updates(mutable) | (events if mutable & _EVENTS == _EVENTS else 0)
 
 
-def _units(device: LZDevice) -> int:
+def _count_units(device: LZDevice) -> int:
     row = device.properties
     return max(1, row.numSlices * row.numSubslicesPerSlice * row.numEUsPerSubslice)
 
 
-def _sizes(device: LZDevice) -> list[int]:
+def _list_sizes(device: LZDevice) -> list[int]:
     row = device.compute
     return [row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ]
 
 
-def _sub_groups(device: LZDevice) -> list[int]:
+def _list_sub_groups(device: LZDevice) -> list[int]:
     row = device.compute
     return list(row.subGroupSizes)[: row.numSubGroupSizes] or [1]
 
 
-def _extensions(device: LZDevice) -> str:
+def _list_extensions(device: LZDevice) -> str:
     flags = device.module.flags
     known = {
         "cl_khr_fp16": "FP16",
@@ -106,12 +106,12 @@ def _extensions(device: LZDevice) -> str:
     return " ".join([*(name for name, there in forms.items() if there), *found])
 
 
-def _il_version(device: LZDevice) -> str:
+def _format_il_version(device: LZDevice) -> str:
     version = device.module.spirvVersionSupported
     return f"SPIR-V_{version >> 16}.{version >> 8 & 0xFF}" if version else ""
 
 
-def _memory_size(device: LZDevice) -> int:
+def _sum_memory_sizes(device: LZDevice) -> int:
     return sum(row.totalSize for row in device.memories) or device.properties.maxMemAllocSize
 
 
@@ -119,11 +119,11 @@ def _is_integrated(device: LZDevice) -> bool:
     return bool(device.properties.flags & ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"])
 
 
-def _usm(field: str) -> Callable[[LZDevice], int]:
+def _make_usm_query(field: str) -> Callable[[LZDevice], int]:
     return lambda device: _access(getattr(device.access, f"{field}Capabilities"))
 
 
-def _requires(*entries: str) -> Callable[[LZDevice], bool]:
+def _make_requirement(*entries: str) -> Callable[[LZDevice], bool]:
     """Return a function that says whether the adapter has all of these entry points."""
     return lambda device: adapter.declared.issuperset(entries)
 
@@ -154,12 +154,12 @@ _QUEUES: Final = (
 _WIDTHS: Final = {"CHAR": 16, "SHORT": 8, "INT": 4, "LONG": 1, "LONG_LONG": 1, "FLOAT": 1}
 
 _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
-    "TYPE": type_of,
+    "TYPE": find_type,
     "VENDOR_ID": lambda device: device.properties.vendorId,
     "DEVICE_ID": lambda device: device.properties.deviceId,
-    "MAX_COMPUTE_UNITS": _units,
-    "NUM_COMPUTE_UNITS": _units,
-    "MAX_WORK_ITEM_SIZES": _sizes,
+    "MAX_COMPUTE_UNITS": _count_units,
+    "NUM_COMPUTE_UNITS": _count_units,
+    "MAX_WORK_ITEM_SIZES": _list_sizes,
     "MAX_WORK_GROUP_SIZE": lambda device: device.compute.maxTotalGroupSize,
     "SINGLE_FP_CONFIG": lambda device: _fp(device.module.fp32flags),
     "HALF_FP_CONFIG": lambda device: _fp(device.module.fp16flags),
@@ -167,15 +167,15 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "MAX_CLOCK_FREQUENCY": lambda device: device.properties.coreClockRate,
     "MAX_MEM_ALLOC_SIZE": lambda device: device.properties.maxMemAllocSize,
     "MAX_PARAMETER_SIZE": lambda device: device.module.maxArgumentsSize,
-    "GLOBAL_MEM_SIZE": _memory_size,
+    "GLOBAL_MEM_SIZE": _sum_memory_sizes,
     "GLOBAL_MEM_CACHE_SIZE": lambda device: max(
         (row.cacheSize for row in device.caches), default=0
     ),
     "MAX_CONSTANT_BUFFER_SIZE": lambda device: device.properties.maxMemAllocSize,
     "LOCAL_MEM_SIZE": lambda device: device.compute.maxSharedLocalMemory,
     "HOST_UNIFIED_MEMORY": _is_integrated,
-    "IS_INTEGRATED_GPU": lambda device: type_of(device) == _GPU and _is_integrated(device),
-    "PROFILING_TIMER_RESOLUTION": lambda device: max(1, device.nanoseconds(1)),
+    "IS_INTEGRATED_GPU": lambda device: find_type(device) == _GPU and _is_integrated(device),
+    "PROFILING_TIMER_RESOLUTION": lambda device: max(1, device.convert_to_nanoseconds(1)),
     "PLATFORM": lambda device: device.platform,
     "PARENT_DEVICE": lambda device: device.parent or 0,
     "REFERENCE_COUNT": lambda device: device.references,
@@ -184,8 +184,8 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "DRIVER_VERSION": lambda device: device.platform.driver_version,
     "VERSION": lambda device: device.platform.api_version,
     "BACKEND_RUNTIME_VERSION": lambda device: device.platform.api_version,
-    "EXTENSIONS": _extensions,
-    "IL_VERSION": _il_version,
+    "EXTENSIONS": _list_extensions,
+    "IL_VERSION": _format_il_version,
     "PRINTF_BUFFER_SIZE": lambda device: device.module.printfBufferSize,
     "PARTITION_MAX_SUB_DEVICES": lambda device: len(device.parts),
     "SUPPORTED_PARTITIONS": lambda device: (
@@ -194,16 +194,16 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "PARTITION_AFFINITY_DOMAIN": lambda device: sum(DOMAINS) if device.parts else 0,
     "PARTITION_TYPE": lambda device: _PARTITION if device.parent is not None else b"",
     "MAX_NUM_SUB_GROUPS": lambda device: max(
-        1, device.compute.maxTotalGroupSize // min(_sub_groups(device))
+        1, device.compute.maxTotalGroupSize // min(_list_sub_groups(device))
     ),
-    "SUB_GROUP_SIZES_INTEL": _sub_groups,
-    "USM_HOST_SUPPORT": _usm("hostAlloc"),
-    "USM_DEVICE_SUPPORT": _usm("deviceAlloc"),
-    "USM_SINGLE_SHARED_SUPPORT": _usm("sharedSingleDeviceAlloc"),
-    "USM_CROSS_SHARED_SUPPORT": _usm("sharedCrossDeviceAlloc"),
-    "USM_SYSTEM_SHARED_SUPPORT": _usm("sharedSystemAlloc"),
+    "SUB_GROUP_SIZES_INTEL": _list_sub_groups,
+    "USM_HOST_SUPPORT": _make_usm_query("hostAlloc"),
+    "USM_DEVICE_SUPPORT": _make_usm_query("deviceAlloc"),
+    "USM_SINGLE_SHARED_SUPPORT": _make_usm_query("sharedSingleDeviceAlloc"),
+    "USM_CROSS_SHARED_SUPPORT": _make_usm_query("sharedCrossDeviceAlloc"),
+    "USM_SYSTEM_SHARED_SUPPORT": _make_usm_query("sharedSystemAlloc"),
     "UUID": lambda device: bytes(device.properties.uuid.id),
-    "GPU_EU_COUNT": lambda device: _units(device) if type_of(device) == _GPU else None,
+    "GPU_EU_COUNT": lambda device: _count_units(device) if find_type(device) == _GPU else None,
     "GPU_EU_SIMD_WIDTH": lambda device: device.properties.physicalEUSimdWidth,
     "GPU_EU_SLICES": lambda device: device.properties.numSlices,
     "GPU_EU_COUNT_PER_SUBSLICE": lambda device: device.properties.numEUsPerSubslice,
@@ -230,26 +230,26 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
         device.module.flags & ZE["ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS"]
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": lambda device: (
-        updates_of(device) if "urCommandBufferCreateExp" in adapter.declared else 0
+        list_updates(device) if "urCommandBufferCreateExp" in adapter.declared else 0
     ),
-    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": _requires("urCommandBufferUpdateSignalEventExp"),
-    "COMMAND_BUFFER_SUPPORT_EXP": _requires(
+    "COMMAND_BUFFER_EVENT_SUPPORT_EXP": _make_requirement("urCommandBufferUpdateSignalEventExp"),
+    "COMMAND_BUFFER_SUPPORT_EXP": _make_requirement(
         "urCommandBufferCreateExp", "urEnqueueCommandBufferExp"
     ),
-    "TIMESTAMP_RECORDING_SUPPORT_EXP": _requires("urEnqueueTimestampRecordingExp"),
-    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _requires("urEnqueueNativeCommandExp"),
+    "TIMESTAMP_RECORDING_SUPPORT_EXP": _make_requirement("urEnqueueTimestampRecordingExp"),
+    "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _make_requirement("urEnqueueNativeCommandExp"),
     "ENQUEUE_HOST_TASK_SUPPORT_EXP": _has("zeCommandListAppendHostFunction"),
-    "USM_POOL_SUPPORT": _requires("urUSMPoolCreate"),
-    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _requires("urEnqueueUSMDeviceAllocExp"),
-    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _requires("urUSMContextMemcpyExp"),
-    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _requires("urProgramBuildExp"),
+    "USM_POOL_SUPPORT": _make_requirement("urUSMPoolCreate"),
+    "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _make_requirement("urEnqueueUSMDeviceAllocExp"),
+    "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _make_requirement("urUSMContextMemcpyExp"),
+    "MULTI_DEVICE_COMPILE_SUPPORT_EXP": _make_requirement("urProgramBuildExp"),
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.compute_group.is_cooperative
     ),
     "GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP": can_capture,
-    "USM_P2P_SUPPORT_EXP": _requires("urUsmP2PEnablePeerAccessExp"),
+    "USM_P2P_SUPPORT_EXP": _make_requirement("urUsmP2PEnablePeerAccessExp"),
     "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": can_import,
-    "DEVICE_WAIT_SUPPORT_EXP": _requires("urDeviceWaitExp"),
+    "DEVICE_WAIT_SUPPORT_EXP": _make_requirement("urDeviceWaitExp"),
     "GLOBAL_VARIABLE_SUPPORT": lambda device: device.takes_spirv,  # device globals are in SPIR-V
 }
 

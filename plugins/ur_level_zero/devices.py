@@ -13,7 +13,7 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.objects import Object
 from ..sdk.rules import check_count
-from .core import ZE, LevelZeroError, adapter, ask, ask_list, call, failure, struct
+from .core import ZE, LevelZeroError, adapter, ask, ask_list, call, failure, make_struct
 
 if TYPE_CHECKING:
     from .platforms import LZPlatform
@@ -103,7 +103,7 @@ class LZDevice(Object):
             if self.platform.has("zeImageCreate"):
                 routine, name = "zeDeviceGetImageProperties", "device_image_properties"
                 return ask(self.table, routine, self.ze, name)
-        return struct("device_image_properties")
+        return make_struct("device_image_properties")
 
     @property
     def has_images(self) -> bool:
@@ -131,7 +131,7 @@ class LZDevice(Object):
         """Return what a mutable command can change, ze_mutable_command_exp_flags_t."""
         if ZE.strings["ZE_MUTABLE_COMMAND_LIST_EXP_NAME"] not in self.platform.extensions:
             return 0
-        row = struct("mutable_command_list_exp_properties")
+        row = make_struct("mutable_command_list_exp_properties")
         with contextlib.suppress(LevelZeroError):
             ask(self.table, "zeDeviceGetProperties", self.ze, "device_properties", pNext=row)
         return row.mutableCommandFlags
@@ -191,11 +191,11 @@ class LZDevice(Object):
         """Return whether it takes programs of SPIR-V."""
         return bool(self.module.spirvVersionSupported)
 
-    def nanoseconds(self, ticks: int) -> int:
+    def convert_to_nanoseconds(self, ticks: int) -> int:
         """Return a time stamp of an event in nanoseconds."""
         return ticks * 1_000_000_000 // (self.properties.timerResolution or 1)
 
-    def timestamp(self) -> tuple[int, int]:
+    def read_clocks(self) -> tuple[int, int]:
         """Return the host's and the device's time in nanoseconds, taken together."""
         host, device = ctypes.c_uint64(), ctypes.c_uint64()
         call(
@@ -205,14 +205,14 @@ class LZDevice(Object):
             ctypes.byref(host),
             ctypes.byref(device),
         )
-        return host.value, self.nanoseconds(device.value)
+        return host.value, self.convert_to_nanoseconds(device.value)
 
     def is_part_of(self, other: LZDevice) -> bool:
         """Return whether it is another device or a part of that."""
         return self is other or (self.parent is not None and self.parent.is_part_of(other))
 
 
-def type_of(device: LZDevice) -> int:
+def find_type(device: LZDevice) -> int:
     """Return the ur_device_type_t of a device."""
     kind = device.properties.type
     return next((ur for ur, ze in _TYPES.items() if ze == kind), UR["UR_DEVICE_TYPE_CUSTOM"])
@@ -227,7 +227,7 @@ def urDeviceGetNativeHandle(hDevice: LZDevice) -> int:
 def urDeviceGetGlobalTimestamps(
     hDevice: LZDevice, pDeviceTimestamp: Any, pHostTimestamp: Any
 ) -> None:
-    host, device = hDevice.timestamp()
+    host, device = hDevice.read_clocks()
     for pointer, value in ((pDeviceTimestamp, device), (pHostTimestamp, host)):
         if pointer:
             pointer[0] = value
@@ -251,7 +251,7 @@ def urDevicePartition(
     return hDevice.parts if NumDevices else range(len(hDevice.parts))
 
 
-def targets_of(device: LZDevice) -> list[str]:
+def list_targets(device: LZDevice) -> list[str]:
     """Return the targets of binaries that a device takes, the best first."""
     return ["spir64_gen", "spir64"] if device.takes_spirv else []
 
@@ -263,7 +263,7 @@ def urDeviceSelectBinary(hDevice: LZDevice, pBinaries: Any, NumBinaries: int) ->
     check_count(NumBinaries, "INVALID_SIZE", "binaries")
     pointers = [pBinaries[index].pDeviceTargetSpec for index in range(NumBinaries)]
     specs = [ffi.string(one).decode("utf-8", "replace") if one else "" for one in pointers]
-    targets = targets_of(hDevice)[1:]
+    targets = list_targets(hDevice)[1:]
     for target in targets:
         if target in specs:
             return specs.index(target)

@@ -52,7 +52,9 @@ class LZEnqueue(EnqueueCall):
             LevelZeroError: what the driver answers.
         """
         wanted = self.wanted or self.blocking
-        event = self.queue.command(routine, self.command, arguments, self.waits, wanted, keep)
+        event = self.queue.append_command(
+            routine, self.command, arguments, self.waits, wanted, keep
+        )
         return self.complete(event)
 
     def mark(self) -> LZEvent | None:
@@ -64,14 +66,14 @@ class LZEnqueue(EnqueueCall):
         if len(calls) == 1:
             return self.call(calls[0][0], *calls[0][1], keep=keep)
         queue, wanted = self.queue, self.wanted or self.blocking
-        cells, waits = [], queue.cells_of(self.waits)
+        cells, waits = [], queue.list_cells(self.waits)
         with queue.lock:
             for index, (routine, arguments) in enumerate(calls):
                 needed = not queue.in_order or (wanted and not index)
                 cell = queue.take_cell() if needed else None
                 queue.append(routine, *arguments, waits=waits, cell=cell, keep=keep)
                 cells += [cell] if cell is not None else []
-            event = queue.new_event(self.command) if wanted else None
+            event = queue.make_event(self.command) if wanted else None
             if event is not None:
                 event.first = cells[0]
                 queue.append(

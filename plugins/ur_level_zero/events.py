@@ -107,10 +107,10 @@ def read_times(cell: EventCell, device: LZDevice) -> tuple[int, int]:
     """Return when the command of a cell began and ended, in nanoseconds. Raises LevelZeroError."""
     row = _Times()
     call(cell.table, "zeEventQueryKernelTimestamp", cell.ze, ctypes.byref(row))
-    return span_of([row], device)
+    return find_span([row], device)
 
 
-def span_of(rows: Iterable[Any], device: LZDevice) -> tuple[int, int]:
+def find_span(rows: Iterable[Any], device: LZDevice) -> tuple[int, int]:
     """Return the first start and the last end of ze_kernel_timestamp_result_t, in nanoseconds."""
     wrap = 1 << (device.properties.kernelTimestampValidBits or 64)
     found = []
@@ -119,7 +119,7 @@ def span_of(rows: Iterable[Any], device: LZDevice) -> tuple[int, int]:
         start, end = times.kernelStart, times.kernelEnd
         found.append((start, end if end >= start else end + wrap))
     start, end = min(pair[0] for pair in found), max(pair[1] for pair in found)
-    return device.nanoseconds(start), device.nanoseconds(end)
+    return device.convert_to_nanoseconds(start), device.convert_to_nanoseconds(end)
 
 
 def wait_for(events: Sequence[LZEvent]) -> None:
@@ -164,7 +164,7 @@ adapter.info(
 )
 
 
-def _called(event: LZEvent) -> int:
+def _find_call_time(event: LZEvent) -> int:
     """Return when the call was made, but not later than its command began.
 
     The clocks of a driver's events and of its devices may differ.
@@ -177,8 +177,8 @@ def _called(event: LZEvent) -> int:
 adapter.info(
     "urEventGetProfilingInfo",
     {
-        "UR_PROFILING_INFO_COMMAND_QUEUED": _called,
-        "UR_PROFILING_INFO_COMMAND_SUBMIT": _called,
+        "UR_PROFILING_INFO_COMMAND_QUEUED": _find_call_time,
+        "UR_PROFILING_INFO_COMMAND_SUBMIT": _find_call_time,
         "UR_PROFILING_INFO_COMMAND_START": lambda event: event.times[0],
         "UR_PROFILING_INFO_COMMAND_END": lambda event: event.times[1],
         "UR_PROFILING_INFO_COMMAND_COMPLETE": lambda event: event.times[1],

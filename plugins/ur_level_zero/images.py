@@ -18,15 +18,15 @@ from ..sdk.images import (
     check_description,
     check_host_pitches,
     check_region,
-    element_size,
+    count_element_bytes,
     overlap,
     transfer_pitches,
 )
-from ..sdk.rectangles import Rect, offset_of, region_of
+from ..sdk.rectangles import Rect, read_offset, read_region
 from ..sdk.rules import COPY, USE, check_memory_flags
-from ..sdk.ze.image_formats import ze_format_of
+from ..sdk.ze.image_formats import convert_to_ze
 from .contexts import LZContext
-from .core import ZE, adapter, create, is_owned, struct
+from .core import ZE, adapter, create, is_owned, make_struct
 from .devices import LZDevice
 from .enqueue import Call, LZEnqueue, enqueues
 from .events import LZEvent
@@ -73,7 +73,7 @@ class LZImage(LZMemory):
         self, ze: int, context: LZContext, desc: Any, format: tuple[int, int], owned: bool = True
     ) -> None:
         self.kind, self.format = IMAGE_KINDS[desc.type], format
-        self.extent, self.pixel = self.kind.extent_of(desc), element_size(*format)
+        self.extent, self.pixel = self.kind.find_extent(desc), count_element_bytes(*format)
         x, y, z = self.extent
         super().__init__(ze, context, self.pixel * x * y * z, owned=owned)
 
@@ -89,7 +89,7 @@ def check_images(device: LZDevice) -> None:
         raise failure("UNSUPPORTED_FEATURE", "the device has no images")
 
 
-def checked_image(memory: LZMemory) -> LZImage:
+def check_image(memory: LZMemory) -> LZImage:
     """Return memory that has to be an image. Raises URError (INVALID_MEM_OBJECT)."""
     if not isinstance(memory, LZImage):
         raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
@@ -98,7 +98,7 @@ def checked_image(memory: LZMemory) -> LZImage:
 
 def _check_size(device: LZDevice, desc: Any) -> None:
     """Raise URError (INVALID_IMAGE_SIZE) if an image is empty or too large."""
-    sizes, limits = IMAGE_KINDS[desc.type].extent_of(desc), _TYPES[desc.type][1]
+    sizes, limits = IMAGE_KINDS[desc.type].find_extent(desc), _TYPES[desc.type][1]
     pairs = zip(sizes, limits, strict=False)
     if not all(0 < size <= getattr(device.images, limit) for size, limit in pairs):
         raise failure("INVALID_IMAGE_SIZE", f"the device has no images of {sizes} pixels")
@@ -111,14 +111,14 @@ def urMemImageCreate(
     check_memory_flags(flags, pHost)
     kind, device = check_description(pImageDesc, pHost), hContext.devices[0]
     format = pImageFormat.channelOrder, pImageFormat.channelType
-    pixel = element_size(*format)
+    pixel = count_element_bytes(*format)
     check_images(device)
     _check_size(device, pImageDesc)
     check_host_pitches(pImageDesc, kind, pixel)
-    fields = ze_format_of(*format)
+    fields = convert_to_ze(*format)
     if fields is None:
         raise failure("UNSUPPORTED_IMAGE_FORMAT", "Level Zero has no such format")
-    desc = struct(
+    desc = make_struct(
         "image_desc",
         flags=0 if flags & _READ_ONLY else _WRITTEN,
         type=_TYPES[pImageDesc.type][0],
@@ -133,7 +133,9 @@ def urMemImageCreate(
     if pHost and flags & (USE | COPY):
         queue = create_queue(hContext, device, 0)
         pitches = pImageDesc.rowPitch, pImageDesc.slicePitch
-        for routine, arguments in _transfers(made, (0, 0, 0), made.extent, pHost, False, *pitches):
+        for routine, arguments in _list_transfers(
+            made, (0, 0, 0), made.extent, pHost, False, *pitches
+        ):
             queue.append(routine, *arguments)
         queue.drain()
     return made
@@ -154,7 +156,7 @@ def urMemImageCreateWithNativeHandle(
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, field=field: checked_image(image).size_of(field)
+        f"UR_IMAGE_INFO_{name}": lambda image, field=field: check_image(image).size_of(field)
         for name, field in (
             *(("WIDTH", "width"), ("HEIGHT", "height"), ("DEPTH", "depth")),
             ("ARRAY_SIZE", "arraySize"),
@@ -162,17 +164,17 @@ adapter.info(
     }
     | {
         "UR_IMAGE_INFO_FORMAT": lambda image: bytes(
-            ffi.buffer(ffi.new("ur_image_format_t *", checked_image(image).format))
+            ffi.buffer(ffi.new("ur_image_format_t *", check_image(image).format))
         ),
-        "UR_IMAGE_INFO_ELEMENT_SIZE": lambda image: checked_image(image).pixel,
-        "UR_IMAGE_INFO_ROW_PITCH": lambda image: checked_image(image).pixel * image.extent[0],
+        "UR_IMAGE_INFO_ELEMENT_SIZE": lambda image: check_image(image).pixel,
+        "UR_IMAGE_INFO_ROW_PITCH": lambda image: check_image(image).pixel * image.extent[0],
         "UR_IMAGE_INFO_SLICE_PITCH": lambda image: (
-            checked_image(image).size // image.extent[1 if image.kind.is_lines else 2]
+            check_image(image).size // image.extent[1 if image.kind.is_lines else 2]
             if image.kind.has_slices
             else 0
         ),
-        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: checked_image(image) and 0,
-        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: checked_image(image) and 0,
+        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: check_image(image) and 0,
+        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: check_image(image) and 0,
     },
 )
 
@@ -180,11 +182,11 @@ adapter.info(
 # transfers
 
 
-def _region(origin: Rect, size: Rect) -> Any:
+def _make_region(origin: Rect, size: Rect) -> Any:
     return ctypes.byref(_Region(*origin, *size))
 
 
-def _transfers(
+def _list_transfers(
     image: LZImage, origin: Rect, size: Rect, host: int, reads: bool, row: int, slice_: int
 ) -> Iterator[Call]:
     """Yield the commands that move a region to host memory (`reads`), or from it.
@@ -205,7 +207,7 @@ def _transfers(
 
     def call(name: str, at: Rect, part: Rect, place: int, *pitches: int) -> Call:
         ends = (place, image.ze) if reads else (image.ze, place)
-        return name, (*ends, _region(at, part), *pitches)
+        return name, (*ends, _make_region(at, part), *pitches)
 
     rows_touch = row_bytes == width or size[1] == 1
     if rows_touch and (slice_bytes == width * size[1] or size[2] == 1):
@@ -233,10 +235,10 @@ def _transfer(
 ) -> LZEvent | None:
     """Read or write a region of an image. `pitches` are two for host memory."""
     check_images(enqueue.queue.device)
-    image = checked_image(memory)
+    image = check_image(memory)
     enqueue.check_context("the image", image)
-    places = offset_of(image_origin), region_of(image_region)
-    return enqueue.call_each(list(_transfers(image, *places, host, reads, *pitches)), image)
+    places = read_offset(image_origin), read_region(image_region)
+    return enqueue.call_each(list(_list_transfers(image, *places, host, reads, *pitches)), image)
 
 
 for _name, _command, _reads, _host in (
@@ -257,14 +259,14 @@ def urEnqueueMemImageCopy(
     region: Any,
 ) -> LZEvent | None:
     check_images(enqueue.queue.device)
-    source, target = checked_image(hImageSrc), checked_image(hImageDst)
+    source, target = check_image(hImageSrc), check_image(hImageDst)
     enqueue.check_context("an image", source, target)
     if source.format != target.format:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
-    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
     check_region(source.extent, start, size)
     check_region(target.extent, to, size)
     if source.ze == target.ze and overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    given = target.ze, source.ze, _region(to, size), _region(start, size)
+    given = target.ze, source.ze, _make_region(to, size), _make_region(start, size)
     return enqueue.call(f"{_COPY}Region", *given, keep=(source, target))

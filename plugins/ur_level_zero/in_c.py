@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...loader.base.forks import make_lock
 from ..sdk._native import ffi, lib
-from .core import adapter, address_of
+from .core import adapter, get_address
 
 _PREFIX: Final = "lz_"
 
@@ -104,7 +104,7 @@ class LZQueueInC:
     @property
     def number(self) -> int:
         """Return the address of the struct."""
-        return address_of(self.struct)
+        return get_address(self.struct)
 
     def run_on(self, around: LZQueueInC) -> None:
         """Let C enqueue command-buffers, on a queue that is in order."""
@@ -125,4 +125,4 @@ class LZBufferInC:
     @property
     def number(self) -> int:
         """Return the address of the struct."""
-        return address_of(self.struct)
+        return get_address(self.struct)

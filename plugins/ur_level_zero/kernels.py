@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
 from ..sdk.kernels import read_exec_info
 from ..sdk.objects import Object
 from .contexts import LZContext
-from .core import LevelZeroError, adapter, ask, call, create, is_owned, struct
+from .core import LevelZeroError, adapter, ask, call, create, is_owned, make_struct
 from .devices import LZDevice
 from .programs import LZProgram
 
@@ -48,7 +48,7 @@ class LaunchSizes(NamedTuple):
     local: Triple | None
 
     @classmethod
-    def of(
+    def from_program(
         cls,
         dim: int,
         offset: Sequence[int] | None,
@@ -120,9 +120,9 @@ class LZKernel(Object):
     @cached_property
     def properties(self) -> Any:
         """Return its ze_kernel_properties_t on the first device."""
-        return self.properties_on(next(iter(self.handles)))
+        return self.query_properties(next(iter(self.handles)))
 
-    def properties_on(self, device: LZDevice) -> Any:
+    def query_properties(self, device: LZDevice) -> Any:
         """Return its ze_kernel_properties_t on a device."""
         return ask(self.table, "zeKernelGetProperties", self.on(device), "kernel_properties")
 
@@ -155,17 +155,17 @@ class LZKernel(Object):
         sizes = row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ
         return sizes if any(sizes) else None
 
-    def largest_group(self, device: LZDevice) -> int:
+    def find_largest_group(self, device: LZDevice) -> int:
         """Return how many work-items a work-group of it may have."""
-        row = struct("kernel_max_group_size_properties_ext", tag=_LARGEST_GROUP)
+        row = make_struct("kernel_max_group_size_properties_ext", tag=_LARGEST_GROUP)
         with contextlib.suppress(LevelZeroError):
             handle = self.on(device)
             ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
         return row.maxGroupSize or device.compute.maxTotalGroupSize
 
-    def preferred_multiple(self, device: LZDevice) -> int:
+    def find_preferred_multiple(self, device: LZDevice) -> int:
         """Return what group sizes should be multiples of."""
-        row = struct("kernel_preferred_group_size_properties")
+        row = make_struct("kernel_preferred_group_size_properties")
         with contextlib.suppress(LevelZeroError):
             handle = self.on(device)
             ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
@@ -196,7 +196,7 @@ class LZKernel(Object):
         self.arguments.update(arguments)
 
     def _set_one(self, index: int, argument: URKernelArgument) -> None:
-        size, value = argument_bytes(self.context, index, argument)
+        size, value = encode_argument(self.context, index, argument)
         for handle in self.handles.values():
             call(self.table, "zeKernelSetArgumentValue", handle, index, size, value)
 
@@ -210,7 +210,7 @@ class LZKernel(Object):
 
     # sizes
 
-    def shape(self, device: LZDevice, sizes: LaunchSizes) -> LZLaunchShape:
+    def find_shape(self, device: LZDevice, sizes: LaunchSizes) -> LZLaunchShape:
         """Return the shape of a launch. An empty one has no groups.
 
         Raises:
@@ -246,7 +246,7 @@ class LZKernel(Object):
         most = row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ
         if any(size > limit for size, limit in zip(local, most, strict=True)):
             raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
-        largest = self.largest_group(device)
+        largest = self.find_largest_group(device)
         if not 1 <= math.prod(local) <= largest:
             raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {largest} work-items")
         if self.required and local[:dim] != self.required[:dim]:
@@ -262,7 +262,7 @@ class LZKernel(Object):
         given = map(ctypes.byref, found)
         call(self.table, "zeKernelSuggestGroupSize", self.on(device), *total, *given)
         first, second, third = (
-            _divisor(size, one.value or 1) for size, one in zip(total, found, strict=True)
+            _find_divisor(size, one.value or 1) for size, one in zip(total, found, strict=True)
         )
         return first, second, third
 
@@ -283,12 +283,12 @@ class LZKernel(Object):
 _LARGEST_GROUP: Final = "KERNEL_MAX_GROUP_SIZE_EXT_PROPERTIES"
 
 
-def _divisor(size: int, most: int) -> int:
+def _find_divisor(size: int, most: int) -> int:
     """Return the largest divisor of a size up to a limit."""
     return next(number for number in range(min(size, most), 0, -1) if size % number == 0)
 
 
-def argument_bytes(
+def encode_argument(
     context: LZContext, index: int, argument: URKernelArgument
 ) -> tuple[int, bytes | None]:
     """Return size and value of an argument as Level Zero takes them.
@@ -315,7 +315,7 @@ def argument_bytes(
 
 @adapter.entry
 def urKernelCreate(hProgram: LZProgram, pKernelName: str) -> LZKernel:
-    desc = struct("kernel_desc", pKernelName=pKernelName.encode())
+    desc = make_struct("kernel_desc", pKernelName=pKernelName.encode())
     handles = {
         module.device: create(module.table, "zeKernelCreate", module.ze, ctypes.byref(desc))
         for module in hProgram.modules
@@ -347,7 +347,7 @@ def _set_one(kernel: LZKernel, index: int, argument: URKernelArgument) -> None:
 
 @adapter.entry
 def urKernelSetArgValue(hKernel: LZKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, value_argument(argSize, pArgValue))
+    _set_one(hKernel, argIndex, make_value_argument(argSize, pArgValue))
 
 
 @adapter.entry

@@ -11,8 +11,8 @@ import struct as packing
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import arguments_of
-from ..sdk.kernels import declare_suggestions, groups_by_local_memory
+from ..sdk.kernel_arguments import read_arguments
+from ..sdk.kernels import count_groups_by_local_memory, declare_suggestions
 from ..sdk.launch_properties import is_cooperative
 from .core import adapter, call, failure
 from .devices import LZDevice
@@ -53,18 +53,18 @@ def _launch(
     together = properties is not None and is_cooperative(
         properties, queue.device.compute_group.is_cooperative
     )
-    arguments = arguments_of(adapter, rows, count) if count else []
+    arguments = read_arguments(adapter, rows, count) if count else []
     enqueue.check_context("the kernel", kernel)
     if local is not None and 0 in local:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-    sizes = LaunchSizes.of(dim, offset, size, local)
+    sizes = LaunchSizes.from_program(dim, offset, size, local)
     with kernel.lock:
         if arguments:
             kernel.set(arguments)
         kernel.check_complete()
         if 0 in size:
             return enqueue.mark()
-        shape = kernel.shape(queue.device, sizes)
+        shape = kernel.find_shape(queue.device, sizes)
         handle, groups = kernel.apply(queue.device, shape), GroupCount(*shape.counts)
         keep = kernel, list(kernel.arguments.values())
         routine = _LAUNCH_TOGETHER if together else LAUNCH
@@ -93,26 +93,28 @@ adapter.info(
         "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
         "UR_KERNEL_INFO_ATTRIBUTES": lambda kernel: kernel.attributes,
         "UR_KERNEL_INFO_SPILL_MEM_SIZE": lambda kernel: [
-            kernel.properties_on(device).spillMemSize for device in kernel.handles
+            kernel.query_properties(device).spillMemSize for device in kernel.handles
         ],
     },
 )
 
 
-def _triple(sizes: tuple[int, int, int]) -> bytes:
+def _pack_triple(sizes: tuple[int, int, int]) -> bytes:
     return packing.pack("@3N", *sizes)
 
 
 _GROUP: Final = {
     UR[f"UR_KERNEL_GROUP_INFO_{name}"]: function
     for name, function in {
-        "WORK_GROUP_SIZE": lambda kernel, device: kernel.largest_group(device),
-        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: _triple(kernel.required or (0, 0, 0)),
-        "LOCAL_MEM_SIZE": lambda kernel, device: kernel.properties_on(device).localMemSize,
-        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": lambda kernel, device: kernel.preferred_multiple(
+        "WORK_GROUP_SIZE": lambda kernel, device: kernel.find_largest_group(device),
+        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: _pack_triple(
+            kernel.required or (0, 0, 0)
+        ),
+        "LOCAL_MEM_SIZE": lambda kernel, device: kernel.query_properties(device).localMemSize,
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": lambda kernel, device: kernel.find_preferred_multiple(
             device
         ),
-        "PRIVATE_MEM_SIZE": lambda kernel, device: kernel.properties_on(device).privateMemSize,
+        "PRIVATE_MEM_SIZE": lambda kernel, device: kernel.query_properties(device).privateMemSize,
     }.items()
 }
 
@@ -138,7 +140,7 @@ _SUB_GROUP: Final = {
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> int:
     hKernel.context.check_device(hDevice)
-    return getattr(hKernel.properties_on(hDevice), _SUB_GROUP[propName])
+    return getattr(hKernel.query_properties(hDevice), _SUB_GROUP[propName])
 
 
 @adapter.entry
@@ -152,14 +154,17 @@ def urKernelSuggestMaxCooperativeGroupCount(
     if 0 in pLocalWorkSize:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     hKernel.context.check_device(hDevice)
-    sizes, count = LaunchSizes.of(workDim, None, pLocalWorkSize, pLocalWorkSize), ctypes.c_uint32()
+    sizes, count = (
+        LaunchSizes.from_program(workDim, None, pLocalWorkSize, pLocalWorkSize),
+        ctypes.c_uint32(),
+    )
     with hKernel.lock:
-        handle = hKernel.apply(hDevice, hKernel.shape(hDevice, sizes))
+        handle = hKernel.apply(hDevice, hKernel.find_shape(hDevice, sizes))
         routine = "zeKernelSuggestMaxCooperativeGroupCount"
         call(hKernel.table, routine, handle, ctypes.byref(count))
-    room = groups_by_local_memory(
+    room = count_groups_by_local_memory(
         dynamicSharedMemorySize,
-        hKernel.properties_on(hDevice).localMemSize,
+        hKernel.query_properties(hDevice).localMemSize,
         hDevice.compute.maxSharedLocalMemory,
         max(1, hDevice.properties.numSlices * hDevice.properties.numSubslicesPerSlice),
     )
@@ -169,10 +174,10 @@ def urKernelSuggestMaxCooperativeGroupCount(
 def _suggest(
     kernel: LZKernel, queue: LZQueue, offsets: list[int], sizes: list[int], arguments: list[Any]
 ) -> list[int]:
-    shape = LaunchSizes.of(len(sizes), None, sizes, None)
+    shape = LaunchSizes.from_program(len(sizes), None, sizes, None)
     with kernel.lock:
         kernel.set(arguments)
-        return list(kernel.shape(queue.device, shape).local[: len(sizes)])
+        return list(kernel.find_shape(queue.device, shape).local[: len(sizes)])
 
 
 declare_suggestions(adapter, _suggest)

@@ -14,7 +14,7 @@ from ..sdk.queries import MEMORY_INFO
 from ..sdk.rectangles import check_range
 from ..sdk.rules import COPY, USE, check_memory_flags, check_part
 from .contexts import LZContext
-from .core import LZObject, adapter, call, create, failure, is_owned, struct
+from .core import LZObject, adapter, call, create, failure, is_owned, make_struct
 from .device_info import BUFFER_ALIGNMENT
 from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
@@ -29,9 +29,9 @@ _INVALIDATES: Final = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
 def allocate_plain(context: LZContext, size: int, device: LZDevice | None) -> int:
     """Return memory of a context: of a device, or of the host for None. Raises LevelZeroError."""
     if device is None:
-        how = ctypes.byref(struct("host_mem_alloc_desc")), size, BUFFER_ALIGNMENT
+        how = ctypes.byref(make_struct("host_mem_alloc_desc")), size, BUFFER_ALIGNMENT
         return create(context.table, "zeMemAllocHost", context.ze, *how)
-    how = ctypes.byref(struct("device_mem_alloc_desc")), size, BUFFER_ALIGNMENT, device.ze
+    how = ctypes.byref(make_struct("device_mem_alloc_desc")), size, BUFFER_ALIGNMENT, device.ze
     return create(context.table, "zeMemAllocDevice", context.ze, *how)
 
 

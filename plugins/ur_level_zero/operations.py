@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
-from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, offset_of, region_of
+from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from ..sdk.rules import is_power_of_two
 from .devices import LZDevice
 from .memory import COPY_MEMORY, LZBuffer
@@ -77,14 +77,14 @@ class Box(NamedTuple):
     row: int
     slice: int
 
-    def region(self, size: Rect) -> Any:
+    def make_region(self, size: Rect) -> Any:
         """Return it as Level Zero takes it."""
         return _Region(*self.origin, *size)
 
 
-def _box(place: LZBuffer | int, origin: Any, size: Rect, row: int, slice_: int) -> Box:
+def _make_box(place: LZBuffer | int, origin: Any, size: Rect, row: int, slice_: int) -> Box:
     """Return a rectangle of a buffer or of host memory. Raises URError (INVALID_SIZE)."""
-    start = offset_of(origin)
+    start = read_offset(origin)
     if isinstance(place, LZBuffer):
         pitches = check_rect(place.size, start, size, row, slice_)
         return Box(place.address, start, *pitches)
@@ -112,9 +112,9 @@ def copy_rect(
     Raises:
         URError: INVALID_SIZE.
     """
-    size = region_of(region)
-    start = _box(source, source_origin, size, *pitches[:2])
-    to = _box(target, target_origin, size, *pitches[2:])
+    size = read_region(region)
+    start = _make_box(source, source_origin, size, *pitches[:2])
+    to = _make_box(target, target_origin, size, *pitches[2:])
     return copy_boxes(start, to, size, (source, target))
 
 
@@ -122,7 +122,7 @@ def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> LZOperat
     """Return the copy of a rectangle. Raises URError (INVALID_SIZE) if it is too large."""
     if max(*source.origin, *target.origin, *size, source.row, target.row) > _LARGEST:
         raise failure("INVALID_SIZE", "Level Zero copies rectangles of less than 4 GiB a side")
-    regions = target.region(size), source.region(size)
+    regions = target.make_region(size), source.make_region(size)
     arguments = (
         *(target.address, ctypes.byref(regions[0]), target.row, target.slice),
         *(source.address, ctypes.byref(regions[1]), source.row, source.slice),

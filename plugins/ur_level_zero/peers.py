@@ -9,7 +9,7 @@ import ctypes
 from typing import Final
 
 from ...loader.ur.abi import UR
-from .core import ZE, adapter, call, failure, struct
+from .core import ZE, adapter, call, failure, make_struct
 from .devices import LZDevice
 
 _ACCESS: Final = UR["UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT"]
@@ -55,6 +55,6 @@ def urUsmP2PPeerAccessGetInfoExp(
         return 0
     if propName == _ACCESS:
         return 1
-    row, routine = struct("device_p2p_properties"), "zeDeviceGetP2PProperties"
+    row, routine = make_struct("device_p2p_properties"), "zeDeviceGetP2PProperties"
     call(commandDevice.table, routine, commandDevice.ze, peerDevice.ze, ctypes.byref(row))
     return int(bool(row.flags & ZE["ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS"]))

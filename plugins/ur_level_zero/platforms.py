@@ -23,10 +23,10 @@ from .core import (
     call,
     create,
     failure,
-    handle_array,
-    struct,
+    make_handle_array,
+    make_struct,
 )
-from .devices import LZDevice, type_of
+from .devices import LZDevice, find_type
 
 
 @adapter.kind
@@ -104,7 +104,7 @@ def platforms() -> Sequence[LZPlatform]:
         return tuple(_found)
 
 
-def _text(platform: LZPlatform) -> str:
+def _make_text_query(platform: LZPlatform) -> str:
     return platform.driver.path.rsplit("/", 1)[-1]
 
 
@@ -116,7 +116,7 @@ def urPlatformGet() -> Sequence[LZPlatform]:
 adapter.info(
     "urPlatformGetInfo",
     {
-        "UR_PLATFORM_INFO_NAME": lambda platform: f"Level Zero, {_text(platform)}",
+        "UR_PLATFORM_INFO_NAME": lambda platform: f"Level Zero, {_make_text_query(platform)}",
         "UR_PLATFORM_INFO_VENDOR_NAME": "fairlead",
         "UR_PLATFORM_INFO_VERSION": lambda platform: platform.api_version,
         "UR_PLATFORM_INFO_EXTENSIONS": lambda platform: " ".join(platform.extensions),
@@ -170,7 +170,7 @@ def urDeviceGet(hPlatform: LZPlatform, DeviceType: int) -> Sequence[LZDevice]:
         return hPlatform.roots
     if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"]:
         return hPlatform.roots[:1]
-    return [device for device in hPlatform.roots if type_of(device) == DeviceType]
+    return [device for device in hPlatform.roots if find_type(device) == DeviceType]
 
 
 @adapter.entry
@@ -184,9 +184,9 @@ def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> LZDevice:
     raise failure(code, "no driver lists this handle")
 
 
-def new_context(platform: LZPlatform, devices: Sequence[LZDevice]) -> int:
+def make_context(platform: LZPlatform, devices: Sequence[LZDevice]) -> int:
     """Return a new ze_context_handle_t for devices of a platform. Raises LevelZeroError."""
-    desc, given = struct("context_desc"), handle_array([device.ze for device in devices])
+    desc, given = make_struct("context_desc"), make_handle_array([device.ze for device in devices])
     if platform.has("zeContextCreateEx"):
         arguments = ctypes.byref(desc), len(devices), given
         return create(platform.table, "zeContextCreateEx", platform.ze, *arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..sdk.pools import PoolEntryPoints, USMPool, at_once
+from ..sdk.pools import PoolEntryPoints, USMPool, make_immediate
 from .allocations import LZAllocation, LZRequest, add, free, release_memory, remove
 from .captures import refuse_capture
 from .contexts import LZContext
@@ -33,7 +33,7 @@ class LZPool(USMPool):
 
 pools = PoolEntryPoints(adapter, LZPool)
 pools.declare_allocations(
-    enqueues.declare, at_once(allocate_usm, LZEnqueue.mark, remove, release_memory)
+    enqueues.declare, make_immediate(allocate_usm, LZEnqueue.mark, remove, release_memory)
 )
 
 

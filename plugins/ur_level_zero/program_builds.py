@@ -131,7 +131,7 @@ def urProgramDynamicLinkExp(hContext: LZContext, phPrograms: list[LZProgram]) ->
         raise failure("INVALID_SIZE", "there is no program to link")
     hContext.check_same("a program", *phPrograms)
     for device in phPrograms[0].devices:
-        code, log = link_modules([program.module_for(device) for program in phPrograms])
+        code, log = link_modules([program.get_module(device) for program in phPrograms])
         if code:
             raise failure("PROGRAM_LINK_FAILURE", log)
 
@@ -190,7 +190,7 @@ def urProgramGetBuildInfo(hProgram: LZProgram, hDevice: LZDevice, propName: int)
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: LZDevice, hProgram: LZProgram, pFunctionName: str) -> int:
     hProgram.context.check_device(hDevice)
-    module, address = hProgram.module_for(hDevice), ctypes.c_void_p()
+    module, address = hProgram.get_module(hDevice), ctypes.c_void_p()
     given = module.ze, pFunctionName.encode(), ctypes.byref(address)
     try:
         call(module.table, "zeModuleGetFunctionPointer", *given)
@@ -208,7 +208,7 @@ def urProgramGetGlobalVariablePointer(
     hDevice: LZDevice, hProgram: LZProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
     hProgram.context.check_device(hDevice)
-    module, size, address = hProgram.module_for(hDevice), ctypes.c_size_t(), ctypes.c_void_p()
+    module, size, address = hProgram.get_module(hDevice), ctypes.c_size_t(), ctypes.c_void_p()
     given = pGlobalVariableName.encode(), ctypes.byref(size), ctypes.byref(address)
     call(module.table, "zeModuleGetGlobalPointer", module.ze, *given)
     return size.value, address.value or 0

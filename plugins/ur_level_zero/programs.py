@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from ...loader.base.interrupts import run_aside
 from ..sdk.objects import Object
-from ..sdk.queries import program_info
-from ..sdk.rules import check_metadata, read_binaries, source_of
+from ..sdk.queries import make_program_info
+from ..sdk.rules import check_metadata, decode_source, read_binaries
 from ..sdk.spirv import is_spirv
 from .contexts import LZContext
 from .core import (
@@ -29,7 +29,7 @@ from .core import (
     check,
     failure,
     is_owned,
-    struct,
+    make_struct,
 )
 from .devices import LZDevice
 
@@ -83,7 +83,7 @@ class LZModule:
         Returns:
             A ze_result_t, and the linker's log.
         """
-        row = struct("module_properties")
+        row = make_struct("module_properties")
         call(self.table, "zeModuleGetProperties", self.ze, ctypes.byref(row))
         if not row.flags & _HAS_IMPORTS:
             return 0, ""
@@ -200,7 +200,7 @@ class LZProgram(Object):
         flags = [f"{part.options} {options}".strip().encode() for part in parts]
         constants = [part.describe_constants() for part in parts]
         if len(parts) == 1:
-            desc = struct(
+            desc = make_struct(
                 "module_desc",
                 format=form,
                 inputSize=len(parts[0].data),
@@ -212,7 +212,7 @@ class LZProgram(Object):
             count = len(parts)
             data = [ctypes.create_string_buffer(part.data, len(part.data)) for part in parts]
             places = [0 if one is None else ctypes.addressof(one) for one in constants]
-            together = struct(
+            together = make_struct(
                 "module_program_exp_desc",
                 count=count,
                 inputSizes=(ctypes.c_size_t * count)(*(len(part.data) for part in parts)),
@@ -220,7 +220,7 @@ class LZProgram(Object):
                 pBuildFlags=(ctypes.c_char_p * count)(*flags),
                 pConstants=(ctypes.c_void_p * count)(*places),
             )
-            desc = struct("module_desc", format=form, pNext=together)
+            desc = make_struct("module_desc", format=form, pNext=together)
         module, log = ctypes.c_void_p(), ctypes.c_void_p()
         given = device.ze, ctypes.byref(desc), ctypes.byref(module), ctypes.byref(log)
 
@@ -231,7 +231,7 @@ class LZProgram(Object):
 
         return run_aside(compile_it)
 
-    def module_for(self, device: LZDevice) -> LZModule:
+    def get_module(self, device: LZDevice) -> LZModule:
         """Return its module. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
         for one, build in self.builds.items():
             if device.is_part_of(one) and build.kind == "EXECUTABLE" and build.module is not None:
@@ -279,7 +279,7 @@ def urProgramCreateWithIL(
     data = ctypes.string_at(pIL, length)
     has_spirv = is_spirv(data)
     takes_text = all(device.takes_text for device in hContext.devices)
-    if not has_spirv and (source_of(data) is None or not takes_text):
+    if not has_spirv and (decode_source(data) is None or not takes_text):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor text that the driver takes")
     if has_spirv and not any(device.takes_spirv for device in hContext.devices):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
@@ -336,16 +336,16 @@ def urProgramCreateWithNativeHandle(
 # queries
 
 
-def _binaries(program: LZProgram) -> list[bytes]:
+def _list_binaries(program: LZProgram) -> list[bytes]:
     builds = program.builds.values()
     return [build.module.binary if build.module is not None else b"" for build in builds]
 
 
 adapter.info(
     "urProgramGetInfo",
-    program_info(
+    make_program_info(
         il=lambda program: program.il,
-        binaries=_binaries,
+        binaries=_list_binaries,
         kernel_names=lambda program: program.modules[0].kernel_names,
     ),
 )

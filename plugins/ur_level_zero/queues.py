@@ -31,9 +31,9 @@ from .core import (
     call,
     create,
     failure,
-    handle_array,
     is_owned,
-    struct,
+    make_handle_array,
+    make_struct,
 )
 from .devices import LZDevice, QueueGroup
 from .event_kinds import EventUse
@@ -111,7 +111,7 @@ class LZQueue(LZObject):
         """Take over the events that C has made, because they keep the queue."""
         registry = adapter.registry
         if registry is not None:
-            for handle in registry.made_in_c(LZEvent.type, self.in_c.number):
+            for handle in registry.list_made_in_c(LZEvent.type, self.in_c.number):
                 registry.adopt(LZEvent.type, handle)
 
     @property
@@ -161,7 +161,7 @@ class LZQueue(LZObject):
             if capture is not None:
                 self._capture(capture, routine, arguments, waits, cell, keep)
                 return
-            self._reap()
+            self._forget_ended()
             tells = cell is not None and not reset_later
             self._without_event = 0 if tells else self._without_event + 1
             if cell is None and (not self.in_order or self._without_event > _WITHOUT_EVENT):
@@ -179,7 +179,7 @@ class LZQueue(LZObject):
         waits: Sequence[EventCell],
         cell: EventCell | None,
     ) -> None:
-        listed = len(waits), handle_array([one.ze for one in waits])
+        listed = len(waits), make_handle_array([one.ze for one in waits])
         signal = cell.ze if cell is not None else None
         call(self.table, routine, self.ze, *arguments, signal, *listed)
 
@@ -228,7 +228,7 @@ class LZQueue(LZObject):
         else:
             self.in_c.run_on(around.in_c)
 
-    def command(
+    def append_command(
         self,
         routine: str,
         command: str,
@@ -254,8 +254,8 @@ class LZQueue(LZObject):
             URError: INVALID_CONTEXT for an event of another context.
             LevelZeroError: what the driver answers.
         """
-        made = self.new_event(command) if wanted else None
-        cells = self.cells_of(waits)
+        made = self.make_event(command) if wanted else None
+        cells = self.list_cells(waits)
         self.append(routine, *arguments, waits=cells, cell=made.cell if made else None, keep=keep)
         return made
 
@@ -263,7 +263,7 @@ class LZQueue(LZObject):
         """Return what a command signals, with times if it profiles. Raises LevelZeroError."""
         return self.context.take_cell(self.profiles, self._use)
 
-    def new_event(self, command: str) -> LZEvent:
+    def make_event(self, command: str) -> LZEvent:
         """Return the event of a command that is going to be appended. Raises LevelZeroError."""
         return LZEvent(
             self.take_cell(),
@@ -271,10 +271,10 @@ class LZQueue(LZObject):
             self,
             UR[f"UR_COMMAND_{command}"],
             timed=self.profiles and self.capture is None,
-            queued=self.device.timestamp()[1] if self.profiles else 0,
+            queued=self.device.read_clocks()[1] if self.profiles else 0,
         )
 
-    def cells_of(self, waits: Sequence[LZEvent]) -> list[EventCell]:
+    def list_cells(self, waits: Sequence[LZEvent]) -> list[EventCell]:
         """Return what a command has to wait for. Raises URError (INVALID_CONTEXT)."""
         if not waits:
             return []
@@ -285,10 +285,10 @@ class LZQueue(LZObject):
     def is_idle(self) -> bool:
         """Return whether everything that was appended here is known to have ended."""
         with self.lock:
-            self._reap()
+            self._forget_ended()
             return not (self._in_flight or self.in_c.struct.pending)
 
-    def _reap(self) -> None:
+    def _forget_ended(self) -> None:
         """Forget commands that have ended, the first ones first."""
         while self._adopted:  # the events say nothing of other commands
             self._in_flight.appendleft(_InFlight(self._adopted.pop(), ()))
@@ -347,7 +347,7 @@ class LZQueue(LZObject):
         if not self.is_idle or self.shared:
             self._append_end().wait()
             with self.lock:
-                self._reap()
+                self._forget_ended()
 
     @property
     def is_empty(self) -> bool:
@@ -360,7 +360,7 @@ class LZQueue(LZObject):
 
     # regular lists
 
-    def regular(self, group: QueueGroup) -> RegularQueue:
+    def get_regular(self, group: QueueGroup) -> RegularQueue:
         """Return the queue beside it that runs regular lists.
 
         Args:
@@ -433,7 +433,7 @@ def create_queue(
         LevelZeroError: what the driver answers.
     """
     forget_ended()
-    desc = struct(
+    desc = make_struct(
         "command_queue_desc",
         ordinal=device.compute_group.ordinal if ordinal is None else ordinal,
         flags=0 if flags & _OUT_OF_ORDER else _IN_ORDER_LIST,
@@ -489,11 +489,11 @@ def urQueueCreateWithNativeHandle(
         raise failure("INVALID_NULL_HANDLE")
     device = hDevice or hContext.devices[0]
     hContext.check_device(device)
-    flags = _flags_of(hNativeQueue)
+    flags = _find_flags(hNativeQueue)
     return LZQueue(hNativeQueue, hContext, device, flags, is_owned(pProperties))
 
 
-def _flags_of(ze: int) -> int:
+def _find_flags(ze: int) -> int:
     """Return the ur_queue_flags_t of an immediate list: ours, or any order."""
     found = filter(None, (reference() for reference in ALL.valuerefs()))
     known = (one.flags for one in found if one.ze == ze and not one.is_closed)

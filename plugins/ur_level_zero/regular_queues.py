@@ -7,7 +7,7 @@ import weakref
 from typing import Final
 
 from .contexts import LZContext
-from .core import ZE, call, create, handle_array, struct, wait_until_ready
+from .core import ZE, call, create, make_handle_array, make_struct, wait_until_ready
 from .devices import LZDevice
 
 ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
@@ -22,7 +22,7 @@ class Fence:
 
     def __init__(self, queue: RegularQueue) -> None:
         self._queue, self._table = queue, queue.table
-        desc = ctypes.byref(struct("fence_desc"))
+        desc = ctypes.byref(make_struct("fence_desc"))
         self.ze = create(self._table, "zeFenceCreate", queue.ze, desc)
         weakref.finalize(self, self._table.zeFenceDestroy, self.ze).atexit = False
 
@@ -45,7 +45,7 @@ class RegularQueue:
 
     def __init__(self, context: LZContext, device: LZDevice, ordinal: int) -> None:
         self.table = context.table
-        desc = struct("command_queue_desc", ordinal=ordinal, mode=ASYNCHRONOUS)
+        desc = make_struct("command_queue_desc", ordinal=ordinal, mode=ASYNCHRONOUS)
         given = context.ze, device.ze, ctypes.byref(desc)
         self.ze = create(self.table, "zeCommandQueueCreate", *given)
         weakref.finalize(self, self.table.zeCommandQueueDestroy, self.ze).atexit = False
@@ -58,7 +58,7 @@ class RegularQueue:
             "zeCommandQueueExecuteCommandLists",
             self.ze,
             1,
-            handle_array([ze]),
+            make_handle_array([ze]),
             fence.ze,
         )
         return fence

@@ -9,7 +9,7 @@ from ..sdk.conversions import failure
 from ..sdk.queries import SAMPLER_INFO
 from ..sdk.ze.samplers import ADDRESSING, FILTERS
 from .contexts import LZContext
-from .core import LZObject, adapter, create, struct
+from .core import LZObject, adapter, create, make_struct
 from .images import check_images
 
 _ADDRESSING: Final = {ur: ze for ze, ur in ADDRESSING.items()}
@@ -47,7 +47,7 @@ def urSamplerCreate(hContext: LZContext, pDesc: Any) -> LZSampler:
         raise failure("INVALID_ENUMERATION")
     device = hContext.devices[0]
     check_images(device)
-    desc = struct(
+    desc = make_struct(
         "sampler_desc",
         addressMode=_ADDRESSING[addressing],
         filterMode=_FILTERS[filtering],

@@ -29,11 +29,11 @@ def urEnqueueTimestampRecordingExp(
 ) -> LZEvent:
     """Enqueue a barrier whose event has times, also if the queue does not profile."""
     refuse_capture(hQueue, "record the time", phEventWaitList)
-    event = hQueue.new_event("TIMESTAMP_RECORDING_EXP")
+    event = hQueue.make_event("TIMESTAMP_RECORDING_EXP")
     event.cell = event.first = hQueue.context.take_cell(timed=True)
     event.timed = event.is_time_stamp = True
-    event.queued = event.queued or hQueue.device.timestamp()[1]
-    hQueue.append(BARRIER, waits=hQueue.cells_of(phEventWaitList), cell=event.cell)
+    event.queued = event.queued or hQueue.device.read_clocks()[1]
+    hQueue.append(BARRIER, waits=hQueue.list_cells(phEventWaitList), cell=event.cell)
     if blocking:
         event.wait()
     return event
@@ -54,7 +54,7 @@ def urEnqueueNativeCommandExp(
     """Call a function that appends commands of its own, between two barriers."""
     enqueue.check_context("the memory", *phMemList)
     queue = enqueue.queue
-    queue.append(BARRIER, waits=queue.cells_of(enqueue.waits))
+    queue.append(BARRIER, waits=queue.list_cells(enqueue.waits))
     _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
     enqueue.waits = ()
     return enqueue.mark()

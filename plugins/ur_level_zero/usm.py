@@ -183,7 +183,7 @@ def urEnqueueUSMFill2D(
 # hints
 
 
-def _hint(enqueue: LZEnqueue, address: int, size: int) -> LZEvent | None:
+def _enqueue_hint(enqueue: LZEnqueue, address: int, size: int) -> LZEvent | None:
     """Enqueue nothing but an event: memory moves when it is used."""
     if not size:
         raise failure("INVALID_SIZE")
@@ -197,17 +197,17 @@ def urEnqueueUSMPrefetch(enqueue: LZEnqueue, pMem: int, size: int) -> LZEvent | 
     if size and find(queue.context, pMem) is not None:
         check_place(queue.context, pMem, size)
         with queue.lock:
-            queue.append("zeCommandListAppendBarrier", waits=queue.cells_of(enqueue.waits))
+            queue.append("zeCommandListAppendBarrier", waits=queue.list_cells(enqueue.waits))
             routine = "zeCommandListAppendMemoryPrefetch"
             code = getattr(queue.table, routine)(queue.ze, pMem, size)
             if code:
                 adapter.log("info", f"the driver refuses a prefetch, which is left out: {code:#x}")
             enqueue.waits = ()
             return enqueue.mark()
-    return _hint(enqueue, pMem, size)
+    return _enqueue_hint(enqueue, pMem, size)
 
 
 @adapter.entry
 def urEnqueueUSMAdvise(hQueue: LZQueue, pMem: int, size: int, phEvent: bool) -> LZEvent | None:
     """Check advice, and do no more: it changes how fast memory is, and not what it holds."""
-    return _hint(LZEnqueue(hQueue, "USM_ADVISE", (), phEvent), pMem, size)
+    return _enqueue_hint(LZEnqueue(hQueue, "USM_ADVISE", (), phEvent), pMem, size)

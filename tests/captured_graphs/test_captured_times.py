@@ -81,7 +81,7 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
 ) -> None:
     """The queue's last command is one, so its times are those of the end of the replay."""
     real_profile, real_marker, added = (
-        segment.profile_of_device,
+        segment.find_device_profile,
         segment.enqueue_marker,
         list[str](),
     )
@@ -94,7 +94,7 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
         added.append(name)
         return real_marker(queue, waits, name)
 
-    monkeypatch.setattr(segment, "profile_of_device", profile)
+    monkeypatch.setattr(segment, "find_device_profile", profile)
     monkeypatch.setattr(segment, "enqueue_marker", marker)
     end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=2)
     real = real_profile(numbers.queue.device.int_ptr)

@@ -17,7 +17,7 @@ from helpers.programs import build_once
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.segment import ReplayError
-from fairlead.icd.calls import profile_of_device
+from fairlead.icd.calls import find_device_profile
 from fairlead.runtime import Errc, LocalMemory, NDRange, RawArgument, SYCLError
 
 
@@ -158,7 +158,7 @@ def test_arrays_and_svm(numbers: Numbers) -> None:
     loop.replay(queue).wait()
     graph[1].set_arg(0, numbers.buffer)  # and back to a buffer
     loop.update(graph[1])
-    if profile_of_device(queue.device.int_ptr).svm_arguments_stick:
+    if find_device_profile(queue.device.int_ptr).svm_arguments_stick:
         with pytest.raises(ReplayError, match="CL_INVALID_KERNEL_ARGS"):
             loop.replay(queue)
         return

@@ -39,8 +39,8 @@ from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.command_buffer import command_buffer, cuda_functions, cuda_trust
-from fairlead.icd.command_buffer.cuda_order import chained
-from fairlead.icd.command_buffer.cuda_self_test import difference_of
+from fairlead.icd.command_buffer.cuda_order import chain_commands
+from fairlead.icd.command_buffer.cuda_self_test import find_difference_on_cuda
 from fairlead.icd.command_buffer.engines import cuda as cuda_engine
 from fairlead.icd.command_buffer.engines.cuda import _unfinished
 from fairlead.icd.command_buffer.order import Order
@@ -504,7 +504,7 @@ def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
-    monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: text)
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: text)
     y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
     with capture(program.queue) as graph:
         for _ in range(4):
@@ -694,7 +694,7 @@ def test_the_turn_of_a_loop_is_valid_ptx(tmp_path: Path) -> None:
 def early(cuda_on_pocl: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Program:
     """A program on a GPU where kernels start early."""
     program = Program(cuda_on_pocl)
-    device = cuda_sharing.shared_device(program.context.devices[0].int_ptr)
+    device = cuda_sharing.find_shared_device(program.context.devices[0].int_ptr)
     assert device is not None and device.why_not_early
     monkeypatch.setattr(device, "early_threads", 100_000)
     monkeypatch.setattr(device, "why_not_early", "")
@@ -1026,9 +1026,9 @@ def test_a_loop_that_fails_names_its_graph(program: Program) -> None:
 def alone(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
     """A program that does not share its memory, on a device whose compiler gives PTX."""
     cuda_sharing.stop_sharing()
-    profile = cuda_engine.profile_of_device(program.context.devices[0].int_ptr)
+    profile = cuda_engine.find_device_profile(program.context.devices[0].int_ptr)
     found = dataclasses.replace(profile, compiles_to_ptx=True, launch_seconds=5e-6)
-    monkeypatch.setattr(cuda_engine, "profile_of_device", lambda device: found)
+    monkeypatch.setattr(cuda_engine, "find_device_profile", lambda device: found)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
     return program
 
@@ -1080,9 +1080,9 @@ def compiled(
 ) -> cuda_sharing.SharedDevice:
     """A device whose kernels PoCL compiles, also for CUDA."""
     monkeypatch.setenv("FAKE_CUDA_OPENCL", locate(pocl_wheel)[0])
-    monkeypatch.setattr(cuda_functions, "ptx_of", lambda program: SELF_TEST_SOURCE.decode())
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: SELF_TEST_SOURCE.decode())
     monkeypatch.setattr(cuda_functions, "PtxProgram", TranslatedOpenCL)
-    device = cuda_sharing.shared_device(program.context.devices[0].int_ptr)
+    device = cuda_sharing.find_shared_device(program.context.devices[0].int_ptr)
     assert device is not None
     return device
 
@@ -1092,7 +1092,7 @@ def test_the_self_test_passes_where_cuda_does_what_opencl_does(
 ) -> None:
     steps: list[str] = []
     before = program.fake.calls("cuGraphLaunch")
-    assert not difference_of(compiled, ("",), steps.append)
+    assert not find_difference_on_cuda(compiled, ("",), steps.append)
     assert program.fake.calls("cuGraphLaunch") - before == 5 and steps[-1] == "ending"
 
 
@@ -1120,7 +1120,7 @@ def test_the_self_test_finds_what_is_translated_wrongly(
         return text.replace(right, wrong, 1)
 
     monkeypatch.setattr(TranslatedOpenCL, "translate", wrongly)
-    found = difference_of(compiled, ("",), lambda step: None)
+    found = find_difference_on_cuda(compiled, ("",), lambda step: None)
     assert found == f"results differ for {shape}"
 
 
@@ -1165,10 +1165,10 @@ def test_the_self_test_runs_once_and_is_remembered(
     assert cuda_trust.why_not_device(device) is None
     monkeypatch.setattr(cuda_trust, "_known", {})  # as in another process
     assert cuda_trust.why_not_device(device) is None
-    identity = cuda_trust.device_identity(device)
+    identity = cuda_trust.identify_device(device)
     monkeypatch.setattr(cuda_trust, "_known", {})
     monkeypatch.setattr(
-        cuda_trust, "device_identity", lambda device: (*identity[:3], "a newer driver")
+        cuda_trust, "identify_device", lambda device: (*identity[:3], "a newer driver")
     )
     assert "it runs again" in (cuda_trust.why_not_device(device) or "")
 
@@ -1187,9 +1187,11 @@ def test_without_a_self_test_nothing_runs_in_cuda(
 
 
 def test_edges_have_the_given_order_and_no_more_than_they_need() -> None:
-    edges = chained(Order([[], [0], [1], []], [False] * 4))
+    edges = chain_commands(Order([[], [0], [1], []], [False] * 4))
     assert (edges.before, edges.chains) == ([[], [0], [1], []], 2)
     assert (edges.first, edges.flat) == ([0, 0, 1, 2, 2], [0, 1])
-    join = chained(Order([[], [], [], [0, 1, 2], [3], [3]], [False] * 3 + [True] + [False] * 2))
+    join = chain_commands(
+        Order([[], [], [], [0, 1, 2], [3], [3]], [False] * 3 + [True] + [False] * 2)
+    )
     assert sorted(join.before[4]) == sorted(join.before[5]) == [0, 1, 2]
     assert OPENCL["CL_MEM_USE_HOST_PTR"] == 8  # what the fake driver gives PoCL

@@ -30,11 +30,11 @@ from fairlead.loader.cuda.driver import cuda
 fake = ctypes.CDLL("libcuda.so.1")
 address = ctypes.cast(fake.fake_cuda_import, ctypes.c_void_p).value
 share = cuda_sharing.share_device
-cuda_sharing._opencl_devices = lambda reasons: [(found.handle, found.name)]
+cuda_sharing._find_opencl_devices = lambda reasons: [(found.handle, found.name)]
 cuda_sharing.share_opencl_device = lambda opencl, importer: share(
     opencl, cuda().devices[0], cuda(), ffi.cast("fl_cuda_import *", address)
 )
-cuda_functions.ptx_of = lambda program: {PTX!r}
+cuda_functions.query_ptx = lambda program: {PTX!r}
 cuda_trust.why_not_device = lambda device: None
 os.environ["FAIRLEAD_CUDA"] = "1"
 cuda_sharing.follow_environment()
@@ -139,7 +139,7 @@ child = os.fork()
 if not child:
     before = shared()
     plain = cl.Buffer(context, READ_WRITE, 4 * SIZE)
-    forgotten = cuda_sharing.shared_device(found.handle) is None
+    forgotten = cuda_sharing.find_shared_device(found.handle) is None
     is_plain = not lib.fl_cuda_address(ffi.cast("void *", plain.int_ptr))
     os._exit(0 if forgotten and is_plain and shared() == before else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

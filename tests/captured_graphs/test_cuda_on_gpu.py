@@ -22,8 +22,8 @@ from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.command_buffer import cuda_trust
-from fairlead.icd.command_buffer.cuda_self_test import difference_of
-from fairlead.icd.command_buffer.self_tests import library_of
+from fairlead.icd.command_buffer.cuda_self_test import find_difference_on_cuda
+from fairlead.icd.command_buffer.self_tests import find_library
 from fairlead.icd.drivers import platforms
 from fairlead.runtime import Queue
 from fairlead.runtime.interop import context_of
@@ -130,10 +130,10 @@ def _engine(loop: Any, queue: cl.CommandQueue) -> str:
 
 def test_the_self_test_of_the_compiler_passes(gpu: cl.CommandQueue) -> None:
     device = gpu.device.int_ptr
-    assert cuda_trust.try_library(library_of(device)) is None
-    shared, steps = cuda_sharing.shared_device(device), list[str]()
+    assert cuda_trust.try_library(find_library(device)) is None
+    shared, steps = cuda_sharing.find_shared_device(device), list[str]()
     assert shared is not None
-    assert not difference_of(shared, ("", "-cl-denorms-are-zero"), steps.append)
+    assert not find_difference_on_cuda(shared, ("", "-cl-denorms-are-zero"), steps.append)
     assert sum("running" in step for step in steps) == 10
 
 

@@ -24,8 +24,8 @@ from fairlead.icd.pocl_kernels import (
     VERSIONS,
     PoclBinaryError,
     PoclKernel,
+    find_version,
     parse,
-    version_of,
 )
 
 _OTHERS = """
@@ -553,18 +553,18 @@ def test_without_its_row_it_is_off(
 
 
 def test_versions_that_are_not_known_are_not_called() -> None:
-    known = version_of("OpenCL 3.0 PoCL 3.0-rc2  Linux, Release")
+    known = find_version("OpenCL 3.0 PoCL 3.0-rc2  Linux, Release")
     assert known is not None and known.layout == 8
     for debian in ("7.1", "7.1+debian", "7.1.0"):
-        assert version_of(f"OpenCL 3.0 PoCL {debian}  Linux, None+Asserts") == VERSIONS[-1]
+        assert find_version(f"OpenCL 3.0 PoCL {debian}  Linux, None+Asserts") == VERSIONS[-1]
     for other in ("OpenCL 3.0 PoCL 7.2-pre", "OpenCL 3.0 PoCL 3.10", "OpenCL 3.0 LINUX", ""):
-        assert version_of(other) is None
+        assert find_version(other) is None
 
 
 def test_binaries_of_another_layout_are_refused(numbers: Numbers) -> None:
     binaries: Any = numbers.program.get_info(cl.program_info.BINARIES)
     binary = bytes(binaries[0])
-    version = version_of(numbers.queue.device.platform.version)
+    version = find_version(numbers.queue.device.platform.version)
     assert version is not None
     kernels = parse(binary, version)
     assert set(kernels) == {"add", "mul", "shared_add"}

@@ -24,8 +24,8 @@ class Picky(Replay):
     name = "picky"
 
     def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
-        is_launch = commands.operation(number) == "kernel"
-        return None if is_launch else f"it is a {commands.operation(number)}"
+        is_launch = commands.name_operation(number) == "kernel"
+        return None if is_launch else f"it is a {commands.name_operation(number)}"
 
 
 class Unable(Engine):

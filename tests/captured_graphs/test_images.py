@@ -16,7 +16,7 @@ from pyopencl import _cl
 
 from fairlead.captured_graphs.context import CaptureError, capture
 from fairlead.captured_graphs.segment import ReplayError
-from fairlead.icd.command_buffer.driver_command_buffer import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import find_support
 from fairlead.runtime import Errc, SYCLError
 
 
@@ -265,7 +265,7 @@ def test_native_command_buffers_hold_images(
     expected = called.state()
     for one, other in zip(first.state(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    has_native = support_of(queue.device.int_ptr) is not None
+    has_native = find_support(queue.device.int_ptr) is not None
     assert ("native  cl_khr_command_buffer;" in loop.explain(queue)) == has_native
     with capture(queue) as again:
         _copies(second, triple, near)
@@ -285,7 +285,7 @@ def test_reads_and_writes_of_images_are_replayed(
     with capture(queue) as graph:
         COMMANDS[command](scene)
     said = graph.finalize().explain(queue)
-    if support_of(queue.device.int_ptr) is not None:
+    if find_support(queue.device.int_ptr) is not None:
         assert f"command 0 is a {command}, which cl_khr_command_buffer" in said
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer.driver_command_buffer import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import find_support
 
 SOURCE = (
     "__kernel void bump(__global int *cell, int number) { cell[get_global_id(0)] = "
@@ -52,7 +52,7 @@ def test_a_graph_gives_the_same_either_way(
     expected = [3 * value + 7] * (COUNT // 4) + [value] * (COUNT // 4) + [0] * (COUNT // 2)
     assert got.tolist() == expected
     said = loop.explain(queue)
-    if mode == "native" and support_of(device.int_ptr) is not None:
+    if mode == "native" and find_support(device.int_ptr) is not None:
         assert "  native  cl_khr_command_buffer; FAIRLEAD_COMMAND_BUFFER=native" in said
     if mode == "replay":
         assert (

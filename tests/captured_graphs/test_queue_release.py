@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.calls import call, new_queue
+from fairlead.icd.calls import call, make_queue
 from fairlead.icd.command_buffer import command_buffer, queue_release
 from fairlead.icd.driver_profiles import DriverProfile
 
@@ -23,7 +23,7 @@ class Releases:
         self.queue, self.count, self.now = queue, 0, 1e6
         monkeypatch.setattr(queue_release, "monotonic", lambda: self.now)
         profile = DriverProfile(final_release_delay=1.0)  # on every driver
-        monkeypatch.setattr(queue_release, "_profile", lambda queue: profile)
+        monkeypatch.setattr(queue_release, "_find_profile", lambda queue: profile)
         monkeypatch.setattr(queue_release, "call", self.call)
 
     def call(self, handle: int, routine: str, *arguments: Any) -> int:
@@ -42,7 +42,7 @@ class Releases:
 def _queue(
     context: cl.Context, properties: int = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 ) -> int:
-    return new_queue(context.int_ptr, context.devices[0].int_ptr, properties)
+    return make_queue(context.int_ptr, context.devices[0].int_ptr, properties)
 
 
 def test_an_out_of_order_queue_rests_after_its_commands(
@@ -80,7 +80,7 @@ def test_without_the_habit_an_out_of_order_queue_is_released_at_once(
     context: cl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = Releases(_queue(context), monkeypatch)
-    monkeypatch.setattr(queue_release, "_profile", lambda queue: DriverProfile())
+    monkeypatch.setattr(queue_release, "_find_profile", lambda queue: DriverProfile())
     queue_release.release_queue(releases.queue)
     assert releases.count == 1
 

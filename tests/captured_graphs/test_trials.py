@@ -21,7 +21,7 @@ from fairlead.icd.command_buffer import choice, trial
 from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import Built, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
-from fairlead.icd.command_buffer.trial import Timing, Trial, fastest
+from fairlead.icd.command_buffer.trial import Timing, Trial, choose_fastest
 
 
 class Rival(Replay):
@@ -127,15 +127,15 @@ def test_candidates_take_turns_and_the_last_one_runs_while_a_time_is_missing(
     told.to_come = [5.0, 5.0, 1.0, 2.0, None]
     tried, turns = take_turns(["a", "b"], 20)
     assert turns == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1]
-    assert told.count == 16 and tried.seconds() is None
+    assert told.count == 16 and tried.find_medians() is None
 
 
 def test_the_median_time_counts_and_the_first_does_not(told: type[Told]) -> None:
     told.to_come = [9.0, 9.0, 3.0, 0.2] * 2  # of a, b, b, a, a, b, b, a
     tried, _ = take_turns(["a", "b"], 16)
-    assert tried.seconds() == {"a": 1.0, "b": 1.0}
+    assert tried.find_medians() == {"a": 1.0, "b": 1.0}
     told.to_come = [9.0, 9.0, *[3.0, 0.5, 0.5, 3.0] * 2]  # 4 of 7 times of a are 0.5
-    found = take_turns(["a", "b"], 16)[0].seconds()
+    found = take_turns(["a", "b"], 16)[0].find_medians()
     assert found == {"a": 0.5, "b": 3.0}
 
 
@@ -152,10 +152,10 @@ def test_what_is_close_to_the_fastest_has_as_many_turns_again(told: type[Told]) 
             tried.end(timing, 0)
 
     run(*[1.0, 2.0, 1.04, 1.04, 2.0, 1.0] * 2)
-    assert tried.seconds() is None
+    assert tried.find_medians() is None
     run(*[1.2, 1.04, 1.04, 1.2] * 2)
     assert turns == [0, 1, 2, 2, 1, 0] * 2 + [0, 2, 2, 0] * 2
-    assert tried.seconds() == {"a": 1.2, "b": 2.0, "c": 1.04}
+    assert tried.find_medians() == {"a": 1.2, "b": 2.0, "c": 1.04}
     assert (tried.start(0, None), tried.choose_next()) == (None, 2)
 
 
@@ -166,18 +166,18 @@ def test_one_that_is_clearly_the_fastest_is_known_at_once(told: type[Told]) -> N
         timing = tried.start(0, None)
         assert timing is not None
         tried.end(timing, 0)
-    assert tried.seconds() == {"a": 1.0, "b": 1.06}
+    assert tried.find_medians() == {"a": 1.0, "b": 1.06}
 
 
 def test_a_tie_goes_to_the_last_one() -> None:
-    assert fastest({"a": 1.0, "b": 1.0}) == "b"
-    assert fastest({"a": 0.96, "b": 1.0}) == "b"
-    assert fastest({"a": 0.5, "b": 0.7, "c": 1.0}) == "a"
-    assert fastest({"a": 0.7, "b": 0.5, "c": 1.0}) == "b"
-    assert fastest({"a": math.inf, "b": math.inf}) == "b"
-    assert fastest({"a": 1.0, "b": math.inf}) == "a"
-    assert fastest({"a": 0.99, "b": 1.0, "c": 0.98}, clearly=False) == "c"
-    assert fastest({"a": 0.97, "b": 1.0, "c": 0.98}, clearly=False) == "a"
+    assert choose_fastest({"a": 1.0, "b": 1.0}) == "b"
+    assert choose_fastest({"a": 0.96, "b": 1.0}) == "b"
+    assert choose_fastest({"a": 0.5, "b": 0.7, "c": 1.0}) == "a"
+    assert choose_fastest({"a": 0.7, "b": 0.5, "c": 1.0}) == "b"
+    assert choose_fastest({"a": math.inf, "b": math.inf}) == "b"
+    assert choose_fastest({"a": 1.0, "b": math.inf}) == "a"
+    assert choose_fastest({"a": 0.99, "b": 1.0, "c": 0.98}, clearly=False) == "c"
+    assert choose_fastest({"a": 0.97, "b": 1.0, "c": 0.98}, clearly=False) == "a"
 
 
 # --- times ---

@@ -70,7 +70,7 @@ def program(headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def build(path: Path) -> None:
         source = ROOT / "tests/cli/recorded_program.c"
-        library = libopencl.path()
+        library = libopencl.find_library()
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{headers}", source, "-o", path]
         command += [library, f"-Wl,-rpath,{library.parent}"]
         subprocess.run(command, check=True)
@@ -164,11 +164,11 @@ def test_what_a_file_has(record: Record) -> None:
 def test_equal_contents_are_written_once(
     program: Path, each_driver: Driver, tmp_path: Path, kernel: str
 ) -> None:
-    environ = os.environ | libopencl.environment(os.environ)
-    environ |= record_layer.environment(os.environ, tmp_path, kernel=kernel)
+    environ = os.environ | libopencl.make_environment(os.environ)
+    environ |= record_layer.make_environment(os.environ, tmp_path, kernel=kernel)
     command = program, number_of(each_driver), "again", "64"
     subprocess.run(command, check=True, env=environ, timeout=CHILD_TIMEOUT)
-    (found,), (log,) = record_layer.recordings(tmp_path), tmp_path.iterdir()
+    (found,), (log,) = record_layer.read_recordings(tmp_path), tmp_path.iterdir()
     data = [bytes(one) for one in found.data.values()]
     assert len(data) == len(set(data))
     if kernel:  # x and y are read before each launch, and only x is another one

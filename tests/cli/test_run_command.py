@@ -62,7 +62,7 @@ def test_clinfo_says_the_same_as_under_its_own_loader(
 ) -> None:
     library = pocl_wheel.library
     theirs = report(run_python, OCL_ICD_VENDORS=library)
-    folder = str(libopencl.path().parent)
+    folder = str(libopencl.find_library().parent)
     ours = report(run_python, OCL_ICD_VENDORS=library, LD_LIBRARY_PATH=folder)
     assert len(theirs) == len(ours) > 150
     differ = [(a, b) for a, b in zip(theirs, ours, strict=True) if a != b]
@@ -114,15 +114,15 @@ def test_a_layer_that_nobody_knows_is_refused_before_the_program_runs(
 
 
 def test_the_variables() -> None:
-    library, folder = str(libopencl.path()), str(libopencl.path().parent)
+    library, folder = str(libopencl.find_library()), str(libopencl.find_library().parent)
     python = {"FAIRLEAD_LIBOPENCL_PYTHON": sys.executable}
-    assert libopencl.environment({}) == {
+    assert libopencl.make_environment({}) == {
         **python,
         "LD_LIBRARY_PATH": folder,
         "LD_PRELOAD": library,
     }
     before = {"LD_LIBRARY_PATH": "/a", "LD_PRELOAD": "/b.so"}
-    assert libopencl.environment(before) == {
+    assert libopencl.make_environment(before) == {
         **python,
         "LD_LIBRARY_PATH": f"{folder}:/a",
         "LD_PRELOAD": f"{library}:/b.so",
@@ -139,9 +139,9 @@ def test_a_path_that_cannot_be_used(
     if "{}" in path:
         library.parent.mkdir()
         library.touch()
-    monkeypatch.setattr(libopencl, "path", lambda: library)
+    monkeypatch.setattr(libopencl, "find_library", lambda: library)
     with pytest.raises(FairleadError, match=reason):
-        libopencl.environment({})
+        libopencl.make_environment({})
 
 
 @needs_clinfo
@@ -219,7 +219,7 @@ def test_a_loader_that_cannot_be_opened(run_python: RunPython, tmp_path: Path) -
     text = tmp_path / "libOpenCL.so.1"
     text.write_text("no library", encoding="utf-8")
     code = "import sys; from pathlib import Path; from fairlead.icd import libopencl\n"
-    code += "libopencl.path = lambda: Path(sys.argv[1])\nimport fairlead.preload"
+    code += "libopencl.find_library = lambda: Path(sys.argv[1])\nimport fairlead.preload"
     output = run_python(code, str(text), check=False)
     assert "dlopen: the OpenCL loader cannot be opened: " in output.err
     assert "raise that limit (ulimit -n)" in output.err

@@ -102,8 +102,8 @@ BROKEN = {
     "regions begin at 0": (
         "images",
         "from fairlead.plugins.level_zero import image_copies\n"
-        "right = image_copies._region\n"
-        "image_copies._region = lambda *given: ((0, 0, 0), right(*given)[1])",
+        "right = image_copies._read_region\n"
+        "image_copies._read_region = lambda *given: ((0, 0, 0), right(*given)[1])",
         {*(f"images::contents[{kind}]" for kind in _KINDS), "images::region"},
     ),
     "updates are forgotten": (

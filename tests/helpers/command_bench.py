@@ -271,8 +271,8 @@ def explain(buffer: int, queue: int) -> str:
     """How it runs, as the adapter in this process knows it."""
     registry = reference.registry
     assert registry is not None
-    found = registry.of("ur_exp_command_buffer_handle_t")[buffer]
-    return found.explain(registry.of("ur_queue_handle_t")[queue])
+    found = registry.list_owned("ur_exp_command_buffer_handle_t")[buffer]
+    return found.explain(registry.list_owned("ur_queue_handle_t")[queue])
 
 
 def bumped(cells: list[int], *adds: int) -> list[int]:

@@ -14,13 +14,13 @@ import gc, os, sys
 import numpy as np
 import pyopencl as cl
 import fairlead
-from fairlead.icd.abi import OPENCL, slots_of_version
+from fairlead.icd.abi import OPENCL, count_slots
 from fairlead.icd.tables import parse_version
 from fairlead.loader.base.memory import read_word, read_words
 
 def table_of(context):
     version = parse_version(context.devices[0].platform.version)
-    return read_words(read_word(context.int_ptr), slots_of_version(version))
+    return read_words(read_word(context.int_ptr), count_slots(version))
 
 def exchanged():
     gc.collect()

@@ -29,7 +29,7 @@ import pytest
 
 from fairlead.icd import discovery
 from fairlead.icd.driver_profiles import locate
-from fairlead.icd.pocl_kernels import version_of
+from fairlead.icd.pocl_kernels import find_version
 from fairlead.loader.base.search import Candidate
 from helpers.support import CHILD_TIMEOUT, once
 
@@ -138,7 +138,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         known = [
             pytest.param(driver, id=driver.name, marks=pytest.mark.driver(driver.name))
             for driver in drivers
-            if version_of(driver.version) is not None
+            if find_version(driver.version) is not None
         ]
         missing = pytest.param(None, id="missing", marks=pytest.mark.driver("pocl_wheel"))
         metafunc.parametrize("direct_pocl", known or [missing], indirect=True, scope="session")

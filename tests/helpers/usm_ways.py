@@ -11,7 +11,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.sdk._native import lib
-from fairlead.plugins.sdk.answers import new_answers
+from fairlead.plugins.sdk.answers import make_answers
 from helpers.launching import has_usm_extension
 from helpers.memory_calls import new_queue, struct
 from helpers.ur_calls import Calls
@@ -27,8 +27,8 @@ KINDS: Final = ("host", "device", "shared")
 def forget_answers() -> None:
     """Let C forget what devices have answered, because tests change FAIRLEAD_USM in a process."""
     if reference.registry is not None:
-        for handle, device in list(reference.registry.of("ur_device_handle_t").items()):
-            old, device.answers = device.answers, new_answers()
+        for handle, device in list(reference.registry.list_owned("ur_device_handle_t").items()):
+            old, device.answers = device.answers, make_answers()
             device.memory.usm = lib.FL_USM_OTHER
             lib.fl_describe(handle, device.describe_to_c())
             del old

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.icd.abi import ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, slots_of_version
+from fairlead.icd.abi import ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, count_slots
 
 
 def _prototypes(headers: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
@@ -168,7 +168,7 @@ def test_slots_of_version_are_a_prefix_of_the_table() -> None:
         ((1, 2), "clCreateEventFromEGLSyncKHR"),
         ((3, 0), "clSetContextDestructorCallback"),
     ):
-        count = slots_of_version(version)
+        count = count_slots(version)
         assert OPENCL.slots[count - 1].name == last
         assert all(function.since <= version for function in OPENCL.slots[:count])
 
@@ -180,7 +180,7 @@ def test_a_later_version_never_has_fewer_slots(
     one: tuple[int, int], other: tuple[int, int]
 ) -> None:
     low, high = sorted((one, other))
-    assert slots_of_version(low) <= slots_of_version(high) <= SLOT_COUNT
+    assert count_slots(low) <= count_slots(high) <= SLOT_COUNT
 
 
 def test_errors_say_routine_code_sentence_and_remedy() -> None:

@@ -65,7 +65,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     spec = importlib.machinery.ModuleSpec("pyopencl", None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path / "site-packages/pyopencl")]
     monkeypatch.setattr(importlib.util, "find_spec", {"pyopencl": spec}.get)
-    monkeypatch.setattr(discovery, "shipped_vendors", lambda: tmp_path / "shipped")
+    monkeypatch.setattr(discovery, "find_shipped_vendors", lambda: tmp_path / "shipped")
     return Machine(tmp_path)
 
 
@@ -483,7 +483,7 @@ def test_vendors_d_alone_finds_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (candidate,) = find({}, vendors=tmp_path, prefix=tmp_path).candidates
     assert candidate.found_via == "vendors.d" and Path(candidate.library).is_file()
-    assert candidate.manifest == discovery.shipped_vendors() / "pocl-binary-distribution.icd"
+    assert candidate.manifest == discovery.find_shipped_vendors() / "pocl-binary-distribution.icd"
 
 
 def test_search_does_not_import_pyopencl(tmp_path: Path) -> None:

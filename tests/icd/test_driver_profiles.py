@@ -19,13 +19,13 @@ from fairlead.icd.driver_profiles import (
     Applies,
     DriverProfile,
     ProfileRow,
-    active,
-    profile_for,
-    profile_of,
-    switched_off,
+    find_profile,
+    find_profile_by_names,
+    list_active,
+    parse_switches,
 )
 from fairlead.icd.drivers import load
-from fairlead.icd.repairs import CPU_LEVELS, _cpu_flags, cpu_level
+from fairlead.icd.repairs import CPU_LEVELS, _read_cpu_flags, find_cpu_level
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.search import Candidate
 
@@ -70,13 +70,13 @@ def test_names_of_drivers_are_compared_in_one_file() -> None:
 
 
 def test_a_driver_without_habits_takes_the_plain_path() -> None:
-    assert profile_for("Another", "Somebody", "OpenCL 3.0 1.2.3") == DriverProfile()
+    assert find_profile_by_names("Another", "Somebody", "OpenCL 3.0 1.2.3") == DriverProfile()
 
 
 def test_the_profile_of_a_platform(fake_driver: FakeDriver) -> None:
     path = fake_driver(name='"NVIDIA CUDA"', numbered=0)
     (platform,) = load(Candidate(str(path), "test")).platforms
-    assert profile_of(platform) == DriverProfile(
+    assert find_profile(platform) == DriverProfile(
         svm_needs_lock=True,
         svm_arguments_stick=True,
         waiting_markers_have_no_times=True,
@@ -103,7 +103,9 @@ def test_versions_that_a_habit_applies_to(version: str, fits: bool) -> None:
 
 
 def test_a_version_that_cannot_be_read_is_not_proven() -> None:
-    assert profile_for("Portable Computing Language", "", "?").native_command_buffer_defect
+    assert find_profile_by_names(
+        "Portable Computing Language", "", "?"
+    ).native_command_buffer_defect
 
 
 def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,17 +120,17 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
         ("0,-svm-needs-lock,", repairs | {"svm-needs-lock"}, ()),
         ("-nothing,svm-needs-lock", set(), ("-nothing", "svm-needs-lock")),
     ):
-        assert switched_off(value) == (off, unknown)
+        assert parse_switches(value) == (off, unknown)
         monkeypatch.setenv("FAIRLEAD_QUIRKS", value)
-        assert {row.id for row in ROWS} - {row.id for row in active()} == off
-        needs_lock = profile_for("NVIDIA CUDA", "", "").svm_needs_lock
+        assert {row.id for row in ROWS} - {row.id for row in list_active()} == off
+        needs_lock = find_profile_by_names("NVIDIA CUDA", "", "").svm_needs_lock
         assert needs_lock is ("svm-needs-lock" not in off)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_each_row_is_switched_off_alone(row: ProfileRow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_QUIRKS", f"-{row.id}")
-    assert [one.id for one in ROWS if one not in active()] == [row.id]
+    assert [one.id for one in ROWS if one not in list_active()] == [row.id]
 
 
 def test_a_good_driver_needs_none(fake_driver: FakeDriver) -> None:
@@ -273,12 +275,12 @@ def test_libraries_that_need_each_other_end_the_attempt(
 
 @pytest.mark.parametrize(("level", "flags"), CPU_LEVELS)
 def test_a_cpu_is_given_the_best_name_that_its_flags_allow(level: str, flags: str) -> None:
-    assert cpu_level(frozenset(flags.split())) == level
-    assert flags == "" or cpu_level(frozenset(flags.split()[1:])) != level
+    assert find_cpu_level(frozenset(flags.split())) == level
+    assert flags == "" or find_cpu_level(frozenset(flags.split()[1:])) != level
 
 
 def test_this_machine_s_cpu_has_a_name() -> None:
-    assert cpu_level() in dict(CPU_LEVELS)
+    assert find_cpu_level() in dict(CPU_LEVELS)
 
 
 #: Gives the driver the CPU that is the second argument, and repairs it if there is a third. Then it
@@ -361,13 +363,13 @@ def test_with_the_repair_it_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path
 ) -> None:
     result = built(run_python, pocl_wheel, tmp_path, "generic", "repair")
-    assert result["repaired"] is True and result["cpu"] == cpu_level()
+    assert result["repaired"] is True and result["cpu"] == find_cpu_level()
     assert result["code"] == 0 and result["values"] == [3, 5, 7, 9]
 
 
 @pytest.mark.parametrize(
     "level",
-    [level for level, flags in CPU_LEVELS if _cpu_flags().issuperset(flags.split())],
+    [level for level, flags in CPU_LEVELS if _read_cpu_flags().issuperset(flags.split())],
 )
 def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path, level: str

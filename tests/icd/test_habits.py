@@ -13,7 +13,7 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import ROOT, FakeDriver, RunPython
 
-from fairlead.icd.driver_profiles import profile_for
+from fairlead.icd.driver_profiles import find_profile_by_names
 
 pytestmark = pytest.mark.slow
 
@@ -425,7 +425,7 @@ print(ur("urDeviceSelectBinary", device, binaries, 1, ctypes.byref(index)))
 
 def test_nvidia_compiles_to_ptx() -> None:
     """Only NVIDIA's driver has engines told that its binaries are PTX, and what a launch costs."""
-    nvidia = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0.98")
-    other = profile_for("Another", "NVIDIA Corporation", "OpenCL 3.0")
+    nvidia = find_profile_by_names("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0.98")
+    other = find_profile_by_names("Another", "NVIDIA Corporation", "OpenCL 3.0")
     assert (nvidia.compiles_to_ptx, nvidia.launch_seconds) == (True, 5e-6)
     assert (other.compiles_to_ptx, other.launch_seconds) == (False, None)

@@ -230,14 +230,16 @@ def test_a_part_of_a_launch_sees_its_place_in_the_whole() -> None:
     head = ".version 9.0\n.target sm_90\n.address_size 64\n"
     program = PtxProgram(f"{head}.entry k()\n{{\n{registers}\n\tret;\n}}\n")
     whole = program.variant(3, (1, 2, 3))
-    part = program.part(whole, (0, 65535, 10), (5, 140000, 20), (8, 4, 2))
+    part = program.choose_part(whole, (0, 65535, 10), (5, 140000, 20), (8, 4, 2))
     text = program.translate(part)
     values = 0, 65535, 10, 1, 2 + 4 * 65535, 3 + 2 * 10, 5, 140000, 20
     for number, value in enumerate(values):
         assert f"mov.u32 \t%r{number}, {value};" in text
     assert "%nctaid.y" in program.translate(whole) and "%nctaid" not in text
     other = PtxProgram(f"{head}.entry k()\n{{\n\tmov.b32 \t%r1, %envreg4;\n\tret;\n}}\n")
-    only_offset = other.part(other.variant(2, (0, 0, 0)), (0, 65535, 0), (1, 140000, 1), (1, 1, 1))
+    only_offset = other.choose_part(
+        other.variant(2, (0, 0, 0)), (0, 65535, 0), (1, 140000, 1), (1, 1, 1)
+    )
     assert (only_offset.first, only_offset.groups) == ((0, 0, 0), (0, 0, 0))
     assert only_offset.offset == (0, 65535, 0)
 
@@ -253,7 +255,9 @@ def test_nvidias_assembler_takes_the_translated_text(name: str, waits: int, tmp_
     loads = tuple((one.name, _loadable(one)) for one in program.kernels.values() if _loadable(one))
     assert program.can_wait
     whole = replace(program.variant(2, (5, 6, 7)), loads=loads, waits=waits, lets_start=waits)
-    variant = program.part(whole, (0, 65535, 0), (1, 70000, 1), (1, 1, 1)) if waits else whole
+    variant = (
+        program.choose_part(whole, (0, 65535, 0), (1, 70000, 1), (1, 1, 1)) if waits else whole
+    )
     source.write_text(program.translate(variant), encoding="utf-8")
     command = [ptxas, "-arch=sm_90", "-c", str(source), "-o", str(tmp_path / "program.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from fairlead.icd.abi import (
     OPENCL,
     SLOT_COUNT,
     TAG_SLOTS,
-    slots_of_version,
+    count_slots,
 )
 from fairlead.icd.drivers import Driver, load
 from fairlead.icd.objects import CLPlatform
@@ -101,7 +101,7 @@ def test_a_short_table_is_not_read_past_its_end(
     fake_driver: FakeDriver, version: tuple[int, int]
 ) -> None:
     """Behind the table lies a page that nobody may read."""
-    slots = slots_of_version(version)
+    slots = count_slots(version)
     major, minor = version
     platform = only_platform(fake_driver(slots=slots, version=f'"OpenCL {major}.{minor} fake"'))
     assert is_complete(platform) and platform.notes == ()
@@ -116,7 +116,7 @@ def test_a_table_that_is_shorter_than_its_version_promises(fake_driver: FakeDriv
 
 
 def test_a_version_that_is_none_is_taken_for_the_oldest(fake_driver: FakeDriver) -> None:
-    platform = only_platform(fake_driver(slots=slots_of_version((1, 0)), version='"third edition"'))
+    platform = only_platform(fake_driver(slots=count_slots((1, 0)), version='"third edition"'))
     assert is_complete(platform) and platform.version_number == (1, 0)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fairlead.icd import trace_layer
 from fairlead.icd.drivers import load
-from fairlead.icd.trace_layer import Process, environment, processes
+from fairlead.icd.trace_layer import Process, make_environment, read_processes
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.trace.printing import TracedCall
 
@@ -100,8 +100,10 @@ def traced(run_python: RunPython, tmp_path: Path) -> Traced:
         vendors.mkdir(exist_ok=True)
         folder.mkdir(exist_ok=True)
         (vendors / "one.icd").write_text(f"{library}\n", encoding="utf-8")
-        environ = {"OCL_ICD_VENDORS": str(vendors), **environment({}, folder), **(env or {})}
-        return run_python(code, *map(str, arguments), env=environ, check=check), processes(folder)
+        environ = {"OCL_ICD_VENDORS": str(vendors), **make_environment({}, folder), **(env or {})}
+        return run_python(code, *map(str, arguments), env=environ, check=check), read_processes(
+            folder
+        )
 
     return run
 
@@ -257,7 +259,7 @@ def test_a_name_without_the_process_is_that_of_the_last_program(
         f"{PLAIN}\nif child := os.fork(): assert os.waitpid(child, 0)[1] == 0\nname_of_platform()"
     )
     traced(code, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/only.cllog"})
-    (process,) = processes(tmp_path)
+    (process,) = read_processes(tmp_path)
     assert names(process.calls) == PLAIN_CALLS  # those of the child
 
 
@@ -275,7 +277,7 @@ for _ in range(2000 if child else 1000):
     output, _ = traced(
         code, fake_driver(), loader, env={"FAIRLEAD_TRACE_LOG": f"{tmp_path}/only.cllog"}
     )
-    (process,) = processes(tmp_path)
+    (process,) = read_processes(tmp_path)
     assert names(process.calls) == 1000 * PLAIN_CALLS and process.lost == 0
     assert {call.thread for call in process.calls} == {process.pid}, "they are all the child's"
     assert "are lost from now on" in output.err
@@ -295,7 +297,7 @@ def test_the_file_is_named_where_the_program_began(
 ) -> None:
     code = f"import os, sys; os.chdir(sys.argv[2]); os.mkdir('later')\n{PLAIN}\nos.chdir('later')"
     traced(code, fake_driver(), loader, tmp_path, env={"FAIRLEAD_TRACE_LOG": "%p and %p.cllog"})
-    (process,) = processes(tmp_path)
+    (process,) = read_processes(tmp_path)
     assert (tmp_path / f"{process.pid} and {process.pid}.cllog").exists()
 
 
@@ -380,7 +382,7 @@ assert at(int(sys.argv[2]), Finish)(None) == -59  # behind its end
 assert all(table[slot] for slot in range(150))
 """
     slot = trace_layer.OPENCL.functions["clFinish"].slot
-    _, (process,) = traced(code, "none", trace_layer.path(), str(slot))
+    _, (process,) = traced(code, "none", trace_layer.find_library(), str(slot))
     assert names(process.calls) == ["clGetPlatformIDs", "clGetPlatformInfo", "clFinish"]
     assert [call.result_text for call in process.calls[1:]] == 2 * ["CL_INVALID_OPERATION"]
 
@@ -394,7 +396,7 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-    _, (process,) = traced(code, "none", trace_layer.path())
+    _, (process,) = traced(code, "none", trace_layer.find_library())
     per_thread: dict[int, list[TracedCall]] = {}
     for call in process.calls:
         per_thread.setdefault(call.thread, []).append(call)
@@ -417,7 +419,7 @@ assert len({{table[0] for table in tables}}) == 16
 assert init(entries)[0] == -6
 for table in tables: at(0, Platforms)(1, None, None)
 """
-    _, (process,) = traced(code, "none", trace_layer.path())
+    _, (process,) = traced(code, "none", trace_layer.find_library())
     assert names(process.calls) == 16 * ["clGetPlatformIDs"]
 
 
@@ -448,24 +450,24 @@ at(0, Platforms)(1, None, None)
 assert layer.clDeinitLayer() == 0
 at(0, Platforms)(2, None, None)
 """
-    _, (process,) = traced(code, "none", trace_layer.path())
+    _, (process,) = traced(code, "none", trace_layer.find_library())
     assert [call.result for call in process.calls] == [101, 102], (
         "also what came after the loader gave it up"
     )
 
 
 def test_the_variables(tmp_path: Path) -> None:
-    ours = str(trace_layer.path())
+    ours = str(trace_layer.find_library())
     log = {"FAIRLEAD_TRACE_LOG": f"{tmp_path.resolve()}/%p.cllog"}
-    assert environment({}, tmp_path) == {"OPENCL_LAYERS": ours, **log}
-    assert environment({"OPENCL_LAYERS": f"/one.so:{ours}::two.so"}, tmp_path) == {
+    assert make_environment({}, tmp_path) == {"OPENCL_LAYERS": ours, **log}
+    assert make_environment({"OPENCL_LAYERS": f"/one.so:{ours}::two.so"}, tmp_path) == {
         "OPENCL_LAYERS": f"/one.so:two.so:{ours}",
         **log,
     }
 
 
 def test_the_library_needs_no_python_and_shows_four_functions() -> None:
-    with trace_layer.path().open("rb") as file:
+    with trace_layer.find_library().open("rb") as file:
         elf = ELFFile(file)
         dynamic, symbols = elf.get_section_by_name(".dynamic"), elf.get_section_by_name(".dynsym")
         assert isinstance(dynamic, DynamicSection) and isinstance(symbols, SymbolTableSection)
@@ -483,7 +485,7 @@ def test_the_library_needs_no_python_and_shows_four_functions() -> None:
 def log_of_a_program(run_python: RunPython, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("log")
     code = f"{TABLE}\nfor _ in range(3): at(2, Devices)(None, 1, 0, None, None)"
-    run_python(code, str(trace_layer.path()), env=environment({}, folder))
+    run_python(code, str(trace_layer.find_library()), env=make_environment({}, folder))
     (file,) = folder.iterdir()
     return file.read_bytes()
 
@@ -498,7 +500,7 @@ def test_a_damaged_file_does_no_harm(log_of_a_program: bytes, data: st.DataObjec
         Path(folder, "1.cllog").write_bytes(
             bytes(damaged[:end]) + bytes(max(end - len(damaged), 0))
         )
-        for calls in (process.calls for process in processes(Path(folder))):
+        for calls in (process.calls for process in read_processes(Path(folder))):
             assert all(str(call) for call in calls)
 
 
@@ -523,7 +525,7 @@ def test_a_file_that_cannot_be_read_is_told_of(
     (tmp_path / "1.cllog").write_bytes(log_of_a_program)
     (tmp_path / "2.cllog").write_bytes(change(log_of_a_program))
     os.mkdir(tmp_path / "3.cllog")
-    (process,) = processes(tmp_path)
+    (process,) = read_processes(tmp_path)
     assert len(process.calls) == 6
     error = capsys.readouterr().err
     assert (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.icd.command_buffer.order import BARRIER, Order, by_level
+from fairlead.icd.command_buffer.order import BARRIER, Order, schedule_by_level
 from fairlead.runtime import Errc, SYCLError
 from fairlead.runtime.task_levels import ModelCommand, TaskLevels
 
@@ -362,7 +362,7 @@ def test_the_schedule_levels_is_the_model_in_the_best_order(order: Order) -> Non
             made[node] = queue.enqueue(str(node), waits_for=waits, returns="e")
         return [[int(command.name) for command in batch.commands] for batch in model.batches]
 
-    steps = [step.command for step in by_level(order).steps]
+    steps = [step.command for step in schedule_by_level(order).steps]
     cuts = [place for place, command in enumerate(steps) if command == BARRIER]
     between = [steps[a + 1 : b] for a, b in pairwise(cuts)]
     assert enqueued([command for command in steps if command != BARRIER]) == between

@@ -19,8 +19,8 @@ from typing import Any, Final
 from ... import __version__
 from ...icd import discovery
 from ...icd.command_buffer import cuda_trust, direct_trust
-from ...icd.driver_profiles import ROWS, ProfileRow, profile_for, switched_off
-from ...icd.drivers import excluding_pattern
+from ...icd.driver_profiles import ROWS, ProfileRow, find_profile_by_names, parse_switches
+from ...icd.drivers import find_excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, filter_environ
@@ -256,7 +256,7 @@ def _probe_drivers(
     candidates: Sequence[Candidate], timeout: float | None
 ) -> tuple[DriverReport, ...]:
     """Probe what is not excluded; the reports are in the order of the search."""
-    patterns = {candidate: excluding_pattern(candidate) for candidate in candidates}
+    patterns = {candidate: find_excluding_pattern(candidate) for candidate in candidates}
     probed = iter(
         probe_all([candidate for candidate in candidates if not patterns[candidate]], timeout)
     )
@@ -312,14 +312,16 @@ def _report_driver(report: ProbeReport) -> DriverReport:
 def _describe_direct(report: ProbeReport) -> str:
     """What the engine `direct` does with a driver; "" for one that is not PoCL."""
     for one in report.platforms:
-        if profile_for(one.name, one.vendor, one.version).has_kernels_in_process:
+        if find_profile_by_names(one.name, one.vendor, one.version).has_kernels_in_process:
             return _on_or_off(direct_trust.try_library(report.real_path, one.version))
     return ""
 
 
 def _describe_cuda(report: ProbeReport) -> str:
     """What the engine `cuda` does with a driver; "" for one whose compiler gives no PTX."""
-    profiles = (profile_for(one.name, one.vendor, one.version) for one in report.platforms)
+    profiles = (
+        find_profile_by_names(one.name, one.vendor, one.version) for one in report.platforms
+    )
     if any(profile.compiles_to_ptx for profile in profiles):
         return _on_or_off(cuda_trust.try_library(report.real_path))
     return ""
@@ -368,7 +370,7 @@ def _as_absent(driver: DriverReport) -> DriverReport:
 
 
 def _report_quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
-    off, _ = switched_off()
+    off, _ = parse_switches()
 
     def report(row: ProfileRow) -> QuirkReport:
         applied = ", ".join(
@@ -383,7 +385,7 @@ def _report_quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
 
 def _describe_switches() -> str:
     """What FAIRLEAD_QUIRKS does."""
-    off, unknown = switched_off()
+    off, unknown = parse_switches()
     ids = [row.id for row in ROWS if row.id in off]
     repairs = {row.id for row in ROWS if row.is_repair}
     what = "all repairs are" if off == repairs else f"{', '.join(ids)} {_choose_verb(ids)}"

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
-from ...icd.driver_profiles import switched_off
+from ...icd.driver_profiles import parse_switches
 from ...loader.base.search import filter_environ
 from .clients import ENV
 
@@ -246,7 +246,7 @@ def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
 def _find_variable_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Return the variables that name something missing, except those that the search refuses."""
     environ = filter_environ()
-    _, unknown = switched_off()
+    _, unknown = parse_switches()
     if unknown:
         yield Problem(
             "warning",

@@ -18,13 +18,13 @@ from ....loader.cuda.abi import CudaError
 from ... import cuda_sharing
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import address, profile_of_device
-from ...cuda_sharing import SharedDevice, shared_device
+from ...calls import address, find_device_profile
+from ...cuda_sharing import SharedDevice, find_shared_device
 from ...errors import error
 from .. import cuda_trust
 from ..commands import OPERATIONS, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
-from ..cuda_order import MOST_EARLY_CHAINS, Edges, chained
+from ..cuda_order import MOST_EARLY_CHAINS, Edges, chain_commands
 from ..engine import Built, Cost, Engine, QueueKind
 
 _NOT_SHARED: Final = (
@@ -88,8 +88,8 @@ class Cuda(Engine):
             return "a schedule was asked for: finalize without one"
         if commands.wanted_events or commands.externals:
             return "the times or events of single commands are asked for: ask for the graph's alone"
-        device = shared_device(target.device)
-        if device is None and not profile_of_device(target.device).compiles_to_ptx:
+        device = find_shared_device(target.device)
+        if device is None and not find_device_profile(target.device).compiles_to_ptx:
             return "the driver is not NVIDIA's, whose compiler gives PTX"
         if device is None:
             return _NOT_SHARED
@@ -104,15 +104,15 @@ class Cuda(Engine):
         return why_not_commands(commands, found.functions)
 
     def suggest_speedup(self, commands: CommandList, device: int) -> str | None:
-        if shared_device(device) is not None or not cuda_sharing.may_ask():
+        if find_shared_device(device) is not None or not cuda_sharing.may_ask():
             return None
-        launch = profile_of_device(device).launch_seconds
+        launch = find_device_profile(device).launch_seconds
         if launch is None:
             return None
         driver, graph = commands.count * launch, _COST.estimate(commands.count)
         if driver - graph < _WORTH_SAYING:
             return None
-        operations = map(commands.operation, range(len(commands)))
+        operations = map(commands.name_operation, range(len(commands)))
         if not _OPERATIONS.issuperset(operations):
             return None
         return (
@@ -132,7 +132,7 @@ class Cuda(Engine):
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltCuda:
         found = commands.notes[self.name, target.device]
-        return BuiltCuda(commands, found, profile_of_device(target.device).launch_seconds)
+        return BuiltCuda(commands, found, find_device_profile(target.device).launch_seconds)
 
 
 def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
@@ -164,7 +164,7 @@ class BuiltCuda(Built):
     def __init__(
         self, commands: CommandList, found: FoundCuda, launch_seconds: float | None = None
     ) -> None:
-        self._found, self._edges = found, chained(commands.order)
+        self._found, self._edges = found, chain_commands(commands.order)
         self._launch_seconds = launch_seconds
         self._count, code = commands.count, ffi.new("int *")
         functions = found.functions

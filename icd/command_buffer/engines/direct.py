@@ -18,7 +18,7 @@ from ...abi import OPENCL
 from ...calls import address, call, compute_units
 from ...errors import OpenCLError, error
 from ..commands import CommandList
-from ..direct_device import DirectDevice, device_in
+from ..direct_device import DirectDevice, get_device
 from ..direct_trust import trust_of
 from ..engine import Built, Engine, QueueKind
 from ..group_functions import GroupFunctions
@@ -49,7 +49,7 @@ class Found:
     device: DirectDevice
     functions: GroupFunctions
 
-    def reasons(self, commands: CommandList) -> bytes:
+    def find_reasons(self, commands: CommandList) -> bytes:
         """Why each command cannot be run (enum fl_direct_reason).
 
         What launches could have besides the generic functions is opened.
@@ -70,7 +70,7 @@ class Direct(Engine):
     always_faster = "a run is one native kernel, not an enqueue for each command"
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
-        if len(set(commands.devices)) > 1 or _devices_of(commands.context) != 1:
+        if len(set(commands.devices)) > 1 or _count_devices(commands.context) != 1:
             return "the context has several devices"
         if commands.schedule != "auto":
             return "a schedule was asked for"
@@ -95,7 +95,7 @@ class Direct(Engine):
             rows = [commands.array[number] for number in range(len(commands))]
             kernels = {address(row.kernel) for row in rows if row.kernel}
             kernels.update(commands.alternatives)
-            device = device_in(commands.context, target.device, version.reports_failures)
+            device = get_device(commands.context, target.device, version.reports_failures)
             if commands.updatable or any(row.kernel and not row.has_local for row in rows):
                 device.ask_for_local_sizes()
             functions = GroupFunctions(kernels, target.device, version)
@@ -107,7 +107,7 @@ class Direct(Engine):
         refused: dict[int, str] = dict.fromkeys(
             commands.externals, "it waits for events from outside the graph"
         )
-        reasons = found.reasons(commands)
+        reasons = found.find_reasons(commands)
         for number in range(len(reasons)) if any(reasons) else ():
             if reasons[number]:
                 kernel = address(commands.array[number].kernel)
@@ -216,7 +216,7 @@ class BuiltDirect(Built):
         ffi.release(self._direct)
 
 
-def _devices_of(context: int) -> int:
+def _count_devices(context: int) -> int:
     """CL_CONTEXT_NUM_DEVICES of a context (a handle), 0 if the driver does not tell."""
     value = ffi.new("uint32_t *")
     code = call(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..._native import ffi, lib
 from ...calls import call, enqueue_marker
 from ..commands import CommandList
-from ..driver_command_buffer import DriverCommandBuffer, support_of, why_not
+from ..driver_command_buffer import DriverCommandBuffer, find_support, why_not
 from ..engine import Built, Engine, QueueKind
 
 _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
@@ -37,10 +37,10 @@ class Native(Engine):
             )
         if commands.schedule != "auto":
             return "a schedule was asked for"
-        return why_not(support_of(target.device), commands, target.in_order)
+        return why_not(find_support(target.device), commands, target.in_order)
 
     def defect(self, target: QueueKind) -> str | None:
-        support = support_of(target.device)
+        support = find_support(target.device)
         if support is None or support.defect:
             return support.defect if support is not None else None
         if not support.simultaneous:
@@ -48,7 +48,7 @@ class Native(Engine):
         return None
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltByDriver:
-        support = support_of(target.device)
+        support = find_support(target.device)
         assert support is not None  # why_not
         made = DriverCommandBuffer(
             support, target.context, target.device, target.properties, updatable=commands.updatable

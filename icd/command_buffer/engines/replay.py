@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
-from ...calls import address, call, profile_of_device
+from ...calls import address, call, find_device_profile
 from ..commands import CommandList
 from ..engine import Built, Cost, Engine, QueueKind
 from ..layout import Layout, lay_out, list_other_schedules
@@ -38,7 +38,7 @@ class Replay(Engine):
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        seconds = profile_of_device(target.device).launch_seconds
+        seconds = find_device_profile(target.device).launch_seconds
         return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
 
     def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
@@ -58,13 +58,13 @@ class ReplayProgram(Built):
 
     def __init__(self, commands: CommandList, layout: Layout) -> None:
         self._layout, self.own_queues = layout, layout.own_queues
-        step_of = _steps_of(layout.schedule, len(commands))
+        step_of = _find_steps(layout.schedule, len(commands))
         # a table that cannot be written is left as it is
-        self._helps = layout.helps and not lib.fl_begin_help(_handle(self.own_queues[0]))
+        self._helps = layout.helps and not lib.fl_begin_help(_wrap_handle(self.own_queues[0]))
         exports = [step_of[number] for number in commands.wanted_events]
         for step in exports:
             layout.schedule.steps[step].signals = True
-        parts = _steps(commands, layout.schedule, step_of)
+        parts = _make_steps(commands, layout.schedule, step_of)
         parts |= {
             "commands": commands.array,
             "updatable": commands.updatable,
@@ -74,10 +74,12 @@ class ReplayProgram(Built):
             "exports": ffi.new("uint32_t[]", exports),
             "exported": ffi.new("void *[]", max(1, len(exports))),
             "other_count": len(commands.alternatives),
-            "others": ffi.new("void *[]", [_handle(kernel) for kernel in commands.alternatives]),
-            "set_pointer": _handle(commands.memory.set_pointer),
-            "copy_memory": _handle(commands.memory.copy),
-            "fill_memory": _handle(commands.memory.fill),
+            "others": ffi.new(
+                "void *[]", [_wrap_handle(kernel) for kernel in commands.alternatives]
+            ),
+            "set_pointer": _wrap_handle(commands.memory.set_pointer),
+            "copy_memory": _wrap_handle(commands.memory.copy),
+            "fill_memory": _wrap_handle(commands.memory.fill),
         }
         self._kept: Any = commands.owner, parts
         self._program = ffi.gc(ffi.new("fl_program *", parts), lib.fl_release)
@@ -93,7 +95,7 @@ class ReplayProgram(Built):
         )
 
     def give_externals(self, events: Sequence[int]) -> None:
-        self._outside = ffi.new("void *[]", [_handle(event) for event in events])
+        self._outside = ffi.new("void *[]", [_wrap_handle(event) for event in events])
         self._program.externals = self._outside
 
     def exported(self) -> list[int]:
@@ -106,7 +108,7 @@ class ReplayProgram(Built):
 
     def close(self) -> None:
         if self._helps:
-            lib.fl_end_help(self._program, _handle(self.own_queues[0]))
+            lib.fl_end_help(self._program, _wrap_handle(self.own_queues[0]))
             self._helps = False
         for queue in self.own_queues:
             call(queue, "clReleaseCommandQueue")
@@ -114,11 +116,11 @@ class ReplayProgram(Built):
         ffi.release(self._program)
 
 
-def _handle(number: int) -> Any:
+def _wrap_handle(number: int) -> Any:
     return ffi.cast("void *", number)
 
 
-def _steps_of(schedule: Schedule, count: int) -> list[int]:
+def _find_steps(schedule: Schedule, count: int) -> list[int]:
     """The step of each command; 0 for one that has none."""
     steps = [0] * count
     for number, step in enumerate(schedule.steps):
@@ -127,7 +129,9 @@ def _steps_of(schedule: Schedule, count: int) -> list[int]:
     return steps
 
 
-def _steps(commands: CommandList, schedule: Schedule, step_of: Sequence[int]) -> dict[str, Any]:
+def _make_steps(
+    commands: CommandList, schedule: Schedule, step_of: Sequence[int]
+) -> dict[str, Any]:
     """The members of an `fl_program` that are its steps and what they wait for."""
     slots: dict[int, range] = {}  # of steps: their outside events
     external_count = 0

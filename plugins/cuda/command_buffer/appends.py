@@ -72,16 +72,16 @@ class CuAppend(AppendCall):
             before, after = after, []
             for event in self.outside:
                 event.check_outside()
-                after.append(buffer.node("EventWaitNode", before, event.end))
+                after.append(buffer.add_node("EventWaitNode", before, event.end))
             buffer.waits[index] = list(zip(after, self.outside, strict=True))
         signal = CuCommandEvent(buffer, command, index) if self.event else None
         first = 0
         if signal is not None and signal.begin:
-            first = buffer.node("EventRecordNode", after, signal.begin)
+            first = buffer.add_node("EventRecordNode", after, signal.begin)
             after = [first]
         last = build(after)
         if signal is not None:
-            last = buffer.node("EventRecordNode", [last], signal.end)
+            last = buffer.add_node("EventRecordNode", [last], signal.end)
             buffer.signals[index], buffer.records[index] = signal, (first, last)
         if self.inside:
             buffer.inner_waits[index] = self.inside
@@ -92,7 +92,7 @@ class CuAppend(AppendCall):
             handle = buffer.updates[index] = CuCommand(buffer, index)
         return index + 1, signal, handle
 
-    def empty(self, command: str) -> Appended:
+    def append_empty(self, command: str) -> Appended:
         """Append a command that only has its place in the order. Raises DriverError."""
         return self.add(command, partial(self.buffer.node, "EmptyNode"))
 
@@ -109,7 +109,7 @@ def _append_hint(command: str, append: CuAppend, address: int, size: int) -> App
     found = find(append.buffer.context, address)
     if found is not None and address + size > found.end:
         raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
-    return append.empty(command)
+    return append.append_empty(command)
 
 
 for _name, _command in (
@@ -139,11 +139,11 @@ def urCommandBufferAppendNativeCommandExp(
     with (
         contextlib.nullcontext(child.native_handle)
         if child
-        else hCommandBuffer.inner_graph() as graph
+        else hCommandBuffer.make_inner_graph() as graph
     ):
         _NativeCommand(pfnNativeCommand)(pData)
 
         def build(after: Sequence[int]) -> int:
-            return hCommandBuffer.node("ChildGraphNode", after, graph)
+            return hCommandBuffer.add_node("ChildGraphNode", after, graph)
 
         return append.add("ENQUEUE_NATIVE_EXP", build, child)[0]

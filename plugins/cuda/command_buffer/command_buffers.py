@@ -28,7 +28,7 @@ from ...sdk.command_buffers import (
     RecordingLock,
     declare_command_buffers,
 )
-from ..clocks import base_of, new_event
+from ..clocks import make_base, make_event
 from ..contexts import CuContext
 from ..core import API, DriverError, adapter, failure
 from ..devices import CuDevice
@@ -50,9 +50,9 @@ class CuCommandEvent(CuEvent):
 
     def __init__(self, buffer: CuCommandBuffer, command: int, index: int) -> None:
         device, timed = buffer.device, buffer.profiling
-        with device.current():
-            begin = new_event(device, True) if timed else 0
-            end = new_event(device, timed)
+        with device.make_current():
+            begin = make_event(device, True) if timed else 0
+            end = make_event(device, timed)
         super().__init__(buffer.context, device, end, None, command, begin=begin)
         self.buffer, self.index = weakref.ref(buffer), index
 
@@ -156,7 +156,7 @@ class CuCommandBuffer(CommandBufferObject):
     def is_finalized(self) -> bool:
         return bool(self.executable)
 
-    def node(self, name: str, after: Sequence[int], *parameters: Any) -> int:
+    def add_node(self, name: str, after: Sequence[int], *parameters: Any) -> int:
         """Add a node.
 
         Args:
@@ -180,7 +180,7 @@ class CuCommandBuffer(CommandBufferObject):
         return self.native
 
     @contextmanager
-    def inner_graph(self) -> Iterator[int]:
+    def make_inner_graph(self) -> Iterator[int]:
         """Make a graph, and let it be the native handle in a block. The driver copies it.
 
         Raises:
@@ -220,14 +220,14 @@ class CuCommandBuffer(CommandBufferObject):
         self.check_queue(queue)
         enqueue = CuEnqueue(queue, "ENQUEUE_COMMAND_BUFFER_EXP", waits, wanted)
         with self.recording:
-            base = base_of(self.device) if self.profiling and self.signals else None
-            event = enqueue.run_graph(self.executable, self._child, self)
+            base = make_base(self.device) if self.profiling and self.signals else None
+            event = enqueue.run_graph(self.executable, self._make_child, self)
             for signal in self.signals.values():
                 signal.queue, signal.base = queue, base
             self.in_c.struct.is_plain = not self.signals
         return event
 
-    def _child(self) -> int:
+    def _make_child(self) -> int:
         """Return the graph for a capture, with what updates have changed in the executable graph.
 
         Raises:
@@ -238,7 +238,7 @@ class CuCommandBuffer(CommandBufferObject):
             raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")
         registry = adapter.registry
         assert registry is not None
-        for handle in registry.made_in_c(CuCommand.type, self.in_c.address):
+        for handle in registry.list_made_in_c(CuCommand.type, self.in_c.address):
             registry.adopt(CuCommand.type, handle)
         for command in self.updates.values():
             if command.is_launch:

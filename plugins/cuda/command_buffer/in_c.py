@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import CuContext
-from ..core import API, adapter, check, failure, routine_of
+from ..core import API, adapter, check, failure, find_routine
 from ..devices import CuDevice
 from ..launches import CuLaunch
 
@@ -35,15 +35,15 @@ adapter.in_c |= {
 _MOST_ARGUMENTS: Final = 64
 
 
-def _size_in_c(argument: URKernelArgument) -> int:
+def _count_size(argument: URKernelArgument) -> int:
     """Return what `fl_gpu_launch.sizes` has for an argument."""
     if argument.kind == URKernelArgument.VALUE:
         return argument.size
     return 0 if argument.kind == URKernelArgument.POINTER else lib.FL_GPU_OTHER
 
 
-def _sizes_in_c(state: CuLaunchState) -> list[int]:
-    return [_size_in_c(state.arguments[index]) for index in range(len(state.arguments))]
+def _list_sizes(state: CuLaunchState) -> list[int]:
+    return [_count_size(state.arguments[index]) for index in range(len(state.arguments))]
 
 
 def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any) -> None:
@@ -55,7 +55,7 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
         launch: the same as the driver takes it.
         parameters: those of its node.
     """
-    sizes = _sizes_in_c(state)
+    sizes = _list_sizes(state)
     row.kernel = 0  # C may look for it meanwhile
     if len(sizes) > _MOST_ARGUMENTS:
         return
@@ -74,7 +74,7 @@ def waits_of(state: CuLaunchState) -> bool:
     return all(kernel.program.image(state.device).waits for kernel in state.kernels)
 
 
-def _number_of(state: CuLaunchState) -> int:
+def _find_number(state: CuLaunchState) -> int:
     """Return the number of the kernel's handle, 0 if the program has released the kernel."""
     handle = state.kernel.handle
     return ffi.cast("fl_handle *", handle).number if handle else 0
@@ -186,7 +186,7 @@ class GraphInC:
         if code == lib.FL_GPU_REFUSED:
             raise failure("INVALID_CONTEXT")
         if code:
-            check(code, routine_of("GraphAddDependencies"))
+            check(code, find_routine("GraphAddDependencies"))
 
     def close(self, executable: int) -> None:
         """Let C append nothing any more, and update `executable`, the driver's executable graph."""
@@ -203,7 +203,7 @@ class GraphInC:
             state: what is launched. It has no parts.
             launch: the same as the driver takes it, whose arguments nobody else needs; or None.
         """
-        sizes = _sizes_in_c(state)
+        sizes = _list_sizes(state)
         if lib.FL_GPU_OTHER in sizes or len(sizes) > _MOST_ARGUMENTS:
             return
         launch = launch or state.plan()[0]
@@ -214,7 +214,7 @@ class GraphInC:
             self.plans.append(state.copy_alone())
         row.offset, row.size = state.offset, state.size
         row.local = state.local or [0] * state.dim
-        row.kernel = _number_of(state)
+        row.kernel = _find_number(state)
         self._repeated.append((launch, parameters))
         self._next = (self._next + 1) % lib.FL_GPU_LAUNCHES
 
@@ -246,7 +246,7 @@ class CommandInC:
         """
         parameters = launch.parameters
         _describe(self._struct.launch, state, launch, parameters)
-        self._struct.launch.kernel = _number_of(state)
+        self._struct.launch.kernel = _find_number(state)
         (node,) = state.nodes if len(state.nodes) == 1 else (0,)  # C knows no parts
         known = len(state.arguments) <= _MOST_ARGUMENTS
         self._struct.node, self._struct.changed = node if known else 0, False

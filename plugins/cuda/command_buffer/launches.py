@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from ...sdk.kernel_arguments import URKernelArgument, arguments_of
+from ...sdk.kernel_arguments import URKernelArgument, read_arguments
 from ..core import adapter, failure
 from ..kernels import CuKernel
 from .appends import Appended, CuAppend, declare_append
@@ -46,12 +46,12 @@ def _append(
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
         kernel.pack(arguments, kernel.program.image(buffer.device))
-        return append.empty("KERNEL_LAUNCH")
+        return append.append_empty("KERNEL_LAUNCH")
     parts = state.plan()
 
     def build(after: Sequence[int]) -> int:
         for part in parts:  # one after the other
-            made = buffer.node("KernelNode", after, ctypes.byref(part.parameters))
+            made = buffer.add_node("KernelNode", after, ctypes.byref(part.parameters))
             state.nodes.append(made)
             after = [made]
         return state.nodes[-1]
@@ -81,7 +81,7 @@ def _append_as_set(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended
 def _append_with(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended:
     """Append a launch with arguments of its own. The last two of `others` are these."""
     dim, offset, size, local, alternatives, rows, count = others
-    given = arguments_of(adapter, rows, count)
+    given = read_arguments(adapter, rows, count)
     arguments = dict(given)
     if len(arguments) < len(given) or len(arguments) < len(kernel.parameter_sizes):
         raise failure("INVALID_KERNEL_ARGUMENT_INDEX", "an argument is missing, or is given twice")

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from ...sdk.gpu.api import CopyPlace
 from ...sdk.patterns import read_pattern
-from ...sdk.rectangles import check_range, region_of
+from ...sdk.rectangles import check_range, read_region
 from ..allocations import locate
 from ..buffers import CuBuffer, check_buffers
-from ..commands import fills_of
+from ..commands import make_sets
 from ..core import API, failure
 from ..transfers import check_copy, place_at, place_in
 from ..usm_transfers import is_on_device
@@ -24,8 +24,8 @@ def _copy(append: CuAppend, command: str, copy: Any, keep: Any) -> Appended:
     buffer = append.buffer
 
     def build(after: Sequence[int]) -> int:
-        context = API.node_context(buffer.device)
-        return buffer.node("MemcpyNode", after, ctypes.byref(copy), *context)
+        context = API.list_node_context(buffer.device)
+        return buffer.add_node("MemcpyNode", after, ctypes.byref(copy), *context)
 
     return append.add(command, build, keep)
 
@@ -34,7 +34,7 @@ def _fill(
     append: CuAppend, command: str, address: int, pattern: bytes, size: int, keep: Any
 ) -> Appended:
     """Append a fill. Its sets have no order."""
-    sets, buffer = fills_of(address, pattern, size), append.buffer
+    sets, buffer = make_sets(address, pattern, size), append.buffer
     if sets is None:
         block = ctypes.create_string_buffer((pattern * (size // len(pattern) + 1))[:size], size)
         source = CopyPlace(ctypes.addressof(block), False)
@@ -42,10 +42,10 @@ def _fill(
         return _copy(append, command, copy, (keep, block))
 
     def build(after: Sequence[int]) -> int:
-        context = API.node_context(buffer.device)
+        context = API.list_node_context(buffer.device)
         given = [(ctypes.byref(API.set_of(one)), *context) for one in sets]
-        nodes = [buffer.node("MemsetNode", after, *one) for one in given]
-        return nodes[0] if len(nodes) == 1 else buffer.node("EmptyNode", nodes)
+        nodes = [buffer.add_node("MemsetNode", after, *one) for one in given]
+        return nodes[0] if len(nodes) == 1 else buffer.add_node("EmptyNode", nodes)
 
     return append.add(command, build, keep)
 
@@ -83,7 +83,7 @@ def _append_rect(
 ) -> Appended:
     """Append a read or a write of a rectangle. `pitches`: two of the buffer, two of the host."""
     check_buffers(append.buffer.context, buffer)
-    size = region_of(region)
+    size = read_region(region)
     here = place_in(buffer, buffer_origin, size, *pitches[:2])
     there = place_at(host, host_origin, size, *pitches[2:])
     copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
@@ -137,7 +137,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     dstSlicePitch: int,
 ) -> Appended:
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
-    size = region_of(region)
+    size = read_region(region)
     source = place_in(hSrcMem, srcOrigin, size, srcRowPitch, srcSlicePitch)
     target = place_in(hDstMem, dstOrigin, size, dstRowPitch, dstSlicePitch)
     copy = API.copy_of(target, source, size)
@@ -163,7 +163,7 @@ def urCommandBufferAppendUSMMemcpyExp(
     append: CuAppend, pDst: int, pSrc: int, size: int
 ) -> Appended:
     if not size:  # as libsycl does on queues
-        return append.empty("USM_MEMCPY")
+        return append.append_empty("USM_MEMCPY")
     context = append.buffer.context
     target, source = (
         CopyPlace(address, is_on_device(locate(context, address, size))) for address in (pDst, pSrc)
@@ -176,7 +176,7 @@ def urCommandBufferAppendUSMFillExp(
     append: CuAppend, pMemory: int, pPattern: int, patternSize: int, size: int
 ) -> Appended:
     if not size and patternSize:
-        return append.empty("USM_FILL")
+        return append.append_empty("USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
     if locate(append.buffer.context, pMemory, size) is None:
         raise failure("INVALID_MEM_OBJECT", f"{API.name} fills no memory but its own")

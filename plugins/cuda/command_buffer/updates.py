@@ -17,9 +17,9 @@ from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,
-    new_arguments_of,
-    new_kernel_of,
-    sizes_of,
+    read_new_arguments,
+    read_new_kernel,
+    read_sizes,
 )
 from ...sdk.kernel_arguments import URKernelArgument
 from ..core import DriverError, adapter, failure
@@ -91,11 +91,11 @@ class CuLaunchState:
         Raises:
             URError: INVALID_KERNEL, INVALID_VALUE, and what is wrong with an argument.
         """
-        kernel = new_kernel_of(adapter, update, self.kernels)
+        kernel = read_new_kernel(adapter, update, self.kernels)
         if kernel is not None:
             self._change_kernel(kernel)
-        self._change_sizes(sizes_of(update, self.dim))
-        given = list(new_arguments_of(adapter, update))
+        self._change_sizes(read_sizes(update, self.dim))
+        given = list(read_new_arguments(adapter, update))
         self.kernel.check(given)
         self.arguments.update(given)
 

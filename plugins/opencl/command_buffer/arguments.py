@@ -1,7 +1,7 @@
 """The arguments of launches in command-buffers, which C reads from the caller's memory.
 
-C is told of the command-buffer (`launches_of`). Its errors become exceptions (`argument_error`).
-plugins/sdk/native/launches.c is the other side.
+C is told of the command-buffer (`make_launches`). Its errors become exceptions
+(`make_argument_error`). plugins/sdk/native/launches.c is the other side.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..contexts import URContext
 from ..core import adapter, failure
 from ..devices import URDevice
 from ..kernels import URKernel
-from ..usm.addresses import pointer_argument
-from ..usm.strategies import Buffers, Intel, strategy_of
+from ..usm.addresses import make_pointer_argument
+from ..usm.strategies import Buffers, Intel, find_strategy
 
 lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
 
@@ -38,11 +38,11 @@ _WHY: Final = {
 }
 
 
-def launches_of(
+def make_launches(
     context: URContext, device: URDevice, commands: CommandArray, updatable: bool, in_order: bool
 ) -> Any:
     """Return what C has to know of a command-buffer with launches: an `fl_launches *`."""
-    strategy, registry = strategy_of(context), adapter.registry
+    strategy, registry = find_strategy(context), adapter.registry
     assert registry is not None
     made = ffi.new(
         "fl_launches *",
@@ -67,12 +67,12 @@ def launches_of(
 def py_part(cookie: Any, address: int) -> int:
     """Return the cl_mem for an address if drivers take no addresses, 0 if there is none."""
     try:
-        return pointer_argument(ffi.from_handle(cookie), address)[1]
+        return make_pointer_argument(ffi.from_handle(cookie), address)[1]
     except URError:
         return 0
 
 
-def argument_error(code: int, index: int, kernel: URKernel) -> URError:
+def make_argument_error(code: int, index: int, kernel: URKernel) -> URError:
     """Return the exception for a code of C.
 
     Args:

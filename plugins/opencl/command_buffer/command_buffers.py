@@ -25,7 +25,7 @@ from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.command_buffer.commands import CommandArray, CommandList
 from ....icd.command_buffer.driver_command_buffer import (
     DriverCommandBuffer,
-    support_of,
+    find_support,
     why_not,
 )
 from ....icd.command_buffer.engines.native import Native, RecordedByProgram
@@ -44,8 +44,8 @@ from ..core import CLObject, adapter, failure
 from ..devices import URDevice
 from ..events import URCommandEvent, UREvent
 from ..queues import URQueue
-from ..usm.addresses import memory_functions
-from .arguments import launches_of
+from ..usm.addresses import get_memory_functions
+from .arguments import make_launches
 
 _ENQUEUE: Final = UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
 
@@ -111,7 +111,7 @@ class URCommandBuffer(CommandBufferObject):
         self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
-        self.launches = launches_of(context, device, self.commands, updatable, in_order)
+        self.launches = make_launches(context, device, self.commands, updatable, in_order)
         self.recording = RecordingLock(self.launches, self.learn)
         self.copies: dict[Any, Any] = {}
         self.native: DriverCommandBuffer | None = None
@@ -132,7 +132,7 @@ class URCommandBuffer(CommandBufferObject):
         numbers = ffi.unpack(launches.after, launches.after_count)
         while at < len(numbers):
             end = at + 1 + numbers[at]
-            self.commands.added(tuple(numbers[at + 1 : end]))
+            self.commands.count_added(tuple(numbers[at + 1 : end]))
             at = end
         launches.appended = launches.after_count = 0
 
@@ -161,9 +161,9 @@ class URCommandBuffer(CommandBufferObject):
             raise failure(
                 "INVALID_OPERATION", "a native command-buffer is asked for before it is finalized"
             )
-        is_allowed = any(isinstance(engine, Native) for engine in _choice().engines)
-        support = support_of(self.device.cl) if is_allowed else None
-        commands = self._command_list()
+        is_allowed = any(isinstance(engine, Native) for engine in _read_choice().engines)
+        support = find_support(self.device.cl) if is_allowed else None
+        commands = self._make_command_list()
         reason = why_not(support, commands, self.in_order)
         if commands.externals or commands.exports or commands.alternatives:
             reason = reason or "it has events or kernel alternatives"
@@ -188,18 +188,18 @@ class URCommandBuffer(CommandBufferObject):
             commands.order_only[index] = False
         if self.native is not None:
             self.open_native().finalize()
-        commands = self._command_list()
+        commands = self._make_command_list()
         if self.native is not None:  # the driver has no events of its commands
             commands = replace(commands, first=None)
             given = RecordedByProgram(self.native, len(commands))
             choice = Choice([Native()], why="it has native commands")
             self.runner = CommandBuffer(commands, choice, given)
         else:
-            self.runner = CommandBuffer(commands, _choice())
+            self.runner = CommandBuffer(commands, _read_choice())
         self.launches.handle = self.handle
         self.launches.buffer = ffi.cast("void *", address(self.runner.native))
 
-    def _command_list(self) -> CommandList:
+    def _make_command_list(self) -> CommandList:
         """Return the commands that there are now, and what they have to do."""
         kernels = [
             address(copy)
@@ -216,7 +216,7 @@ class URCommandBuffer(CommandBufferObject):
             self.commands,
             updatable=self.updatable,
             alternatives=list(dict.fromkeys(kernels)),
-            memory=memory_functions(self.context),
+            memory=get_memory_functions(self.context),
             externals={index: len(events) for index, events in self.waits.items()},
             exports=list(self.signals),
             first=order.first if self.profiling else None,
@@ -234,9 +234,9 @@ class URCommandBuffer(CommandBufferObject):
         queue.check_waits((*waits, *outside))
         with runner.lock:
             # The objects of events are held until everything is enqueued.
-            before, beside = _current_events(waits), _current_events(outside)
+            before, beside = _list_current_events(waits), _list_current_events(outside)
             code, end, failed, events = runner.enqueue(
-                queue.cl, 1, _handles_of(before), _handles_of(beside), wanted
+                queue.cl, 1, _list_handles(before), _list_handles(beside), wanted
             )
             # Also after a failure, because what comes before the failed command is enqueued.
             queue.count()
@@ -271,12 +271,12 @@ class URCommandBuffer(CommandBufferObject):
             _unfinished.keep_until(self.runner.last_event, (self.runner, held))
 
 
-def _current_events(events: Sequence[UREvent]) -> Sequence[CLObject]:
+def _list_current_events(events: Sequence[UREvent]) -> Sequence[CLObject]:
     """Return what events are now."""
-    return [event.current_object() for event in events] if events else ()
+    return [event.get_current() for event in events] if events else ()
 
 
-def _handles_of(things: Sequence[CLObject]) -> Sequence[int]:
+def _list_handles(things: Sequence[CLObject]) -> Sequence[int]:
     return [thing.cl for thing in things] if things else ()
 
 
@@ -291,7 +291,7 @@ class _Copy:
             self._table.clReleaseKernel(self._cl)
 
 
-def _choice() -> Choice:
+def _read_choice() -> Choice:
     """Return the engines that FAIRLEAD_COMMAND_BUFFER names. Raises URError for others."""
     try:
         return choose()

@@ -12,11 +12,11 @@ from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
 from ....icd.calls import address
 from ...sdk._native import ffi, lib
-from ...sdk.kernel_arguments import URKernelArgument, argument_rows
+from ...sdk.kernel_arguments import URKernelArgument, list_argument_rows
 from ..core import check, failure
 from ..kernels import URKernel
 from .appends import Append, Appended, declare_append
-from .arguments import argument_error
+from .arguments import make_argument_error
 from .command_buffers import URCommandBuffer
 
 _BITS: Final = 64  # of fl_appended.addresses
@@ -68,7 +68,7 @@ def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
     Only the driver knows the sizes. So it gets each once, on our copy.
     """
     known = kernel.value_sizes
-    for kind, index, size, value in argument_rows(rows, count):
+    for kind, index, size, value in list_argument_rows(rows, count):
         if kind == URKernelArgument.VALUE and known.get(index) != size:
             code = kernel.table.clSetKernelArg(copy, index, size, value)
             check(code, "clSetKernelArg", f"It is argument {index}.")
@@ -125,7 +125,7 @@ def _append_launch(
         null,
     )
     if done.code:
-        raise argument_error(done.code, done.index, kernel)
+        raise make_argument_error(done.code, done.index, kernel)
     commands = buffer.commands
     try:
         copy = copy_of(buffer, kernel, done.addresses)
@@ -138,7 +138,7 @@ def _append_launch(
     except BaseException:
         icd_lib.fl_drop_command(commands.native)
         raise
-    index = commands.added(append.after)
+    index = commands.count_added(append.after)
     commands.array[index].kernel = copy
     appended = append.finish(index, "KERNEL_LAUNCH")
     handle = appended[2]

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Final
 
 from ...sdk.patterns import read_pattern
-from ...sdk.rectangles import check_pitches, check_range, check_rect, offset_of, region_of
+from ...sdk.rectangles import check_pitches, check_range, check_rect, read_offset, read_region
 from ..buffers import URBuffer, check_buffers
 from ..core import failure
 from ..transfers import (
-    in_parent_buffer,
+    find_in_parent,
     is_opencl_pattern,
 )
 from ..usm.addresses import as_copy, as_fill
@@ -50,10 +50,10 @@ def _append_rect(
 ) -> Appended:
     """Append a "read_rect" or a "write_rect". `pitches`: two of the buffer, two of the host."""
     check_buffers(append.buffer.context, buffer)
-    size, origin = region_of(region), offset_of(buffer_origin)
+    size, origin = read_region(region), read_offset(buffer_origin)
     check_rect(buffer.size, origin, size, *pitches[:2])
     check_pitches(size, *pitches[2:])
-    numbers = *origin, *offset_of(host_origin), *size, *pitches
+    numbers = *origin, *read_offset(host_origin), *size, *pitches
     fields = {_ENDS[op]: buffer.cl, "host": host}
     return append.add(op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), **fields)
 
@@ -118,11 +118,11 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 ) -> Appended:
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
-    start, to, size = offset_of(srcOrigin), offset_of(dstOrigin), region_of(region)
+    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
     check_rect(hSrcMem.size, start, size, *pitches[:2])
     check_rect(hDstMem.size, to, size, *pitches[2:])
-    source, start = in_parent_buffer(hSrcMem, start)
-    target, to = in_parent_buffer(hDstMem, to)
+    source, start = find_in_parent(hSrcMem, start)
+    target, to = find_in_parent(hDstMem, to)
     numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
     return append.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), **fields)
 
@@ -135,7 +135,7 @@ def urCommandBufferAppendMemBufferFillExp(
     pattern = read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer.size, offset, size)
     op, fields = "fill", {"target": hBuffer.cl}
-    keep_pattern = append.buffer.commands.pattern
+    keep_pattern = append.buffer.commands.copy_pattern
     if is_opencl_pattern(patternSize, offset):
         fields |= {"pattern": keep_pattern(pattern), "pattern_size": patternSize}
     else:
@@ -165,6 +165,6 @@ def urCommandBufferAppendUSMFillExp(
     if not size and patternSize:
         return append.add("hint", "USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
-    keep = append.buffer.commands.pattern
+    keep = append.buffer.commands.copy_pattern
     operation = as_fill(append.buffer.context, pMemory, pattern, size, keep)
     return _append_operation(append, "USM_FILL", operation)

@@ -24,14 +24,14 @@ from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,
-    new_kernel_of,
-    sizes_of,
+    read_new_kernel,
+    read_sizes,
 )
 from ...sdk.rules import check_count
 from ..core import adapter, failure
 from ..events import URCommandEvent, UREvent
 from ..kernels import URKernel
-from .arguments import argument_error
+from .arguments import make_argument_error
 from .command_buffers import URCommand, URCommandBuffer
 
 _CHANGES: Final = icd_ffi.typeof("fl_change[]")
@@ -73,7 +73,7 @@ class _ChangedLaunch:
         Raises:
             URError: INVALID_KERNEL, INVALID_VALUE, INVALID_WORK_GROUP_SIZE.
         """
-        self.kernel = new_kernel_of(adapter, update, self.command.kernels) or self.kernel
+        self.kernel = read_new_kernel(adapter, update, self.command.kernels) or self.kernel
         old, dim = self.sizes, new.dim
         kept = None if new.size or not self.local else old[6 : 6 + dim]
         local = new.local or kept
@@ -135,14 +135,14 @@ class _Arguments:
         code = lib.fl_read_update(
             command.buffer.launches,
             update,
-            _void(old),
+            _convert_pointer(old),
             kernel.argument_count,
-            _void(self.changes),
+            _convert_pointer(self.changes),
             self._room,
             index,
         )
         if code:
-            raise argument_error(code, index[0], kernel)
+            raise make_argument_error(code, index[0], kernel)
 
     def commit(self) -> None:
         """Give the command these arguments. Raises OpenCLError."""
@@ -151,17 +151,17 @@ class _Arguments:
             code = icd_lib.fl_set_argument(at, change.index, change.kind, change.size, change.value)
             check(code, "urCommandBufferUpdateKernelLaunchExp")
 
-    def indices(self) -> set[int]:
+    def list_indices(self) -> set[int]:
         """Return the indices of the arguments."""
         return {change.index for change in self.changes}
 
 
-def _void(pointer: Any) -> Any:
+def _convert_pointer(pointer: Any) -> Any:
     """Return a pointer of icd's cffi module as one of ours."""
     return ffi.cast("void *", int(icd_ffi.cast("uintptr_t", pointer)))
 
 
-def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
+def _get_runner(buffer: URCommandBuffer) -> CommandBuffer:
     """Return what runs a command-buffer. Raises URError (INVALID_OPERATION) as it is updated."""
     buffer.check_updatable()
     assert buffer.runner is not None
@@ -172,7 +172,7 @@ def _runner_of(buffer: URCommandBuffer) -> CommandBuffer:
 def urCommandBufferUpdateKernelLaunchExp(
     hCommandBuffer: URCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
 ) -> None:
-    runner = _runner_of(hCommandBuffer)
+    runner = _get_runner(hCommandBuffer)
     check_update_count(numKernelUpdates)
     with runner.changing():
         code = lib.FL_NOT_PLAIN
@@ -195,7 +195,7 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     for update in updates:
         command = launch_command(adapter, buffer, update.hCommand)
         kernel, launch, new = command.kernel, launches.get(command), update.hNewKernel
-        sizes = sizes_of(update, launch.dim if launch else command.dim)
+        sizes = read_sizes(update, launch.dim if launch else command.dim)
         if launch or any(sizes[1:]) or (new and new != kernel.handle) or sizes.dim != command.dim:
             launch = launches.setdefault(command, launch or _ChangedLaunch(command))
             before = launch.kernel
@@ -216,7 +216,7 @@ def _check_complete(launch: _ChangedLaunch, arguments: list[_Arguments]) -> None
     Raises:
         URError: INVALID_VALUE if it does not.
     """
-    given = [one.indices() for one in arguments if one.command is launch.command]
+    given = [one.list_indices() for one in arguments if one.command is launch.command]
     if set().union(*given) != set(range(launch.kernel.argument_count)):
         raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
 
@@ -231,19 +231,19 @@ def _commit(
     """
 
     def change() -> dict[int, bool]:
-        changed = _relaunch(launches, arguments) if launches else {}
+        changed = _change_launches(launches, arguments) if launches else {}
         for new in arguments:
             changed.setdefault(new.command.index, False)
             new.commit()
         return changed
 
     numbers = [new.command.index for new in arguments]
-    _runner_of(buffer).change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
+    _get_runner(buffer).change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
     for launch in launches.values():
         launch.settle()
 
 
-def _relaunch(
+def _change_launches(
     launches: dict[URCommand, _ChangedLaunch], arguments: list[_Arguments]
 ) -> dict[int, bool]:
     """Give commands other sizes and kernels.
@@ -267,7 +267,7 @@ def _make_arguments(arguments: list[_Arguments], launch: _ChangedLaunch) -> Any:
     made = _copy_of(made) if made else _NULL
     for new in arguments:
         if new.command is launch.command:
-            made = _owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
+            made = _make_owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
     icd_ffi.gc(made, None)  # the command owns it from now on
     return made
 
@@ -275,10 +275,10 @@ def _make_arguments(arguments: list[_Arguments], launch: _ChangedLaunch) -> Any:
 def _copy_of(arguments: Any) -> Any:
     """Copy arguments. The copy is released when it is dropped."""
     count = icd_lib.fl_argument_count(arguments)
-    return _owned(icd_lib.fl_change_arguments(arguments, count, _NULL, 0))
+    return _make_owned(icd_lib.fl_change_arguments(arguments, count, _NULL, 0))
 
 
-def _owned(made: Any) -> Any:
+def _make_owned(made: Any) -> Any:
     if not made:
         raise MemoryError("no memory for a launch's arguments")
     return icd_ffi.gc(made, icd_lib.fl_release_arguments)
@@ -287,7 +287,7 @@ def _owned(made: Any) -> Any:
 @adapter.entry
 def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
     buffer = hCommand.buffer
-    _runner_of(buffer)
+    _get_runner(buffer)
     old = buffer.signals.get(hCommand.index)
     if old is None:
         raise failure("INVALID_OPERATION", "the command was appended without an event")

@@ -13,7 +13,7 @@ from ..contexts import URContext
 from ..core import failure
 from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
-from .strategies import Buffers, Intel, required_strategy, strategy_of, uses_host_memory
+from .strategies import Buffers, Intel, can_use_host_memory, find_strategy, require_strategy
 from .strategy import Location, Operation
 
 #: The end of the addresses that there are.
@@ -45,7 +45,7 @@ def locate(context: URContext, address: int, size: int) -> Location:
             "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
         )
     if allocation is None and not (read(address, 1) and read(address + size - 1, 1)):
-        allocation = find_foreign(context, strategy_of(context), address)
+        allocation = find_foreign(context, find_strategy(context), address)
         if allocation is None:
             raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
     if allocation is not None and address + size > allocation.end:
@@ -56,7 +56,7 @@ def locate(context: URContext, address: int, size: int) -> Location:
     return _new(Location, (address, allocation))
 
 
-def pointer_argument(context: URContext, address: int) -> tuple[str, int]:
+def make_pointer_argument(context: URContext, address: int) -> tuple[str, int]:
     """Say how an address becomes a kernel's argument.
 
     Returns:
@@ -67,7 +67,7 @@ def pointer_argument(context: URContext, address: int) -> tuple[str, int]:
         URError: INVALID_OPERATION without USM, INVALID_VALUE for an address outside USM memory,
             UNSUPPORTED_FEATURE where no sub-buffer can begin.
     """
-    strategy = required_strategy(context)
+    strategy = require_strategy(context)
     if not address and strategy is not Intel:  # NVIDIA's driver refuses NULL for SVM
         return "mem", 0
     if strategy is not Buffers:
@@ -75,12 +75,12 @@ def pointer_argument(context: URContext, address: int) -> tuple[str, int]:
     allocation = find(context, address)
     if allocation is None:
         raise failure("INVALID_VALUE", "the address is in no USM memory of the context")
-    return "mem", Buffers.part(allocation, address - allocation.base)
+    return "mem", Buffers.get_part(allocation, address - allocation.base)
 
 
-def memory_functions(context: URContext) -> MemoryFunctions:
+def get_memory_functions(context: URContext) -> MemoryFunctions:
     """Return the driver's functions for addresses where they are not those of SVM."""
-    if strategy_of(context) is not Intel:
+    if find_strategy(context) is not Intel:
         return MemoryFunctions()
     routines = "clSetKernelArgMemPointerINTEL", Intel.copy_routine, Intel.fill_routine
     find_function = context.platform.icd.extension_function
@@ -94,7 +94,7 @@ def as_copy(context: URContext, target: int, source: int, size: int) -> Operatio
         URError: as `locate` and `Strategy.copy`.
     """
     target_place, source_place = locate(context, target, size), locate(context, source, size)
-    return required_strategy(context).copy(target_place, source_place, size)
+    return require_strategy(context).copy(target_place, source_place, size)
 
 
 def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
@@ -104,7 +104,7 @@ def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
     SVM. PoCL 7.1 crashes there without it.
     """
     return is_opencl_pattern(pattern_size, target.address) and (
-        target.allocation is not None or uses_host_memory(context)
+        target.allocation is not None or can_use_host_memory(context)
     )
 
 
@@ -123,7 +123,7 @@ def as_fill(
     Raises:
         URError: as `locate`, `Strategy.fill` and `Strategy.copy`.
     """
-    place, strategy = locate(context, address, size), required_strategy(context)
+    place, strategy = locate(context, address, size), require_strategy(context)
     if not size % len(pattern) and can_fill(context, place, len(pattern)):
         return strategy.fill(place, keep(pattern), len(pattern), size)
     whole = keep((pattern * (size // len(pattern) + 1))[:size])

@@ -28,11 +28,11 @@ from ..devices import URDevice
 from ..queues import drain_queues
 from .addresses import locate
 from .registry import add, find, find_foreign, free, remove
-from .strategies import required_strategy, strategy_of, svm_flags, uses_host_memory
+from .strategies import can_use_host_memory, find_strategy, find_svm_flags, require_strategy
 from .strategy import Allocation, AllocationRequest, Hints, Strategy
 
 
-def _hints(descriptor: Any) -> Hints:
+def _read_hints(descriptor: Any) -> Hints:
     """Return what a ur_usm_desc_t asks for. Raises URError (INVALID_ENUMERATION)."""
     if not descriptor or not descriptor.pNext:
         return Hints()
@@ -50,7 +50,7 @@ def _hints(descriptor: Any) -> Hints:
 _limits: Final[weakref.WeakKeyDictionary[URDevice, tuple[int, int]]] = weakref.WeakKeyDictionary()
 
 
-def limits_of(device: URDevice) -> tuple[int, int]:
+def query_limits(device: URDevice) -> tuple[int, int]:
     """Return a device's largest allocation and its largest data type, both in bytes."""
     found = _limits.get(device)
     if found is None:
@@ -86,16 +86,16 @@ def allocate(
     if descriptor:
         check_flags(descriptor.hints, "ur_usm_advice_flags_t")
         check_alignment(descriptor.align)
-    limits = [limits_of(one) for one in devices]
+    limits = [query_limits(one) for one in devices]
     if not size or any(size > largest for largest, _ in limits):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
-    strategy = required_strategy(context)
+    strategy = require_strategy(context)
     if not all(strategy.support(one).get(kind) for one in devices):
         raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
     align = descriptor.align if descriptor else 0
-    request = AllocationRequest(context, kind, device, size, align, _hints(descriptor))
+    request = AllocationRequest(context, kind, device, size, align, _read_hints(descriptor))
 
-    def new() -> Allocation:
+    def make_allocation() -> Allocation:
         if strategy.aligns_freely or align <= min(alignment for _, alignment in limits):
             return strategy.allocate(request)
         allocation = strategy.allocate(request._replace(size=size + align, align=0))
@@ -104,7 +104,7 @@ def allocate(
         allocation.size = size
         return allocation
 
-    made = add(new() if pool is None else pool.take(request, new))
+    made = add(make_allocation() if pool is None else pool.take(request, make_allocation))
     if not context.struct.device_count:
         _tell_devices(context, strategy)
     return made.base
@@ -121,10 +121,10 @@ def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
         for support in supports
     ]
     rows = [
-        (device.cl, *limits_of(device), bits)
+        (device.cl, *query_limits(device), bits)
         for device, bits in zip(context.devices, kinds, strict=True)
     ]
-    struct.svm_flags = svm_flags(context)
+    struct.svm_flags = find_svm_flags(context)
     context.usm_devices = struct.devices = ffi.new("fl_usm_device[]", rows)
     struct.device_count = len(rows)  # last: a thread that reads it may read the others
     if len(rows) == 1:  # the next context has it from the beginning
@@ -133,11 +133,11 @@ def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
         memory.usm = struct.usm
 
 
-def _line_of(device: URDevice) -> int:
+def _query_line(device: URDevice) -> int:
     return device.icd.info("CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE") or 64
 
 
-declare_allocation(adapter, allocate, _line_of)
+declare_allocation(adapter, allocate, _query_line)
 
 
 def release_memory(allocation: Allocation, *, wait: bool = False) -> None:
@@ -166,7 +166,7 @@ def urUSMFree(hContext: URContext, pMem: int) -> None:
 
 
 def _find(context: URContext, address: int) -> Allocation | None:
-    return find(context, address) or find_foreign(context, strategy_of(context), address)
+    return find(context, address) or find_foreign(context, find_strategy(context), address)
 
 
 declare_memory_query(adapter, _find)
@@ -176,15 +176,19 @@ declare_memory_query(adapter, _find)
 
 
 def _import_memory(context: URContext, address: int, size: int) -> None:
-    strategy = strategy_of(context)
-    if strategy is None or not uses_host_memory(context):
+    strategy = find_strategy(context)
+    if strategy is None or not can_use_host_memory(context):
         raise failure(
             "UNSUPPORTED_FEATURE", "the devices use no memory but what is allocated for them"
         )
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     locate(context, address, size)
-    add(AllocationRequest(context, "host", None, size).at(address, strategy, imported=True))
+    add(
+        AllocationRequest(context, "host", None, size).make_allocation(
+            address, strategy, imported=True
+        )
+    )
 
 
 def _forget_imported(context: URContext, address: int) -> None:

@@ -7,7 +7,7 @@ An enqueued allocation is made at once. An enqueued free happens in the queue's 
 
 from __future__ import annotations
 
-from ...sdk.pools import PoolEntryPoints, USMPool, at_once
+from ...sdk.pools import PoolEntryPoints, USMPool, make_immediate
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..enqueue import Enqueue, declare_enqueue, enqueues
@@ -38,7 +38,9 @@ class URPool(USMPool):
 
 
 pools = PoolEntryPoints(adapter, URPool)
-pools.declare_allocations(declare_enqueue, at_once(allocate, Enqueue.mark, remove, release_memory))
+pools.declare_allocations(
+    declare_enqueue, make_immediate(allocate, Enqueue.mark, remove, release_memory)
+)
 
 
 @enqueues("ENQUEUE_USM_FREE_EXP")

@@ -16,7 +16,7 @@ from ...sdk._native import ffi, lib
 from ...sdk.usm import USM_KINDS
 from ..contexts import URContext
 from ..core import adapter, failure
-from ..devices import device_of
+from ..devices import get_device
 from .strategies import SVM, Intel
 from .strategy import Allocation, Strategy
 
@@ -77,7 +77,7 @@ def _adopt(context: URContext, address: int) -> Allocation | None:
     if not lib.fl_adopt_memory(address, context.cl, found):
         return None
     kind = next(name for name, number in USM_KINDS.items() if number == found.kind)
-    device = device_of(found.device) if found.device else None
+    device = get_device(found.device) if found.device else None
     strategy = Intel if context.struct.usm == lib.FL_USM_INTEL else SVM
     allocation = Allocation(found.base, found.size, kind, context, device, strategy)
     _insert(allocation)
@@ -163,7 +163,7 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
             _freeing.remove(allocation.driver_base)
 
 
-def allocations_of(context: URContext) -> list[Allocation]:
+def list_allocations(context: URContext) -> list[Allocation]:
     """Return everything that is allocated in a context."""
     with _lock:
         while address := lib.fl_find_memory(context.cl):

@@ -36,7 +36,7 @@ from ..contexts import URContext
 from ..core import adapter, check, create, failure
 from ..devices import URDevice
 from ..enqueue import Call
-from ..platforms import extension
+from ..platforms import find_extension
 from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Operation, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
@@ -83,24 +83,24 @@ class Intel(Strategy):
 
     @classmethod
     def allocate(cls, request: AllocationRequest) -> Allocation:
-        properties = cls._properties(request.context, request.hints)
+        properties = cls._list_properties(request.context, request.hints)
         base, code = cls._allocate(request, properties)
         if code and properties is not None:  # not every driver knows every hint for every kind
             base, code = cls._allocate(request, None)
         check(code, _INTEL_ALLOCATE[request.kind])
-        return request.at(base, cls)
+        return request.make_allocation(base, cls)
 
     @staticmethod
     def _allocate(request: AllocationRequest, properties: Any) -> tuple[int, int]:
         """Return an address and an OpenCL code."""
         code, context = ctypes.c_int32(), request.context
-        function = extension(context.platform, _INTEL_ALLOCATE[request.kind])
+        function = find_extension(context.platform, _INTEL_ALLOCATE[request.kind])
         devices = (request.device.cl,) if request.device is not None else ()
         arguments = (*devices, properties, request.size, request.align, ctypes.byref(code))
         return function(context.cl, *arguments), code.value
 
     @staticmethod
-    def _properties(context: URContext, hints: Hints) -> Any:
+    def _list_properties(context: URContext, hints: Hints) -> Any:
         """Return a list of cl_mem_properties_intel, None if nothing is asked for."""
         bits = 0
         for group, name, opencl in _INTEL_FLAGS:
@@ -116,11 +116,13 @@ class Intel(Strategy):
     def free(allocation: Allocation, *, wait: bool = False) -> None:
         routine = "clMemBlockingFreeINTEL" if wait else "clMemFreeINTEL"
         context = allocation.context
-        check(extension(context.platform, routine)(context.cl, allocation.driver_base), routine)
+        check(
+            find_extension(context.platform, routine)(context.cl, allocation.driver_base), routine
+        )
 
     @staticmethod
     def foreign(context: URContext, address: int) -> Allocation | None:
-        ask = extension(context.platform, "clGetMemAllocInfoINTEL")
+        ask = find_extension(context.platform, "clGetMemAllocInfoINTEL")
 
         def query_number(name: str) -> int:
             value, size = ctypes.c_uint64(), ctypes.c_size_t()
@@ -183,13 +185,13 @@ class SVM(Strategy):
     def allocate(cls, request: AllocationRequest) -> Allocation:
         context, bits = request.context, OPENCL["CL_MEM_READ_WRITE"]
         if request.kind != "device":
-            bits = svm_flags(context)
+            bits = find_svm_flags(context)
         with _lock_if_needed(context):
             base = context.table.clSVMAlloc(context.cl, bits, request.size, request.align)
         if not base:  # clSVMAlloc has no code to return
             code = "OUT_OF_HOST_MEMORY" if request.kind == "host" else "OUT_OF_RESOURCES"
             raise failure(code, f"clSVMAlloc of {request.size} bytes")
-        return request.at(base, cls)
+        return request.make_allocation(base, cls)
 
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
@@ -204,7 +206,7 @@ class SVM(Strategy):
         return "clEnqueueSVMMigrateMem", (1, *ranges, flags)
 
 
-def svm_flags(context: URContext) -> int:
+def find_svm_flags(context: URContext) -> int:
     """Return the cl_svm_mem_flags of memory in a context that the host uses, too."""
     bits = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_SVM_FINE_GRAIN_BUFFER"]
     if all(SVM.support(one).get("shared", 0) & _BOTH for one in context.devices):
@@ -229,7 +231,7 @@ class Buffers(Strategy):
         room = request.size + request.align
         start = reserve(room)
         base = start + -start % max(request.align, 1)
-        allocation = request.at(base, cls, memory=memory)
+        allocation = request.make_allocation(base, cls, memory=memory)
         weakref.finalize(allocation, release_range, start, room).atexit = False
         return allocation
 
@@ -267,7 +269,7 @@ class Buffers(Strategy):
         return Operation("fill", (target.offset, size), fields, (to.memory,))
 
     @staticmethod
-    def part(allocation: Allocation, offset: int) -> int:
+    def get_part(allocation: Allocation, offset: int) -> int:
         """Return the cl_mem that begins at an offset in bytes.
 
         Raises:
@@ -312,7 +314,7 @@ _SUPPORT: Final = {
 _IN_C: Final[dict[Any, int]] = {Intel: lib.FL_USM_INTEL, SVM: lib.FL_USM_SVM}
 
 
-def _allowed_strategies() -> list[type[Strategy]]:
+def _list_allowed_strategies() -> list[type[Strategy]]:
     """Return the strategies that FAIRLEAD_USM allows, the preferred one first."""
     name = filter_environ().get("FAIRLEAD_USM", "").strip().lower()
     if name in STRATEGIES:
@@ -327,43 +329,43 @@ def _warn_once(message: str) -> None:
     adapter.log("warning", message)
 
 
-def strategy_of(context: URContext) -> type[Strategy] | None:
+def find_strategy(context: URContext) -> type[Strategy] | None:
     """Return the strategy of a context, None if its devices support none in common."""
     if context.usm is None:
-        allowed = _allowed_strategies()
+        allowed = _list_allowed_strategies()
         fitting = (cls for cls in allowed if all(map(cls.support, context.devices)))
         context.usm = (next(fitting, None),)
         context.struct.usm = _IN_C.get(context.usm[0], lib.FL_USM_OTHER)
     return context.usm[0]
 
 
-def required_strategy(context: URContext) -> type[Strategy]:
+def require_strategy(context: URContext) -> type[Strategy]:
     """Return the strategy of a context.
 
     Raises:
         URError: INVALID_OPERATION if it has none.
     """
-    strategy = strategy_of(context)
+    strategy = find_strategy(context)
     if strategy is None:
         raise failure("INVALID_OPERATION", "the devices of the context have no USM")
     return strategy
 
 
-def uses_host_memory(context: URContext) -> bool:
+def can_use_host_memory(context: URContext) -> bool:
     """Return whether kernels and fills take any memory of the program (SPEC 5.6: system SVM)."""
-    strategy = strategy_of(context)
+    strategy = find_strategy(context)
     return strategy is not None and all(
         strategy.support(device).get("system") for device in context.devices
     )
 
 
-def support_of(device: URDevice) -> dict[str, int]:
+def query_support(device: URDevice) -> dict[str, int]:
     """Return what a device can do with each kind of USM.
 
     Returns:
         UR_DEVICE_INFO_USM_…_SUPPORT with the ur_device_usm_access_capability_flags_t.
     """
-    allowed = _allowed_strategies()
+    allowed = _list_allowed_strategies()
     found = next(filter(None, (cls.support(device) for cls in allowed)), {})
     if not found and len(allowed) == 1:
         _warn_once(f"FAIRLEAD_USM={allowed[0].name} leaves {device.icd.name} without USM")

@@ -133,7 +133,7 @@ class AllocationRequest(NamedTuple):
     align: int = 0
     hints: Hints = Hints()
 
-    def at(self, base: int, strategy: type[Strategy], **others: Any) -> Allocation:
+    def make_allocation(self, base: int, strategy: type[Strategy], **others: Any) -> Allocation:
         """Return the allocation that fulfils it."""
         return Allocation(base, self.size, self.kind, self.context, self.device, strategy, **others)
 
@@ -149,7 +149,7 @@ class Strategy:
     Attributes:
         name: what FAIRLEAD_USM calls it.
         aligns_freely: whether `allocate` takes every alignment.
-        argument: how an address becomes a kernel's argument (`addresses.pointer_argument`).
+        argument: how an address becomes a kernel's argument (`addresses.make_pointer_argument`).
         copy_routine: OpenCL's function that copies between addresses.
         fill_routine: OpenCL's function that fills from an address on.
     """

@@ -29,7 +29,7 @@ from ..transfers import (
     repeat_pattern,
 )
 from .addresses import can_fill, locate
-from .strategies import Buffers, required_strategy
+from .strategies import Buffers, require_strategy
 from .strategy import Allocation, Location
 
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
@@ -44,7 +44,7 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> URE
     context = enqueue.queue.context
     target, source = locate(context, pDst, size), locate(context, pSrc, size)
     known = target.allocation or source.allocation
-    strategy = known.strategy if known is not None else required_strategy(context)
+    strategy = known.strategy if known is not None else require_strategy(context)
     if strategy is not Buffers:
         return enqueue.call(strategy.copy_routine, enqueue.blocks, pDst, pSrc, size)
     if known is None:  # such a driver can do no more than that in its queue's order
@@ -67,7 +67,7 @@ def urUSMContextMemcpyExp(hContext: URContext, pDst: int, pSrc: int, size: int) 
     urEnqueueUSMMemcpy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
 
 
-def _sizes(*values: int) -> Any:
+def _make_sizes(*values: int) -> Any:
     return (ctypes.c_size_t * 3)(*values)
 
 
@@ -100,14 +100,14 @@ class _Rows(NamedTuple):
             check_rows_in(allocation, address, pitch, width, height)
         return cls(place, pitch, allocation.mem if allocation is not None else 0)
 
-    def row(self, index: int) -> Location:
+    def find_row(self, index: int) -> Location:
         """Return where a row begins."""
         return self.place._replace(address=self.place.address + index * self.pitch)
 
     @property
     def origin(self) -> Any:
         """Return where the rectangle begins in `memory`."""
-        return _sizes(self.place.offset % self.pitch, self.place.offset // self.pitch, 0)
+        return _make_sizes(self.place.offset % self.pitch, self.place.offset // self.pitch, 0)
 
 
 @enqueues("USM_MEMCPY_2D")
@@ -121,7 +121,7 @@ def urEnqueueUSMMemcpy2D(
     enqueue.block_by_event()
     if not width:
         return enqueue.mark()
-    strategy = required_strategy(context)
+    strategy = require_strategy(context)
     if strategy is Buffers and not (target.memory or source.memory):
         buffer = create_temporary_buffer(context, width * height)
         rows = _Rows(Location(0, None), width, buffer.cl)
@@ -131,13 +131,13 @@ def urEnqueueUSMMemcpy2D(
         width, height = width * height, 1
     if strategy is Buffers and height > 1:
         return enqueue.call_in_sequence([_copy_rect(target, source, width, height)])
-    copies = (strategy.copy(target.row(i), source.row(i), width) for i in range(height))
+    copies = (strategy.copy(target.find_row(i), source.find_row(i), width) for i in range(height))
     return enqueue.call_in_any_order([strategy.call_of(copy) for copy in copies])
 
 
 def _copy_rect(target: _Rows, source: _Rows, width: int, height: int) -> Call:
     """Return the command for rows between buffers, or between a buffer and host memory."""
-    region = _sizes(width, height, 1)
+    region = _make_sizes(width, height, 1)
     if target.memory and source.memory:
         memories, origins = (source.memory, target.memory), (source.origin, target.origin)
         pitches = source.pitch, 0, target.pitch, 0
@@ -147,7 +147,7 @@ def _copy_rect(target: _Rows, source: _Rows, width: int, height: int) -> Call:
         if source.memory
         else ("clEnqueueWriteBufferRect", target, source)
     )
-    origins, pitches = (buffer.origin, _sizes(0, 0, 0)), (buffer.pitch, 0, host.pitch, 0)
+    origins, pitches = (buffer.origin, _make_sizes(0, 0, 0)), (buffer.pitch, 0, host.pitch, 0)
     return routine, (buffer.memory, False, *origins, region, *pitches, host.place.address)
 
 
@@ -172,7 +172,7 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
     """
     address, allocation = target
     context = enqueue.queue.context
-    strategy = allocation.strategy if allocation is not None else required_strategy(context)
+    strategy = allocation.strategy if allocation is not None else require_strategy(context)
     if strategy is Buffers:
         if allocation is None or allocation.memory is None:
             raise failure("INVALID_MEM_OBJECT", "the address is in no USM memory of the context")
@@ -234,7 +234,7 @@ def _fill_rows(
             waits = [*waits, *events]
         needed = enqueue.wanted and (is_last or not index or not queue.in_order)
         row = Enqueue(queue, enqueue.command, waits, needed)
-        event = fill(row, rows.row(index), data, width)
+        event = fill(row, rows.find_row(index), data, width)
         if event is not None:
             events.append(event)
     if not enqueue.wanted:

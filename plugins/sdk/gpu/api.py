@@ -166,13 +166,13 @@ class GpuApi(ABC):
         """Return the driver (`GpuDriver`). Raises FairleadError if there is none."""
 
     @abstractmethod
-    def constant(self, name: str) -> int:
+    def get_constant(self, name: str) -> int:
         """Return a constant by CUDA's name. Raises KeyError if the API does not have it."""
 
     # contexts
 
     @abstractmethod
-    def current(self, device: ApiDevice) -> AbstractContextManager[None]:
+    def make_current(self, device: ApiDevice) -> AbstractContextManager[None]:
         """Make a device's context that of this thread, in a block."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class GpuApi(ABC):
         """
 
     @abstractmethod
-    def peer(self, device: ApiDevice) -> int:
+    def get_peer(self, device: ApiDevice) -> int:
         """Return what functions for peer access take of the other device."""
 
     @abstractmethod
@@ -195,7 +195,7 @@ class GpuApi(ABC):
         """Return whether a stream belongs to a device. Raises `error` for an invalid stream."""
 
     @abstractmethod
-    def image_limit(self, device: ApiDevice, name: str) -> int:
+    def query_image_limit(self, device: ApiDevice, name: str) -> int:
         """Return a limit of images in pixels, 0 if the device has none of this type.
 
         Args:
@@ -206,7 +206,7 @@ class GpuApi(ABC):
     # parameters
 
     @abstractmethod
-    def memory_copy(self, target: int, source: int, size: int) -> tuple[Any, ...]:
+    def list_copy_arguments(self, target: int, source: int, size: int) -> tuple[Any, ...]:
         """Return what MemcpyAsync takes before the stream."""
 
     @abstractmethod
@@ -235,7 +235,7 @@ class GpuApi(ABC):
             pointers: the address of an array with the addresses of the arguments.
         """
 
-    def clusters_of(
+    def make_cluster_launch(
         self, shape: Sequence[int], stream: int, cluster: Sequence[int], together: bool
     ) -> Any:
         """Return the parameters of a launch with clusters. Only CUDA has them.
@@ -249,7 +249,7 @@ class GpuApi(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def node_context(self, device: ApiDevice) -> tuple[int, ...]:
+    def list_node_context(self, device: ApiDevice) -> tuple[int, ...]:
         """Return what nodes that copy or set take behind their parameters."""
 
     @abstractmethod
@@ -267,15 +267,15 @@ class GpuApi(ABC):
         """Return whether the answer to POINTER_ATTRIBUTE_MEMORY_TYPE means host memory."""
 
     @abstractmethod
-    def pool(self, device: ApiDevice) -> Any:
+    def make_pool_properties(self, device: ApiDevice) -> Any:
         """Return the struct of a pool of a device's memory."""
 
     @abstractmethod
-    def physical(self, device: ApiDevice) -> Any:
+    def make_physical_properties(self, device: ApiDevice) -> Any:
         """Return the properties of physical memory of a device."""
 
     @abstractmethod
-    def opening_flags(self, device: ApiDevice) -> int:
+    def find_opening_flags(self, device: ApiDevice) -> int:
         """Return what IpcOpenMemHandle takes for flags."""
 
     @abstractmethod

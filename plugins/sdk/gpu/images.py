@@ -5,7 +5,7 @@ cuda/images.py and hip/images.py derive from it. Each has these functions:
 - `build_image(device, data, options)` compiles a program if need be.
 - `compile_object(device, data, options)` compiles a program that is linked later.
 - `link_image(device, objects, options)` links such programs.
-- `foreign_image(device, module)` is for a module that the program brings.
+- `make_foreign_image(device, module)` is for a module that the program brings.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class DeviceImage(ABC):
         self.data = data
 
     @abstractmethod
-    def kernel_names(self, module: int) -> list[str]:
+    def list_kernel_names(self, module: int) -> list[str]:
         """Return the names of its kernels. `module` is the driver's. Raises DriverError."""
 
     @abstractmethod
-    def parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
+    def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         """Return the bytes of the parameters that the program sets.
 
         Args:
@@ -53,19 +53,19 @@ class DeviceImage(ABC):
             function: the driver's function.
         """
 
-    def refusal(self, name: str) -> str:
+    def find_refusal(self, name: str) -> str:
         """Return why the driver has no kernel that the program has, "" if there is no reason."""
         return ""
 
-    def required_size(self, name: str) -> Sizes | None:
+    def find_required_size(self, name: str) -> Sizes | None:
         """Return the size of work-groups that a kernel is compiled for, None for any size."""
         return None
 
-    def sub_group_size(self, name: str) -> int:
+    def find_sub_group_size(self, name: str) -> int:
         """Return the work-items of a sub-group, 0 if it is the device's number."""
         return 0
 
-    def part(self, variant: Any, first: Sizes, groups: Sizes, local: Sizes) -> Any:
+    def choose_part(self, variant: Any, first: Sizes, groups: Sizes, local: Sizes) -> Any:
         """Return what the module of a part of a launch depends on, None if no launch has parts.
 
         Args:
@@ -88,15 +88,15 @@ class DeviceImage(ABC):
         """
         return None
 
-    def data_for(self, variant: Any) -> bytes:
+    def make_data(self, variant: Any) -> bytes:
         """Return what the driver loads for a variant."""
         return self.data
 
-    def first_local(self, name: str) -> int:
+    def find_first_local(self, name: str) -> int:
         """Return the place in local memory at which a kernel's `__local` arguments begin."""
         return 0
 
-    def offsets_of(self, name: str, offset: Sequence[int]) -> list[bytes]:
+    def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
         """Return the values of parameters that take the global offset, behind the others.
 
         Args:

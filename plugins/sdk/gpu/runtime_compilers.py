@@ -96,13 +96,13 @@ class RuntimeCompiler:
         try:
             array = (ctypes.c_char_p * max(len(words), 1))(*(word.encode() for word in words))
             if self._functions["CompileProgram"](program, len(words), array):
-                log = self._bytes("ProgramLog", program)
+                log = self._read_bytes("ProgramLog", program)
                 raise RuntimeCompilerError(log.rstrip(b"\0\n").decode(errors="replace"))
-            return self._bytes(self.names.code, program)
+            return self._read_bytes(self.names.code, program)
         finally:
             self._functions["DestroyProgram"](ctypes.byref(program))
 
-    def _bytes(self, what: str, program: ctypes.c_void_p) -> bytes:
+    def _read_bytes(self, what: str, program: ctypes.c_void_p) -> bytes:
         size = ctypes.c_size_t()
         self._check(f"Get{what}Size", program, ctypes.byref(size))
         made = ctypes.create_string_buffer(size.value)

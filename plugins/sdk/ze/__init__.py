@@ -1,6 +1,6 @@
 """What a Level Zero driver written in Python is made of.
 
-- `LevelZeroDriver`, `ze_failure`: entry points, their objects, and their errors;
+- `LevelZeroDriver`, `make_failure`: entry points, their objects, and their errors;
 - `find_struct`, `chain`: the structs that a caller chains to a descriptor.
 
 The objects are those of adapters (`fairlead.plugins.Object`).
@@ -8,7 +8,7 @@ The objects are those of adapters (`fairlead.plugins.Object`).
 
 from __future__ import annotations
 
-from .chains import chain, find_struct, ze_failure
+from .chains import find_struct, make_failure, walk_chain
 from .driver import LevelZeroDriver
 
-__all__ = ["LevelZeroDriver", "chain", "find_struct", "ze_failure"]
+__all__ = ["LevelZeroDriver", "find_struct", "make_failure", "walk_chain"]

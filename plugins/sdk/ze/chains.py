@@ -11,12 +11,12 @@ from .._native_ze import ffi
 _LONGEST: Final = 1 << 16  # structs of a chain; more means that it is a ring (ze_lists.c)
 
 
-def code_of(name: str) -> int:
+def find_code(name: str) -> int:
     """Return the number of a code by its name, with or without ZE_RESULT_ERROR_."""
     return ZE.codes[name if name.startswith("ZE_RESULT_") else f"ZE_RESULT_ERROR_{name}"]
 
 
-def ze_failure(name: str, detail: str = "", routine: str = "") -> LevelZeroError:
+def make_failure(name: str, detail: str = "", routine: str = "") -> LevelZeroError:
     """Return an exception for an entry point to raise.
 
     Args:
@@ -24,10 +24,10 @@ def ze_failure(name: str, detail: str = "", routine: str = "") -> LevelZeroError
         detail: what zeDriverGetLastErrorDescription says.
         routine: the function that failed, if it is not the entry point.
     """
-    return LevelZeroError.from_code(code_of(name), routine, detail)
+    return LevelZeroError.from_code(find_code(name), routine, detail)
 
 
-def chain(address: int) -> Iterator[tuple[int, int]]:
+def walk_chain(address: int) -> Iterator[tuple[int, int]]:
     """Yield the structs of a chain: their ze_structure_type_t and addresses.
 
     Args:
@@ -42,7 +42,7 @@ def chain(address: int) -> Iterator[tuple[int, int]]:
         base = ffi.cast("ze_base_desc_t *", address)
         yield base.stype, address
         address = base.pNext
-    raise ze_failure("INVALID_ARGUMENT", "the chain of structs does not end")
+    raise make_failure("INVALID_ARGUMENT", "the chain of structs does not end")
 
 
 def find_struct(address: int, stype: str, struct: str) -> Any:
@@ -60,7 +60,7 @@ def find_struct(address: int, stype: str, struct: str) -> Any:
         LevelZeroError: INVALID_ARGUMENT for a chain that does not end.
     """
     wanted = ZE[stype]
-    for found, at in chain(address):
+    for found, at in walk_chain(address):
         if found == wanted:
             return ffi.cast(f"{struct} *", at)
     return None

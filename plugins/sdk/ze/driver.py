@@ -33,13 +33,13 @@ from .._native import lib
 from .._native_ze import ffi
 from .._native_ze import lib as ze_lib
 from ..objects import Object, Registry
-from ..wrap import parameters_of, with_parameters
-from .chains import code_of
+from ..wrap import list_parameters, with_parameters
+from .chains import find_code
 from .wrap import compile_ze_entry
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
-_UNKNOWN: Final = code_of("UNKNOWN")
+_UNKNOWN: Final = find_code("UNKNOWN")
 _KINDS: Final = {
     name: getattr(ze_lib, f"kind_{name}") for name, base in ZE.types.items() if base == "handle"
 }
@@ -99,7 +99,7 @@ class LevelZeroDriver:
             if name not in ZE.functions:
                 raise TypeError(f"Level Zero has no function {name}")
             known = [p.name for p in ZE.functions[name].parameters]
-            if unknown := [one for one in parameters_of(function) if one not in known]:
+            if unknown := [one for one in list_parameters(function) if one not in known]:
                 raise TypeError(
                     f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
                 )
@@ -113,7 +113,7 @@ class LevelZeroDriver:
         """
         if cls.type not in _KINDS:
             raise TypeError(f"{cls.__name__}.type is not a type of handles of Level Zero")
-        for function in _destroying(cls.type):
+        for function in _list_destroying(cls.type):
             self._functions.setdefault(
                 function.name,
                 with_parameters(lambda thing: self.destroy(thing), function.parameters[-1].name),
@@ -179,7 +179,7 @@ class LevelZeroDriver:
     def fail(self, error: BaseException, routine: str) -> int:
         """Return the code for what an entry point raised."""
         try:
-            return self._code(error, routine)
+            return self._find_code(error, routine)
         except BaseException:  # raised by an exception's text
             traceback.print_exc()
             return _UNKNOWN
@@ -188,12 +188,12 @@ class LevelZeroDriver:
         """Call the functions in `on_end`, close all that is alive, and call those in `on_close`."""
         self._call_all(self.on_end)
         if self.registry is not None:
-            self.registry.close(self._failed_to_close)
+            self.registry.close(self._report_failed_close)
         self._call_all(self.on_close)
 
     # private
 
-    def _code(self, error: BaseException, routine: str) -> int:
+    def _find_code(self, error: BaseException, routine: str) -> int:
         self._last.message = f"{type(error).__name__}: {error}"
         if isinstance(error, CodeError):
             self._last.message = explain_error(error)
@@ -204,11 +204,11 @@ class LevelZeroDriver:
             name = self.codes.get(cls)
             if name is not None:
                 self.log("info", f"{routine}: {error}")
-                return code_of(name if isinstance(name, str) else name(error))
+                return find_code(name if isinstance(name, str) else name(error))
         if isinstance(error, KeyboardInterrupt) and is_main_thread():
             lib.fl_put_off_interrupt()  # the caller gets it
             return _UNKNOWN
-        self.log("error", f"{routine} failed\n{_traceback(error)}")
+        self.log("error", f"{routine} failed\n{_format_traceback(error)}")
         return _UNKNOWN
 
     def _call_all(self, functions: list[Callable[[], None]]) -> None:
@@ -216,13 +216,13 @@ class LevelZeroDriver:
             try:
                 function()
             except Exception as error:
-                self._failed_to_close(error)
+                self._report_failed_close(error)
 
-    def _failed_to_close(self, error: Exception) -> None:
-        self.log("error", f"an object could not be closed\n{_traceback(error)}")
+    def _report_failed_close(self, error: Exception) -> None:
+        self.log("error", f"an object could not be closed\n{_format_traceback(error)}")
 
 
-def _destroying(kind: str) -> Iterator[Any]:
+def _list_destroying(kind: str) -> Iterator[Any]:
     """Yield the functions that destroy objects of a type and do nothing else."""
     for function in ZE.functions.values():
         last = function.parameters[-1]
@@ -230,5 +230,5 @@ def _destroying(kind: str) -> Iterator[Any]:
             yield function
 
 
-def _traceback(error: BaseException) -> str:
+def _format_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)).rstrip()

@@ -58,30 +58,30 @@ _ROWS: Final = [
 ]
 
 
-def _numbers(layout: str, kind: str, letters: tuple[str, ...]) -> tuple[int, ...]:
+def _list_numbers(layout: str, kind: str, letters: tuple[str, ...]) -> tuple[int, ...]:
     swizzle = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in letters)
     layout_number = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"]
     return layout_number, ZE[f"ZE_IMAGE_FORMAT_TYPE_{kind}"], *swizzle
 
 
-def _pair(order: str, channel: str) -> tuple[int, int]:
+def _make_pair(order: str, channel: str) -> tuple[int, int]:
     kind = UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
     return UR[f"UR_IMAGE_CHANNEL_ORDER_{order}"], kind
 
 
 _TO_ZE: Final = {
-    _pair(order, channel): _numbers(layout, kind, tuple(one[0] for one in letters))
+    _make_pair(order, channel): _list_numbers(layout, kind, tuple(one[0] for one in letters))
     for layout, kind, letters, order, channel in _ROWS
 }
 _TO_UR: Final = {
-    _numbers(layout, kind, chosen): _pair(order, channel)
+    _list_numbers(layout, kind, chosen): _make_pair(order, channel)
     for layout, kind, letters, order, channel in _ROWS
     for chosen in product(*letters)
 }
 _FIELDS: Final = "layout", "type", "x", "y", "z", "w"
 
 
-def ur_format_of(format: Any) -> tuple[int, int] | None:
+def convert_to_ur(format: Any) -> tuple[int, int] | None:
     """Return the order and the type of channels in Unified Runtime for a ze_image_format_t.
 
     Args:
@@ -93,7 +93,7 @@ def ur_format_of(format: Any) -> tuple[int, int] | None:
     return _TO_UR.get(tuple(getattr(format, name) for name in _FIELDS))
 
 
-def ze_format_of(order: int, channel: int) -> dict[str, int] | None:
+def convert_to_ze(order: int, channel: int) -> dict[str, int] | None:
     """Return the fields of the ze_image_format_t for a ur_image_format_t.
 
     Args:

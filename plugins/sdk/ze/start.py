@@ -23,16 +23,16 @@ from .._native_ze import ffi, lib
 from ..build import parse_configuration
 from ..start import (
     StartError,
-    calls_begin_in_c,
+    do_calls_begin_in_c,
     end_shells,
     find_module,
-    shell_at,
+    get_shell,
     take_interrupts,
 )
-from .chains import code_of
+from .chains import find_code
 from .driver import LevelZeroDriver
 
-_UNKNOWN: Final = code_of("UNKNOWN")
+_UNKNOWN: Final = find_code("UNKNOWN")
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ def start(address: int) -> None:
         StartError: the shell is of another version, or the module has no driver.
         Exception: what the module raises when it is imported.
     """
-    shell = shell_at(address, lib.FL_SHELL_VERSION, "fairlead.plugins.build_level_zero_driver")
+    shell = get_shell(address, lib.FL_SHELL_VERSION, "fairlead.plugins.build_level_zero_driver")
     module = parse_configuration(os.fsdecode(shell_ffi.string(shell.config)))["module"]
     driver = load(module)
     with _lock:
         take_interrupts(shell)
-        shell.number = _number_of(driver, shell)
+        shell.number = _get_number(driver, shell)
         _running[shell.number].shells.append(shell)
-        in_c = driver.in_c if calls_begin_in_c(driver.log) else set()
+        in_c = driver.in_c if do_calls_begin_in_c(driver.log) else set()
         for index in range(shell.entry_count):
             name = shell_ffi.string(shell.names[index]).decode()
             if name in driver.declared:
@@ -94,7 +94,7 @@ def load(module: str) -> LevelZeroDriver:
     return driver
 
 
-def address_of_entry(driver: LevelZeroDriver, name: str) -> int:
+def find_entry(driver: LevelZeroDriver, name: str) -> int:
     """Return the address of an entry point of a driver's shell, 0 if it has none of that name."""
     function = ZE.functions.get(name)
     if function is None or function.slot is None or name not in driver.declared:
@@ -105,7 +105,7 @@ def address_of_entry(driver: LevelZeroDriver, name: str) -> int:
     return 0
 
 
-def _number_of(driver: LevelZeroDriver, shell: Any) -> int:
+def _get_number(driver: LevelZeroDriver, shell: Any) -> int:
     """Return the number of a driver, which is started if it has none."""
     for number, running in enumerate(_running):
         if running.driver is driver:
@@ -147,7 +147,7 @@ def py_ze_teardown(number: int) -> None:
 
 
 @atexit.register
-def _teardown_all() -> None:
+def _end_all() -> None:
     """End all drivers with Python. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
         py_ze_teardown(number)

@@ -31,8 +31,8 @@ from ....loader.ze.abi import ZE
 from .._native_ze import ffi
 from ..conversions import Refused
 from ..objects import Registry
-from ..wrap import parameters_of
-from .chains import code_of
+from ..wrap import list_parameters
+from .chains import find_code
 
 #: The code for a handle that is not ours, or not alive, by its type. Other types: INVALID_ARGUMENT.
 INVALID: Final = {
@@ -43,8 +43,8 @@ INVALID: Final = {
     "ze_executable_graph_handle_t": "INVALID_GRAPH",
 }
 _LONGEST: Final = 1 << 20  # handles of an array; a larger count cannot be a count
-_NULL_HANDLE: Final = code_of("INVALID_NULL_HANDLE")
-_INVALID_SIZE: Final = code_of("INVALID_SIZE")
+_NULL_HANDLE: Final = find_code("INVALID_NULL_HANDLE")
+_INVALID_SIZE: Final = find_code("INVALID_SIZE")
 
 #: What a caller may set to anything: it is read for what it is, or asks for all that there is.
 _UNCHECKED: Final = frozenset({"ze_structure_type_t", "ze_init_driver_type_flags_t"})
@@ -101,7 +101,7 @@ def compile_ze_entry(
 
 
 def _refuse_if(condition: str, code: str) -> str:
-    return f"if {condition}: raise _Refused({code_of(code)})"
+    return f"if {condition}: raise _Refused({find_code(code)})"
 
 
 class _ZeEntry:
@@ -109,7 +109,7 @@ class _ZeEntry:
 
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
         self.function = function
-        self.named = parameters_of(body)
+        self.named = list_parameters(body)
         self.scope: dict[str, Any] = {
             "_body": body,
             "_registry": registry,
@@ -125,7 +125,7 @@ class _ZeEntry:
         """Return the function that C calls."""
         function = self.function
         returns_code = ZE.resolve(function.returns) != "handle"
-        body = [*self._inputs(), *self._call(returns_code)]
+        body = [*self._emit_inputs(), *self._call(returns_code)]
         source = "\n".join(
             [
                 f"def {function.name}(_number, {', '.join(p.name for p in function.parameters)}):",
@@ -142,45 +142,45 @@ class _ZeEntry:
         exec(compile(source, f"{ENTRY}{function.name}>", "exec"), self.scope)
         return self.scope[function.name]
 
-    def _inputs(self) -> Iterator[str]:
+    def _emit_inputs(self) -> Iterator[str]:
         for p in self.function.parameters:
-            yield from self._input(p)
+            yield from self._emit_input(p)
 
-    def _input(self, p: Parameter) -> Iterator[str]:
+    def _emit_input(self, p: Parameter) -> Iterator[str]:
         base = "callback" if p.type == "callback" else ZE.resolve(p.type)
         optional = "optional" in p.words
         if base == "handle" and not p.stars:
-            yield from self._handle(p, optional)
+            yield from self._emit_handle(p, optional)
         elif base == "handle" and p.length and not _is_output(p):
-            yield from self._handles(p, optional)
+            yield from self._emit_handles(p, optional)
         elif base in ("void", "callback") and p.stars <= 1:
             if not optional:
                 yield _refuse_if(f"not {p.name}", "INVALID_NULL_POINTER")
         elif p.stars:
-            yield from self._pointer(p, base, optional)
+            yield from self._emit_pointer(p, base, optional)
         elif base != "struct":
-            yield from self._value(p.name, p.type)
+            yield from self._emit_value_check(p.name, p.type)
 
-    def _handle(self, p: Parameter, optional: bool) -> Iterator[str]:
-        self.scope[f"_get_{p.type}"] = self.scope["_registry"].of(p.type).get
-        code = code_of(INVALID.get(p.type, "INVALID_ARGUMENT"))
+    def _emit_handle(self, p: Parameter, optional: bool) -> Iterator[str]:
+        self.scope[f"_get_{p.type}"] = self.scope["_registry"].list_owned(p.type).get
+        code = find_code(INVALID.get(p.type, "INVALID_ARGUMENT"))
         wanted = f"{code} if _handle else {_NULL_HANDLE}"
         yield f"_handle, {p.name} = {p.name}, _get_{p.type}({p.name})"
         condition = f"{p.name} is None" + (" and _handle" if optional else "")
         yield f"if {condition}: raise _Refused({wanted})"
 
-    def _handles(self, p: Parameter, optional: bool) -> Iterator[str]:
+    def _emit_handles(self, p: Parameter, optional: bool) -> Iterator[str]:
         code = "INVALID_SIZE" if optional else "INVALID_NULL_POINTER"
         null = (self.function.name, p.name) in _MAY_HAVE_NULL
         if not null:
             yield _refuse_if(f"not {p.name}" + (f" and {p.length}" if optional else ""), code)
-        self.scope[f"_of_{p.type}"] = self.scope["_registry"].of(p.type)
-        given = code_of(INVALID.get(p.type, "INVALID_ARGUMENT"))
+        self.scope[f"_of_{p.type}"] = self.scope["_registry"].list_owned(p.type)
+        given = find_code(INVALID.get(p.type, "INVALID_ARGUMENT"))
         read = f"_read(_of_{p.type}, {p.name}, {p.length}, {given}, {null})"
         nothing = "None" if null else "[]"
         yield f"{p.name} = {read} if {p.name} else {nothing}"
 
-    def _pointer(self, p: Parameter, base: str, optional: bool) -> Iterator[str]:
+    def _emit_pointer(self, p: Parameter, base: str, optional: bool) -> Iterator[str]:
         if not optional:
             yield _refuse_if(f"not {p.name}", "INVALID_NULL_POINTER")
         if base == "char" and p.const and p.stars == 1:
@@ -190,11 +190,11 @@ class _ZeEntry:
         if base == "struct" and p.stars == 1 and not p.length and not _is_output(p):
             for field in ZE.structs[p.type].fields if p.type in ZE.structs else ():
                 if not field.stars and not field.length:
-                    yield from self._value(f"{p.name}.{field.name}", field.type, p.name)
+                    yield from self._emit_value_check(f"{p.name}.{field.name}", field.type, p.name)
         if optional:
             yield f"if not {p.name}: {p.name} = None"
 
-    def _value(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
+    def _emit_value_check(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
         """Check an enumeration or flags, if the condition `where` is true."""
         if type_name in _UNCHECKED:
             return

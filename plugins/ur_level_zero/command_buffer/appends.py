@@ -11,7 +11,7 @@ from ....loader.ur.abi import UR
 from ...sdk.command_buffers import AppendCall
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
-from ...sdk.kernel_arguments import arguments_of
+from ...sdk.kernel_arguments import read_arguments
 from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_range
 from ..allocations import check_place
@@ -89,7 +89,7 @@ class LZAppend(AppendCall):
                 buffer.commands.append(handle)
             return record.index + 1, event, handle
 
-    def operation(self, operation: LZOperation, command: str) -> Appended:
+    def append_operation(self, operation: LZOperation, command: str) -> Appended:
         """Append a transfer or a fill."""
         return self.add(
             operation.routine, operation.arguments, command, keep=operation.keep, copies=True
@@ -112,16 +112,16 @@ def _check_size(size: int) -> None:
         raise failure("INVALID_SIZE", "there is nothing to transfer")
 
 
-def _linear(
+def _append_linear(
     reads: bool, append: LZAppend, buffer: LZBuffer, host: int, offset: int, size: int
 ) -> Appended:
     check_buffers(append.buffer.context, buffer)
     _check_size(size)
     name = "MEM_BUFFER_READ" if reads else "MEM_BUFFER_WRITE"
-    return append.operation(transfer(buffer, offset, size, host, reads), name)
+    return append.append_operation(transfer(buffer, offset, size, host, reads), name)
 
 
-def _rect(
+def _append_rect(
     reads: bool,
     append: LZAppend,
     buffer: LZBuffer,
@@ -134,10 +134,10 @@ def _rect(
     check_buffers(append.buffer.context, buffer)
     if reads:
         made = copy_rect(buffer, host, buffer_origin, host_origin, region, *pitches)
-        return append.operation(made, "MEM_BUFFER_READ_RECT")
+        return append.append_operation(made, "MEM_BUFFER_READ_RECT")
     back = *pitches[2:], *pitches[:2]
     made = copy_rect(host, buffer, host_origin, buffer_origin, region, *back)
-    return append.operation(made, "MEM_BUFFER_WRITE_RECT")
+    return append.append_operation(made, "MEM_BUFFER_WRITE_RECT")
 
 
 _RECT: Final = (
@@ -146,8 +146,8 @@ _RECT: Final = (
 )
 for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
     _name, _given = f"urCommandBufferAppendMemBuffer{_word}", ("hBuffer", _host)
-    appends.declare(f"{_name}Exp", partial(_linear, _reads), *_given, "offset", "size")
-    appends.declare(f"{_name}RectExp", partial(_rect, _reads), *_given, *_RECT)
+    appends.declare(f"{_name}Exp", partial(_append_linear, _reads), *_given, "offset", "size")
+    appends.declare(f"{_name}RectExp", partial(_append_rect, _reads), *_given, *_RECT)
 
 
 @appends
@@ -162,7 +162,7 @@ def urCommandBufferAppendMemBufferCopyExp(
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     _check_size(size)
     made = copy_buffers(hSrcMem, hDstMem, srcOffset, dstOffset, size)
-    return append.operation(made, "MEM_BUFFER_COPY")
+    return append.append_operation(made, "MEM_BUFFER_COPY")
 
 
 @appends
@@ -181,7 +181,7 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
     made = copy_rect(hSrcMem, hDstMem, srcOrigin, dstOrigin, region, *pitches)
-    return append.operation(made, "MEM_BUFFER_COPY_RECT")
+    return append.append_operation(made, "MEM_BUFFER_COPY_RECT")
 
 
 @appends
@@ -192,7 +192,7 @@ def urCommandBufferAppendMemBufferFillExp(
     pattern = read_pattern(pPattern, patternSize, size)
     check_range(hBuffer.size, offset, size)
     made = fill(append.buffer.device, hBuffer.address + offset, pattern, size, hBuffer)
-    return append.operation(made, "MEM_BUFFER_FILL")
+    return append.append_operation(made, "MEM_BUFFER_FILL")
 
 
 @appends
@@ -203,7 +203,7 @@ def urCommandBufferAppendUSMMemcpyExp(
         return append.place("USM_MEMCPY")
     for address in (pDst, pSrc):
         check_place(append.buffer.context, address, size)
-    return append.operation(copy(pDst, pSrc, size), "USM_MEMCPY")
+    return append.append_operation(copy(pDst, pSrc, size), "USM_MEMCPY")
 
 
 @appends
@@ -214,7 +214,7 @@ def urCommandBufferAppendUSMFillExp(
         return append.place("USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
     check_place(append.buffer.context, pMemory, size)
-    return append.operation(fill(append.buffer.device, pMemory, pattern, size), "USM_FILL")
+    return append.append_operation(fill(append.buffer.device, pMemory, pattern, size), "USM_FILL")
 
 
 # launches
@@ -250,8 +250,8 @@ def _append_launch(
     append.check_kernels(kernel, others)
     if local is not None and 0 in local:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-    sizes = LaunchSizes.of(dim, offset, size, local)
-    arguments = arguments_of(adapter, rows, count)
+    sizes = LaunchSizes.from_program(dim, offset, size, local)
+    arguments = read_arguments(adapter, rows, count)
     if given and sorted(index for index, _ in arguments) != list(range(kernel.argument_count)):
         raise failure(
             "INVALID_KERNEL_ARGUMENT_INDEX",
@@ -262,7 +262,7 @@ def _append_launch(
         kernel.check_complete()
         if 0 in size and not append.command:  # an update may make it launch something
             return append.place("KERNEL_LAUNCH")
-        shape = kernel.shape(buffer.device, sizes)
+        shape = kernel.find_shape(buffer.device, sizes)
         handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)
         state = LaunchState(kernel, dict(kernel.arguments), sizes, shape)
         numbers = handle, ctypes.byref(groups)

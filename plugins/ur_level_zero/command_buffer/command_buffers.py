@@ -24,11 +24,11 @@ from ...sdk.command_buffers import CommandBufferObject, declare_command_buffers
 from ...sdk.conversions import failure
 from ..captures import refuse_capture
 from ..contexts import EventCell, LZContext
-from ..core import adapter, handle_array
-from ..device_info import updates_of
+from ..core import adapter, make_handle_array
+from ..device_info import list_updates
 from ..devices import LZDevice
 from ..event_kinds import EventUse
-from ..events import LZEvent, span_of
+from ..events import LZEvent, find_span
 from ..in_c import LZBufferInC
 from ..memory import allocate_plain
 from ..queues import LZQueue
@@ -78,7 +78,7 @@ class LZCommandBuffer(CommandBufferObject):
     def __init__(
         self, context: LZContext, device: LZDevice, updatable: bool, in_order: bool, profiling: bool
     ) -> None:
-        if updatable and not updates_of(device):
+        if updatable and not list_updates(device):
             raise failure("UNSUPPORTED_FEATURE", "the driver has no mutable command lists")
         super().__init__(context, device, updatable, in_order, profiling)
         self.records: list[CommandRecord] = []
@@ -118,14 +118,14 @@ class LZCommandBuffer(CommandBufferObject):
     def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
         return () if self.in_order else super().predecessors_of(sync_points)
 
-    def ends_of(self, index: int) -> list[EventCell]:
+    def list_ends(self, index: int) -> list[EventCell]:
         """Return what is signaled when a command has ended."""
         record = self.records[index]
-        return [record.cell] if record.cell is not None else self.waits_of(record)
+        return [record.cell] if record.cell is not None else self.list_waits(record)
 
-    def waits_of(self, record: CommandRecord) -> list[EventCell]:
+    def list_waits(self, record: CommandRecord) -> list[EventCell]:
         """Return what a command waits for, each once."""
-        cells = [cell for index in record.after for cell in self.ends_of(index)]
+        cells = [cell for index in record.after for cell in self.list_ends(index)]
         return list({cell.ze: cell for cell in (*cells, *record.outside)}.values())
 
     def take_cell(self) -> EventCell:
@@ -162,7 +162,7 @@ class LZCommandBuffer(CommandBufferObject):
                 record.cell.signal()  # it is complete before the first enqueue
             if self.updatable:
                 record.identifier = made.identify(kernels, record.launch is not None)
-            waits = self.waits_of(record)
+            waits = self.list_waits(record)
             made.append(routine, *arguments, signal=record.cell, waits=waits)
             record.list = made
         self.records.append(record)
@@ -209,7 +209,7 @@ class LZCommandBuffer(CommandBufferObject):
     def enqueue(self, queue: LZQueue, waits: Sequence[LZEvent], wanted: bool) -> LZEvent | None:
         self.check_queue(queue)
         refuse_capture(queue, "run a command-buffer", waits)
-        before = queue.cells_of(waits)
+        before = queue.list_cells(waits)
         with self.lock:
             resets = any(not event.cell.counts for event in self.signals.values())
             if resets or self.path.name == "wait-event":
@@ -218,12 +218,12 @@ class LZCommandBuffer(CommandBufferObject):
                 event.queue = queue
                 event.cell.reset()
             self._learn()
-            event = queue.new_event(_ENQUEUE)
+            event = queue.make_event(_ENQUEUE)
             rows, query = self._query(queue)
             self._submission = self.path.enqueue(queue, before, event.cell, query, self)
             self._let_c_run(queue)
             if rows is not None:
-                event.span = partial(span_of, rows, self.device)
+                event.span = partial(find_span, rows, self.device)
         return event if wanted else None
 
     def _query(self, queue: LZQueue) -> tuple[Any, Any]:
@@ -240,7 +240,7 @@ class LZCommandBuffer(CommandBufferObject):
             context.table.zeMemFree(context.ze, address)
 
         weakref.finalize(rows, free).atexit = False
-        return rows, (len(cells), handle_array([cell.ze for cell in cells]), address, None)
+        return rows, (len(cells), make_handle_array([cell.ze for cell in cells]), address, None)
 
     def explain(self, queue: Any = None) -> str:
         lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"
@@ -255,17 +255,17 @@ class LZCommandBuffer(CommandBufferObject):
 
     # updates
 
-    def rewire(self, record: CommandRecord) -> None:
+    def update_waits(self, record: CommandRecord) -> None:
         """Tell the driver again what a command waits for. Raises URError, LevelZeroError."""
         if record.list is None:
             for other in self.records:
                 if record.index in other.after:
-                    self.rewire(other)
+                    self.update_waits(other)
             return
         if not record.identifier:
             raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
-        cells = self.waits_of(record)
-        given = record.identifier, len(cells), handle_array([cell.ze for cell in cells])
+        cells = self.list_waits(record)
+        given = record.identifier, len(cells), make_handle_array([cell.ze for cell in cells])
         record.list.change("zeCommandListUpdateMutableCommandWaitEventsExp", *given)
 
     def close_lists(self) -> None:

@@ -30,7 +30,7 @@ from ....loader.base.search import filter_environ
 from ....loader.ze.abi import ZE
 from ...sdk.conversions import failure
 from ..contexts import EventCell, LZContext
-from ..core import call, handle_array
+from ..core import call, make_handle_array
 from ..devices import LZDevice
 from ..platforms import LZPlatform
 from ..queues import BARRIER, LZQueue
@@ -189,7 +189,7 @@ class WaitEventPath(_Path):
 
     def _execute(self, queue: LZQueue, made: LZCommandList) -> Fence:
         """Execute a list, and return the fence that is signaled after it."""
-        return queue.regular(made.group).execute(made.ze)
+        return queue.get_regular(made.group).execute(made.ze)
 
 
 class ImmediateAppendPath(_Path):
@@ -227,14 +227,14 @@ class ImmediateAppendPath(_Path):
                 begun = queue.context.take_cell()
                 around.append(BARRIER, waits=waits, cell=begun)
                 queue.copies(self.copies.group.ordinal).append(
-                    _APPEND, 1, handle_array([self.copies.ze]), waits=[begun], keep=keep
+                    _APPEND, 1, make_handle_array([self.copies.ze]), waits=[begun], keep=keep
                 )
             last = end if query is None else None
-            around.append(_APPEND, 1, handle_array([self.main.ze]), waits=waits, cell=last)
+            around.append(_APPEND, 1, make_handle_array([self.main.ze]), waits=waits, cell=last)
             if query is not None:
                 around.append("zeCommandListAppendQueryKernelTimestamps", *query, cell=end)
             around.append(BARRIER, cell=self.finished, reset_later=True)
-            around.append(_APPEND, 1, handle_array([self.resets.ze]), keep=keep)
+            around.append(_APPEND, 1, make_handle_array([self.resets.ze]), keep=keep)
         return Submission(end)
 
 
@@ -274,7 +274,9 @@ class OneAppendPath:
         around = queue.helper
         if self._before is not None and self._around() is not around:
             waits = [*waits, self._before]
-        around.append(_APPEND, 1, handle_array([self.main.ze]), waits=waits, cell=end, keep=keep)
+        around.append(
+            _APPEND, 1, make_handle_array([self.main.ze]), waits=waits, cell=end, keep=keep
+        )
         self._before, self._around = end, weakref.ref(around)
         return Submission(end)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...sdk.command_buffers import CommandObject
 from ...sdk.kernel_arguments import URKernelArgument
 from ..contexts import EventCell, LZContext
-from ..core import ZE, LevelZeroError, adapter, call, create, handle_array, struct
+from ..core import ZE, LevelZeroError, adapter, call, create, make_handle_array, make_struct
 from ..devices import LZDevice, QueueGroup
 from ..kernels import LaunchSizes, LZKernel, LZLaunchShape
 
@@ -66,11 +66,11 @@ class LZCommandList:
     ) -> None:
         self.table, self.group, self.device = context.table, group, device
         self.is_changed = False
-        desc = struct(
+        desc = make_struct(
             "command_list_desc",
             commandQueueGroupOrdinal=group.ordinal,
             flags=_IN_ORDER if in_order else _ANY_ORDER,
-            pNext=struct("mutable_command_list_exp_desc") if mutable else None,
+            pNext=make_struct("mutable_command_list_exp_desc") if mutable else None,
         )
         given = context.ze, device.ze, ctypes.byref(desc)
         self.ze = create(self.table, "zeCommandListCreate", *given)
@@ -84,7 +84,7 @@ class LZCommandList:
         waits: Sequence[EventCell] = (),
     ) -> None:
         """Append a command. Raises LevelZeroError."""
-        listed = len(waits), handle_array([cell.ze for cell in waits])
+        listed = len(waits), make_handle_array([cell.ze for cell in waits])
         handle = signal.ze if signal is not None else None
         call(self.table, routine, self.ze, *arguments, handle, *listed)
 
@@ -126,11 +126,11 @@ class LZCommandList:
         made = ctypes.c_uint64()
         if kernels:
             flags |= _FLAGS["KERNEL_INSTRUCTION"]
-            desc = struct("mutable_command_id_exp_desc", flags=flags)
-            given = ctypes.byref(desc), len(kernels), handle_array(kernels), ctypes.byref(made)
+            desc = make_struct("mutable_command_id_exp_desc", flags=flags)
+            given = ctypes.byref(desc), len(kernels), make_handle_array(kernels), ctypes.byref(made)
             call(self.table, "zeCommandListGetNextCommandIdWithKernelsExp", self.ze, *given)
             return made.value
-        desc = struct("mutable_command_id_exp_desc", flags=flags)
+        desc = make_struct("mutable_command_id_exp_desc", flags=flags)
         given = self.ze, ctypes.byref(desc), ctypes.byref(made)
         if launches:
             call(self.table, "zeCommandListGetNextCommandIdExp", *given)

@@ -17,15 +17,15 @@ from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
     launch_command,
-    new_arguments_of,
-    new_kernel_of,
-    sizes_of,
+    read_new_arguments,
+    read_new_kernel,
+    read_sizes,
 )
 from ...sdk.conversions import failure
 from ...sdk.kernel_arguments import URKernelArgument
-from ..core import adapter, handle_array, struct
+from ..core import adapter, make_handle_array, make_struct
 from ..events import LZEvent
-from ..kernels import GroupCount, LaunchSizes, LZKernel, argument_bytes
+from ..kernels import GroupCount, LaunchSizes, LZKernel, encode_argument
 from .command_buffers import LZCommandBuffer, LZCommandEvent, launch_state
 from .records import LaunchState, LZCommand
 
@@ -46,11 +46,11 @@ class _Draft:
 
     def read(self, update: Any) -> None:
         """Read a ur_exp_command_buffer_update_kernel_launch_desc_t. Raises URError."""
-        kernel = new_kernel_of(adapter, update, self.command.kernels)
+        kernel = read_new_kernel(adapter, update, self.command.kernels)
         if kernel is not None:
             self._take_kernel(kernel)
-        self._take_sizes(sizes_of(update, self.sizes.dim))
-        for index, argument in new_arguments_of(adapter, update):
+        self._take_sizes(read_sizes(update, self.sizes.dim))
+        for index, argument in read_new_arguments(adapter, update):
             if index >= self.kernel.argument_count:
                 raise failure(_INDEX, f"{self.kernel.name} has no argument {index}")
             self.arguments = {**(self.arguments or {}), index: argument}
@@ -68,20 +68,20 @@ class _Draft:
             raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
         kept = old.local if new.size is None else None
         offset, size = new.offset or old.offset[:dim], new.size or old.total[:dim]
-        self.sizes = LaunchSizes.of(dim, offset, size, new.local or kept)
+        self.sizes = LaunchSizes.from_program(dim, offset, size, new.local or kept)
 
     def finish(self) -> LaunchState:
         """Check it, and return what the launch will be.
 
         Raises:
-            URError: INVALID_VALUE, and what `LZKernel.shape` raises.
+            URError: INVALID_VALUE, and what `LZKernel.find_shape` raises.
             LevelZeroError: the driver refuses an argument.
         """
         kernel, arguments = self.kernel, self.arguments or {}
         if len(arguments) != kernel.argument_count:
             raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
         _check_arguments(kernel, arguments)
-        shape = kernel.shape(self.command.buffer.device, self.sizes)
+        shape = kernel.find_shape(self.command.buffer.device, self.sizes)
         return LaunchState(kernel, arguments, self.sizes, shape)
 
 
@@ -107,7 +107,7 @@ def urCommandBufferUpdateKernelLaunchExp(
         command = launch_command(adapter, buffer, update.hCommand)
         drafts.setdefault(command, _Draft(command)).read(update)
     states = {command: draft.finish() for command, draft in drafts.items()}
-    with _changing(buffer):
+    with _open_for_changes(buffer):
         for command, state in states.items():
             _emit(buffer, command, state)
     for command, state in states.items():
@@ -117,7 +117,7 @@ def urCommandBufferUpdateKernelLaunchExp(
 
 
 @contextmanager
-def _changing(buffer: LZCommandBuffer) -> Iterator[None]:
+def _open_for_changes(buffer: LZCommandBuffer) -> Iterator[None]:
     """Change a command-buffer that does not run. The changes are made at the end."""
     with buffer.lock:
         buffer.settle()
@@ -137,12 +137,12 @@ def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> No
         handle = state.kernel.on(buffer.device)
         identifiers = (ctypes.c_uint64 * 1)(identifier)
         routine = "zeCommandListUpdateMutableCommandKernelsExp"
-        made.change(routine, 1, identifiers, handle_array([handle]))
+        made.change(routine, 1, identifiers, make_handle_array([handle]))
     chain: Any = None
     for index, argument in state.arguments.items():
         if is_other or old.arguments.get(index) != argument:
-            size, value = argument_bytes(buffer.context, index, argument)
-            chain = struct(
+            size, value = encode_argument(buffer.context, index, argument)
+            chain = make_struct(
                 "mutable_kernel_argument_exp_desc",
                 commandId=identifier,
                 argIndex=index,
@@ -159,9 +159,11 @@ def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> No
         if is_other or any(shape.offset + old.shape.offset):
             parts.append(("global_offset", dict(zip(_OFFSET, shape.offset, strict=True))))
         for name, fields in parts:
-            chain = struct(f"mutable_{name}_exp_desc", commandId=identifier, pNext=chain, **fields)
+            chain = make_struct(
+                f"mutable_{name}_exp_desc", commandId=identifier, pNext=chain, **fields
+            )
     if chain is not None:
-        desc = struct("mutable_commands_exp_desc", pNext=chain)
+        desc = make_struct("mutable_commands_exp_desc", pNext=chain)
         routine = "zeCommandListUpdateMutableCommandsExp"
         made.change(routine, ctypes.byref(desc))
 
@@ -184,14 +186,14 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
     if not record.identifier:
         raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
     cell, before = buffer.take_cell(), record.cell
-    with _changing(buffer):
+    with _open_for_changes(buffer):
         made, routine = record.list, "zeCommandListUpdateMutableCommandSignalEventExp"
         made.change(routine, record.identifier, cell.ze)
         record.cell = cell
         try:
             for other in buffer.records:
                 if record.index in other.after:
-                    buffer.rewire(other)
+                    buffer.update_waits(other)
         except Exception:
             record.cell = before
             made.change(routine, record.identifier, before and before.ze)
@@ -213,8 +215,8 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: LZCommand, phEventWaitList: lis
         return
     before, record.outside = record.outside, outside
     try:
-        with _changing(buffer):
-            buffer.rewire(record)
+        with _open_for_changes(buffer):
+            buffer.update_waits(record)
     except LevelZeroError:
         record.outside = before
         raise

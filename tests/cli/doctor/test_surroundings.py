@@ -117,7 +117,7 @@ def test_whose_loader_a_file_is(
 
 
 def test_our_own_loader_is_known() -> None:
-    ours = os.path.realpath(libopencl.path())
+    ours = os.path.realpath(libopencl.find_library())
     (copy,) = [copy for copy in loaders.find_copies(ours) if copy.path == ours]
     assert (copy.kind, copy.symbols) == ("fairlead", "3.1")
 

@@ -133,7 +133,7 @@ class Ending(World):
         left = [
             f"{type(thing).__name__} {handle:#x} with {thing.references} references"
             for kind in kinds
-            for handle, thing in list(registry.of(kind.type).items())
+            for handle, thing in list(registry.list_owned(kind.type).items())
             if handle not in known and thing.counted
         ]
         if left or not self.session.check_all:
@@ -146,7 +146,7 @@ class Ending(World):
         last += [
             thing
             for kind in kinds
-            for handle, thing in registry.of(kind.type).items()
+            for handle, thing in registry.list_owned(kind.type).items()
             if handle in known
         ]
         return [

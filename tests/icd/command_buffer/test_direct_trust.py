@@ -23,7 +23,7 @@ def test_threads_that_ask_at_once_share_one_self_test(
     device = next(one for one in platforms() if "PoCL" in one.version).devices[0].handle
     threads = 4
     asked, met, judged = threading.Barrier(threads), threading.Barrier(2), []
-    identity_of = direct_trust.device_identity
+    identity_of = direct_trust.identify_device
 
     def identity_when_all_ask(handle: int) -> tuple[str, ...]:
         found = identity_of(handle)
@@ -37,7 +37,7 @@ def test_threads_that_ask_at_once_share_one_self_test(
         return Trust(why_not="only the number of self-tests counts here")
 
     monkeypatch.setattr(direct_trust, "_known", {})
-    monkeypatch.setattr(direct_trust, "device_identity", identity_when_all_ask)
+    monkeypatch.setattr(direct_trust, "identify_device", identity_when_all_ask)
     monkeypatch.setattr(direct_trust, "_judge", judge)
     with ThreadPoolExecutor(threads) as pool:
         answers = list(pool.map(trust_of, [device] * threads))

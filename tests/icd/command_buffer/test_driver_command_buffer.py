@@ -28,7 +28,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_a_queue_that_cannot_be_made(dropped: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        driver_command_buffer, "new_queue", lambda *_: check(-6, "clCreateCommandQueue")
+        driver_command_buffer, "make_queue", lambda *_: check(-6, "clCreateCommandQueue")
     )
     with pytest.raises(OpenCLError, match="clCreateCommandQueue"):
         DriverCommandBuffer(SUPPORT, 0, 0, 0, updatable=False)
@@ -41,7 +41,7 @@ def test_a_kernel_that_cannot_be_copied(
 ) -> None:
     """The driver would be given NULL, and most crash then."""
     refuse = SimpleNamespace(fl_clone_kernel=lambda kernel: driver_command_buffer.ffi.NULL)
-    monkeypatch.setattr(driver_command_buffer, "new_queue", lambda *_: 0)
+    monkeypatch.setattr(driver_command_buffer, "make_queue", lambda *_: 0)
     monkeypatch.setattr(driver_command_buffer, "lib", refuse)
     buffer = DriverCommandBuffer(SUPPORT, 0, 0, 0, updatable=False)
     with pytest.raises(OpenCLError, match="made no copy of a kernel"):

@@ -11,11 +11,11 @@ from fairlead.icd.command_buffer.order import (
     BARRIER,
     Order,
     Schedule,
-    by_events,
-    by_level,
-    in_order,
-    reduced,
-    spread,
+    reduce_edges,
+    schedule_by_events,
+    schedule_by_level,
+    schedule_in_order,
+    spread_over_queues,
 )
 
 
@@ -101,8 +101,8 @@ def assert_honours(
 
 @given(graphs())
 def test_in_order_and_levels(graph: Order) -> None:
-    assert_honours(graph, in_order(graph), frozenset({0}), {0})
-    levels = by_level(graph)
+    assert_honours(graph, schedule_in_order(graph), frozenset({0}), {0})
+    levels = schedule_by_level(graph)
     assert_honours(graph, levels, frozenset(), {0})
     assert levels.events == 0
 
@@ -110,19 +110,24 @@ def test_in_order_and_levels(graph: Order) -> None:
 @given(cases())
 def test_events_on_several_queues(case: Case) -> None:
     assert_honours(
-        case.graph, by_events(case.graph, case.queues, case.in_order), case.in_order, {0, 1, 2}
+        case.graph,
+        schedule_by_events(case.graph, case.queues, case.in_order),
+        case.in_order,
+        {0, 1, 2},
     )
 
 
 @given(graphs())
 def test_events_on_one_out_of_order_queue(graph: Order) -> None:
-    assert_honours(graph, by_events(graph, [0] * len(graph), frozenset()), frozenset(), {0})
+    assert_honours(
+        graph, schedule_by_events(graph, [0] * len(graph), frozenset()), frozenset(), {0}
+    )
 
 
 @given(graphs(), st.integers(0, 60))
 def test_many_ends_are_joined_on_a_queue_of_their_own(graph: Order, ends: int) -> None:
     wide = Order([*graph.dependencies, *[[]] * ends], [*graph.order_only, *[False] * ends])
-    schedule = by_events(wide, [0] * len(wide), frozenset({1}))
+    schedule = schedule_by_events(wide, [0] * len(wide), frozenset({1}))
     assert_honours(wide, schedule, frozenset({1}), {0, 1})
     joins = [step for step in schedule.steps if step.queue == 1]
     assert schedule.own_queues == bool(joins) and all(step.command == BARRIER for step in joins)
@@ -131,7 +136,7 @@ def test_many_ends_are_joined_on_a_queue_of_their_own(graph: Order, ends: int) -
 
 @given(graphs())
 def test_a_path_on_a_queue_of_its_own_needs_two_events(graph: Order) -> None:
-    schedule = by_events(graph, [1] * len(graph), frozenset({1}))
+    schedule = schedule_by_events(graph, [1] * len(graph), frozenset({1}))
     assert_honours(graph, schedule, frozenset({1}), {0, 1})
     assert schedule.events <= 2
 
@@ -139,7 +144,7 @@ def test_a_path_on_a_queue_of_its_own_needs_two_events(graph: Order) -> None:
 @given(graphs(), st.integers(1, 3))
 def test_branches_on_queues_of_their_own(graph: Order, count: int) -> None:
     queues = frozenset(range(1, count + 1))
-    schedule = by_events(graph, spread(graph, queues), queues, "queues")
+    schedule = schedule_by_events(graph, spread_over_queues(graph, queues), queues, "queues")
     assert_honours(graph, schedule, queues, {0, *queues})
     assert schedule.kind == "queues"
 
@@ -148,7 +153,7 @@ def test_branches_on_queues_of_their_own(graph: Order, count: int) -> None:
 def test_one_branch_on_the_in_order_queue_of_the_caller(graph: Order, count: int) -> None:
     """All steps come after what was in the queue before, and before its next command."""
     queues = frozenset(range(count))
-    schedule = by_events(graph, spread(graph, queues), queues, "queues")
+    schedule = schedule_by_events(graph, spread_over_queues(graph, queues), queues, "queues")
     assert_honours(graph, schedule, queues, set(queues))
     assert all(0 in behind for behind in behind_steps(schedule, queues)[1:])
     joined = set(schedule.final_waits)
@@ -166,8 +171,8 @@ def test_queues_take_branches_whole() -> None:
     ):
         chains = Order(dependencies, [False] * 6)
         assert chains.width == 2
-        assert spread(chains, {1, 2}) == queues
-        assert by_events(chains, queues, frozenset({1, 2}), "queues").events == 3
+        assert spread_over_queues(chains, {1, 2}) == queues
+        assert schedule_by_events(chains, queues, frozenset({1, 2}), "queues").events == 3
 
 
 @given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 4))
@@ -176,19 +181,19 @@ def test_queues_share_chains(each: int, length: int, queues: int) -> None:
     width, numbers = each * queues, range(1, queues + 1)
     edges = [[node - width] if node >= width else [] for node in range(width * length)]
     chains = Order(edges, [False] * len(edges))
-    chosen = spread(chains, numbers)
+    chosen = spread_over_queues(chains, numbers)
     assert [chosen.count(queue) for queue in numbers] == [each * length] * queues
-    assert by_events(chains, chosen, frozenset(numbers), "queues").events == 1 + queues
+    assert schedule_by_events(chains, chosen, frozenset(numbers), "queues").events == 1 + queues
 
 
 def test_queues_share_what_has_no_order() -> None:
-    assert spread(Order([[]] * 8, [False] * 8), {1, 2}) == [1, 2] * 4
+    assert spread_over_queues(Order([[]] * 8, [False] * 8), {1, 2}) == [1, 2] * 4
     assert Order([], []).width == 0
 
 
 @given(graphs())
 def test_reduction_keeps_the_order(graph: Order) -> None:
-    assert closure(Order(reduced(graph), graph.order_only)) == closure(graph)
+    assert closure(Order(reduce_edges(graph), graph.order_only)) == closure(graph)
 
 
 @given(graphs())

@@ -67,7 +67,12 @@ def client_path(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) 
     def build(path: Path) -> None:
         source = ROOT / "tests/icd/libopencl/client.c"
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}", source, "-o", path]
-        command += [libopencl.path(), f"-Wl,-rpath,{libopencl.path().parent}", "-lpthread", "-ldl"]
+        command += [
+            libopencl.find_library(),
+            f"-Wl,-rpath,{libopencl.find_library().parent}",
+            "-lpthread",
+            "-ldl",
+        ]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 

@@ -166,8 +166,8 @@ def program(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     def build(path: Path) -> None:
         source = path.with_suffix(".c")
         source.write_text(program_source(), encoding="utf-8")
-        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.path()]
-        subprocess.run([*command, f"-Wl,-rpath,{libopencl.path().parent}"], check=True)
+        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.find_library()]
+        subprocess.run([*command, f"-Wl,-rpath,{libopencl.find_library().parent}"], check=True)
 
     return once(tmp_path_factory, "calls-everything", build)
 

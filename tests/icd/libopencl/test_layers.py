@@ -10,7 +10,7 @@ import pytest
 from helpers.support import ROOT, CompileC, FakeDriver, RunPython, once
 
 from fairlead.icd import trace_layer
-from fairlead.icd.trace_layer import processes
+from fairlead.icd.trace_layer import read_processes
 
 from .conftest import Client
 
@@ -119,9 +119,9 @@ def test_a_layer_that_cannot_start_is_left_out(
 def test_the_trace_layer(client: Client, fake_driver: FakeDriver, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
-    output = client("use", drivers=[fake_driver()], env=trace_layer.environment({}, folder))
+    output = client("use", drivers=[fake_driver()], env=trace_layer.make_environment({}, folder))
     assert output.out == "0 -59 -59 1 -59 0 0\n"
-    (process,) = processes(folder)
+    (process,) = read_processes(folder)
     assert [call.name for call in process.calls] == [
         "clGetPlatformIDs",
         "clGetDeviceIDs",

@@ -16,7 +16,7 @@ from helpers.support import ROOT, CompileC, FakeDriver, once
 from helpers.tables import table
 
 from fairlead.icd import libopencl
-from fairlead.icd.abi import OPENCL, slots_of_version
+from fairlead.icd.abi import OPENCL, count_slots
 
 from .conftest import Client, run_client
 
@@ -41,7 +41,7 @@ NODES = {
 
 def section(name: str) -> Any:
     """A section of the library."""
-    with libopencl.path().open("rb") as file:
+    with libopencl.find_library().open("rb") as file:
         return ELFFile(io.BytesIO(file.read())).get_section_by_name(name)
 
 
@@ -122,8 +122,8 @@ def test_every_function_answers_a_null_handle(
     def build(path: Path) -> None:
         source = path.with_suffix(".c")
         source.write_text("\n".join(lines), encoding="utf-8")
-        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.path()]
-        subprocess.run([*command, f"-Wl,-rpath,{libopencl.path().parent}"], check=True)
+        command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.find_library()]
+        subprocess.run([*command, f"-Wl,-rpath,{libopencl.find_library().parent}"], check=True)
 
     program = once(tmp_path_factory, "null-handles", build)
     env = {"FAIRLEAD_PYTHON": "0", "OCL_ICD_VENDORS": "/nowhere"}
@@ -157,7 +157,7 @@ def test_a_short_table_is_not_read_past_its_end(
 ) -> None:
     """Behind the table lies a page that nobody may read."""
     text = f'"OpenCL {version[0]}.{version[1]} fake"'
-    driver = fake_driver(slots=slots_of_version(version), version=text)
+    driver = fake_driver(slots=count_slots(version), version=text)
     assert client("use", drivers=[driver]).out == "0 -59 -59 1 -59 0 0\n"
     assert client("extension", "clFakeFunctionFAKE", drivers=[driver]).out == "1 1\n"
 
@@ -367,7 +367,7 @@ def test_another_loader_in_the_process(
     if not library.exists():
         pytest.skip(f"there is no {library}")
     # Intel's wheel links its copy with the libsvml.so beside it
-    env = {"LD_LIBRARY_PATH": f"{libopencl.path().parent}:{library.parent}"}
+    env = {"LD_LIBRARY_PATH": f"{libopencl.find_library().parent}:{library.parent}"}
     drivers = [fake_driver(icd=icd, set_checks=0)]
     first = client("other-first", library, drivers=drivers, env=env).out
     assert first == f"0 1 0 0 0 0 0\n{USED}"
@@ -400,7 +400,7 @@ def test_live_objects_at_the_end(client: Client, fake_driver: FakeDriver) -> Non
 
 
 def test_opened_and_closed_ten_times(client: Client, fake_driver: FakeDriver) -> None:
-    out = client("reopen", libopencl.path(), drivers=[fake_driver(icd=2)]).out
+    out = client("reopen", libopencl.find_library(), drivers=[fake_driver(icd=2)]).out
     assert out == 10 * "01 " + "\n"
 
 

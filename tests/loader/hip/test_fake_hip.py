@@ -123,7 +123,7 @@ def test_kinds_of_memory(hip: Hip) -> None:
         attributes = hip.driver.struct("hipPointerAttribute_t")()
         hip.PointerGetAttributes(ctypes.byref(attributes), address + 3)
         first = attributes._fields_[0][0]
-        expected = hip.driver.constant(f"hipMemoryType{name}")
+        expected = hip.driver.get_constant(f"hipMemoryType{name}")
         assert getattr(attributes, first) == expected and attributes.devicePointer == address + 3
         kind = ctypes.c_uint32(99)
         attribute = HIP["HIP_POINTER_ATTRIBUTE_MEMORY_TYPE"]
@@ -205,9 +205,9 @@ def test_copies_of_rows(hip: Hip, stream: int) -> None:
             assert wrong == HIP.codes["hipErrorInvalidMemcpyDirection"]
         else:
             copy = hip.driver.struct("HIP_MEMCPY3D")()
-            copy.srcMemoryType = hip.driver.constant("hipMemoryTypeHost")
+            copy.srcMemoryType = hip.driver.get_constant("hipMemoryTypeHost")
             copy.srcHost, copy.srcPitch, copy.srcXInBytes, copy.srcY = source, 16, 4, 1
-            copy.dstMemoryType = hip.driver.constant("hipMemoryTypeDevice")
+            copy.dstMemoryType = hip.driver.get_constant("hipMemoryTypeDevice")
             copy.dstDevice, copy.dstPitch = target, 32
             copy.WidthInBytes, copy.Height, copy.Depth = 8, 2, 1
             hip.DrvMemcpy3DAsync(ctypes.byref(copy), stream)

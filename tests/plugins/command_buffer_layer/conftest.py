@@ -45,7 +45,7 @@ def variables(tmp_path: Path) -> Callable[[list[str | Path]], dict[str, str | No
             (vendors / f"{number}.icd").write_text(f"{driver}\n", encoding="utf-8")
         return {
             "OCL_ICD_VENDORS": f"{vendors}/",
-            "OPENCL_LAYERS": str(command_buffer_layer.path()),
+            "OPENCL_LAYERS": str(command_buffer_layer.find_library()),
             "FAIRLEAD_LAYER_LOG": "1",
         }
 
@@ -63,7 +63,7 @@ def layered(variables: Callable[[list[str | Path]], dict[str, str | None]]) -> L
         loader: Path | None = None,
         check: bool = True,
     ) -> Output:
-        folder = (loader or libopencl.path()).parent
+        folder = (loader or libopencl.find_library()).parent
         # Intel's driver needs the libraries beside it, which only fairlead's loader finds.
         folders = [folder, *(Path(driver).parent for driver in drivers)]
         ways = {
@@ -95,7 +95,7 @@ def network(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     def build(path: Path) -> None:
         source = ROOT / "tests/plugins/command_buffer_layer/client.c"
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}", source, "-o", path]
-        subprocess.run([*command, libopencl.path()], check=True)
+        subprocess.run([*command, libopencl.find_library()], check=True)
 
     return once(tmp_path_factory, "network", build)
 
@@ -117,7 +117,7 @@ def calls(
         begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
         kept = f"{working_folder()}/layer-{driver.name}"
         found = variables([driver.library])
-        ways = {**found, "LOADER": str(libopencl.path()), "KEPT": kept, **env}
+        ways = {**found, "LOADER": str(libopencl.find_library()), "KEPT": kept, **env}
         output = run_python(begin + code, env=ways)
         return [json.loads(line) for line in output.out.splitlines()]
 

@@ -45,7 +45,7 @@ def test_only_what_it_needs_is_exchanged(run_python: RunPython) -> None:
     )
     hooks = runpy.run_path(str(BUILD))["HOOKS"]
     expected = sorted(OPENCL.functions[name].slot or 0 for name in hooks)
-    output = run_python(START + code, str(command_buffer_layer.path())).out.splitlines()
+    output = run_python(START + code, str(command_buffer_layer.find_library())).out.splitlines()
     whole, short, second = map(eval, output)
     assert whole == second == expected
     assert short == [slot for slot in expected if slot < 10]
@@ -63,7 +63,7 @@ size, text = ctypes.c_size_t(), ctypes.create_string_buffer(100)
 print(library.clGetLayerInfo(0x4241, 100, text, ctypes.byref(size)), text.value.decode())
 print(library.clGetLayerInfo(0x4241, 3, text, None), library.clGetLayerInfo(7, 100, text, None))
 """
-    assert run_python(START + code, str(command_buffer_layer.path())).out.splitlines() == [
+    assert run_python(START + code, str(command_buffer_layer.find_library())).out.splitlines() == [
         "-30",
         "-64",
         "{False}",
@@ -79,7 +79,9 @@ def test_many_loaders_in_one_process(
     layered: Layered, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
     """Each has a table of its own in front of the driver, and tells its program of the layer."""
-    copies = [shutil.copy(libopencl.path(), tmp_path / f"libOpenCL.so.{i}") for i in range(9)]
+    copies = [
+        shutil.copy(libopencl.find_library(), tmp_path / f"libOpenCL.so.{i}") for i in range(9)
+    ]
     code = """
 import ctypes, sys
 for path in sys.argv[1:]:
@@ -101,12 +103,12 @@ def test_fairlead_knows_it_by_its_name(
     main = "from fairlead.cli.main import main; main()"
     own = run_python(main, "layers", "--own").out
     assert "command-buffer | fairlead command-buffer | 100 | clInitLayer" in own
-    assert str(command_buffer_layer.path().resolve()) in own
+    assert str(command_buffer_layer.find_library().resolve()) in own
     ask = "import os; print(os.environ['OPENCL_LAYERS'])"
     program = (sys.executable, "-c", main, "run", "--layers", "command-buffer:/x")
     output = layered(*program, "--", sys.executable, "-c", ask, drivers=[each_driver.library])
     first, second = output.out.strip().split(":")
-    assert os.path.samefile(first, command_buffer_layer.path()) and second == "/x"
+    assert os.path.samefile(first, command_buffer_layer.find_library()) and second == "/x"
 
 
 def test_threads(calls: Calls, each_driver: Driver) -> None:

@@ -37,7 +37,7 @@ def test_a_program_may_end_with_live_command_buffers(
     assert layered(network, "8", drivers=[each_driver.library]).out == "right\n"
 
 
-@pytest.mark.parametrize("inner", [command_buffer_layer.path(), trace_layer.path()])
+@pytest.mark.parametrize("inner", [command_buffer_layer.find_library(), trace_layer.find_library()])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_layers_together(
     layered: Layered,
@@ -47,7 +47,7 @@ def test_layers_together(
     inner: Path,
     is_first: bool,
 ) -> None:
-    layers = [str(inner), str(command_buffer_layer.path())]
+    layers = [str(inner), str(command_buffer_layer.find_library())]
     env = {
         "OPENCL_LAYERS": ":".join(layers if is_first else layers[::-1]),
         "FAIRLEAD_TRACE_LOG": str(tmp_path / "log"),

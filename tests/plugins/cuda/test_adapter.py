@@ -356,7 +356,7 @@ def test_the_code_object_says_how_large_sub_groups_are(
 ) -> None:
     image = adapted.module("images").HipImage
     kernel, room = work.kernel("store"), ctypes.c_uint32()
-    monkeypatch.setattr(image, "sub_group_size", lambda self, name: 16)
+    monkeypatch.setattr(image, "find_sub_group_size", lambda self, name: 16)
     number = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]
     given = kernel, work.device, number, 4, ctypes.byref(room), None
     work.ur.ok("urKernelGetSubGroupInfo", *given)

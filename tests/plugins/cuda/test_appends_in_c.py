@@ -246,7 +246,7 @@ def test_explain_counts_the_nodes_of_c(work: Work, adapted: Adapted) -> None:
     for _ in range(3):
         buffer.add(kernel, out)
     registry = adapted.module("core").adapter.registry
-    made: Any = registry.of("ur_exp_command_buffer_handle_t")[buffer.handle]
+    made: Any = registry.list_owned("ur_exp_command_buffer_handle_t")[buffer.handle]
     assert made.explain().startswith("3 commands") and made.explain().endswith(
         "of 3 nodes in a chain"
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.cuda import PTX
 
-from fairlead.icd.command_buffer.cuda_order import chained
+from fairlead.icd.command_buffer.cuda_order import chain_commands
 from fairlead.icd.command_buffer.order import Order
 from fairlead.plugins.cuda import devices, images, opencl_c
 from fairlead.plugins.cuda.core import DriverError
@@ -26,7 +26,7 @@ _INT = ctypes.c_int32
 
 def _object(adapted: Adapted, buffer: Any) -> Any:
     registry = adapted.module("core").adapter.registry
-    return registry.of("ur_exp_command_buffer_handle_t")[buffer.handle]
+    return registry.list_owned("ur_exp_command_buffer_handle_t")[buffer.handle]
 
 
 def _edges(adapted: Adapted, fake: Knobs, buffer: Any) -> tuple[list[list[int]], int]:
@@ -63,7 +63,7 @@ def test_launches_of_c_and_of_python_have_the_edges_of_the_engine(
 ) -> None:
     """C appends all but the first launch of a kernel, and Python those of the other one."""
     kernel, fresh = work.kernel("add_one"), [work.kernel("add_one") for _ in before]
-    expected = chained(Order(before, [False] * len(before)))
+    expected = chain_commands(Order(before, [False] * len(before)))
     for kernels in ([kernel] * len(before), fresh):
         buffer, out = Buffer(work), work.memory()
         for one, numbers in zip(kernels, before, strict=True):
@@ -80,7 +80,7 @@ def test_a_graph_keeps_the_order_that_it_was_given() -> None:
     """What a command has to come after, it comes after: by its edges, and by those of others."""
     for seed in range(30):
         before = _graph(seed, 200, 2 + seed % 5)
-        edges = chained(Order(before, [False] * len(before))).before
+        edges = chain_commands(Order(before, [False] * len(before))).before
         after: list[set[int]] = []
         for number, direct in enumerate(edges):
             after.append({number}.union(*(after[one] for one in direct)))
@@ -97,7 +97,7 @@ def early(work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's compiler, whose kernels may start early."""
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
-    monkeypatch.setattr(images, "starts_early", lambda device: True)
+    monkeypatch.setattr(images, "can_start_early", lambda device: True)
     one = next(iter(devices.platforms())).devices[0]
     assert one.early_threads == 4 * 2048 // 2
 
@@ -161,7 +161,7 @@ def test_what_does_not_start_early(
     elif how == "events":
         buffer.launch(*given, after=(buffer.launch(*given)[0],))
     else:
-        monkeypatch.setattr(images, "starts_early", lambda device: False)
+        monkeypatch.setattr(images, "can_start_early", lambda device: False)
         other = work.kernel("total", b"kernel void total() {}")
         buffer.launch(*given, others=(other,), after=(buffer.launch(*given)[0],))
     buffer.finalize()

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from helpers.launching import last_error
 
-from fairlead.plugins.cuda.fat_binaries import check_fat_binary, parts_of
+from fairlead.plugins.cuda.fat_binaries import check_fat_binary, split_fat_binary
 from fairlead.plugins.sdk.gpu.images import ImageError
 
 from .conftest import COUNT, Work, only_cuda
@@ -89,7 +89,7 @@ def test_the_driver_takes_the_part_for_the_device(
     kind, architecture = (_PTX_KIND, 50) if form == "ptx" else (_CUBIN_KIND, _device(work))
     parts = (_CUBIN_KIND, OTHER, other), (kind, architecture, fits)
     data = _by_hand(*parts) if made == "by hand" else _by_tool(tmp_path, *parts)
-    found = [(one.kind, one.architecture) for one in parts_of(data)]
+    found = [(one.kind, one.architecture) for one in split_fat_binary(data)]
     assert found == [(_CUBIN_KIND, OTHER), (kind, architecture)]
     assert _scale(work, data) == EXPECTED
 
@@ -128,15 +128,15 @@ def test_a_damaged_fat_binary_does_not_reach_the_driver(work: Work, tmp_path: Pa
 
 def test_ptx_that_would_lead_the_driver_elsewhere_is_damaged() -> None:
     whole, head = bytearray(_by_hand((_PTX_KIND, 50, PTX))), 16
-    assert parts_of(bytes(whole)) == [(_PTX_KIND, 50)]
+    assert split_fat_binary(bytes(whole)) == [(_PTX_KIND, 50)]
     for place, value in ((20, 0), (20, 76), (64, 1 << 24), (68, 9)):
         data = bytearray(whole)
         struct.pack_into("<I", data, head + place, value)
         with pytest.raises(ImageError, match="the fat binary is damaged"):
-            parts_of(bytes(data))
+            split_fat_binary(bytes(data))
     whole[-1] = 32
     with pytest.raises(ImageError, match="PTX has no end"):
-        parts_of(bytes(whole))
+        split_fat_binary(bytes(whole))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_places_in_local_memory_begin_behind_what_the_kernel_has(
     )
     image = adapted.module("images").HipImage(objects.CodeObject(b"", "", {"f": known}))
     kernel = object.__new__(kernels.CuKernel)
-    kernel.name, kernel.parameter_sizes = "f", image.parameter_sizes("f", 0)
+    kernel.name, kernel.parameter_sizes = "f", image.list_parameter_sizes("f", 0)
     argument = kernels.URKernelArgument
     two = {index: argument(argument.LOCAL, 20, None) for index in range(2)}
     packed = kernel.pack(two, image)
@@ -243,11 +243,11 @@ class _Device:
 def test_a_thread_gets_its_device_back(adapted: Adapted) -> None:
     api = adapted.module("api").API
     same, other = _Device(0), _Device(1)
-    with api.current(same):
+    with api.make_current(same):
         assert same.now == 0
-    with pytest.raises(ZeroDivisionError), api.current(other):
+    with pytest.raises(ZeroDivisionError), api.make_current(other):
         assert other.now == 1
         raise ZeroDivisionError
     assert (same.set, other.set) == ([], [1, 0])
-    with pytest.raises(HipError, match="hipSetDevice"), api.current(_Device(4)):
+    with pytest.raises(HipError, match="hipSetDevice"), api.make_current(_Device(4)):
         pass

@@ -32,7 +32,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's compiler, which always gives the stored PTX."""
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
-    monkeypatch.setattr(images, "starts_early", lambda device: False)
+    monkeypatch.setattr(images, "can_start_early", lambda device: False)
 
 
 def _launch(work: Work, kernel: int, offset: int, *values: Any) -> str:
@@ -71,7 +71,7 @@ def translated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: source)
     monkeypatch.setattr(opencl_c, "PtxProgram", TranslatedOpenCL)
-    monkeypatch.setattr(images, "starts_early", lambda device: False)
+    monkeypatch.setattr(images, "can_start_early", lambda device: False)
 
 
 def _launch_at(work: Work, kernel: int, offset: Any, size: Any, local: Any, out: int) -> str:
@@ -265,7 +265,7 @@ def test_a_kernel_with_images_is_unsupported(
     work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ptx = (ROOT / "tests/icd/ptx/images.ptx").read_bytes()
-    monkeypatch.setattr(images, "starts_early", lambda device: False)
+    monkeypatch.setattr(images, "can_start_early", lambda device: False)
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
     source = b"kernel void im() {}"

@@ -146,7 +146,7 @@ def test_opencl_c_is_linked_by_its_compiler(
         return opencl_c._read(PTX.encode())
 
     monkeypatch.setattr(images, "link_ptx", link)
-    monkeypatch.setattr(images, "starts_early", lambda device: False)
+    monkeypatch.setattr(images, "can_start_early", lambda device: False)
     first, second = _programs(work, b"kernel void scale() {}", b"kernel void total() {}")
     work.ur.ok("urProgramCompile", work.context, first, b"-DA")
     work.ur.ok("urProgramCompile", work.context, second, b"-DB")

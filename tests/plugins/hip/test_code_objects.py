@@ -13,8 +13,8 @@ from fairlead.loader.ur.abi import URError
 from fairlead.plugins.hip.code_objects import (
     CodeObject,
     CodeObjectError,
+    find_processor,
     prepare,
-    processor_of,
 )
 from fairlead.plugins.hip.images import HipImage
 from fairlead.plugins.hip.messagepack import read_messagepack
@@ -161,7 +161,7 @@ def test_bitcode_is_linked(run_python: RunPython, amd: dict[str, str], tmp_path:
 def test_it_compiles_for_other_processors(compiler: _Compiler, processor: str) -> None:
     path, _ = compiler(SOURCE, processor, "-cl-std=CL1.2 -DN=2 -cl-fast-relaxed-math")
     found = prepare(path.read_bytes(), processor)
-    assert processor_of(found.target) == processor
+    assert find_processor(found.target) == processor
     assert found.kernels.keys() == {"mixed", "square"}
 
 
@@ -217,9 +217,9 @@ def test_kernels_with_images_are_refused_by_name(compiler: _Compiler) -> None:
     kernel void plain(global int *out) { *out = 1; }
     """
     image = HipImage(prepare(compiler(source)[0].read_bytes(), "gfx90a"))
-    assert image.parameter_sizes("plain", 0) == (8,)
+    assert image.list_parameter_sizes("plain", 0) == (8,)
     with pytest.raises(URError, match="reads: parameter 1 is of the kind image") as one:
-        image.parameter_sizes("reads", 0)
+        image.list_parameter_sizes("reads", 0)
     assert one.value.code == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
     assert "HIP C++" in one.value.remedy
 

@@ -136,7 +136,7 @@ from fairlead.plugins.hip import compilers
 from fairlead.plugins.hip.images import build_image
 device = SimpleNamespace(found=SimpleNamespace(architecture="gfx90a:sramecc+:xnack-"))
 image = build_image(device, sys.argv[1].encode(), "-DN=1")
-print(json.dumps({**compilers.main({}, lambda step: None), "kernels": image.kernel_names(0)}))
+print(json.dumps({**compilers.main({}, lambda step: None), "kernels": image.list_kernel_names(0)}))
 """
 
 

@@ -18,9 +18,9 @@ MEASURED = 40  # runs after which the engine knows what it shares
 
 def explain(bench: ZeBench, made: int) -> str:
     """Return how the only part of a list runs."""
-    list_ = driver.objects.of(ZeCommandList.type)[made]
-    queue = driver.objects.of(ZeQueue.type)[bench.queue]
-    (part,) = list_.recording.parts()
+    list_ = driver.objects.list_owned(ZeCommandList.type)[made]
+    queue = driver.objects.list_owned(ZeQueue.type)[bench.queue]
+    (part,) = list_.recording.list_parts()
     return part.buffer.explain(queue.stream.cl)
 
 

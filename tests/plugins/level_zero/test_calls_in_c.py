@@ -168,7 +168,7 @@ def test_arguments_that_the_driver_does_not_describe(
     bench: ZeBench, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it may be for SPIR-V: eight bytes that are an address in memory are a pointer."""
-    monkeypatch.setattr(kernels, "kind_of", lambda kernel, index: UNKNOWN)
+    monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
     out, other = bench.ints(count=4), bench.ints(count=4)
     made, (number,) = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
     assert bench.update(made, argument(number, 1, c_int(6))) == "SUCCESS"

@@ -12,7 +12,7 @@ from helpers.ze_calls import array, new
 from helpers.ze_entries import asked_of_python, begin_in_c
 
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.calls import properties_of
+from fairlead.icd.calls import query_properties
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.level_zero.core import driver
 from fairlead.plugins.level_zero.lists import ZeCommandList
@@ -267,8 +267,8 @@ def test_times_begin_behind_what_c_has_enqueued(bench: ZeBench) -> None:
     out, (event,) = bench.ints(count=4), bench.events(1, 5)
     made, to = adding(bench, out.pointer), bench.immediate(flags=2)
     times = append_until_c_does(bench, to, made)
-    stream = driver.objects.of(ZeCommandList.type)[to].stream
-    assert stream is not None and not properties_of(stream.cl) & PROFILING
+    stream = driver.objects.list_owned(ZeCommandList.type)[to].stream
+    assert stream is not None and not query_properties(stream.cl) & PROFILING
     for _ in range(5):
         append(bench, to, made)
     bench.launch(to, bench.kernel("mul", out.pointer, c_int(2)), 4, event)
@@ -276,7 +276,7 @@ def test_times_begin_behind_what_c_has_enqueued(bench: ZeBench) -> None:
         append(bench, to, made)
     bench.ze.ok("zeCommandListHostSynchronize", to, FOREVER)
     assert out.all == [3 * (times + 5) * 2 + 3 * 5] * 4
-    assert properties_of(stream.cl) & PROFILING
+    assert query_properties(stream.cl) & PROFILING
     row = new_times()
     bench.ze.ok("zeEventQueryKernelTimestamp", event, byref(row))
     assert 0 < row.context.kernelStart < row.context.kernelEnd

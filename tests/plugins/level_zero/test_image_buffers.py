@@ -82,7 +82,7 @@ def test_where_there_are_none(bench: ZeBench) -> None:
     row.pNext = ctypes.addressof(support)
     bench.ze.ok("zeImageGetProperties", bench.device, byref(desc), byref(row))
     assert bool(support.supported) == there
-    profile = driver.objects.of("ze_device_handle_t")[bench.device].platform.ur.profile
+    profile = driver.objects.list_owned("ze_device_handle_t")[bench.device].platform.ur.profile
     assert profile.images_of_buffers_crash != there
 
 

@@ -84,7 +84,7 @@ def test_a_kernel_reads_and_writes_images(
 ) -> None:
     """Also where the driver does not tell what its arguments are, as for SPIR-V."""
     if not described:
-        monkeypatch.setattr(kernels, "kind_of", lambda kernel, index: UNKNOWN)
+        monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
     source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
     made = new_list(bench, kind)
     bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
@@ -110,7 +110,7 @@ def test_what_lies_beyond_an_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not described:
-        monkeypatch.setattr(kernels, "kind_of", lambda kernel, index: UNKNOWN)
+        monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
     out = bench.ints(count=8)
     given = image(bench, 10, 20, 30, 40), sampler(bench, addressing), out.pointer, c_float(0.25)
     made = bench.immediate()

@@ -13,7 +13,7 @@ from fairlead.plugins import build_level_zero_driver, level_zero_driver
 
 TOY = """
 from fairlead.plugins import Object
-from fairlead.plugins.sdk.ze import LevelZeroDriver, ze_failure
+from fairlead.plugins.sdk.ze import LevelZeroDriver, make_failure
 driver = LevelZeroDriver("toy")
 
 @driver.kind
@@ -37,7 +37,7 @@ def zeDriverGet():
 @driver.entry
 def zeContextCreate(hDriver, desc):
     if desc.flags:
-        raise ze_failure("INVALID_ARGUMENT", "no flags")
+        raise make_failure("INVALID_ARGUMENT", "no flags")
     return ToyContext()
 
 @driver.entry

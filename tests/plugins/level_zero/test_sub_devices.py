@@ -8,7 +8,7 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import Output, RunPython
 
-from fairlead.plugins.level_zero.hierarchy import Visible, visible
+from fairlead.plugins.level_zero.hierarchy import Visible, find_visible
 
 TESTS = Path(__file__).parents[2]
 TWO_OF_FOUR = (4, 4)
@@ -35,13 +35,13 @@ def test_what_the_specification_shows(
     order: str, mask: str | None, expected: list[Visible]
 ) -> None:
     chosen = frozenset(mask.split(",")) if mask is not None else None
-    assert visible(TWO_OF_FOUR, order, chosen) == expected
+    assert find_visible(TWO_OF_FOUR, order, chosen) == expected
 
 
 @pytest.mark.parametrize("order", ["COMPOSITE", "FLAT", "COMBINED"])
 def test_devices_without_parts_are_visible_in_every_order(order: str) -> None:
-    assert visible((0, 0), order, None) == [Visible(0, ()), Visible(1, ())]
-    assert visible((0, 0), order, frozenset("1")) == [Visible(1, ())]
+    assert find_visible((0, 0), order, None) == [Visible(0, ()), Visible(1, ())]
+    assert find_visible((0, 0), order, frozenset("1")) == [Visible(1, ())]
 
 
 def child(

@@ -6,14 +6,14 @@ from helpers.support import ROOT
 
 from fairlead.loader.ze.abi import TABLES
 from fairlead.plugins.level_zero.core import driver
-from fairlead.plugins.level_zero.unsupported import make_page, reason_of
+from fairlead.plugins.level_zero.unsupported import find_reason, make_page
 
 EVERY = [name for names in TABLES.values() for name in names]
 
 
 def test_every_function_is_implemented_or_has_a_reason() -> None:
     without = [name for name in EVERY if name not in driver.declared]
-    assert [name for name in without if not reason_of(name)] == []
+    assert [name for name in without if not find_reason(name)] == []
     assert driver.declared <= set(EVERY)
 
 

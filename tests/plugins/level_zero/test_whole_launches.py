@@ -155,7 +155,7 @@ def test_a_driver_that_tells_nothing_of_arguments(
     bench: ZeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the driver takes tells what an argument is."""
-    monkeypatch.setattr(kernels, "kind_of", lambda kernel, index: UNKNOWN)
+    monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
     out, immediate = bench.ints(count=4), bench.immediate()
     given = places(out.pointer, c_size_t(16))
     assert append(bench, immediate, bench.kernel("sums"), given, size=4) == "SUCCESS"

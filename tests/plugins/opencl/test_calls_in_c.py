@@ -23,7 +23,7 @@ from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.opencl.events import UREvent
 from fairlead.plugins.sdk import start
 from fairlead.plugins.sdk._native import ffi, lib
-from fairlead.plugins.sdk.objects import reap
+from fairlead.plugins.sdk.objects import close_released
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def kernel(ur: Calls, program: int) -> Iterator[int]:
 def owned(type_name: str) -> dict[int, Any]:
     """The objects that Python knows."""
     assert reference.registry is not None
-    return reference.registry.of(type_name)
+    return reference.registry.list_owned(type_name)
 
 
 def alloc(ur: Calls, context: int, device: PluginDevice, size: int = 256) -> int:
@@ -213,7 +213,7 @@ def test_python_gets_the_object_of_an_event_that_c_made(
     ur.ok("urEventRelease", event)
     ur.ok("urEventWait", 1, array(event))
     ur.ok("urEventRelease", event)
-    reap()
+    close_released()
     assert found.handle == 0 and ur("urEventWait", 1, array(event)) == "INVALID_EVENT"
 
 
@@ -222,7 +222,7 @@ def test_an_event_keeps_its_queue(ur: Calls, device: PluginDevice, context: int)
     events = [ur.make("urEnqueueEventsWait", queue, 0, None) for _ in range(3)]
     ur.ok("urEventRelease", events.pop())
     ur.ok("urQueueRelease", queue)
-    reap()
+    close_released()
     gc.collect()
     known = owned(UREvent.type)
     assert {event.value for event in events} <= set(known)
@@ -313,7 +313,7 @@ def test_memory_keeps_its_context(ur: Calls, device: PluginDevice) -> None:
     cl = owned("ur_context_handle_t")[context.value or 0].cl
     assert lib.fl_find_memory(cl)
     ur.ok("urContextRelease", context)
-    reap()
+    close_released()
     assert not lib.fl_find_memory(cl) and lib.fl_kind_of_memory(made)
 
 
@@ -328,7 +328,7 @@ def test_first_memory_of_a_context(ur: Calls, device: PluginDevice, asked: list[
     made = alloc(ur, context.value or 0, device)
     assert asked == [] and lib.fl_find_memory(cl) == made
     ur.ok("urContextRelease", context)  # the memory keeps the cl_context
-    reap()
+    close_released()
     assert lib.fl_find_memory(cl) == made and not owned("ur_context_handle_t").get(
         context.value or 0
     )

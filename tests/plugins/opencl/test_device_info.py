@@ -19,7 +19,7 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import URDevice as OwnDevice
-from fairlead.plugins.opencl.devices import device_of
+from fairlead.plugins.opencl.devices import get_device
 from fairlead.plugins.sdk import capability_properties
 
 PROPERTIES: Final = [
@@ -186,7 +186,7 @@ def test_command_buffers_can_do_everything(device: PluginDevice) -> None:
 
 def older(native: int, version: tuple[int, int]) -> OwnDevice:
     """A device of ours whose driver says that it is of an older OpenCL, without any extension."""
-    device = OwnDevice(native, device_of(native).platform)
+    device = OwnDevice(native, get_device(native).platform)
     vars(device.icd).update(version_number=version, extensions=frozenset())
     return device
 

@@ -51,7 +51,7 @@ def kernel(ur: Calls, program: int) -> Iterator[int]:
 def object_of(handle: int) -> URKernel:
     """The adapter's own object."""
     assert own.registry is not None
-    return own.registry.of("ur_kernel_handle_t")[handle]
+    return own.registry.list_owned("ur_kernel_handle_t")[handle]
 
 
 def of_device(ur: Calls, routine: str, kernel: int, device: PluginDevice, name: str) -> bytes:
@@ -464,7 +464,7 @@ def test_suggestions_of_our_own(ur: Calls, program: int, kernel: int) -> None:
         for most, part in zip(size, local, strict=True):
             assert most % part == 0
             items *= part
-        assert items <= own_kernel.group_size(device)
+        assert items <= own_kernel.query_group_size(device)
     ur.ok("urKernelRelease", fours)
 
 

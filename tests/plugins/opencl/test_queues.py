@@ -17,7 +17,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
-from fairlead.plugins.sdk.objects import reap
+from fairlead.plugins.sdk.objects import close_released
 
 pytestmark = pytest.mark.usefixtures("begins_in")
 
@@ -72,7 +72,7 @@ def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     """As urUSMFree does it, in another thread, with all queues of the context."""
     registry = reference.registry
     assert registry is not None
-    queue = registry.of("ur_queue_handle_t")[any_queue]
+    queue = registry.list_owned("ur_queue_handle_t")[any_queue]
     table, (gate, open_gate) = queue.table, held_back(ur, context)
 
     class Between:
@@ -258,5 +258,5 @@ def test_a_queue_that_is_being_closed_is_not_waited_for(
     with monkeypatch.context() as patch:
         patch.setattr(queues.CLObject, "close", close)
         ur.ok("urQueueRelease", made)
-        reap()
+        close_released()
     assert native not in drained

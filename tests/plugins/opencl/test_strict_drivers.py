@@ -15,7 +15,7 @@ from helpers.memory_calls import new_queue
 from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
-from fairlead.icd.driver_profiles import profile_for
+from fairlead.icd.driver_profiles import find_profile_by_names
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -30,7 +30,7 @@ Put = Callable[[str, Callable[..., Any]], None]
 def device(pocl_wheel_device: PluginDevice, monkeypatch: pytest.MonkeyPatch) -> PluginDevice:
     """PoCL's, with the habits of NVIDIA's driver."""
     platform = thing("platform", pocl_wheel_device.platform.handle)
-    habits = profile_for("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0")
+    habits = find_profile_by_names("NVIDIA CUDA", "NVIDIA Corporation", "OpenCL 3.0 CUDA 13.0")
     assert habits.svm_needs_lock and habits.svm_arguments_stick
     monkeypatch.setattr(platform, "profile", habits)
     memory = thing("device", pocl_wheel_device.handle).memory
@@ -42,7 +42,9 @@ def thing(kind: str, handle: int) -> Any:
     """The adapter's object of a handle."""
     assert reference.registry is not None
     name = f"ur_{kind}_handle_t"
-    return reference.registry.of(name).get(handle) or reference.registry.find_lent(name, handle)
+    return reference.registry.list_owned(name).get(handle) or reference.registry.find_lent(
+        name, handle
+    )
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_a_queue_that_only_its_event_holds_is_waited_for(
     """The handle is gone, the queue is not."""
     held = Held(ur, context, device.handle, monkeypatch)
     assert reference.registry is not None
-    event = reference.registry.of("ur_event_handle_t")[held.copied.value or 0]
+    event = reference.registry.list_owned("ur_event_handle_t")[held.copied.value or 0]
     assert event.queue is not None and not event.queue.handle
     ur.ok("urUSMFree", context, held.memory)
     assert held.is_complete()
@@ -173,7 +173,7 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     queue = new_queue(ur, context, parts[0] or 0, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     last = ur.make("urEnqueueEventsWait", queue, 1, array(gate))
     asked: list[int] = []
-    monkeypatch.setattr(queue_release, "profile_of_device", asked.append)
+    monkeypatch.setattr(queue_release, "find_device_profile", asked.append)
     ur.ok("urQueueRelease", queue)
     open_gate()
     ur.ok("urEventWait", 1, array(last))

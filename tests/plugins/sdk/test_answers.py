@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.loader.ur.abi import UR
-from fairlead.plugins.sdk.answers import encoder_of, encoders_of, is_handle
+from fairlead.plugins.sdk.answers import is_handle, list_encoders, make_encoder
 from fairlead.plugins.sdk.objects import Object, Registry
 
 GROUPS = sorted(
@@ -31,7 +31,7 @@ def no_object(thing: Object) -> int:
 
 
 def encode(answer: str, value: Any) -> bytes:
-    return encoder_of(answer)(value, no_object)
+    return make_encoder(answer)(value, no_object)
 
 
 @table(
@@ -83,10 +83,10 @@ def test_a_value_that_does_not_fit_is_an_error(answer: str, value: Any) -> None:
 def test_objects_become_handles() -> None:
     registry = Registry(TABLE)
     things = [make("ur_device_handle_t") for _ in range(2)]
-    assert encoder_of("ur_device_handle_t")(things[0], registry.show) == struct.pack(
+    assert make_encoder("ur_device_handle_t")(things[0], registry.show) == struct.pack(
         "P", things[0].handle
     )
-    assert encoder_of("ur_device_handle_t[]")(things, registry.show) == struct.pack(
+    assert make_encoder("ur_device_handle_t[]")(things, registry.show) == struct.pack(
         "2P", *(thing.handle for thing in things)
     )
     assert [thing.references for thing in things] == [0, 0]
@@ -101,10 +101,10 @@ def test_what_is_a_handle() -> None:
 
 @table("group", GROUPS)
 def test_every_property_of_every_query_has_an_encoder(group: str) -> None:
-    assert list(encoders_of(group)) == list(UR.groups[group])
+    assert list(list_encoders(group)) == list(UR.groups[group])
     for value, name in UR.groups[group].items():
         answer = UR.constants[name].answer
-        assert encoders_of(group)[value] is encoder_of(answer)
+        assert list_encoders(group)[value] is make_encoder(answer)
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")))

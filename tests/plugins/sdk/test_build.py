@@ -18,7 +18,7 @@ from fairlead.plugins import build_adapter
 from fairlead.plugins.sdk import build
 from fairlead.plugins.sdk._native import ffi
 from fairlead.plugins.sdk.build import configure
-from fairlead.plugins.sdk.start import StartError, shell_at
+from fairlead.plugins.sdk.start import StartError, get_shell
 
 TOY = ROOT / "examples/toy_adapter.py"
 SHELL = Path(build.__file__).with_name("libfairlead_shell.so")
@@ -687,4 +687,4 @@ print(codes == [0] * 32)
 def test_a_shell_of_another_fairlead_is_refused() -> None:
     shell = ffi.new("fl_shell *")
     with pytest.raises(StartError, match="another version of fairlead"):
-        shell_at(int(ffi.cast("uintptr_t", shell)))
+        get_shell(int(ffi.cast("uintptr_t", shell)))

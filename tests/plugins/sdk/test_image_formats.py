@@ -9,14 +9,14 @@ import pytest
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.sdk.ze import image_formats
-from fairlead.plugins.sdk.ze.image_formats import ur_format_of, ze_format_of
+from fairlead.plugins.sdk.ze.image_formats import convert_to_ur, convert_to_ze
 
 
 def make(layout: str, kind: str, swizzle: str) -> tuple[str, str] | None:
     """Return the ends of the names of a format in Unified Runtime."""
     channels = (ZE[f"ZE_IMAGE_FORMAT_SWIZZLE_{letter}"] for letter in swizzle)
     numbers = ZE[f"ZE_IMAGE_FORMAT_LAYOUT_{layout}"], ZE[f"ZE_IMAGE_FORMAT_TYPE_{kind}"], *channels
-    found = ur_format_of(ZE.get_struct("ze_image_format_t")(*numbers))
+    found = convert_to_ur(ZE.get_struct("ze_image_format_t")(*numbers))
     if found is None:
         return None
     order = UR.groups["ur_image_channel_order_t"][found[0]]
@@ -34,10 +34,10 @@ def test_no_format_has_two_meanings() -> None:
 
 def test_there_and_back() -> None:
     for pair, numbers in image_formats._TO_ZE.items():
-        fields = ze_format_of(*pair)
+        fields = convert_to_ze(*pair)
         assert fields is not None
         assert tuple(fields.values()) == numbers
-        assert ur_format_of(ZE.get_struct("ze_image_format_t")(**fields)) == pair
+        assert convert_to_ur(ZE.get_struct("ze_image_format_t")(**fields)) == pair
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_formats(layout: str, kind: str, swizzle: str, expected: tuple[str, str]
 
 def test_what_level_zero_lacks() -> None:
     srgb = UR["UR_IMAGE_CHANNEL_ORDER_SRGBA"]
-    assert ze_format_of(srgb, UR["UR_IMAGE_CHANNEL_TYPE_UNORM_INT8"]) is None
+    assert convert_to_ze(srgb, UR["UR_IMAGE_CHANNEL_TYPE_UNORM_INT8"]) is None

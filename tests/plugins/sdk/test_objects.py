@@ -45,7 +45,7 @@ def registry() -> Registry:
 
 
 def live(registry: Registry) -> dict[int, Any]:
-    return registry.of("ur_queue_handle_t")
+    return registry.list_owned("ur_queue_handle_t")
 
 
 def test_the_first_word_of_a_handle_is_the_table_and_the_second_its_number(
@@ -103,7 +103,7 @@ def test_what_is_not_counted_stays(registry: Registry) -> None:
     assert not registry.release(thing)
     assert thing.references == 1
     del thing
-    assert handle in registry.of("ur_platform_handle_t")
+    assert handle in registry.list_owned("ur_platform_handle_t")
 
 
 def test_a_lent_handle_lives_as_long_as_its_object(registry: Registry) -> None:
@@ -166,7 +166,8 @@ def test_forgetting_ends_every_kind_of_handle(registry: Registry) -> None:
     assert [(thing.handle, thing.references) for thing in things] == [(0, 0)] * 4
     for thing, handle in zip(things, handles, strict=True):
         assert (
-            handle not in registry.of(thing.type) and registry.find_lent(thing.type, handle) is None
+            handle not in registry.list_owned(thing.type)
+            and registry.find_lent(thing.type, handle) is None
         )
 
 
@@ -348,7 +349,7 @@ class Model(RuleBasedStateMachine):
         assert len(set(handles)) == len(handles)
         for key, thing in self.alive.items():
             assert thing.references == self.counts[key]
-            owned = self.registry.of(thing.type).get(thing.handle)
+            owned = self.registry.list_owned(thing.type).get(thing.handle)
             lent = self.registry.find_lent(thing.type, thing.handle)
             assert (owned is thing) == (thing.references > 0)
             assert (lent is thing) == (thing.handle != 0 and not thing.references)
@@ -367,7 +368,7 @@ def test_kinds_that_are_asked_for_while_a_handle_is_looked_for_change_nothing(
     class Asking(dict[int, Any]):
         def __contains__(self, handle: object) -> bool:
             for kind in ("ur_event_handle_t", "ur_mem_handle_t"):
-                registry.of(kind)
+                registry.list_owned(kind)
             return super().__contains__(handle)
 
     registry._owned["ur_adapter_handle_t"] = Asking()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins import Object, failure
 from fairlead.plugins.sdk._native import ffi
-from fairlead.plugins.sdk.conversions import code_of
+from fairlead.plugins.sdk.conversions import find_code
 from fairlead.plugins.sdk.objects import Registry
 from fairlead.plugins.sdk.wrap import check_parameters, compile_entry
 
@@ -88,7 +88,7 @@ def check_output(call: Call, p: Any, arguments: dict[str, Any]) -> None:
         assert (
             pointer[0] == given.handle
             and given.references == 1
-            and call.registry.of(p.type)[given.handle] is given
+            and call.registry.list_owned(p.type)[given.handle] is given
         )
     elif given == "text":
         assert ffi.string(pointer[0]) == b"text"
@@ -245,7 +245,7 @@ def test_an_optional_handle_that_is_named_says_whether_it_is_wanted(
         == "SUCCESS"
     )
     assert seen == [wanted]
-    assert len(registry.of("ur_event_handle_t")) == wanted
+    assert len(registry.list_owned("ur_event_handle_t")) == wanted
 
 
 def test_other_outputs_that_are_named_are_handed_over(registry: Registry) -> None:
@@ -480,7 +480,7 @@ def test_an_error_inside_a_function_is_its_own(registry: Registry) -> None:
 
 def test_failure_is_an_error_with_a_name() -> None:
     error = failure("INVALID_VALUE", "because")
-    assert error.value == code_of("UR_RESULT_ERROR_INVALID_VALUE") == code_of(
+    assert error.value == find_code("UR_RESULT_ERROR_INVALID_VALUE") == find_code(
         "INVALID_VALUE"
     ) and "because" in str(error)
     with pytest.raises(KeyError):

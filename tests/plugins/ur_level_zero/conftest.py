@@ -84,4 +84,4 @@ def behind(device: PluginDevice) -> LZDevice:
     """The adapter's own object of the device."""
     registry = python_adapter.registry
     assert registry is not None
-    return registry.of("ur_device_handle_t")[device.handle]
+    return registry.list_owned("ur_device_handle_t")[device.handle]

@@ -16,7 +16,7 @@ from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
-from fairlead.plugins.sdk.start import calls_begin_in_c
+from fairlead.plugins.sdk.start import do_calls_begin_in_c
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
 
@@ -38,7 +38,7 @@ def program(build: Callable[[bytes], int]) -> int:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The entry points that Python is asked for, of those that begin in C."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    if not calls_begin_in_c(lambda *_: None):
+    if not do_calls_begin_in_c(lambda *_: None):
         pytest.skip("FAIRLEAD_CALLS=python")
     with asked_of_python(adapter) as names:
         yield names

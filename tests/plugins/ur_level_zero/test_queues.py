@@ -67,7 +67,7 @@ def test_an_in_order_queue_keeps_nothing_for_ever(
     """Its commands need no event, but some get one, so that it learns what has ended."""
     registry = adapter.registry
     assert registry is not None
-    buffer, behind = make.buffer(context), registry.of("ur_queue_handle_t")[queue]
+    buffer, behind = make.buffer(context), registry.list_owned("ur_queue_handle_t")[queue]
     fill = "urEnqueueMemBufferFill", queue, buffer, ints([1]), 4, 0, SIZE, 0, None, None
     for _ in range(300):
         calls.ok(*fill)

@@ -24,7 +24,7 @@ from helpers.command_bench import (
 )
 from helpers.ur_calls import Calls, array
 
-from fairlead.icd.command_buffer.driver_command_buffer import support_of
+from fairlead.icd.command_buffer.driver_command_buffer import find_support
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
@@ -42,7 +42,7 @@ def test_a_path_runs_in_order_as_often_as_it_is_enqueued(bench: Bench, mode: str
     assert registry is not None
     native = (
         mode == "native"
-        and support_of(registry.of("ur_device_handle_t")[bench.device].cl) is not None
+        and find_support(registry.list_owned("ur_device_handle_t")[bench.device].cl) is not None
     )
     assert (
         ("native  cl_khr_command_buffer" in said) if native else mode == "auto" or "replay" in said

@@ -216,7 +216,7 @@ def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:
     """Another thread may launch it, and sets its arguments before."""
     registry = reference.registry
     assert registry is not None
-    kernel = registry.of("ur_kernel_handle_t")[bench.kernels["bump"]]
+    kernel = registry.list_owned("ur_kernel_handle_t")[bench.kernels["bump"]]
     lock, taken = kernel.lock, list[bool]()
 
     class Watched:
@@ -270,7 +270,7 @@ def test_an_update_leaves_alone_what_is_enqueued(bench: Bench, mode: str) -> Non
     ur = bench.ur
     registry = reference.registry
     assert registry is not None
-    context = registry.of("ur_context_handle_t")[bench.context]
+    context = registry.list_owned("ur_context_handle_t")[bench.context]
     code = ctypes.c_int32()
     native = context.table.clCreateUserEvent(context.cl, ctypes.byref(code))
     gate = ur.make("urEventCreateWithNativeHandle", native, bench.context, None)

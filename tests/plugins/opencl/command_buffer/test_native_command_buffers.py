@@ -10,13 +10,13 @@ import psutil
 import pytest
 from helpers.command_bench import COUNT, Bench, bumped, explain, pointer, sizes, update, value
 
-from fairlead.icd.command_buffer.driver_command_buffer import Support, support_of
+from fairlead.icd.command_buffer.driver_command_buffer import Support, find_support
 from fairlead.plugins.opencl.core import adapter as reference
 
 
 def support(bench: Bench) -> Support | None:
     assert reference.registry is not None
-    return support_of(reference.registry.of("ur_device_handle_t")[bench.device].cl)
+    return find_support(reference.registry.list_owned("ur_device_handle_t")[bench.device].cl)
 
 
 @pytest.mark.parametrize("what", ["no local size", "dimensions", "half of it"])

@@ -349,15 +349,16 @@ def set_pointer(way: Way, table: Any, kernel: int, index: int, address: int) -> 
     """What a launch does with `usm.pointer_argument`: it is looked at in this process, where the
     adapter's Python is."""
     from fairlead.plugins.opencl.core import adapter
-    from fairlead.plugins.opencl.platforms import extension
+    from fairlead.plugins.opencl.platforms import find_extension
     from fairlead.plugins.opencl.usm import addresses as usm
 
     assert adapter.registry is not None
-    context = adapter.registry.of("ur_context_handle_t")[way.context]
-    how, value = usm.pointer_argument(context, address)
+    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
+    how, value = usm.make_pointer_argument(context, address)
     if how == "usm":
         assert (
-            extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value) == 0
+            find_extension(context.platform, "clSetKernelArgMemPointerINTEL")(kernel, index, value)
+            == 0
         )
     elif how == "svm":
         assert table.clSetKernelArgSVMPointer(kernel, index, value) == 0
@@ -430,7 +431,7 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     from fairlead.plugins.opencl.usm import addresses as usm
 
     assert adapter.registry is not None
-    context = adapter.registry.of("ur_context_handle_t")[way.context]
+    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
     one, other, host = (
         way.alloc("device", 256),
         way.alloc("device", 256),
@@ -440,7 +441,7 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     pairs = [(one + 8, other + 16), (one + 8, outside), (outside, one + 8)]
     found = [usm.as_copy(context, target, source, 32) for target, source in pairs]
     found.append(usm.as_fill(context, one + 8, b"four", 32, lambda data: data))
-    functions = usm.memory_functions(context)
+    functions = usm.get_memory_functions(context)
     given = functions.copy and functions.fill and functions.set_pointer
     assert bool(given) == way.by_extension
     if way.name != "buffer":
@@ -569,12 +570,12 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
     if "Intel" not in way.device.platform.name or way.name == "buffer":
         return
     from fairlead.plugins.opencl.core import adapter
-    from fairlead.plugins.opencl.platforms import extension
+    from fairlead.plugins.opencl.platforms import find_extension
 
     assert adapter.registry is not None
-    context = adapter.registry.of("ur_context_handle_t")[way.context]
+    context = adapter.registry.list_owned("ur_context_handle_t")[way.context]
     code = ctypes.c_int32()
-    address = extension(context.platform, "clSharedMemAllocINTEL")(
+    address = find_extension(context.platform, "clSharedMemAllocINTEL")(
         context.cl, context.devices[0].cl, None, 64, 0, ctypes.byref(code)
     )
     assert code.value == 0
@@ -583,7 +584,7 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
     if way.name != "svm":
         assert way.info(address + 8, "BASE_PTR") == address
         assert way.info(address, "DEVICE") == way.device.handle
-    assert extension(context.platform, "clMemFreeINTEL")(context.cl, address) == 0
+    assert find_extension(context.platform, "clMemFreeINTEL")(context.cl, address) == 0
 
 
 def test_allocations_and_look_ups_by_many_threads(way: Way) -> None:
