@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final
@@ -30,14 +30,16 @@ def call_after(stream: Stream, event: int, function: Callable[[Exception | None]
 
 
 def _work_of(stream: Stream) -> SimpleQueue[Any]:
-    """Return what a stream's thread does. The first call starts the thread."""
+    """Return what a stream's thread does. The first call starts the thread.
+
+    The caller may hold the lock of streams. So it does not wait until the thread runs, as
+    `threading.Thread.start` does: garbage that the thread collects first may need that lock.
+    """
     if stream not in _works:
         work: SimpleQueue[Any] = SimpleQueue()
         _works[stream] = work
         stream.on_close.append(lambda: work.put(None))
-        one_at_a_time = stream.waits_one_at_a_time
-        thread = threading.Thread(target=_serve, args=(work, one_at_a_time), daemon=True)
-        thread.start()
+        _thread.start_new_thread(_serve, (work, stream.waits_one_at_a_time))
     return _works[stream]
 
 

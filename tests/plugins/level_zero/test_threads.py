@@ -3,12 +3,16 @@ signal events to each other."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
 from collections.abc import Callable
 from ctypes import c_int
 
 import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
+
+from fairlead.plugins.level_zero.streams import enqueue_order
 
 THREADS = 8
 
@@ -123,6 +127,30 @@ def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: i
     in_threads(run_and_look, 4, wrong)
     bench.ze.ok("zeCommandQueueDestroy", queue)
     assert not wrong
+
+
+def test_a_new_thread_may_collect_a_queue(bench: ZeBench) -> None:
+    """A list starts the thread of its queue, under the lock that the end of a queue needs."""
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: None)
+    made, queue, here = bench.list(), bench.new_queue(), threading.get_ident()
+    host_step = made, ctypes.cast(function, ctypes.c_void_p), None, None, None, 0, None
+    bench.ze.ok("zeCommandListAppendHostFunction", *host_step)
+    bench.ze.ok("zeCommandListClose", made)
+
+    def collect(phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != here:
+            with enqueue_order():
+                pass
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(collect)
+    gc.set_threshold(1)
+    try:
+        bench.run(made, queue=queue)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(collect)
+    bench.ze.ok("zeCommandQueueDestroy", queue)
 
 
 @pytest.mark.slow
