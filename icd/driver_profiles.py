@@ -464,7 +464,7 @@ ROWS: Final = (
         "ended (programmatic dependent launch), on GPUs from sm_90 on",
         evidence="on an H200 with the driver 580.159 a chain takes 0.60 instead of 0.92 µs a "
         "kernel (docs/cuda.md)",
-        test="captured_graphs/test_cuda.py::test_kernels_of_a_chain_start_early",
+        test="captured_graphs/test_cuda_early.py::test_kernels_of_a_chain_start_early",
         sets={"starts_kernels_early": True},
     ),
     ProfileRow(

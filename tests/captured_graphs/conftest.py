@@ -9,6 +9,8 @@ from pathlib import Path
 import pyopencl as cl
 import pytest
 from helpers.captures import Numbers
+from helpers.cuda import FakeCuda
+from helpers.cuda_program import Program
 from helpers.drivers import Driver
 from pyopencl.tools import clear_first_arg_caches
 
@@ -51,6 +53,12 @@ def out_of_order(context: cl.Context) -> Iterator[cl.CommandQueue]:
 @pytest.fixture
 def numbers(queue: cl.CommandQueue) -> Numbers:
     return Numbers(queue)
+
+
+@pytest.fixture
+def program(cuda_on_pocl: FakeCuda) -> Program:
+    """Kernels on PoCL that the engine `cuda` runs on the fake CUDA driver."""
+    return Program(cuda_on_pocl)
 
 
 @pytest.fixture(scope="module")

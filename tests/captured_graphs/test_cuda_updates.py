@@ -1,0 +1,147 @@
+"""Updates, Parameters and alternating buffers in CUDA Graphs, on the fake CUDA driver."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.cuda import PTX
+from helpers.cuda_program import Program
+
+import fairlead
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.graph import CapturedGraph
+from fairlead.icd.command_buffer import cuda_functions
+
+
+def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, 1, by)
+    loop = graph.finalize()
+    built = program.fake.calls("cuGraphInstantiateWithFlags")
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [13]
+    for value in range(5):
+        loop.set(by=value)
+        loop.replay(program.queue)
+    assert program.values(y) == [13 + 4 * 10]
+    assert program.fake.calls("cuGraphInstantiateWithFlags") - built == 1
+
+
+def test_a_whole_graph_updates_the_launches_that_differ(program: Program) -> None:
+    y, calls = program.buffer(0), "cuGraphExecKernelNodeSetParams_v2"
+
+    def step(*summands: int) -> CapturedGraph:
+        with capture(program.queue) as graph:
+            for summand in summands:
+                program.scale(y, 2, summand)
+        return graph
+
+    graph, again = step(1, 2, 3), step(1, 20, 3)
+    loop = graph.finalize(updatable=True)
+    loop.replay(program.queue, wait=True)
+    before = program.fake.calls(calls)
+    loop.update(graph)
+    assert program.fake.calls(calls) == before
+    loop.update(again)  # its launches have kernels of their own
+    assert program.fake.calls(calls) == before + 3
+    again[0].set_arg(2, np.int32(10))
+    loop.update(again)
+    assert program.fake.calls(calls) == before + 4
+    loop.replay(program.queue, wait=True)
+    assert program.values(y) == [11 * 8 + 10 * 4 + 20 * 2 + 3]
+
+
+def test_a_changed_parameter_is_one_copy_for_all_launches(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, 1, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    names = "cuGraphExecKernelNodeSetParams_v2", "cuMemcpyAsync"
+    before = [program.fake.calls(name) for name in names]
+    for value in (3, 5, 5):
+        loop.set(by=value)
+        loop.replay(program.queue, wait=True)
+    assert program.values(y) == [1 + 4 * (3 + 3 + 5 + 5)]
+    assert [program.fake.calls(name) for name in names] == [before[0], before[1] + 1]
+
+
+def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: text)
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        for _ in range(4):
+            program.scale(y, by, by)
+    loop = graph.finalize()
+    before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
+    for value in (1, 2):
+        loop.replay(program.queue, by=value, wait=True)
+    assert program.values(y) == [((((5 * 2 + 2) * 2) + 2) * 2 + 2) * 2 + 2]
+    assert program.fake.calls("cuGraphExecKernelNodeSetParams_v2") - before == 4
+
+
+def test_launches_differ_in_which_arguments_are_parameters(program: Program) -> None:
+    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 1)
+        program.scale(y, by, 1)
+        program.scale(y, 1, by)
+        program.scale(y, by, by)
+    loop = graph.finalize()
+    assert "a CUDA Graph of 4 nodes" in loop.explain(program.queue)
+    loop.replay(program.queue, by=10, wait=True)
+    assert program.values(y) == [(((1 * 2 + 1) * 10 + 1) + 10) * 10 + 10]
+
+
+def test_an_update_does_not_reach_what_is_enqueued(program: Program) -> None:
+    y, by, gate = (
+        program.buffer(0),
+        fairlead.Parameter(np.int32(1), name="by"),
+        cl.UserEvent(program.context),
+    )
+    with capture(program.queue) as graph:
+        program.scale(y, 10, by)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait_for=[gate])
+    built = program.fake.calls("cuGraphInstantiateWithFlags")
+    loop.set(by=2)
+    loop.replay(program.queue)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert program.values(y) == [12]
+    assert program.fake.calls("cuGraphInstantiateWithFlags") == built
+
+
+def test_buffers_of_a_replay_that_waits_are_kept(program: Program) -> None:
+    a, b, gate = program.buffer(1), program.buffer(2), cl.UserEvent(program.context)
+    with capture(program.queue, swap=[(a, b)]) as graph:
+        program.total(a, b)
+    loop = graph.finalize()
+    before = a.reference_count, b.reference_count
+    end = loop.replay(program.queue, wait_for=[gate])
+    assert (a.reference_count, b.reference_count) == (before[0] + 1, before[1] + 1)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    end.wait()
+    while (a.reference_count, b.reference_count) != before:
+        os.sched_yield()
+    loop.replay(program.queue, wait=True)
+    assert (program.values(a), program.values(b)) == ([5], [11])
+
+
+def test_buffers_that_alternate(program: Program) -> None:
+    a, b = program.buffer(1), program.buffer(2)
+    with capture(program.queue, swap=[(a, b)]) as graph:
+        program.total(a, b)
+    loop = graph.finalize()
+    loop.replay(program.queue, wait=True)
+    assert (program.values(a), program.values(b)) == ([5], [2])
+    loop.replay(program.queue, wait=True)
+    assert (program.values(a), program.values(b)) == ([5], [11])
