@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from ..loader.base.spirv import is_spirv
 from ..loader.ur.abi import UR
 from .checks import expect
 from .context import Context, find_context
@@ -17,8 +18,6 @@ from .kernel_types import Declared, query_declared_types
 if TYPE_CHECKING:
     from .platform import Device
     from .queue import Queue
-
-_SPIRV: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 
 
 class Kernel(URObject):
@@ -218,7 +217,7 @@ class Program(URObject):
 
 
 def _create(context: Context, code: str | bytes) -> int:
-    if isinstance(code, bytes) and not code.startswith(_SPIRV):
+    if isinstance(code, bytes) and not is_spirv(code):
         raise make_invalid_error(
             "the bytes are not a SPIR-V module",
             routine="Program",

@@ -18,9 +18,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fairlead.loader.base.spirv import MAGIC
+
 SPEC_ID: Final = 7
 
-_MAGIC: Final = 0x07230203
 _VERSION_1_0: Final = 0x00010000
 _EXPORT, _IMPORT = 0, 1
 _Instruction = tuple[int, tuple[int, ...]]
@@ -73,7 +74,7 @@ def _assemble(ids: _Ids, instructions: Sequence[_Instruction]) -> bytes:
         for opcode, operands in instructions
         for word in ((1 + len(operands)) << 16 | opcode, *operands)
     ]
-    words = [_MAGIC, _VERSION_1_0, 0, len(ids.numbers) + 1, 0, *body]
+    words = [MAGIC, _VERSION_1_0, 0, len(ids.numbers) + 1, 0, *body]
     return struct.pack(f"<{len(words)}I", *words)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
+from ...loader.base.spirv import SpirvModule, is_spirv, read_module
 from ...loader.ur.abi import URError
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
@@ -37,7 +38,6 @@ from ..sdk._native import ffi as ur_ffi
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.objects import Object
-from ..sdk.spirv import SpirvModule, is_spirv, read_module
 from .contexts import ZeContext
 from .core import ZE, driver, find_adapter_code, find_struct, make_failure
 from .devices import ZeDevice

@@ -15,8 +15,8 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ...icd.program_binaries import binaries_of, sizes_of
+from ...loader.base.spirv import is_spirv
 from ..sdk.rules import check_metadata, decode_source, read_binaries
-from ..sdk.spirv import is_spirv
 from .contexts import URContext, check_native
 from .core import (
     CLObject,

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from ...loader.base.spirv import read_module
 from ...loader.ur.abi import UR, URError
 from ..sdk.rules import check_build_devices, check_count
-from ..sdk.spirv import read_module
 from ..sdk.wrap import with_parameters
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...loader.base.interrupts import run_aside
+from ...loader.base.spirv import is_spirv
 from ..sdk.objects import Object
 from ..sdk.queries import make_program_info
 from ..sdk.rules import check_metadata, decode_source, read_binaries
-from ..sdk.spirv import is_spirv
 from .contexts import LZContext
 from .core import (
     ZE,

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-#: The magic number of SPIR-V, as little and as big endian bytes.
-MAGIC: Final = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
+MAGIC: Final = 0x07230203
 
+#: How a module begins, in little and in big endian words.
+_BEGINNINGS: Final = MAGIC.to_bytes(4, "little"), MAGIC.to_bytes(4, "big")
 _HEADER: Final = 5  # words
 _ENTRY_POINT, _KERNEL = 15, 6
 _TYPE_INT, _TYPE_FLOAT = 21, 22
@@ -43,7 +44,7 @@ class SpirvModule:
 
 def is_spirv(data: bytes) -> bool:
     """Return whether data begins like a SPIR-V module."""
-    return data.startswith(MAGIC)
+    return data.startswith(_BEGINNINGS)
 
 
 def read_module(data: bytes) -> SpirvModule:
@@ -82,7 +83,7 @@ def read_module(data: bytes) -> SpirvModule:
 
 def _list_instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the opcode and the operands of each instruction."""
-    order = "<" if data.startswith(MAGIC[0]) else ">"
+    order = "<" if data.startswith(_BEGINNINGS[0]) else ">"
     words = struct.unpack(f"{order}{len(data) // 4}I", data[: len(data) // 4 * 4])
     place = _HEADER
     while place < len(words):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
-from fairlead.plugins.sdk.spirv import SpirvModule, is_spirv, read_module
+from fairlead.loader.base.spirv import SpirvModule, is_spirv, read_module
 
 
 def swapped(data: bytes) -> bytes:
