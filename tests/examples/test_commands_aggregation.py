@@ -32,7 +32,7 @@ BATCHES = {
 @pytest.mark.parametrize("mode", BATCHES)
 def test_it_is_right(run_python: RunPython, each_driver: Driver, mode: str, tmp_path: Path) -> None:
     picture = tmp_path / "batches.svg"
-    each_driver.skip_unless_it_runs(EXAMPLE)
+    each_driver.skip_unless_it_runs(EXAMPLE, run_python)
     arguments = [*mode.split(), "--work-size", "2", "--device", "opencl:0", "--plot", str(picture)]
     env = {"OCL_ICD_VENDORS": each_driver.library}
     out = run_python(RUN, str(EXAMPLE), *arguments, env=env).out

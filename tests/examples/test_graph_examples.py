@@ -68,7 +68,7 @@ def check_claims(out: str, platform: str, what: str, unit: str) -> None:
 @pytest.mark.one_driver
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_right(run_python: RunPython, each_driver: Driver, name: str) -> None:
-    each_driver.skip_unless_it_runs(EXAMPLES / f"{name}.py")
+    each_driver.skip_unless_it_runs(EXAMPLES / f"{name}.py", run_python)
     arguments, what, unit = CASES[name]
     env = {"OCL_ICD_VENDORS": each_driver.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
     out = run_python(RUN, str(EXAMPLES / f"{name}.py"), *arguments.split(), env=env).out

@@ -31,7 +31,7 @@ from fairlead.icd import discovery
 from fairlead.icd.driver_profiles import locate
 from fairlead.icd.pocl_kernels import find_version
 from fairlead.loader.base.search import Candidate
-from helpers.support import CHILD_TIMEOUT, once
+from helpers.support import CHILD_TIMEOUT, RunPython, once
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,12 @@ class Driver:
         """Whether this is the driver of a platform, in whichever layer that was found."""
         return (platform.name, platform.version) == (self.platform, self.version)
 
-    def skip_unless_it_runs(self, program: Path) -> None:
-        """Skip a test of a program that needs shared memory, where the driver has none."""
-        if self.name == "nvidia" and "malloc_shared" in program.read_text(encoding="utf-8"):
-            pytest.skip(f"{program.name} needs shared memory, which NVIDIA's OpenCL has not")
+    def skip_unless_it_runs(self, program: Path, run_python: RunPython) -> None:
+        """Skip a test of a program that needs shared memory, where the first device has none."""
+        if "malloc_shared" in program.read_text(encoding="utf-8"):
+            env = {"OCL_ICD_VENDORS": self.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
+            if run_python(_HAS_SHARED_MEMORY, env=env).out == "False\n":
+                pytest.skip(f"{program.name} needs shared memory, which {self} has not")
 
     def __str__(self) -> str:
         return self.name
@@ -78,6 +80,10 @@ import json
 from fairlead.icd.drivers import platforms
 found = [(p.driver.path, p.name, p.version) for p in platforms() if p.devices]
 print("\\n" + json.dumps(found))
+"""
+_HAS_SHARED_MEMORY: Final = """
+from fairlead.runtime import devices
+print(devices()[0].has("usm_shared_allocations"))
 """
 _PRESENT: Final = pytest.StashKey[tuple[Driver, ...]]()
 _CHOSEN: Final = pytest.StashKey[tuple[Driver, ...]]()
