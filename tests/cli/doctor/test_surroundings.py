@@ -300,6 +300,23 @@ def test_pyopencl_without_its_loader_is_an_error() -> None:
     assert "PyOpenCL 2026.1 uses libOpenCL.so.1, which is not found" in render(facts)
 
 
+def test_a_machine_without_a_loader_is_told_where_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no problem: PyOpenCL has a loader of its own."""
+    monkeypatch.setattr(loaders, "find_library", lambda name: None)
+    facts = judged(default_loader=loaders.find_default_copy())
+    line = (
+        "  programs that load libOpenCL.so.1: there is none (fairlead's own: `fairlead run -- "
+        "PROGRAM`; Debian's: apt-get install ocl-icd-libopencl1)"
+    )
+    assert facts.ok and line in render(facts).splitlines() and line in render(facts, short=True)
+    monkeypatch.setattr(loaders, "find_library", lambda name: f"/usr/lib/{name}")
+    there = judged(default_loader=loaders.find_default_copy())
+    assert there.default_loader == os.path.realpath("/usr/lib/libOpenCL.so.1")
+    assert "there is none" not in render(there)
+
+
 def test_the_text_of_a_machine_with_nothing() -> None:
     text = render(judged(drivers=()))
     assert (
