@@ -45,9 +45,8 @@ _STRICT: Final = (
 )
 _FLAGS: Final = (*_STRICT, "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc")
 _FOPEN: Final = "-Wl,--wrap=fopen"
-#: They become libraries by themselves, with their own idea of which APIs there are. Of two files
-#: that are called launches.c, the harness has that of the adapters.
-_APART: Final = ("trace_layer.c", "opencl_layer.c", "launches.c")
+#: They become libraries by themselves, with their own idea of which APIs there are.
+_APART: Final = ("trace_layer.c", "opencl_layer.c")
 #: In `build` or `build_shells`.
 _ELSEWHERE: Final = ("shell.c", "pi_shell.c", "ze_shell.c", "python.c")
 _LONGEST: Final = 900.0  # seconds that a run may take

@@ -42,7 +42,10 @@
                         X(thread_direct_pool_kept_off) /* check_cells.c */                         \
         X(cells_of_numbers) X(cells_of_memory)          /* check_launches.c */                     \
         X(launches_appended) X(launches_refused) X(launches_pointers) X(launches_many)             \
-            X(launches_updated) X(launches_entry) /* check_ze.c */                                 \
+            X(launches_updated) X(launches_entry) /* check_ur_launches.c */                        \
+        X(ur_launches_appended) X(ur_launches_without_lists) X(ur_launches_refused)                \
+            X(ur_changes_of_arguments) X(ur_changes_of_kinds) X(ur_changes_of_ranges)              \
+                X(ur_changes_of_kernels) X(ur_changes_of_samplers) /* check_ze.c */                \
         X(ze_kernels) X(ze_appends) X(ze_appends_no_memory) X(ze_updates) X(ze_executes)           \
             X(ze_waits_twice) X(thread_ze) X(ze_signals_events) X(ze_signals_counter_events)       \
                 X(thread_ze_events) /* check_layers.c */                                           \

@@ -294,6 +294,7 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
 
 def write_all(directory: Path) -> list[Path]:
     """Write the C files of the APIs of `loader/`, and return what is to be linked."""
+    building.write_if_new(directory / "ur_launches.h", emit_launch_header())
     codes = {
         "ur": ("UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_ERROR_UNINITIALIZED"),
         "pi": ("PI_ERROR_UNSUPPORTED_FEATURE", "PI_ERROR_UNINITIALIZED"),
@@ -348,7 +349,6 @@ def ffibuilder() -> Any:
         'extern "Python" int fl_python_before(fl_call *);\n'
         'extern "Python" void fl_python_after(fl_call *);'
     )
-    building.write_if_new(building.GENERATED / "ur_launches.h", emit_launch_header())
     sources = [*SOURCES, HERE / "launches.c", *write_all(building.GENERATED)]
     options = building.describe_extension(
         sources, [HERE, building.GENERATED], libraries=["pthread"]
