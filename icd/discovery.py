@@ -320,27 +320,32 @@ def _find_in_python_prefix(request: DriverSearch, name: str) -> Iterator[Finding
         yield from search_directory(directories[1], name, _list_site_packages())
 
 
-def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
-    """Yield the manifest that PoCL's wheel (pocl-binary-distribution) puts into PyOpenCL's package.
-
-    It is meant for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists
-    nevertheless, and Python takes it for a namespace package.
-    """
+def find_pyopencl_folders() -> tuple[str, ...]:
+    """Return the folders of Python's package `pyopencl`, without an import. () if it has none."""
     try:
         spec = importlib.util.find_spec("pyopencl")
     except (
         ImportError,
         ValueError,
     ):  # somebody else's import hook, or a module put into sys.modules by hand
-        spec = None
-    packages = spec.submodule_search_locations if spec else None
+        return ()
+    return tuple((spec.submodule_search_locations if spec else None) or ())
+
+
+def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
+    """Yield the manifest that PoCL's wheel (pocl-binary-distribution) puts into PyOpenCL's package.
+
+    It is meant for the loader inside PyOpenCL's wheel. Without PyOpenCL the directory exists
+    nevertheless, and Python takes it for a namespace package.
+    """
+    packages = find_pyopencl_folders()
     if not packages:
         yield Place(
             "pyopencl/.libs",
             name,
             "does not exist: this Python has neither PyOpenCL nor PoCL's wheel",
         )
-    for package in packages or ():
+    for package in packages:
         yield from search_directory(Path(package) / ".libs", name)
 
 

@@ -10,7 +10,6 @@ no loader is opened, and PyOpenCL is not imported.
 from __future__ import annotations
 
 import glob
-import importlib.util
 import os
 import re
 import sys
@@ -22,7 +21,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from ...icd.discovery import SYSTEM_VENDORS
+from ...icd.discovery import SYSTEM_VENDORS, find_pyopencl_folders
 from ...loader.base.elf import read_dynamic_section
 from ...loader.base.linker import find_library, read_linker_cache
 from ...loader.base.search import filter_environ
@@ -178,14 +177,7 @@ def _identify(path: str) -> tuple[str, str]:
 
 def _find_extension() -> Path | None:
     """The file of PyOpenCL's extension module."""
-    try:
-        spec = importlib.util.find_spec("pyopencl")
-    except (
-        ImportError,
-        ValueError,
-    ):  # somebody else's import hook, or a module put into sys.modules by hand
-        return None
-    packages = (spec.submodule_search_locations if spec else None) or ()
+    packages = find_pyopencl_folders()
     paths = (
         Path(package) / f"_cl{suffix}" for package in packages for suffix in EXTENSION_SUFFIXES
     )
