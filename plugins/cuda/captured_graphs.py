@@ -12,6 +12,7 @@ import weakref
 from typing import Any, Final
 
 from ...loader.base.forks import make_lock
+from ..sdk.captures import declare_graphs
 from .captures import CuCapture
 from .contexts import CuContext
 from .core import Object, adapter, check, failure, find_routine
@@ -154,61 +155,7 @@ def urQueueBeginGraphCaptureExp(hQueue: CuQueue) -> None:
     graph.begin(hQueue)
 
 
-@adapter.entry
-def urQueueBeginCaptureIntoGraphExp(hQueue: CuQueue, hGraph: CuGraph) -> None:
-    hGraph.begin(hQueue)
-
-
-def _get_graph(queue: CuQueue, code: str) -> CuGraph:
-    """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
-    if queue.part is None:
-        raise failure(code, "the queue is not captured")
-    return queue.part.capture.graph
-
-
-@adapter.entry
-def urQueueEndGraphCaptureExp(hQueue: CuQueue, phGraph: Any) -> None:
-    graph = _get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
-    capture, registry = graph.capture, adapter.registry
-    if capture is None or capture.first is not hQueue:
-        raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
-    assert registry is not None
-    graph.end()
-    phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
-
-
-@adapter.entry
-def urQueueIsGraphCaptureEnabledExp(hQueue: CuQueue) -> bool:
-    return hQueue.part is not None
-
-
-@adapter.entry
-def urQueueGetGraphExp(hQueue: CuQueue, phGraph: Any) -> None:
-    """Show the graph. The program gets no reference."""
-    assert adapter.registry is not None
-    phGraph[0] = 0
-    phGraph[0] = adapter.registry.show(_get_graph(hQueue, "INVALID_OPERATION"))
-
-
-# graphs
-
-
-@adapter.entry
-def urGraphDestroyExp(hGraph: CuGraph) -> None:
-    if hGraph.capture is not None:
-        raise failure("INVALID_GRAPH", "a queue is captured into the graph")
-    assert adapter.registry is not None
-    adapter.registry.release(hGraph)
-
-
-@adapter.entry
-def urGraphIsEmptyExp(hGraph: CuGraph) -> bool:
-    return hGraph.is_empty
-
-
-@adapter.entry
-def urGraphGetIdExp(hGraph: CuGraph) -> int:
-    return hGraph.number
+declare_graphs(adapter)
 
 
 @adapter.entry
@@ -245,12 +192,6 @@ def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent 
     if enqueue.queue.device is not hGraph.device:
         raise failure("INVALID_DEVICE", "the queue is of another device")
     return enqueue.run_graph(hGraph.native, hGraph.child, hGraph)
-
-
-@adapter.entry
-def urGraphExecutableGraphDestroyExp(hExecutableGraph: CuExecutableGraph) -> None:
-    assert adapter.registry is not None
-    adapter.registry.release(hExecutableGraph)
 
 
 @adapter.entry

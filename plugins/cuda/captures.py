@@ -197,7 +197,7 @@ def join_captures(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
         URError: see `capture_of`.
         DriverError: what the driver answers.
     """
-    own = queue.part.capture if queue.part is not None else None
+    own = queue.capture
     capture = capture_of(own, [event.capture for event in waits])
     if own is None and capture is not None:
         capture.join(queue, waits[0])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...loader.ur.abi import UR
 from ..sdk.event_callbacks import call_at_status
+from ..sdk.queries import EVENT_INFO
 from .clocks import TimeBase, make_base, make_event, measure
 from .contexts import CuContext
 from .core import NOT_READY, Object, adapter, failure
@@ -207,16 +208,7 @@ def urEventSetCallback(hEvent: CuEvent, execStatus: int, pfnNotify: int, pUserDa
     )
 
 
-adapter.info(
-    "urEventGetInfo",
-    {
-        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-    },
-)
+adapter.info("urEventGetInfo", EVENT_INFO)
 
 adapter.info(
     "urEventGetProfilingInfo",

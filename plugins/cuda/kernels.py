@@ -8,13 +8,13 @@ takes all of them with a launch.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
+from ..sdk.kernels import check_group_size
 from .contexts import CuContext
 from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, failure, get_constant
 from .devices import CuDevice
@@ -231,21 +231,9 @@ class CuKernel(Object):
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.
         """
-        most = [device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
-        if 0 in local:
-            raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-        if any(size > limit for size, limit in zip(local, most, strict=False)):
-            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
-        if math.prod(local) > self.query_group_size(device):
-            raise failure(
-                "INVALID_WORK_GROUP_SIZE",
-                f"a work-group has 1 to {self.query_group_size(device)} work-items",
-            )
+        limits = [device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
         required = self.find_required_size(device)
-        if required and tuple(local) != required[: len(local)]:
-            raise failure(
-                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
-            )
+        check_group_size(local, limits, self.query_group_size(device), required)
 
     def suggest(self, device: CuDevice, sizes: Sequence[int]) -> list[int]:
         """Choose a local size: the largest divisor of x up to 256, and 1 in other dimensions.

@@ -13,8 +13,9 @@ from typing import Any, Final
 from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
+from ..sdk.programs import declare_builds
 from ..sdk.queries import make_program_info
-from ..sdk.rules import check_build_devices, check_metadata, decode_source, read_binaries
+from ..sdk.rules import check_metadata, decode_source, read_binaries
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
 from .devices import CuDevice
@@ -251,51 +252,16 @@ def urProgramCreateWithBinary(
     return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
 
 
-@adapter.entry
-def urProgramBuild(hContext: CuContext, hProgram: CuProgram, pOptions: str | None) -> None:
-    hContext.check_same("the program", hProgram)
-    hProgram.build(list(hProgram.devices), pOptions)
-
-
-@adapter.entry
-def urProgramBuildExp(
-    hProgram: CuProgram, phDevices: list[CuDevice], flags: int, pOptions: str | None
-) -> None:
-    check_build_devices(hProgram.context, phDevices)
-    hProgram.build(phDevices, pOptions)
-
-
-@adapter.entry
-def urProgramCompile(hContext: CuContext, hProgram: CuProgram, pOptions: str | None) -> None:
-    hContext.check_same("the program", hProgram)
-    hProgram.compile(list(hProgram.devices), pOptions)
-
-
-@adapter.entry
-def urProgramCompileExp(
-    hProgram: CuProgram, phDevices: list[CuDevice], flags: int, pOptions: str | None
-) -> None:
-    check_build_devices(hProgram.context, phDevices)
-    hProgram.compile(phDevices, pOptions)
-
-
-@adapter.entry
-def urProgramLink(
-    hContext: CuContext, phPrograms: list[CuProgram], pOptions: str | None
-) -> CuProgram:
-    return _link(hContext, hContext.devices, phPrograms, pOptions)
-
-
-@adapter.entry
-def urProgramLinkExp(
-    hContext: CuContext,
-    phDevices: list[CuDevice],
+def _build(
+    program: CuProgram,
+    devices: Sequence[CuDevice],
+    options: str | None,
     flags: int,
-    phPrograms: list[CuProgram],
-    pOptions: str | None,
-) -> CuProgram:
-    check_build_devices(hContext, phDevices)
-    return _link(hContext, phDevices, phPrograms, pOptions)
+    *,
+    only_compiles: bool,
+) -> None:
+    make = program.compile if only_compiles else program.build
+    make(list(devices or program.devices), options)
 
 
 def _link(
@@ -303,8 +269,9 @@ def _link(
     devices: Sequence[CuDevice],
     programs: Sequence[CuProgram],
     options: str | None,
-) -> CuProgram:
-    """Return a program of compiled ones.
+    into: Any,
+) -> None:
+    """Make a program of compiled ones, and store its handle.
 
     Raises:
         ImageLinkError: they cannot be linked.
@@ -315,7 +282,7 @@ def _link(
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
     images = {}
-    for device in devices:
+    for device in devices or context.devices:
         if not all(device in one.objects for one in programs):
             raise ImageLinkError("urProgramCompile comes before, for each program and each device")
         objects = [one.objects[device] for one in programs]
@@ -324,7 +291,11 @@ def _link(
     made.options = options or ""
     for device, image in images.items():
         made.adopt(CuModule.load(device, image.data), image)
-    return made
+    assert adapter.registry is not None
+    into[0] = adapter.registry.give(made)
+
+
+declare_builds(adapter, _build, _link)
 
 
 @adapter.entry

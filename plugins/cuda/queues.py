@@ -14,7 +14,7 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
-from .captures import QueuePart, join_captures, refuse_capture
+from .captures import CuCapture, QueuePart, join_captures, refuse_capture
 from .clocks import make_event
 from .contexts import CuContext
 from .core import API, NOT_READY, DriverError, Object, adapter, check, failure, find_routine
@@ -69,6 +69,11 @@ class CuQueue(Object):
         )
         self._let_c_use_stream(True)
         context.queues.add(self)
+
+    @property
+    def capture(self) -> CuCapture | None:
+        """Return the capture that it is in, or None."""
+        return self.part.capture if self.part is not None else None
 
     def close(self) -> None:
         for stream in self.streams:

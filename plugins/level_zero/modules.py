@@ -22,9 +22,8 @@ from ..opencl.kernels import URKernel
 from ..opencl.program_builds import (
     BuildError,
     LinkError,
+    build_program,
     link_programs,
-    urProgramBuildExp,
-    urProgramCompileExp,
     urProgramSetSpecializationConstants,
 )
 from ..opencl.programs import (
@@ -180,7 +179,7 @@ class ZeModule(Object):
     def _build(self) -> URProgram:
         """Return its only input, built."""
         program, options = self._inputs[0].create(self.context, self.device)
-        urProgramBuildExp(program, [self.whole], 0, options or None)
+        build_program(program, [self.whole], options)
         return program
 
     @property
@@ -201,7 +200,7 @@ class ZeModule(Object):
         """Return its inputs, compiled for linking. Raises BuildError and what drivers answer."""
         made = [one.create(self.context, self.device) for one in self._inputs]
         for program, options in made:
-            urProgramCompileExp(program, [self.whole], 0, options or None)
+            build_program(program, [self.whole], options, only_compiles=True)
         return [program for program, _ in made]
 
     def link(self, links: Sequence[ZeModule]) -> URProgram:
@@ -232,7 +231,7 @@ class ZeModule(Object):
         for one in self._inputs:
             with suppress(URError, OpenCLError):  # it does not define the type
                 program, options = one.create(self.context, self.device, text.encode())
-                urProgramBuildExp(program, [self.whole], 0, options or None)
+                build_program(program, [self.whole], options)
                 cl = create(program.table, "clCreateKernel", program.cl, _SIZE_KERNEL.encode())
                 size, _, _ = URKernel(cl, program).find_required_size(self.whole) or (0, 0, 0)
                 return size

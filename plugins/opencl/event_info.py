@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
+from ..sdk.queries import EVENT_INFO
 from .contexts import URContext, check_native
 from .core import adapter, query_number, retain_unless_owned
 from .events import UREvent, create_completed_event
@@ -53,11 +54,9 @@ def _query_status(event: UREvent) -> int:
 adapter.info(
     "urEventGetInfo",
     {
+        **EVENT_INFO,
         "UR_EVENT_INFO_COMMAND_QUEUE": _get_queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
         "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _query_status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
     },
 )
 

@@ -7,7 +7,6 @@ them. C sets arguments, too (native/kernels.c). Python learns of these when it g
 
 from __future__ import annotations
 
-import math
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
 from ..sdk.answers import make_answers
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
+from ..sdk.kernels import check_group_size
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -340,19 +340,9 @@ class URKernel(CLObject):
         """
         if local is None:
             return
-        most = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
-        if any(size > limit for size, limit in zip(local, most, strict=False)):
-            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
-        if not 1 <= math.prod(local) <= self.query_group_size(device):
-            raise failure(
-                "INVALID_WORK_GROUP_SIZE",
-                f"a work-group has 1 to {self.query_group_size(device)} work-items",
-            )
+        limits = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
         required = self.find_required_size(device)
-        if required and tuple(local) != required[: len(local)]:
-            raise failure(
-                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
-            )
+        check_group_size(local, limits, self.query_group_size(device), required)
 
 
 @adapter.entry

@@ -14,7 +14,8 @@ from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
 from ...loader.ur.abi import UR
-from ..sdk.rules import check_build_devices, check_count
+from ..sdk.programs import declare_builds
+from ..sdk.rules import check_count
 from .contexts import URContext
 from .core import adapter, check, failure, make_handle_array
 from .devices import URDevice, can_take_specialization_constants
@@ -79,19 +80,35 @@ def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
     return run_aside(call)
 
 
-def _build(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
-    """Build a program for some devices, or for all its devices."""
-    _call_compiler("clBuildProgram", program, devices, options, None, None)
+_COMPILERS: Final[dict[bool, tuple[str, tuple[Any, ...]]]] = {
+    False: ("clBuildProgram", (None, None)),
+    True: ("clCompileProgram", (0, None, None, None, None)),
+}
 
 
-def _compile(program: URProgram, devices: Sequence[URDevice], options: str | None) -> None:
-    """Compile a program for some devices, or for all its devices."""
-    _call_compiler("clCompileProgram", program, devices, options, 0, None, None, None, None)
-
-
-def _call_compiler(
-    routine: str, program: URProgram, devices: Sequence[URDevice], options: str | None, *rest: Any
+def build_program(
+    program: URProgram,
+    devices: Sequence[URDevice],
+    options: str | None,
+    flags: int = 0,
+    *,
+    only_compiles: bool = False,
 ) -> None:
+    """Build or compile a program.
+
+    Args:
+        program: the program.
+        devices: its devices that it is built for; all of them if empty.
+        options: the compiler's options.
+        flags: UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS has no effect. What OpenCL compiles may
+            have such symbols, what it links must not.
+        only_compiles: whether it is not linked.
+
+    Raises:
+        BuildError: the compiler refuses it.
+        OpenCLError: what else the driver answers.
+    """
+    routine, rest = _COMPILERS[only_compiles]
     function, listed, text = (
         getattr(program.table, routine),
         make_handle_array(devices),
@@ -101,58 +118,6 @@ def _call_compiler(
     if code in _BUILD:
         raise BuildError.from_code(code, routine, program.log)
     check(code, routine)
-
-
-@adapter.entry
-def urProgramBuild(hContext: URContext, hProgram: URProgram, pOptions: str | None) -> None:
-    hContext.check_same("the program", hProgram)
-    _build(hProgram, (), pOptions)
-
-
-@adapter.entry
-def urProgramCompile(hContext: URContext, hProgram: URProgram, pOptions: str | None) -> None:
-    hContext.check_same("the program", hProgram)
-    _compile(hProgram, (), pOptions)
-
-
-# UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS has no effect. What OpenCL compiles may have such
-# symbols, what it links must not.
-
-
-@adapter.entry
-def urProgramBuildExp(
-    hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
-) -> None:
-    check_build_devices(hProgram.context, phDevices)
-    _build(hProgram, phDevices, pOptions)
-
-
-@adapter.entry
-def urProgramCompileExp(
-    hProgram: URProgram, phDevices: list[URDevice], flags: int, pOptions: str | None
-) -> None:
-    check_build_devices(hProgram.context, phDevices)
-    _compile(hProgram, phDevices, pOptions)
-
-
-@adapter.entry
-def urProgramLink(
-    hContext: URContext, phPrograms: list[URProgram], pOptions: str | None, phProgram: Any
-) -> None:
-    _link(hContext, (), phPrograms, pOptions, phProgram)
-
-
-@adapter.entry
-def urProgramLinkExp(
-    hContext: URContext,
-    phDevices: list[URDevice],
-    flags: int,
-    phPrograms: list[URProgram],
-    pOptions: str | None,
-    phProgram: Any,
-) -> None:
-    check_build_devices(hContext, phDevices)
-    _link(hContext, phDevices, phPrograms, pOptions, phProgram)
 
 
 def _link(
@@ -173,6 +138,9 @@ def _link(
         into[0] = adapter.registry.give(made)
     if failed is not None:
         raise failed
+
+
+declare_builds(adapter, build_program, _link)
 
 
 def link_programs(

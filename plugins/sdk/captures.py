@@ -1,10 +1,11 @@
-"""Which capture a command belongs to, by what its queue and its wait list belong to."""
+"""Captures: which one a command belongs to, and the entry points of graphs that queues record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from .adapter import Adapter
 from .conversions import failure
 
 
@@ -42,3 +43,55 @@ def capture_of(own: _Capture | None, waits: Sequence[_Capture | None]) -> _Captu
         elif found is not capture:
             raise failure("GRAPH_CAPTURE_MERGE_ATTEMPT")
     return found
+
+
+def declare_graphs(adapter: Adapter) -> None:
+    """Declare the entry points of recorded graphs that are the same whatever the driver is.
+
+    A queue has `capture`, None if it is in none. A capture has `graph`, and `first`, the queue that
+    began it. A graph has `capture`, `begin(queue)`, `end()`, `is_empty` and `number`.
+
+    Args:
+        adapter: the adapter.
+    """
+
+    def get_graph(queue: Any, code: str) -> Any:
+        if queue.capture is None:
+            raise failure(code, "the queue is not captured")
+        return queue.capture.graph
+
+    def end_capture(hQueue: Any, phGraph: Any) -> None:
+        graph = get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
+        capture, registry = graph.capture, adapter.registry
+        if capture is None or capture.first is not hQueue:
+            raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
+        assert registry is not None
+        graph.end()
+        phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
+
+    def show_graph(hQueue: Any, phGraph: Any) -> None:
+        """Show the graph. The program gets no reference."""
+        assert adapter.registry is not None
+        phGraph[0] = 0
+        phGraph[0] = adapter.registry.show(get_graph(hQueue, "INVALID_OPERATION"))
+
+    def destroy_graph(hGraph: Any) -> None:
+        if hGraph.capture is not None:
+            raise failure("INVALID_GRAPH", "a queue is captured into the graph")
+        assert adapter.registry is not None
+        adapter.registry.release(hGraph)
+
+    def destroy_executable(hExecutableGraph: Any) -> None:
+        assert adapter.registry is not None
+        adapter.registry.release(hExecutableGraph)
+
+    adapter.declare(
+        urQueueBeginCaptureIntoGraphExp=lambda hQueue, hGraph: hGraph.begin(hQueue),
+        urQueueEndGraphCaptureExp=end_capture,
+        urQueueIsGraphCaptureEnabledExp=lambda hQueue: hQueue.capture is not None,
+        urQueueGetGraphExp=show_graph,
+        urGraphDestroyExp=destroy_graph,
+        urGraphIsEmptyExp=lambda hGraph: hGraph.is_empty,
+        urGraphGetIdExp=lambda hGraph: hGraph.number,
+        urGraphExecutableGraphDestroyExp=destroy_executable,
+    )

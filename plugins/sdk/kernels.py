@@ -1,8 +1,9 @@
-"""What kernels of all adapters share: execution information, and suggested local sizes."""
+"""What kernels of all adapters share: execution information, and local sizes."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -56,6 +57,30 @@ def read_exec_info(name: int, size: int, address: int) -> ExecInfo:
     if value not in UR.groups["ur_kernel_cache_config_t"]:
         raise failure("INVALID_VALUE", "there is no such configuration")
     return ExecInfo()
+
+
+def check_group_size(
+    local: Sequence[int], limits: Sequence[int], largest: int, required: Sequence[int] | None
+) -> None:
+    """Check that a kernel can be launched with a local size.
+
+    Args:
+        local: the local size.
+        limits: the most work-items of the device in each dimension.
+        largest: the most work-items of the kernel in a work-group.
+        required: the local size that it is compiled for, None for any.
+
+    Raises:
+        URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.
+    """
+    if any(size > limit for size, limit in zip(local, limits, strict=False)):
+        raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {limits} work-items at most")
+    if not 1 <= math.prod(local) <= largest:
+        raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {largest} work-items")
+    if required and tuple(local) != tuple(required[: len(local)]):
+        raise failure(
+            "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for work-groups of {required}"
+        )
 
 
 Suggest = Callable[[Any, Any, list[int], list[int], list[Any]], Sequence[int]]

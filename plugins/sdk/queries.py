@@ -28,6 +28,14 @@ QUEUE_INFO: Final[Answers] = {
     "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
 }
 
+EVENT_INFO: Final[Answers] = {
+    "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+    "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+    "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+    "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
+    "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+}
+
 MEMORY_INFO: Final[Answers] = {
     "UR_MEM_INFO_SIZE": lambda memory: memory.size,
     "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+from ..sdk.captures import declare_graphs
 from ..sdk.objects import Object
 from .captures import LZCapture, can_capture, refuse_capture
 from .contexts import LZContext
@@ -142,61 +143,7 @@ def urQueueBeginGraphCaptureExp(hQueue: LZQueue) -> None:
     LZGraph(hQueue.context).begin(hQueue)
 
 
-@adapter.entry
-def urQueueBeginCaptureIntoGraphExp(hQueue: LZQueue, hGraph: LZGraph) -> None:
-    hGraph.begin(hQueue)
-
-
-def _get_graph(queue: LZQueue, code: str) -> LZGraph:
-    """Return the graph that a queue is captured into. Raises URError (`code`) if there is none."""
-    if queue.capture is None:
-        raise failure(code, "the queue is not captured")
-    return queue.capture.graph
-
-
-@adapter.entry
-def urQueueEndGraphCaptureExp(hQueue: LZQueue, phGraph: Any) -> None:
-    graph = _get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
-    capture, registry = graph.capture, adapter.registry
-    if capture is None or capture.first is not hQueue:
-        raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
-    assert registry is not None
-    graph.end()
-    phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
-
-
-@adapter.entry
-def urQueueIsGraphCaptureEnabledExp(hQueue: LZQueue) -> bool:
-    return hQueue.capture is not None
-
-
-@adapter.entry
-def urQueueGetGraphExp(hQueue: LZQueue, phGraph: Any) -> None:
-    """Show the graph. The program gets no reference."""
-    assert adapter.registry is not None
-    phGraph[0] = 0
-    phGraph[0] = adapter.registry.show(_get_graph(hQueue, "INVALID_OPERATION"))
-
-
-# graphs
-
-
-@adapter.entry
-def urGraphDestroyExp(hGraph: LZGraph) -> None:
-    if hGraph.capture is not None:
-        raise failure("INVALID_GRAPH", "a queue is captured into the graph")
-    assert adapter.registry is not None
-    adapter.registry.release(hGraph)
-
-
-@adapter.entry
-def urGraphIsEmptyExp(hGraph: LZGraph) -> bool:
-    return hGraph.is_empty
-
-
-@adapter.entry
-def urGraphGetIdExp(hGraph: LZGraph) -> int:
-    return hGraph.number
+declare_graphs(adapter)
 
 
 @adapter.entry
@@ -229,12 +176,6 @@ def urEnqueueGraphExp(enqueue: LZEnqueue, hGraph: LZExecutableGraph) -> LZEvent 
     enqueue.check_context("the graph", hGraph)
     refuse_capture(enqueue.queue, "run a graph", enqueue.waits)
     return enqueue.call("zeCommandListAppendGraphExt", hGraph.ze, None, keep=hGraph)
-
-
-@adapter.entry
-def urGraphExecutableGraphDestroyExp(hExecutableGraph: LZExecutableGraph) -> None:
-    assert adapter.registry is not None
-    adapter.registry.release(hExecutableGraph)
 
 
 @adapter.entry

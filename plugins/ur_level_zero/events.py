@@ -11,6 +11,7 @@ from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..sdk.event_callbacks import call_at_status
 from ..sdk.objects import Object
+from ..sdk.queries import EVENT_INFO
 from .contexts import EventCell, LZContext
 from .core import ZE, adapter, call, failure, is_owned
 from .devices import LZDevice
@@ -152,16 +153,7 @@ def urEventSetCallback(hEvent: LZEvent, execStatus: int, pfnNotify: int, pUserDa
     call_at_status(adapter, hEvent, execStatus, pfnNotify, pUserData, wait)
 
 
-adapter.info(
-    "urEventGetInfo",
-    {
-        "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
-        "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
-        "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
-        "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
-    },
-)
+adapter.info("urEventGetInfo", EVENT_INFO)
 
 
 def _find_call_time(event: LZEvent) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,7 @@ from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
-from ..sdk.kernels import read_exec_info
+from ..sdk.kernels import check_group_size, read_exec_info
 from ..sdk.objects import Object
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, ask, call, create, is_owned, make_struct
@@ -243,16 +242,9 @@ class LZKernel(Object):
         if local is None:
             return
         row = device.compute
-        most = row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ
-        if any(size > limit for size, limit in zip(local, most, strict=True)):
-            raise failure("INVALID_WORK_ITEM_SIZE", f"the device takes {most} work-items at most")
+        limits = row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ
         largest = self.find_largest_group(device)
-        if not 1 <= math.prod(local) <= largest:
-            raise failure("INVALID_WORK_GROUP_SIZE", f"a work-group has 1 to {largest} work-items")
-        if self.required and local[:dim] != self.required[:dim]:
-            raise failure(
-                "INVALID_WORK_GROUP_SIZE", f"the kernel is compiled for groups of {self.required}"
-            )
+        check_group_size(local[:dim], limits, largest, self.required)
 
     def suggest(self, device: LZDevice, total: Triple) -> Triple:
         """Return the group size that the driver suggests, made a divisor of the global size."""

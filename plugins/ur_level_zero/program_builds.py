@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ...loader.base.spirv import read_module
 from ...loader.ur.abi import UR, URError
-from ..sdk.rules import check_build_devices, check_count
-from ..sdk.wrap import with_parameters
+from ..sdk.programs import declare_builds
+from ..sdk.rules import check_count
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
 from .devices import LZDevice
@@ -27,43 +27,17 @@ _EXECUTABLE: Final = "EXECUTABLE"
 _MAY_IMPORT: Final = UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
 
 
-def _build(kind: str, context: LZContext, program: LZProgram, options: str | None) -> None:
-    context.check_same("the program", program)
-    program.build(program.devices, options or "", kind)
-
-
-def _build_for(
-    kind: str, program: LZProgram, devices: list[LZDevice], flags: int, options: str | None
+def _build(
+    program: LZProgram,
+    devices: Sequence[LZDevice],
+    options: str | None,
+    flags: int,
+    *,
+    only_compiles: bool,
 ) -> None:
-    check_build_devices(program.context, devices)
-    program.build(devices, options or "", kind, may_import=bool(flags & _MAY_IMPORT))
-
-
-for _name, _kind in (("urProgramBuild", _EXECUTABLE), ("urProgramCompile", "COMPILED_OBJECT")):
-    _all = with_parameters(partial(_build, _kind), "hContext", "hProgram", "pOptions")
-    _some = with_parameters(
-        partial(_build_for, _kind), "hProgram", "phDevices", "flags", "pOptions"
-    )
-    adapter.declare(**{_name: _all, f"{_name}Exp": _some})
-
-
-@adapter.entry
-def urProgramLink(
-    hContext: LZContext, phPrograms: list[LZProgram], pOptions: str | None, phProgram: Any
-) -> None:
-    _link(hContext, (), phPrograms, pOptions, phProgram)
-
-
-@adapter.entry
-def urProgramLinkExp(
-    hContext: LZContext,
-    phDevices: list[LZDevice],
-    phPrograms: list[LZProgram],
-    pOptions: str | None,
-    phProgram: Any,
-) -> None:
-    check_build_devices(hContext, phDevices)
-    _link(hContext, phDevices, phPrograms, pOptions, phProgram)
+    kind = "COMPILED_OBJECT" if only_compiles else _EXECUTABLE
+    may_import = bool(flags & _MAY_IMPORT)
+    program.build(devices or program.devices, options or "", kind, may_import=may_import)
 
 
 def _link(
@@ -122,6 +96,9 @@ def _link(
     except URError as error:
         log = "\n".join(build.log for build in made.builds.values())
         raise failure("PROGRAM_LINK_FAILURE", log) from error
+
+
+declare_builds(adapter, _build, _link)
 
 
 @adapter.entry
