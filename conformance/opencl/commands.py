@@ -35,6 +35,14 @@ OTHERS: Final = (
 _SINCE: Final = {"clCommandSVMMemcpyKHR": (0, 9, 4), "clCommandSVMMemFillKHR": (0, 9, 4)}
 _PROPERTIES_SINCE: Final = (0, 9, 5)
 
+CREATE: Final = "clCreateCommandBufferKHR"
+FINALIZE: Final = "clFinalizeCommandBufferKHR"
+ENQUEUE: Final = "clEnqueueCommandBufferKHR"
+INFO: Final = "clGetCommandBufferInfoKHR"
+INVALID: Final = "CL_INVALID_COMMAND_BUFFER_KHR"
+STATE_RECORDING: Final = OPENCL["CL_COMMAND_BUFFER_STATE_RECORDING_KHR"]
+STATE_EXECUTABLE: Final = OPENCL["CL_COMMAND_BUFFER_STATE_EXECUTABLE_KHR"]
+
 FLAGS: Final = OPENCL["CL_COMMAND_BUFFER_FLAGS_KHR"]
 SIMULTANEOUS: Final = OPENCL["CL_COMMAND_BUFFER_SIMULTANEOUS_USE_KHR"]
 #: A value of cl_command_buffer_state_khr up to 0.9.7. It has another meaning since.

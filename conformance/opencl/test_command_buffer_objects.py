@@ -12,7 +12,11 @@ import pytest
 from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
+    CREATE,
+    ENQUEUE,
+    FINALIZE,
     FLAGS,
+    INVALID,
     SIMULTANEOUS,
     CLRecorder,
     CommandBuffers,
@@ -21,18 +25,6 @@ from fairlead.conformance.opencl.commands import (
 )
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjects, check
 from fairlead.icd.abi import OPENCL
-
-CREATE, FINALIZE, ENQUEUE, INFO = (
-    "clCreateCommandBufferKHR",
-    "clFinalizeCommandBufferKHR",
-    "clEnqueueCommandBufferKHR",
-    "clGetCommandBufferInfoKHR",
-)
-INVALID = "CL_INVALID_COMMAND_BUFFER_KHR"
-RECORDING, EXECUTABLE = (
-    OPENCL["CL_COMMAND_BUFFER_STATE_RECORDING_KHR"],
-    OPENCL["CL_COMMAND_BUFFER_STATE_EXECUTABLE_KHR"],
-)
 
 
 def refused(

@@ -10,7 +10,11 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, forked, rule, unsupported
 from fairlead.conformance.opencl.commands import (
     FLAGS,
+    INFO,
+    INVALID,
     PENDING,
+    STATE_EXECUTABLE,
+    STATE_RECORDING,
     CLRecorder,
     CommandBuffers,
     expect_code,
@@ -19,19 +23,6 @@ from fairlead.conformance.opencl.commands import (
 from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
 
-CREATE, FINALIZE, ENQUEUE, INFO = (
-    "clCreateCommandBufferKHR",
-    "clFinalizeCommandBufferKHR",
-    "clEnqueueCommandBufferKHR",
-    "clGetCommandBufferInfoKHR",
-)
-INVALID = "CL_INVALID_COMMAND_BUFFER_KHR"
-RECORDING, EXECUTABLE = (
-    OPENCL["CL_COMMAND_BUFFER_STATE_RECORDING_KHR"],
-    OPENCL["CL_COMMAND_BUFFER_STATE_EXECUTABLE_KHR"],
-)
-
-
 # Queries
 
 #: The size of each query's answer, and the value from the recorder.
@@ -39,7 +30,7 @@ QUERIES = {
     "CL_COMMAND_BUFFER_NUM_QUEUES_KHR": (4, lambda recorder: 1),
     "CL_COMMAND_BUFFER_QUEUES_KHR": (8, lambda recorder: recorder.queue),
     "CL_COMMAND_BUFFER_REFERENCE_COUNT_KHR": (4, lambda recorder: 1),
-    "CL_COMMAND_BUFFER_STATE_KHR": (4, lambda recorder: RECORDING),
+    "CL_COMMAND_BUFFER_STATE_KHR": (4, lambda recorder: STATE_RECORDING),
     "CL_COMMAND_BUFFER_CONTEXT_KHR": (8, lambda recorder: recorder.objects.context),
 }
 
@@ -128,7 +119,7 @@ def test_state(recorder: CLRecorder) -> None:
     recorder.enqueue()
     recorder.objects.finish(recorder.queue)
     states.append(recorder.commands.number(recorder.handle, "CL_COMMAND_BUFFER_STATE_KHR"))
-    equal(states, [EXECUTABLE, EXECUTABLE], "the states")
+    equal(states, [STATE_EXECUTABLE, STATE_EXECUTABLE], "the states")
 
 
 @rule(

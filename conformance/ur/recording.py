@@ -22,9 +22,17 @@ from .objects import COUNT, SIZE, URObjects
 from .values import BufferValue, LocalValue, PointerValue
 
 LAUNCH: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
+UPDATE: Final = "urCommandBufferUpdateKernelLaunchExp"
 CAPABILITIES: Final = "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP"
 #: The capability bits, by the ends of their names.
 BIT: Final = "UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_{}"
+BITS: Final = (
+    "KERNEL_ARGUMENTS",
+    "LOCAL_WORK_SIZE",
+    "GLOBAL_WORK_SIZE",
+    "GLOBAL_WORK_OFFSET",
+    "KERNEL_HANDLE",
+)
 
 
 @dataclass(frozen=True)

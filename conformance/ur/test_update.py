@@ -12,19 +12,18 @@ from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import each, equal, expect, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
-from fairlead.conformance.ur.recording import BIT, CAPABILITIES, Update, URRecording, need, stored
+from fairlead.conformance.ur.recording import (
+    BIT,
+    BITS,
+    CAPABILITIES,
+    UPDATE,
+    Update,
+    URRecording,
+    need,
+    stored,
+)
 from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
-
-UPDATE = "urCommandBufferUpdateKernelLaunchExp"
-BITS = (
-    "KERNEL_ARGUMENTS",
-    "LOCAL_WORK_SIZE",
-    "GLOBAL_WORK_SIZE",
-    "GLOBAL_WORK_OFFSET",
-    "KERNEL_HANDLE",
-)
-
 
 # What can be updated
 

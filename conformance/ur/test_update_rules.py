@@ -15,19 +15,16 @@ from fairlead.conformance.checks import (
 )
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
-from fairlead.conformance.ur.recording import AppendedCommand, Update, URRecording, need, stored
+from fairlead.conformance.ur.recording import (
+    UPDATE,
+    AppendedCommand,
+    Update,
+    URRecording,
+    need,
+    stored,
+)
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR, UR_RESULT_SUCCESS
-
-UPDATE = "urCommandBufferUpdateKernelLaunchExp"
-BITS = (
-    "KERNEL_ARGUMENTS",
-    "LOCAL_WORK_SIZE",
-    "GLOBAL_WORK_SIZE",
-    "GLOBAL_WORK_OFFSET",
-    "KERNEL_HANDLE",
-)
-
 
 # When
 
