@@ -36,19 +36,25 @@ except KeyboardInterrupt:
 """
 
 
+def _interrupt(code: str, library: Path) -> str:
+    """What a program prints after "ready", when it is sent SIGINT. It ends without an error."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(library)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=CHILD_TIMEOUT)
+    assert (err, child.returncode) == ("", 0)
+    return out
+
+
 def test_an_interrupt_comes_to_the_program_and_to_no_entry_point(tmp_path: Path) -> None:
     library = build_adapter(ROOT / "examples/toy_adapter.py", tmp_path / "libur_adapter_toy.so.0")
     for _ in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(library)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=CHILD_TIMEOUT)
-        assert (out, err, child.returncode) == ("interrupted [0]\n", "", 0)
+        assert _interrupt(PROGRAM, library) == "interrupted [0]\n"
 
 
 #: Its one query is interrupted while it runs.
@@ -151,16 +157,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    child = subprocess.Popen(
-        [sys.executable, "-c", WAITING + loop, str(slow)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None and child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=CHILD_TIMEOUT)
-    assert (out, err, child.returncode) == ("interrupted\n", "", 0)
+    assert _interrupt(WAITING + loop, slow) == "interrupted\n"
 
 
 #: Its query is a wait that Ctrl-C may end, and comes in the middle of.
