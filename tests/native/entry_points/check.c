@@ -814,8 +814,8 @@ static const struct {
         S(queues_wait_in_steps) S(transfers_of_buffers) S(transfers_by_address)
             S(kernels_set_and_launch) S(kernels_pointers) S(kernels_with_arguments)
                 S(memory_is_known) S(memory_is_refused) S(answers_are_kept) S(contexts_are_made)
-                    S(level_zero) S(thread_everything) S(gpu_appends) S(gpu_early_starts)
-                        S(gpu_updates)
+                    S(level_zero) S(thread_everything) S(gpu_appends) S(gpu_late_edges)
+                        S(gpu_late_edges_start_early) S(gpu_early_starts) S(gpu_updates)
                         S(gpu_updates_undone) S(gpu_updates_refused) S(gpu_enqueues) S(thread_gpu)};
 
 int main(int count, char **names) {

@@ -82,6 +82,7 @@ static int32_t add_node(uintptr_t *node, uintptr_t graph, const uintptr_t *after
     the.after_count = (uint32_t)count;
     for (size_t i = 0; i < count && i < 4; i++)
         the.after[i] = (uint32_t)after[i];
+    the.edges[the.added] = count ? 'n' : '-';
     read_node(*node = NODES + the.added++, p);
     return 0;
 }
@@ -275,20 +276,63 @@ void gpu_appends(world *w) {
     end_objects(&o);
 }
 
-/* A chain of six launches, of which the fourth does not wait, and of another command. */
+/* A chain of six launches, of which the fourth does not wait, and of another command. The edges of
+ * launches that may start early are not there yet. */
+static void begin_chain(objects *o) {
+    uint32_t point = 0;
+    begin_objects(o, CONTEXT);
+    describe(&o->one, &o->graph.launches[0], ((fl_handle *)o->kernel_h)->number);
+    for (uint32_t i = 0; i < 6; i++) {
+        o->graph.launches[0].waits = i != 3;
+        OK(append(o, 1, 2, 0, NULL, &point));
+    }
+    CHECK(fl_plan_gpu_node(&o->graph, &(uint32_t){5}, 1) &&
+          fl_add_gpu_node(&o->graph, NODES + 6, 0));
+    EQUAL(fl_count_gpu_chains(&o->graph), 1);
+    the.edges[6] = 'n';
+    CHECK(!strcmp(the.edges, "---nn-n"));
+}
+
+void gpu_late_edges(world *w) {
+    (void)w;
+    objects o;
+    begin_chain(&o);
+    the.fails_at[CURRENT] = 1;
+    EQUAL(fl_add_late_edges(&o.graph), FL_GPU_REFUSED);
+    the.fails_at[ADD_EDGE] = 2;
+    EQUAL(fl_add_late_edges(&o.graph), REFUSES);
+    CHECK(!strcmp(the.edges, "-n-nn-n"));
+    OK(fl_add_late_edges(&o.graph));
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
+    the.fails_at[CURRENT] = 1;
+    OK(fl_add_late_edges(&o.graph));   /* none is left, so it asks no driver */
+    EQUAL(the.fails_at[CURRENT], 1);
+    the.fails_at[CURRENT] = 0;
+    end_objects(&o);
+}
+
+void gpu_late_edges_start_early(world *w) {
+    (void)w;
+    objects o;
+    begin_chain(&o);
+    the.fails_at[ADD_EDGE] = 2;
+    EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_REFUSED);
+    CHECK(!strcmp(the.edges, "-nnnn-n"));
+    OK(fl_add_late_edges(&o.graph));
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
+    end_objects(&o);
+}
+
 void gpu_early_starts(world *w) {
     (void)w;
     objects o;
-    uint32_t point = 0;
-    begin_objects(&o, CONTEXT);
-    describe(&o.one, &o.graph.launches[0], ((fl_handle *)o.kernel_h)->number);
-    for (uint32_t i = 0; i < 6; i++) {
-        o.graph.launches[0].waits = i != 3;
-        OK(append(&o, 1, 2, 0, NULL, &point));
-    }
-    CHECK(fl_plan_gpu_node(&o.graph, &(uint32_t){5}, 1) && fl_add_gpu_node(&o.graph, NODES + 6, 0));
-    EQUAL(fl_count_gpu_chains(&o.graph), 1);
-    strcpy(the.edges, "-nnnnnn");
+    begin_chain(&o);
+    the.fails_at[REMOVE_EDGE] = 1;   /* nothing is removed */
+    EQUAL(fl_let_start_early(&o.graph, true), 3);
+    CHECK(!strcmp(the.edges, "-eennen") && the.fails_at[REMOVE_EDGE] == 1);
+    the.fails_at[REMOVE_EDGE] = 0;
+    EQUAL(fl_let_start_early(&o.graph, false), 3);
+    CHECK(!strcmp(the.edges, "-nnnnnn"));
     the.fails_at[REMOVE_EDGE] = 3;
     EQUAL(fl_let_start_early(&o.graph, true), FL_GPU_REFUSED);
     CHECK(!strcmp(the.edges, "-nnnnnn"));

@@ -53,6 +53,8 @@ void waits_last(bool last);
 
 /* gpu.c */
 void gpu_appends(world *w);
+void gpu_late_edges(world *w);
+void gpu_late_edges_start_early(world *w);
 void gpu_early_starts(world *w);
 void gpu_updates(world *w);
 void gpu_updates_undone(world *w);
