@@ -188,7 +188,7 @@ class _SuiteChild:
             got = describe_exit(code) if code else ""
             if self.hung:
                 got = f"it hung for {self.request.timeout:g} s"
-            yield from self._last(got, printed)
+            yield from self._judge_end(got, printed)
 
     def _take(self, line: Mapping[str, Any]) -> Iterator[Case]:
         """Read one line. Yields the case that it ends."""
@@ -210,7 +210,7 @@ class _SuiteChild:
                 self.trouble = case.got
             yield case
 
-    def _last(self, got: str, printed: IO[bytes]) -> Iterator[Case]:
+    def _judge_end(self, got: str, printed: IO[bytes]) -> Iterator[Case]:
         """Interpret the end of the process, for the case that was running or for the whole run."""
         if self.running is None:
             if not self.finished and not self.trouble:

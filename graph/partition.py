@@ -104,7 +104,7 @@ def partition(
         raise ValueError(f"there is no policy {policy!r}, only {' and '.join(POLICIES)}")
     order = find_execution_order(range(len(successors)), successors, predecessors)
     if devices is None and True not in host:
-        return _whole(order, successors, not_in_order, policy)
+        return _keep_whole(order, successors, not_in_order, policy)
     numbers: dict[Hashable, int] = {}
     # Where a node runs, as a number: one for each device, and one for each host task, which shares
     # its partition with nothing.
@@ -144,7 +144,7 @@ def partition(
     return Partitions(tuple(partitions), of, policy, reason, exits)
 
 
-def _whole(
+def _keep_whole(
     order: Sequence[int], successors: Neighbours, not_in_order: Collection[int], policy: str
 ) -> Partitions:
     """Return a graph as one partition."""

@@ -56,13 +56,13 @@ class Block:
         """
         parts: list[bytes] = []
         for handle, old, new in changes:
-            kernel = 0 if new.kernel is old.kernel else _other_kernel(old, new)
+            kernel = 0 if new.kernel is old.kernel else _find_other_kernel(old, new)
             arguments, range = new.arguments, pack_range(new.range)
             before = range if old.range is new.range else pack_range(old.range)
             parts += (_HEAD(handle, kernel, len(arguments)), before, range)
             if not kernel:
                 pairs = zip(old.arguments, arguments, strict=True)
-                parts += [one.row or _old_row(one, after, context) for one, after in pairs]
+                parts += [one.row or _describe_old(one, after, context) for one, after in pairs]
             parts += [one.row or row_of(one, context) for one in arguments]
         self._changes = b"".join(parts)
         if len(self._changes) > len(self._memory):
@@ -78,12 +78,12 @@ class Block:
         return found
 
 
-def _other_kernel(old: KernelLaunch, new: KernelLaunch) -> int:
+def _find_other_kernel(old: KernelLaunch, new: KernelLaunch) -> int:
     """Return the handle of the new launch's kernel, 0 if it is the old one's."""
     return 0 if new.kernel.handle == old.kernel.handle else new.kernel.handle
 
 
-def _old_row(one: Argument, new: Argument, context: Context) -> bytes:
+def _describe_old(one: Argument, new: Argument, context: Context) -> bytes:
     """Return `Argument.row` of an old argument, to be compared with that of a new one.
 
     The adapter is not asked for an old memory object, which may be closed.

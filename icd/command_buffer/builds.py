@@ -98,7 +98,7 @@ class Builds:
         Raises OpenCLError if the last engine cannot build its part.
         """
         if self.native.stale:  # an engine cannot run a changed command
-            with self.changing():
+            with self.block_updates():
                 self.native.stale = 0
             for other in list(self._builds):
                 self._drop(other, {})
@@ -211,12 +211,12 @@ class Builds:
         if self._builds[kind][0].plan.has_variants:
             if self.native.enqueued < _WORTH_VARIANTS:
                 return False
-            with self.changing():
+            with self.block_updates():
                 self._with_variants.add(kind)
                 self._drop(kind, {})
             return True
         (build,), left = self._builds[kind], dict[str, dict[int, str]]()
-        with self.changing():
+        with self.block_updates():
             for part, one in zip(build.plan.parts, build.parts, strict=True):
                 learned = one.find_slower_commands()
                 if learned is None:
@@ -245,14 +245,14 @@ class Builds:
             return
         built = self._list_built() if self._given is None else [self._given]
         rows = ffi.new("fl_built *[]", [one.native for one in built])
-        with self.changing():
+        with self.block_updates():
             self._listed, self.native.built = (built, rows), rows
             self.native.built_count = len(built)
             self.native.python_updates = any(not one.native.update for one in built)
 
     # changes
 
-    def changing(self) -> AbstractContextManager[None]:
+    def block_updates(self) -> AbstractContextManager[None]:
         """Block updates in C and in other threads for the length of a block.
 
         Nothing is enqueued in it.

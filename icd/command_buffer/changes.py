@@ -64,7 +64,7 @@ class Changeable:
     def keep(self, lifetimes: Lifetimes, things: Any) -> None:
         """Keep things until the last enqueue has ended, although another thread may make the
         next."""
-        with self.changing():
+        with self.block_updates():
             event = self.last_event
             if event:
                 call(event, "clRetainEvent")
@@ -75,12 +75,12 @@ class Changeable:
     def _find_kind(self, queue: int) -> QueueKind:
         return QueueKind(self._commands.context, query_device(queue), query_properties(queue))
 
-    def changing(self) -> AbstractContextManager[None]:
+    def block_updates(self) -> AbstractContextManager[None]:
         """Block updates in C and in other threads for the length of a block.
 
         Nothing is enqueued in it.
         """
-        return self._builds.changing()
+        return self._builds.block_updates()
 
     def change(
         self, numbers: Sequence[int], change: Callable[[], Mapping[int, bool]], routine: str
@@ -97,7 +97,7 @@ class Changeable:
         Raises:
             OpenCLError: an engine refuses it, and nothing has changed.
         """
-        with self.changing():
+        with self.block_updates():
             self._wait_for_updates()
             before = {number: copy_of(self._commands.array + number) for number in numbers}
             changed: Mapping[int, bool] = dict.fromkeys(before, True)
@@ -131,7 +131,7 @@ class Changeable:
 
     def _tell(self, changes: Mapping[int, bool]) -> int:
         if self.native.python_updates:
-            with self.changing():
+            with self.block_updates():
                 self._route = None  # what it leads to may be gone
                 self._again, self.native.again = None, ffi.NULL
         return self._builds.tell(changes)
@@ -140,7 +140,7 @@ class Changeable:
         """Wait for the last enqueue if a driver's command-buffer must not be updated before its
         end."""
         if self.native.python_updates and self._builds.updates_wait and self.last_event:
-            with self.changing():  # not by C, which would wait for the end of the changes
+            with self.block_updates():  # not by C, which would wait for the end of the changes
                 self._again, self.native.again = None, ffi.NULL
             self._wait_for_last()
 

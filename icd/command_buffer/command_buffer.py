@@ -197,7 +197,7 @@ class CommandBuffer(Changeable):
         """
         self._forbid_again()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
-        with self._builds.changing():
+        with self._builds.block_updates():
             self.native.stale = 1
 
     def run_until(

@@ -85,7 +85,7 @@ class Built(ABC):
         """Take the outside events (handles) that the next enqueue waits for."""
         raise NotImplementedError
 
-    def exported(self) -> list[int]:
+    def take_events(self) -> list[int]:
         """Return the events of the last enqueue that the list asks for, a reference each.
 
         They are those of CommandList.wanted_events.

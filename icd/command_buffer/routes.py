@@ -147,7 +147,7 @@ class Route:
     def _list_exported(self) -> list[int]:
         events: dict[int, int] = {}
         for part, places in self._exports:
-            events |= zip(places, part.exported(), strict=True)
+            events |= zip(places, part.take_events(), strict=True)
         return [events[place] for place in sorted(events)]
 
 

@@ -74,12 +74,12 @@ class KernelFacts:
     """
 
     def __init__(self, kernel: int, device: int) -> None:
-        def of_kernel(name: str, kind: str = "uintptr_t") -> Any:
+        def ask_kernel(name: str, kind: str = "uintptr_t") -> Any:
             code = "CL_INVALID_KERNEL"
             return ask(kernel, "clGetKernelInfo", f"CL_KERNEL_{name}", kind, code)
 
-        self.context, self.program = of_kernel("CONTEXT"), of_kernel("PROGRAM")
-        self.count = of_kernel("NUM_ARGS", "uint32_t")
+        self.context, self.program = ask_kernel("CONTEXT"), ask_kernel("PROGRAM")
+        self.count = ask_kernel("NUM_ARGS", "uint32_t")
         status = "CL_PROGRAM_BUILD_STATUS"
         query = self.program, "clGetProgramBuildInfo", status, "int32_t", 1, device
         self.is_built = not ask_all(*query)[0]

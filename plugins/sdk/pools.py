@@ -242,12 +242,12 @@ class PoolEntryPoints:
             urUSMPoolGetDefaultDevicePoolExp=self.get_default,
             urUSMPoolSetDevicePoolExp=self._set_current,
             urUSMPoolGetDevicePoolExp=lambda hContext, hDevice: (
-                self.of(hContext, hDevice) or self.get_default(hContext, hDevice)
+                self.find_set(hContext, hDevice) or self.get_default(hContext, hDevice)
             ),
             urUSMPoolTrimToExp=_trim,
         )
 
-    def of(self, context: Any, device: Any) -> USMPool | None:
+    def find_set(self, context: Any, device: Any) -> USMPool | None:
         """Return the pool that was set for a device, None if there is none that is still alive."""
         reference = self._current.get(context, {}).get(device)
         pool = reference() if reference is not None else None
@@ -273,7 +273,7 @@ class PoolEntryPoints:
             queue = enqueue.queue
             device = None if kind == "host" else queue.device
             if pool is None and device is not None:
-                pool = self.of(queue.context, device)
+                pool = self.find_set(queue.context, device)
             return allocate(enqueue, kind, device, pool, size)
 
         for kind in ("Device", "Shared", "Host"):

@@ -35,6 +35,7 @@ class Statements(NamedTuple):
     imports: list[ast.Import | ast.ImportFrom]  # anywhere
     first: list[ast.ImportFrom]  # at its top level
     classes: list[str]
+    functions: list[str]  # also methods, but not properties
     names: set[str]  # texts that are names in fairlead
 
 
@@ -47,8 +48,17 @@ def _parse(text: str) -> Statements:
         [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)],
         [node for node in tree.body if isinstance(node, ast.ImportFrom)],
         [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        [
+            node.name
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and not _is_property(node)
+        ],
         {text for text in texts if isinstance(text, str) and _NAME.fullmatch(text)},
     )
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(one) for one in function.decorator_list)
 
 
 def statements(path: Path) -> Statements:
@@ -270,6 +280,34 @@ def test_the_test_finds_namesakes() -> None:
     assert namesakes([graph, other]) == namesakes([icd, private]) == {}
     for pair in ([graph, runtime], [icd, runtime], [graph, private], [icd, front], [graph, graph]):
         assert namesakes(pair) == {"Node": [module for _, module in pair]}
+
+
+#: Words that begin no function's name, because they say neither what it does nor what it returns.
+_NO_VERBS = """a after another any before between by checked either given in just made most named no
+not now old only other own same several some still such that the their then there this through
+together too under until up very what where which while whole without wrong"""
+NO_VERBS = frozenset(_NO_VERBS.split())
+#: Nodes and handlers that are named for when they run, and methods of the public API.
+NAMED_FOR_WHEN = {"after", "before", "in_order", "while_loop"}
+
+
+def say_nothing(names: Iterable[str]) -> set[str]:
+    """Return the functions whose names begin with a word that says nothing."""
+    return {
+        name for name in set(names) - NAMED_FOR_WHEN if name.strip("_").split("_")[0] in NO_VERBS
+    }
+
+
+def test_functions_are_named_for_what_they_do() -> None:
+    """The conformance suite has makers of cases, whose names read as parts of its rules."""
+    folders = [folder for folder in ALLOWED if folder != "conformance"]
+    functions = (statements(path).functions for folder in folders for path in sources(folder))
+    assert say_nothing(name for names in functions for name in names) == set()
+
+
+def test_the_test_finds_names_that_say_nothing() -> None:
+    wrong = {"_whole", "now", "made", "no", "several_graphs"}
+    assert say_nothing({*wrong, "new_queue", "after", "notify", "find_whole"}) == wrong
 
 
 def test_the_native_code_knows_no_python() -> None:

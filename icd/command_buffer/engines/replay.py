@@ -98,7 +98,7 @@ class ReplayProgram(Built):
         self._outside = ffi.new("void *[]", [_wrap_handle(event) for event in events])
         self._program.externals = self._outside
 
-    def exported(self) -> list[int]:
+    def take_events(self) -> list[int]:
         return [
             address(self._program.exported[place]) for place in range(self._program.export_count)
         ]

@@ -174,7 +174,7 @@ def urCommandBufferUpdateKernelLaunchExp(
 ) -> None:
     runner = _get_runner(hCommandBuffer)
     check_update_count(numKernelUpdates)
-    with runner.changing():
+    with runner.block_updates():
         code = lib.FL_NOT_PLAIN
         if not runner.native.python_updates:
             code = lib.fl_update_plainly(
