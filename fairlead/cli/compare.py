@@ -104,7 +104,7 @@ def _read_outputs(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an archive of NumPy's. Raises GraphFileError."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.read_files}
+            return {name: archive[name] for name in archive.files}
     except Exception as error:  # NumPy raises many kinds for what is damaged
         raise GraphFileError(
             f"{path} is not an archive of outputs: {error}",

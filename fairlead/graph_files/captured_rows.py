@@ -101,7 +101,7 @@ class CapturedRows:
         operation = OPERATIONS[name]
         row: dict[str, Any] = {"op": name, **operation.read(native)}
         if operation.has_pattern:
-            row["pattern"] = bytes(ffi.buffer(native.copy_pattern, native.pattern_size)).hex()
+            row["pattern"] = bytes(ffi.buffer(native.pattern, native.pattern_size)).hex()
         for side in ("source", "target"):
             kind = getattr(operation, side)
             if kind in (HOST, SVM):

@@ -56,9 +56,9 @@ def _make_rect_places(first: str, second: str) -> dict[str, _Place]:
         f"{first}_origin": (0, _THREE),
         f"{second}_origin": (3, _THREE),
         **_REGION,
-        f"{first}_compute_row_pitch": (9, 1),
+        f"{first}_row_pitch": (9, 1),
         f"{first}_slice_pitch": (10, 1),
-        f"{second}_compute_row_pitch": (11, 1),
+        f"{second}_row_pitch": (11, 1),
         f"{second}_slice_pitch": (12, 1),
     }
 
@@ -166,7 +166,7 @@ def find_extent(
         return first, first + command["size"]
     if f"{side}_origin" in command:
         x, y, z = command[f"{side}_origin"]
-        length, row = region[0], command[f"{side}_compute_row_pitch"] or region[0]
+        length, row = region[0], command[f"{side}_row_pitch"] or region[0]
         slice_ = command[f"{side}_slice_pitch"] or region[1] * row
         first += z * slice_ + y * row + x
     else:

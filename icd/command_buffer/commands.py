@@ -249,7 +249,7 @@ def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
 def _describe_region(command: Any, region: tuple[int, ...]) -> dict[str, object]:
     details: dict[str, object] = {"region": region}
     if command.pattern_size:
-        details["color"] = bytes(ffi.buffer(command.copy_pattern, command.pattern_size))
+        details["color"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
     return details
 
 
@@ -268,5 +268,5 @@ def describe(command: Any) -> tuple[str, dict[str, object]]:
         region = tuple(command.n[6:9])
         return f"{operation}({'×'.join(map(str, region))})", _describe_region(command, region)
     if command.pattern_size:
-        details["pattern"] = bytes(ffi.buffer(command.copy_pattern, command.pattern_size))
+        details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
     return f"{operation}({details['size']} bytes)" if "size" in details else operation, details

@@ -1,6 +1,6 @@
 """cl_khr_command_buffer: the driver's own command-buffers, for commands that were recorded as ours.
 
-`support_of(device)` says what a driver can do, and in which version. Versions matter. 0.9.5 gave
+`find_support(device)` says what a driver can do, and in which version. Versions matter. 0.9.5 gave
 every function except clCommandNDRangeKernelKHR one more parameter. 0.9.2 of mutable dispatch
 changed how an update is written. PoCL 3.1 is older than both. `why_not` says which commands a
 driver's command-buffer cannot hold, and `DriverCommandBuffer` is one. The engine `native`
@@ -302,7 +302,7 @@ class DriverCommandBuffer:
     def _fill(self, command: Any) -> tuple[Any, ...]:
         return (
             address(command.target),
-            address(command.copy_pattern),
+            address(command.pattern),
             command.pattern_size,
             command.n[0],
             command.n[1],
@@ -320,7 +320,7 @@ class DriverCommandBuffer:
         return address(command.source), address(command.target), command.n[0], *rows
 
     def _fill_image(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.copy_pattern), *_list_rows(command, 0, 6)
+        return address(command.target), address(command.pattern), *_list_rows(command, 0, 6)
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
         return address(command.target), address(command.source), command.n[0]
@@ -328,7 +328,7 @@ class DriverCommandBuffer:
     def _svm_fill(self, command: Any) -> tuple[Any, ...]:
         return (
             address(command.target),
-            address(command.copy_pattern),
+            address(command.pattern),
             command.pattern_size,
             command.n[1],
         )

@@ -57,7 +57,7 @@ def _copy_arguments(arguments: Any) -> Any:
 
 def describe_content(transfer: Any) -> tuple[Any, ...]:
     """Return what a transfer does, for comparison with another one."""
-    data, size = transfer.copy_pattern, transfer.pattern_size
+    data, size = transfer.pattern, transfer.pattern_size
     pattern = bytes(ffi.buffer(data, size)) if data else b""
     return transfer.op, transfer.source, transfer.target, transfer.host, pattern, *transfer.n
 

@@ -185,7 +185,7 @@ def test_deferred_final_release(habit: Habit) -> None:
 GRAPH = """
 free = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
 kernel, given = new_kernel(), rows((MEM, new_buffer()), (MEM, new_buffer()))
-desc = UR.struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, False, False)
+desc = UR.get_struct("ur_exp_command_buffer_desc_t")(0x1000, None, False, False, False)
 made = ur.make("urCommandBufferCreateExp", context, device, ctypes.byref(desc))
 points = []
 for index in range(4):
@@ -375,10 +375,10 @@ ur.ok("urEnqueueTimestampRecordingExp", queue, False, 1, array(before), ctypes.b
 def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -> None:
     """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin."""
     code = """
-target, region = new_buffer(), UR.struct("ur_buffer_region_t")(0x12, None, 1024, 512)
+target, region = new_buffer(), UR.get_struct("ur_buffer_region_t")(0x12, None, 1024, 512)
 part = ur.make("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
                UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
-at, size = UR.struct("ur_rect_offset_t")(8, 0, 0), UR.struct("ur_rect_region_t")(16, 2, 1)
+at, size = UR.get_struct("ur_rect_offset_t")(8, 0, 0), UR.struct("ur_rect_region_t")(16, 2, 1)
 ur.ok("urEnqueueMemBufferCopyRect", queue, part, target, at, at, size, 64, 0, 64, 0, 0, None, None)
 """
     knobs = {"name": '"Portable Computing Language"', "version": f'"OpenCL 3.0 PoCL {version}"'}
@@ -411,7 +411,7 @@ platform = adapter.platforms[0].handle
 ur.ok("urPlatformGetBackendOption", platform, b"-ftarget-compile-fast", ctypes.byref(option))
 print(option.value.decode() or "no option")
 print(ur.number("urDeviceGetInfo", device, "UR_DEVICE_INFO_ESIMD_SUPPORT"))
-binaries, index = (UR.struct("ur_device_binary_t") * 1)(), ctypes.c_uint32()
+binaries, index = (UR.get_struct("ur_device_binary_t") * 1)(), ctypes.c_uint32()
 binaries[0].stype = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"]
 binaries[0].pDeviceTargetSpec = ctypes.cast(target, ctypes.c_void_p)
 print(ur("urDeviceSelectBinary", device, binaries, 1, ctypes.byref(index)))

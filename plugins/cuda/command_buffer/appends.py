@@ -94,7 +94,7 @@ class CuAppend(AppendCall):
 
     def append_empty(self, command: str) -> Appended:
         """Append a command that only has its place in the order. Raises DriverError."""
-        return self.add(command, partial(self.buffer.node, "EmptyNode"))
+        return self.add(command, partial(self.buffer.add_node, "EmptyNode"))
 
 
 appends: Final = AppendFamily(adapter, CuAppend)

@@ -80,7 +80,7 @@ def test_debians_library(run_python: RunPython) -> None:
         assert "There is no /dev/kfd" in text
     code = "import sys\nfrom fairlead.loader.base.library import open_library\n"
     code += "from fairlead.loader.hip.abi import HIP\nfound = open_library(sys.argv[1])\n"
-    code += "print([one.name for one in HIP.slots if not found.symbol(one.name)])"
+    code += "print([one.name for one in HIP.slots if not found.find_symbol(one.name)])"
     missing = run_python(code, str(library), env=environ, fresh=True).out
     assert eval(missing) == [one.name for one in HIP.slots if one.since > (5, 2)]
 

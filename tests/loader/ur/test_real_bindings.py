@@ -67,7 +67,7 @@ def test_the_real_plugin(real_plugins: Path, run_python: RunPython) -> None:
     code = """
 binding = bind_plugin(library)
 print(binding.version, sorted(binding.missing), binding.notes)
-exported = {f.name: library.symbol(f.name) for f in binding.table.api.slots}
+exported = {f.name: library.find_symbol(f.name) for f in binding.table.api.slots}
 print(sorted(name for name, address in exported.items() if not address))
 print(
     [

@@ -298,9 +298,9 @@ def test_a_device_with_access_to_another_one_may_use_its_pools(
 ) -> None:
     """One device stands for both here: the access is set again, which the driver allows."""
     pools = adapted.module("driver_pools")
-    (device,) = adapted.module("devices").all_devices()[:1]
+    (device,) = adapted.module("devices").list_all_devices()[:1]
     before = fake.calls("MemPoolSetAccess")
-    pools.grant(device, device)
+    pools.grant_access(device, device)
     try:
         after = fake.calls("MemPoolSetAccess")
         assert after > before

@@ -144,7 +144,7 @@ def test_a_driver_without_specialization_constants(
 ) -> None:
     from fairlead.plugins.opencl import program_builds
 
-    monkeypatch.setattr(program_builds, "takes_specialization_constants", lambda device: False)
+    monkeypatch.setattr(program_builds, "can_take_specialization_constants", lambda device: False)
     code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))
     assert code == "UNSUPPORTED_FEATURE"
     assert "specialization constants need SPIR-V and OpenCL 2.2" in log
