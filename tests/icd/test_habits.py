@@ -378,7 +378,7 @@ def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -
 target, region = new_buffer(), UR.get_struct("ur_buffer_region_t")(0x12, None, 1024, 512)
 part = ur.make("urMemBufferPartition", target, UR["UR_MEM_FLAG_READ_WRITE"],
                UR["UR_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
-at, size = UR.get_struct("ur_rect_offset_t")(8, 0, 0), UR.struct("ur_rect_region_t")(16, 2, 1)
+at, size = UR.get_struct("ur_rect_offset_t")(8, 0, 0), UR.get_struct("ur_rect_region_t")(16, 2, 1)
 ur.ok("urEnqueueMemBufferCopyRect", queue, part, target, at, at, size, 64, 0, 64, 0, 0, None, None)
 """
     knobs = {"name": '"Portable Computing Language"', "version": f'"OpenCL 3.0 PoCL {version}"'}
