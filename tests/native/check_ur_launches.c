@@ -31,7 +31,8 @@ static row argument(uint32_t type, size_t size, uintptr_t word) {
 /* What the adapter was given. */
 typedef struct call {
     uintptr_t kernel, alternatives[MOST];
-    uint32_t dimensions, arguments, alternative_count, wait_count, waits[MOST], last_index;
+    uint32_t dimensions, arguments, alternative_count, wait_count, waits[MOST];
+    uint32_t last_index, last_type;
     size_t offset, size, local;
     bool has_offset, has_local, has_arguments, has_alternatives, has_waits, has_handle;
 } call;
@@ -58,6 +59,7 @@ static ur_result_t append(ur_exp_command_buffer_handle_t buffer, ur_kernel_handl
                 .alternative_count = alternatives,
                 .wait_count = waits,
                 .last_index = arguments ? rows[arguments - 1].index : 0,
+                .last_type = arguments ? rows[arguments - 1].type : 0,
                 .offset = offset ? offset[0] : 0,
                 .size = size[dimensions - 1],
                 .local = local ? local[0] : 0,
@@ -152,6 +154,8 @@ SCENARIO(ur_launches_appended) {
         EQUAL(l.handles[i + 1], COMMAND + i);
     }
     EQUAL(calls[0].last_index, 1);
+    EQUAL(calls[0].last_type, UR_EXP_KERNEL_ARG_TYPE_VALUE);
+    EQUAL(calls[2].last_type, UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ);
     EQUAL(calls[1].offset, 3);
     EQUAL(calls[1].local, 4);
     EQUAL(calls[1].waits[0], 9);
@@ -287,7 +291,7 @@ SCENARIO(ur_changes_of_kinds) {
 /* Another range is described as a whole, with an offset of 0 for one that is gone. Three
  * dimensions need the most memory. */
 SCENARIO(ur_changes_of_ranges) {
-    changes c = {0};
+    changes c = {0}, alone = {0};
     const fl_range full = {.dimensions = 3,
                            .has_offset = 1,
                            .has_local = 1,
@@ -308,7 +312,10 @@ SCENARIO(ur_changes_of_ranges) {
     CHECK(!memcmp(u[1].pNewGlobalWorkOffset, plain.offset, sizeof plain.offset) &&
           !u[1].pNewLocalWorkSize);
     CHECK(!u[1].numNewValueArgs && !u[1].pNewValueArgList);
+    add(&alone, KERNEL, &full, &full, 0, NULL, NULL);
+    EQUAL(describe(&alone), 1);
     end_changes(&c);
+    end_changes(&alone);
 }
 
 /* For another kernel everything is given, what is the same as before, too. */
