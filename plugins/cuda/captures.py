@@ -63,7 +63,11 @@ class CuCapture:
     def join(self, queue: CuQueue, event: CuEvent) -> None:
         """Take a queue in that waits for an event of the capture. Raises DriverError."""
         stream = self._take(queue)
-        queue.device.call("StreamWaitEvent", stream.handle, event.end, 0)
+        try:
+            queue.device.call("StreamWaitEvent", stream.handle, event.end, 0)
+        except BaseException:
+            self._drop(queue)
+            raise
 
     def _take(self, queue: CuQueue) -> CuStream:
         stream = queue.take_stream_alone()
@@ -71,11 +75,15 @@ class CuCapture:
         self.queues.append(queue)
         return stream
 
+    def _drop(self, queue: CuQueue) -> None:
+        self.queues.remove(queue)
+        queue.part = None
+        queue.give_stream_back()
+
     def _leave(self) -> None:
         self.is_open = False
-        for queue in self.queues:
-            queue.part = None
-            queue.give_stream_back()
+        for queue in list(self.queues):
+            self._drop(queue)
 
     def end(self) -> None:
         """Complete the graph.

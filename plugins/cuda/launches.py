@@ -221,7 +221,7 @@ def _launch(
         else:
             enqueue.call("LaunchKernel", *shape, stream, pointers, None)
 
-    return enqueue.run(work, kernel)
+    return enqueue.run(work, (kernel, launches[0].packed))
 
 
 _LAUNCH: Final = (

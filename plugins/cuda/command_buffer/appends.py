@@ -24,6 +24,7 @@ from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
 from ..allocations import find
 from ..core import adapter, failure
+from ..events import CuEvent
 from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
 
 #: What every append returns: sync-point, event, command.
@@ -68,12 +69,13 @@ class CuAppend(AppendCall):
         buffer = self.buffer
         index = buffer.length
         after: Sequence[int] = buffer.in_c.plan(self.after)
+        waits_for = list[tuple[int, CuEvent]]()
         if self.outside:
             before, after = after, []
             for event in self.outside:
                 event.check_outside()
                 after.append(buffer.add_node("EventWaitNode", before, event.end))
-            buffer.waits[index] = list(zip(after, self.outside, strict=True))
+            waits_for = list(zip(after, self.outside, strict=True))
         signal = CuCommandEvent(buffer, command, index) if self.event else None
         first = 0
         if signal is not None and signal.begin:
@@ -82,11 +84,14 @@ class CuAppend(AppendCall):
         last = build(after)
         if signal is not None:
             last = buffer.add_node("EventRecordNode", [last], signal.end)
-            buffer.signals[index], buffer.records[index] = signal, (first, last)
-        if self.inside:
-            buffer.inner_waits[index] = self.inside
         buffer.in_c.add(last, waits and not self.outside and signal is None)
         buffer.keep.append(keep)
+        if signal is not None:
+            buffer.signals[index], buffer.records[index] = signal, (first, last)
+        if waits_for:
+            buffer.waits[index] = waits_for
+        if self.inside:
+            buffer.inner_waits[index] = self.inside
         handle = None
         if self.command:
             handle = buffer.updates[index] = CuCommand(buffer, index)

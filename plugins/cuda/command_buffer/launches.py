@@ -57,7 +57,9 @@ def _append(
         return state.nodes[-1]
 
     waits = len(parts) == 1 and waits_of(state)
-    appended = append.add("KERNEL_LAUNCH", build, (kernel, *others), waits)
+    # An update may replace the arguments of a command with a handle, which keeps them itself.
+    keep = (kernel, *others), None if append.command else parts[0].packed
+    appended = append.add("KERNEL_LAUNCH", build, keep, waits)
     handle = appended[2]
     if handle is not None:
         handle.set_launch(state, parts[0])

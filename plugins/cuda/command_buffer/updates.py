@@ -182,6 +182,33 @@ def _set(buffer: CuCommandBuffer, nodes: Sequence[int], parts: Sequence[CuLaunch
             call("GraphNodeSetEnabled", executable, node, part is not None)
 
 
+def _set_events(buffer: CuCommandBuffer, name: str, rows: Sequence[tuple[int, int, int]]) -> None:
+    """Give nodes other CUevents: all of them, or none.
+
+    Args:
+        buffer: the command-buffer.
+        name: the driver's function after "GraphExec".
+        rows: for each node, the node, the CUevent that it has, and the new one.
+
+    Raises:
+        DriverError: the driver refuses one. Then nothing has changed.
+    """
+
+    def set_event(node: int, event: int) -> None:
+        buffer.device.call(f"GraphExec{name}", buffer.executable, node, event)
+
+    done: list[tuple[int, int]] = []
+    try:
+        for node, before, event in rows:
+            set_event(node, event)
+            done.append((node, before))
+    except BaseException:
+        for node, before in done:
+            with suppress(DriverError):  # it has taken this event before
+                set_event(node, before)
+        raise
+
+
 @adapter.entry
 def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
     buffer, index = hCommand.buffer, hCommand.index
@@ -191,12 +218,9 @@ def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
         if old is None:
             raise failure("INVALID_OPERATION", "the command was appended without an event")
         made = CuCommandEvent(buffer, old.command, index)
+        rows = zip(buffer.records[index], (old.begin, old.end), (made.begin, made.end), strict=True)
+        _set_events(buffer, "EventRecordNodeSetEvent", [row for row in rows if row[0]])
         buffer.has_new_events = True
-        for node, event in zip(buffer.records[index], (made.begin, made.end), strict=True):
-            if node:
-                buffer.device.call(
-                    "GraphExecEventRecordNodeSetEvent", buffer.executable, node, event
-                )
         buffer.keep.append(old)  # what is enqueued may still record it
         buffer.signals[index] = made
         return made
@@ -209,9 +233,8 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: CuCommand, phEventWaitList: lis
     edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
     outside = buffer.check_waits(phEventWaitList, edges, len(waits))
     with buffer.recording:
+        pairs = list(zip(waits, outside, strict=True))
+        rows = [(node, before.end, event.end) for (node, before), event in pairs]
+        _set_events(buffer, "EventWaitNodeSetEvent", rows)
         buffer.has_new_events |= bool(waits)
-        for (node, _), event in zip(waits, outside, strict=True):
-            buffer.device.call("GraphExecEventWaitNodeSetEvent", buffer.executable, node, event.end)
-        buffer.waits[index] = [
-            (node, event) for (node, _), event in zip(waits, outside, strict=True)
-        ]
+        buffer.waits[index] = [(node, event) for (node, _), event in pairs]

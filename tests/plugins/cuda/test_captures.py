@@ -15,7 +15,7 @@ from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
 from .test_appends_in_c import Buffer, UpdatableBuffer
 from .test_command_buffers import Updatable
 
@@ -416,3 +416,40 @@ def test_a_capture_has_what_c_has_updated(work: Work, captures: Captures) -> Non
     work.put(x, bytes(ctypes.c_int32(1)) * COUNT)
     captures.run(executable)
     assert work.numbers(out) == [42] * COUNT
+
+
+def test_a_graph_keeps_the_memory_of_its_launches(
+    work: Work, captures: Captures, fake: Knobs
+) -> None:
+    ur, kernel, flag = work.ur, work.kernel("add_one"), UR["UR_MEM_FLAG_READ_WRITE"]
+    buffers = [
+        ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0 for _ in range(2)
+    ]
+    assert captures.begin(work.queue) == "SUCCESS"
+    for buffer in buffers:  # the kernel itself only has the second one at the end
+        work.launch(kernel, Memory(buffer))
+    graph = captures.end(work.queue)
+    before = fake.calls("MemFree")
+    for buffer in buffers:
+        ur.ok("urMemRelease", buffer)
+    ur.ok("urKernelRelease", kernel)
+    assert fake.calls("MemFree") == before
+    ur.ok("urGraphDestroyExp", graph)
+    assert fake.calls("MemFree") == before + 2
+
+
+def test_a_queue_that_cannot_join_a_capture_is_not_captured(
+    work: Work, captures: Captures, fake: Knobs
+) -> None:
+    first, second, out = work.new_queue(), work.new_queue(), work.memory()
+    assert captures.begin(first) == "SUCCESS"
+    begun = captures.launch(first, work.kernel("store"), out, ctypes.c_int32(1))
+    fake.fail("StreamWaitEvent", 2)
+    given = second, 1, array(begun), None
+    assert work.ur("urEnqueueEventsWait", *given) == "OUT_OF_DEVICE_MEMORY"
+    fake.fail("StreamWaitEvent", 0)
+    assert not captures.enabled(second)
+    captures.launch(second, work.kernel("store"), out, ctypes.c_int32(2))
+    work.ur.ok("urQueueFinish", second)
+    assert work.numbers(out) == [2] * COUNT
+    captures.end(first)

@@ -14,7 +14,7 @@ from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Work
+from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
 
 _NO_EVENTS = 0, None
 
@@ -257,6 +257,67 @@ def test_an_update_that_the_driver_refuses_changes_nothing(work: Work, fake: Kno
     work.put(out, bytes(SIZE))
     buffer.run()
     assert work.numbers(out) == [1] * 8 + [0] * (COUNT - 8)
+
+
+def test_an_update_of_events_that_the_driver_refuses_changes_nothing(
+    work: Work, fake: Knobs, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver takes the first of two events, and refuses the second one."""
+    buffer, name = Updatable(work), "GraphExecEventWaitNodeSetEvent"
+    events = [work.ur.make("urEnqueueEventsWait", work.queue, 0, None).value or 0 for _ in "1234"]
+    given = work.kernel("store"), work.memory(), ctypes.c_int32(1)
+    command = buffer.launch(*given, waits=tuple(events[:2]))[2]
+    buffer.finalize()
+    device, given_events = adapted.module("devices").CuDevice, list[int]()
+    call = device.call
+
+    def call_and_note(self: Any, asked: str, *given: Any) -> None:
+        if asked == name:
+            given_events.append(given[-1])
+            fake.fail(name, 1 if len(given_events) == 2 else 0)
+        call(self, asked, *given)
+
+    monkeypatch.setattr(device, "call", call_and_note)
+    update = "urCommandBufferUpdateWaitEventsExp", command, 2, array(*events[2:])
+    assert work.ur(*update) == "INVALID_VALUE"
+    known = adapted.module("core").adapter.registry.list_owned("ur_event_handle_t")
+    first, _, third, fourth = (known[event].end for event in events)
+    assert given_events == [third, fourth, first]
+    assert work.ur(*update) == "SUCCESS"
+
+
+def test_a_command_that_is_not_appended_leaves_no_waits(work: Work, fake: Knobs) -> None:
+    """The next command has its number, and waits for nothing that an update could change."""
+    buffer, event = Updatable(work), work.ur.make("urEnqueueEventsWait", work.queue, 0, None)
+    kernel, out = work.kernel("store"), work.memory()
+    fake.fail("GraphAddKernelNode", 2)
+    points = ctypes.c_uint32(), ctypes.c_void_p(), ctypes.c_void_p()
+    shape = kernel, 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
+    given = buffer.handle, *shape, *work.arguments(out, ctypes.c_int32(1)), 0, None, 0, None
+    append = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    code = work.ur(append, *given, 1, array(event.value or 0), *map(ctypes.byref, points))
+    assert code == "OUT_OF_DEVICE_MEMORY"
+    fake.fail("GraphAddKernelNode", 0)
+    command = buffer.launch(kernel, out, ctypes.c_int32(2))[2]
+    buffer.finalize()
+    update = "urCommandBufferUpdateWaitEventsExp", command, 1, array(event.value or 0)
+    assert work.ur(*update) == "INVALID_EVENT_WAIT_LIST"
+
+
+def test_a_command_buffer_keeps_the_memory_of_its_launches(work: Work, fake: Knobs) -> None:
+    ur, kernel, flag = work.ur, work.kernel("add_one"), UR["UR_MEM_FLAG_READ_WRITE"]
+    buffer, memory = Recorded(work), list[int]()
+    for _ in range(2):  # the kernel itself only has the second one at the end
+        memory.append(ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0)
+        buffer.launch(kernel, Memory(memory[-1]))
+    buffer.finalize()
+    before = fake.calls("MemFree")
+    for one in memory:
+        ur.ok("urMemRelease", one)
+    ur.ok("urKernelRelease", kernel)
+    assert fake.calls("MemFree") == before
+    ur.ok("urCommandBufferReleaseExp", buffer.handle)
+    assert fake.calls("MemFree") == before + 2
 
 
 def test_a_graph_that_cannot_be_made_executable_stays_open(work: Work, fake: Knobs) -> None:
