@@ -157,10 +157,12 @@ def urIPCCloseMemHandleExp(hContext: CuContext, pMem: int) -> None:
         raise failure("INVALID_VALUE", "no memory of another process was opened there")
     if not native:
         return
-    device = hContext.device
     if count == 1:
         hContext.drain()
-        device = remove(hContext, pMem).owner
+        found = remove(hContext, pMem)
+    else:
+        found = find(hContext, pMem)
+    device = found.owner if found is not None else hContext.device
     device.call("IpcCloseMemHandle", native)
 
 

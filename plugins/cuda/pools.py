@@ -20,7 +20,7 @@ from .devices import CuDevice
 from .driver_pools import ATTRIBUTES, DriverPool, has_pools
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
-from .usm import allocate_usm, release_memory, request_of
+from .usm import allocate_usm, check_allocated, release_memory, request_of
 
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 
@@ -199,6 +199,7 @@ def urEnqueueUSMFreeExp(enqueue: CuEnqueue, pPool: CuPool | None, pMem: int) -> 
     of ours may give the memory to another queue. So the host waits there.
     """
     refuse_capture(enqueue.queue, "free memory", enqueue.waits)
+    check_allocated(enqueue.queue.context, pMem)
     allocation = remove(enqueue.queue.context, pMem)
     if pPool is not None and allocation.pool is not pPool:
         add(allocation)

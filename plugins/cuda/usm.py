@@ -84,11 +84,16 @@ def release_memory(allocation: CuAllocation) -> None:
 declare_allocation(adapter, allocate_usm, lambda device: 128)
 
 
+def check_allocated(context: CuContext, address: int) -> None:
+    """Raise URError (INVALID_MEM_OBJECT) unless memory that the adapter allocated begins there."""
+    found = find(context, address)
+    if found is None or found.base != address or found.imported:
+        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+
+
 @adapter.entry
 def urUSMFree(hContext: CuContext, pMem: int) -> None:
-    found = find(hContext, pMem)
-    if found is None or found.base != pMem or found.imported:
-        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+    check_allocated(hContext, pMem)
     hContext.drain()
     release_memory(remove(hContext, pMem))
 
@@ -113,7 +118,8 @@ def _import_memory(context: CuContext, address: int, size: int) -> None:
 
 def _forget_imported(context: CuContext, address: int) -> None:
     found = find(context, address)
-    if found is None or found.base != address or not found.imported or found.access is not None:
+    is_ours = found is not None and found.imported and found.kind == "host"
+    if found is None or found.base != address or not is_ours:
         raise failure("INVALID_VALUE", "no imported memory begins there")
     context.drain()
     remove(context, address)

@@ -187,6 +187,8 @@ if len(sys.argv) > 2:
     address = make("urIPCOpenMemHandleExp", context, device, memory, len(memory))
     again = make("urIPCOpenMemHandleExp", context, device, memory, len(memory))
     events = [make("urIPCOpenEventHandleExp", context, one, len(one)) for one in (theirs, ours)]
+    assert table.urUSMReleaseExp(context, address), "it was not imported"
+    assert table.urEnqueueUSMFreeExp(queue, None, address, 0, None, None)
     fill(address + 32, 9, events[0])
     signal(events[1])
     ok("urQueueFinish", queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -234,6 +235,15 @@ def test_other_processes_cannot_have_memory_of_a_drivers_pool(work: Work, pool: 
         assert f"other processes cannot have memory {whose}" in said
         assert said.endswith("remedy: allocate by urUSMDeviceAlloc without a pool")
         work.ur.ok("urUSMFree", work.context, memory)
+
+
+def test_a_queue_frees_no_memory_that_the_program_has_allocated(work: Work) -> None:
+    room = ctypes.create_string_buffer(2 * mmap.PAGESIZE)
+    start = -(-ctypes.addressof(room) // mmap.PAGESIZE) * mmap.PAGESIZE
+    work.ur.ok("urUSMImportExp", work.context, start, mmap.PAGESIZE)
+    given = work.queue, None, start, 0, None, None
+    assert work.ur("urEnqueueUSMFreeExp", *given) == "INVALID_MEM_OBJECT"
+    work.ur.ok("urUSMReleaseExp", work.context, start)
 
 
 @pytest.mark.parametrize(

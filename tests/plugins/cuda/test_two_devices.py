@@ -14,7 +14,7 @@ from helpers.ur_calls import Calls, array
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
 
-from .conftest import COUNT, SIZE, Memory, Work
+from .conftest import COUNT, SIZE, Adapted, Memory, Work
 
 _ONES, _TWOS, _THREES = [1] * COUNT, [2] * COUNT, [3] * COUNT
 
@@ -144,3 +144,23 @@ def test_each_has_command_buffers(pair: Pair, ur: Calls) -> None:
             ur.ok("urEnqueueCommandBufferExp", work.queue, commands, 0, None, None)
         assert work.numbers(memory) == _TWOS
         ur.ok("urCommandBufferReleaseExp", commands)
+
+
+def test_memory_of_another_process_is_closed_on_the_device_that_opened_it(
+    pair: Pair, ur: Calls, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = [adapted.module(name) for name in ("core", "devices", "allocations", "interprocess")]
+    core, devices, allocations, interprocess = modules
+    context = core.adapter.registry.list_owned("ur_context_handle_t")[pair.one.context]
+    second, address, closed = context.devices[1], 1 << 12, list[object]()
+    request = allocations.CuRequest(context, "device", second, SIZE)
+    allocations.add(allocations.CuAllocation(address, request, imported=True))
+    interprocess._this[0].opened[context, address] = 2, address  # as if it was opened twice
+
+    def note_call(self: object, name: str, *_: object) -> None:
+        closed.extend([self] if name == "IpcCloseMemHandle" else [])
+
+    monkeypatch.setattr(devices.CuDevice, "call", note_call)
+    for _ in range(2):
+        ur.ok("urIPCCloseMemHandleExp", pair.one.context, address)
+    assert closed == [second] * 2
