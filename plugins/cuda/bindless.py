@@ -12,7 +12,7 @@ from ..sdk.answers import list_encoders
 from ..sdk.gpu.api import CopyPlace
 from ..sdk.images import IMAGE_KINDS
 from ..sdk.rectangles import Rect, read_offset, read_region
-from .allocations import find
+from .allocations import find, find_foreign
 from .arrays import CuArray, make_copies
 from .contexts import CuContext
 from .core import adapter, failure
@@ -73,9 +73,9 @@ def urBindlessImagesImageAllocateExp(
 @adapter.entry
 def urBindlessImagesImageFreeExp(hContext: CuContext, hDevice: CuDevice, hImageMem: int) -> None:
     found = _get_array(hImageMem)
+    with _lock:  # before the driver may give the handle to another array
+        _arrays.pop(hImageMem, None)
     found.destroy()
-    with _lock:
-        del _arrays[hImageMem]
 
 
 def _check_array(handle: int, pImageFormat: Any, pImageDesc: Any) -> CuArray:
@@ -168,7 +168,8 @@ def _make_place(
     enqueue: CuEnqueue, array: CuArray, address: int, origin: Rect, region: Rect, desc: Any
 ) -> CopyPlace:
     """Return the end of a copy that is memory, with the pitches of its description."""
-    shape, found = array.shape, find(enqueue.queue.context, address)
+    shape, context = array.shape, enqueue.queue.context
+    found = find(context, address) or find_foreign(context, address)
     row = desc.rowPitch or desc.width * shape.pixel
     rows = 1 if shape.kind.is_lines else max(desc.height, 1)
     slice_ = (desc.slicePitch or row * rows) if shape.kind.has_slices else 0

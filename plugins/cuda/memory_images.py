@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ..sdk._native import ffi
 from ..sdk.images import check_description, check_host_pitches, count_element_bytes, overlap
@@ -43,6 +44,7 @@ class CuImage(Object):
         self.context, self.array = context, array
         self.shape, self.size = array.shape, array.shape.size
         self._owned, self._surface = owned, 0
+        self._lock = make_lock()
 
     def close(self) -> None:
         if self._surface:
@@ -53,8 +55,9 @@ class CuImage(Object):
     @property
     def address(self) -> int:
         """Return what a kernel takes: its surface object, made at first use. Raises DriverError."""
-        self._surface = self._surface or self.array.make_surface()
-        return self._surface
+        with self._lock:
+            self._surface = self._surface or self.array.make_surface()
+            return self._surface
 
     @property
     def native(self) -> int:
@@ -87,14 +90,15 @@ def urMemImageCreate(
     check_memory_flags(flags, pHost)
     shape = make_shape(pImageFormat, pImageDesc, pHost)
     device = _get_only_device(hContext)
-    array = CuArray.create(device, shape)
+    made = CuImage(hContext, CuArray.create(device, shape))
     if flags & (USE | COPY):
         whole, stream = shape.extent, device.clock_stream.handle
         host = shape.make_host_place(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
-        for copy in make_copies(array.place((0, 0, 0), whole), host, shape.convert_to_bytes(whole)):
+        image = made.array.place((0, 0, 0), whole)
+        for copy in make_copies(image, host, shape.convert_to_bytes(whole)):
             device.call("Memcpy3DAsync", ctypes.byref(copy), stream)
         device.call("StreamSynchronize", stream)
-    return CuImage(hContext, array)
+    return made
 
 
 @adapter.entry

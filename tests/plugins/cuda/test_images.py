@@ -273,6 +273,32 @@ def test_an_image_is_not_a_buffer(work: Work) -> None:
     ur.ok("urMemRelease", image)
 
 
+def test_an_image_that_cannot_be_filled_leaves_nothing(work: Work, fake: Knobs) -> None:
+    flags, made = UR["UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER"], ctypes.c_void_p()
+    given = work.context, flags, *_refs(*_shape()), DATA, ctypes.byref(made)
+    before = fake.calls("ArrayDestroy")
+    fake.fail("Memcpy3DAsync", 2)
+    assert work.ur("urMemImageCreate", *given) == "OUT_OF_DEVICE_MEMORY"
+    assert fake.calls("ArrayDestroy") == before + 1
+
+
+def test_the_driver_may_give_a_handle_again_before_a_free_returns(
+    work: Work, images: Images, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread gets the handle as soon as the driver has destroyed the array."""
+    bindless, memory = adapted.module("bindless"), images.allocate()
+    array_type, other = adapted.module("arrays").CuArray, object()
+    destroy = array_type.destroy
+
+    def destroy_and_reuse(self: Any) -> None:
+        destroy(self)
+        bindless._arrays[self.handle] = other
+
+    monkeypatch.setattr(array_type, "destroy", destroy_and_reuse)
+    images.free(memory)
+    assert bindless._arrays.pop(memory, None) is other
+
+
 def test_a_native_array_is_an_image(work: Work, adapted: Adapted) -> None:
     """HIP before 5.6 does not tell what an array looks like, so a wrong description is believed."""
     ur, image = work.ur, _create(work, _shape()[1], DATA)
