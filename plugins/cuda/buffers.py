@@ -7,6 +7,7 @@ into it, and back when the buffer is mapped.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ...loader.base.forks import make_lock
@@ -96,13 +97,19 @@ class CuBuffer(Object):
             self._maps.append(made)
         return made
 
-    def unmap(self, address: int) -> MappedPart:
-        """Forget the last map at an address. Raises URError (INVALID_VALUE) if there is none."""
+    def find_map(self, address: int) -> MappedPart:
+        """Return the last map at an address. Raises URError (INVALID_VALUE) if there is none."""
         with self._lock:
-            for index in reversed(range(len(self._maps))):
-                if self._maps[index].address == address:
-                    return self._maps.pop(index)
-        raise failure("INVALID_VALUE", "the buffer is not mapped there")
+            found = (one for one in reversed(self._maps) if one.address == address)
+            mapped = next(found, None)
+        if mapped is None:
+            raise failure("INVALID_VALUE", "the buffer is not mapped there")
+        return mapped
+
+    def forget_map(self, mapped: MappedPart) -> None:
+        """Forget a map, unless another thread has."""
+        with self._lock, suppress(ValueError):
+            self._maps.remove(mapped)
 
 
 def check_buffers(context: CuContext, *buffers: CuBuffer) -> None:

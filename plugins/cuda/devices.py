@@ -14,7 +14,7 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.rules import check_count
 from .core import API, NAMES, Object, adapter, check, failure, find_routine, get_constant
-from .platforms import CuPlatform, platforms
+from .platforms import CuPlatform, list_platforms
 
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
 MOST_STREAMS: Final = 12
@@ -54,12 +54,23 @@ class CuDevice(Object):
         self._attributes: dict[str, int] = {}
         self._streams: list[CuStream] = []
         self._lock = make_lock()
+        self._in_c: Any = None
 
     # calls
 
-    @cached_property
+    @property
     def in_c(self) -> Any:
-        """Return what C knows of it, an `fl_gpu_device` (native/launches.cdef.h)."""
+        """Return what C knows of it, an `fl_gpu_device` (native/launches.cdef.h).
+
+        It is always the same one, because queues and command-buffers have its address.
+        """
+        if self._in_c is None:
+            made = self._make_in_c()
+            with self._lock:
+                self._in_c = self._in_c or made  # another thread may have been quicker
+        return self._in_c
+
+    def _make_in_c(self) -> Any:
         slots = (API.abi.functions[name].slot for name in API.context_calls)
         made = {
             **dict(zip(("current", "enter", "leave"), slots, strict=True)),
@@ -272,7 +283,7 @@ def list_devices(platform: CuPlatform) -> tuple[CuDevice, ...]:
 
 def list_all_devices() -> list[CuDevice]:
     """Return the devices of all platforms."""
-    return [device for platform in platforms() for device in list_devices(platform)]
+    return [device for platform in list_platforms() for device in list_devices(platform)]
 
 
 _OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAULT", "GPU"))

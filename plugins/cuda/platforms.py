@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ...loader.base.forks import make_lock
 from ...loader.ur.abi import API_VERSION, UR
 from ..sdk.gpu.api import GpuDriver
 from .core import API, Object, adapter, failure, find_driver
@@ -42,9 +43,17 @@ class CuPlatform(Object):
         return list_devices(self)
 
 
+_lock: Final = make_lock()
+
+
+def list_platforms() -> tuple[CuPlatform, ...]:
+    """Return all platforms, always the same objects. The first call opens the driver."""
+    with _lock:
+        return _open_platforms()
+
+
 @cache
-def platforms() -> tuple[CuPlatform, ...]:
-    """Return all platforms. The first call opens the driver."""
+def _open_platforms() -> tuple[CuPlatform, ...]:
     driver = find_driver()
     adapter.at_exit()
     return () if driver is None else (CuPlatform(driver),)
@@ -52,7 +61,7 @@ def platforms() -> tuple[CuPlatform, ...]:
 
 @adapter.entry
 def urPlatformGet(NumEntries: int) -> list[CuPlatform]:
-    return list(platforms())
+    return list(list_platforms())
 
 
 adapter.info(
@@ -90,7 +99,7 @@ def urPlatformGetNativeHandle(hPlatform: CuPlatform) -> int:
 
 @adapter.entry
 def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> CuPlatform:
-    for platform in platforms():
+    for platform in list_platforms():
         if platform.handle == hNativePlatform:
             return platform
     raise failure(

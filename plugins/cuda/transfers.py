@@ -216,17 +216,24 @@ def urEnqueueMemBufferMap(
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to map")
     mapped = hBuffer.map(offset, size, bool(mapFlags & (_WRITE | _INVALIDATE)))
-    if hBuffer.is_host or mapFlags & _INVALIDATE:
-        return enqueue.run(keep=mapped), mapped.address
-    source = hBuffer.address + offset
-    return copy_bytes(enqueue, mapped.address, source, size, mapped), mapped.address
+    try:
+        if hBuffer.is_host or mapFlags & _INVALIDATE:
+            return enqueue.run(keep=mapped), mapped.address
+        source = hBuffer.address + offset
+        return copy_bytes(enqueue, mapped.address, source, size, mapped), mapped.address
+    except BaseException:
+        hBuffer.forget_map(mapped)
+        raise
 
 
 @enqueues("MEM_UNMAP")
 def urEnqueueMemUnmap(enqueue: CuEnqueue, hMem: CuBuffer, pMappedPtr: int) -> CuEvent | None:
     check_buffers(enqueue.queue.context, hMem)
-    mapped = hMem.unmap(pMappedPtr)
+    mapped = hMem.find_map(pMappedPtr)
     if hMem.is_host or not mapped.writes:
-        return enqueue.run(keep=mapped)
-    target = hMem.address + mapped.offset
-    return copy_bytes(enqueue, target, mapped.address, mapped.size, mapped)
+        event = enqueue.run(keep=mapped)
+    else:
+        target = hMem.address + mapped.offset
+        event = copy_bytes(enqueue, target, mapped.address, mapped.size, mapped)
+    hMem.forget_map(mapped)
+    return event

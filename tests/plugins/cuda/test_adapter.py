@@ -129,6 +129,60 @@ def test_a_mapped_buffer_of_the_program_is_written_back(work: Work) -> None:
     ur.ok("urMemRelease", buffer)
 
 
+def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(work: Work, fake: Knobs) -> None:
+    ur, flag = work.ur, UR["UR_MEM_FLAG_READ_WRITE"]
+    buffer = ur.make("urMemBufferCreate", work.context, flag, SIZE, None).value or 0
+    both, place = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"], ctypes.c_void_p()
+    given = work.queue, buffer, True, both, 0, SIZE, 0, None, None
+    before = fake.calls("MemFreeHost")
+    fake.fail("MemcpyAsync", 2)
+    code = ur("urEnqueueMemBufferMap", *given, ctypes.byref(place))
+    assert (code, fake.calls("MemFreeHost")) == ("OUT_OF_DEVICE_MEMORY", before + 1)
+    fake.fail("MemcpyAsync", 0)
+    mapped = ur.make("urEnqueueMemBufferMap", *given).value or 0
+    ctypes.memset(mapped, 7, SIZE)
+    unmap = work.queue, buffer, mapped, 0, None, None
+    fake.fail("MemcpyAsync", 2)
+    assert ur("urEnqueueMemUnmap", *unmap) == "OUT_OF_DEVICE_MEMORY"
+    fake.fail("MemcpyAsync", 0)
+    ur.ok("urEnqueueMemUnmap", *unmap)
+    out = ctypes.create_string_buffer(SIZE)
+    ur.ok("urEnqueueMemBufferRead", work.queue, buffer, True, 0, SIZE, out, 0, None, None)
+    assert out.raw == b"\7" * SIZE
+    ur.ok("urMemRelease", buffer)
+
+
+def test_what_c_knows_of_a_device_is_made_once(
+    adapted: Adapted, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queues have its address. A second thread asks for it while the first one makes it."""
+    kind, registry = adapted.module("devices").CuDevice, adapted.module("core").adapter.registry
+    known = registry.list_owned("ur_device_handle_t")[device.handle]
+    made, make = kind(known.platform, known.found), kind._make_in_c
+    others = list[object]()
+
+    def make_after_another_thread(self: object) -> object:
+        monkeypatch.setattr(kind, "_make_in_c", make)
+        others.append(made.in_c)
+        return make(self)
+
+    monkeypatch.setattr(kind, "_make_in_c", make_after_another_thread)
+    assert made.in_c is others[0] is made.in_c
+
+
+def test_two_threads_find_the_same_platform(
+    adapted: Adapted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platforms = adapted.module("platforms")
+
+    def open_platforms() -> tuple[()]:
+        assert platforms._lock._is_owned(), "another thread would make a second platform"
+        return ()
+
+    monkeypatch.setattr(platforms, "_open_platforms", open_platforms)
+    assert platforms.list_platforms() == ()
+
+
 def test_commands_of_an_out_of_order_queue_wait_for_events(
     ur: Calls, device: PluginDevice, context: int, fake: Knobs
 ) -> None:
