@@ -98,7 +98,7 @@ def early(work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
     monkeypatch.setattr(images, "can_start_early", lambda device: True)
-    one = next(iter(devices.platforms())).devices[0]
+    one = next(iter(devices.list_platforms())).devices[0]
     assert one.early_threads == 4 * 2048 // 2
 
 
