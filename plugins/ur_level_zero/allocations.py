@@ -88,7 +88,7 @@ def _can_use_all_memory(device: LZDevice) -> bool:
 
 def can_import(device: LZDevice) -> bool:
     """Return whether memory that the program has allocated itself becomes USM."""
-    return _can_use_all_memory(device) or bool(device.platform.extension_function(_IMPORT))
+    return _can_use_all_memory(device) or bool(device.platform.find_extension_function(_IMPORT))
 
 
 def import_memory(context: LZContext, address: int, size: int) -> None:
@@ -103,7 +103,7 @@ def import_memory(context: LZContext, address: int, size: int) -> None:
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
     if not all(map(_can_use_all_memory, context.devices)):
-        function = _ImportPrototype(context.platform.extension_function(_IMPORT))
+        function = _ImportPrototype(context.platform.find_extension_function(_IMPORT))
         check(function(context.platform.ze, address, size), _IMPORT)
     add(LZAllocation(address, LZRequest(context, "host", None, size), imported=True))
 
@@ -120,7 +120,7 @@ def forget_imported(context: LZContext, address: int) -> None:
         raise failure("INVALID_VALUE", "no imported memory begins there")
     remove(context, address, imported=True)
     if not all(map(_can_use_all_memory, context.devices)):
-        function = _ReleasePrototype(context.platform.extension_function(_RELEASE))
+        function = _ReleasePrototype(context.platform.find_extension_function(_RELEASE))
         check(function(context.platform.ze, address), _RELEASE)
 
 

@@ -7,7 +7,7 @@ which all of them reach. A mapped buffer is a copy in host memory. Unmapping cop
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR
 from ..sdk.queries import MEMORY_INFO
@@ -53,6 +53,24 @@ class LZMemory(LZObject):
         self.context, self.size = context, size
 
 
+class MappedRange(NamedTuple):
+    """A range of a buffer that is mapped.
+
+    Attributes:
+        address: where the host has it.
+        offset: its first byte in the buffer.
+        size: bytes.
+        writes: whether it is copied back.
+        memory: the copy of it, None if the program's memory is used.
+    """
+
+    address: int
+    offset: int
+    size: int
+    writes: bool
+    memory: Any
+
+
 class LZBuffer(LZMemory):
     """A buffer.
 
@@ -65,8 +83,7 @@ class LZBuffer(LZMemory):
         owned: whether the memory is freed at the end.
 
     Attributes:
-        mapped: the ranges that are mapped, by the address of the copy: offset, size, whether it is
-            copied back, and the memory of the copy.
+        mapped: the ranges that are mapped. Several may have the same address.
     """
 
     destroy = "zeMemFree"
@@ -83,12 +100,19 @@ class LZBuffer(LZMemory):
     ) -> None:
         super().__init__(address, context, size, owned=owned)
         self.parent, self.host = parent, host
-        self.mapped: dict[int, tuple[int, int, bool, Any]] = {}
+        self.mapped: list[MappedRange] = []
 
     @property
     def address(self) -> int:
         """Return where it is."""
         return self.ze
+
+    def find_map(self, address: int) -> MappedRange:
+        """Return the last map at an address. Raises URError (INVALID_VALUE) if there is none."""
+        for mapped in reversed(list(self.mapped)):
+            if mapped.address == address:
+                return mapped
+        raise failure("INVALID_VALUE", "the buffer is not mapped there")
 
     def close(self) -> None:
         if self.owned:
@@ -182,20 +206,24 @@ def urEnqueueMemBufferMap(
         raise failure("INVALID_SIZE", "there is nothing to map")
     memory = None if hBuffer.host else ctypes.create_string_buffer(size)
     place = hBuffer.host + offset if memory is None else ctypes.addressof(memory)
-    hBuffer.mapped[place] = offset, size, bool(mapFlags & _WRITES), memory
     if mapFlags & _INVALIDATES:
-        return enqueue.mark(), place
-    keep = hBuffer, memory
-    return enqueue.call(COPY_MEMORY, place, hBuffer.address + offset, size, keep=keep), place
+        event = enqueue.mark()
+    else:
+        source, keep = hBuffer.address + offset, (hBuffer, memory)
+        event = enqueue.call(COPY_MEMORY, place, source, size, keep=keep)
+    writes = bool(mapFlags & _WRITES)
+    hBuffer.mapped.append(MappedRange(place, offset, size, writes, memory))
+    return event, place
 
 
 @enqueues("MEM_UNMAP")
 def urEnqueueMemUnmap(enqueue: LZEnqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
     check_buffers(enqueue.queue.context, hMem)
-    if pMappedPtr not in hMem.mapped:
-        raise failure("INVALID_VALUE", "the buffer is not mapped there")
-    offset, size, writes, memory = hMem.mapped.pop(pMappedPtr)
-    if not writes:
-        return enqueue.mark()
-    keep = hMem, memory
-    return enqueue.call(COPY_MEMORY, hMem.address + offset, pMappedPtr, size, keep=keep)
+    mapped = hMem.find_map(pMappedPtr)
+    if mapped.writes:
+        target, keep = hMem.address + mapped.offset, (hMem, mapped.memory)
+        event = enqueue.call(COPY_MEMORY, target, pMappedPtr, mapped.size, keep=keep)
+    else:
+        event = enqueue.mark()
+    hMem.mapped.remove(mapped)
+    return event

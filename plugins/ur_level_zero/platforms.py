@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
+from ...loader.base.errors import FairleadError
 from ...loader.base.forks import make_lock
 from ...loader.base.query import decode_text
 from ...loader.ur.abi import API_VERSION, UR
@@ -58,7 +59,7 @@ class LZPlatform(Object):
         """Return whether the driver has a function."""
         return function not in self.driver.binding.missing
 
-    def extension_function(self, name: str) -> int:
+    def find_extension_function(self, name: str) -> int:
         """Return the address of a function that only this driver has, 0 if it has none."""
         with contextlib.suppress(LevelZeroError):
             routine = "zeDriverGetExtensionFunctionAddress"
@@ -84,7 +85,16 @@ _found: Final[list[LZPlatform]] = []
 _opened: Final[list[bool]] = []
 
 
-def platforms() -> Sequence[LZPlatform]:
+def _make_platforms(driver: ZEDriver) -> Iterator[LZPlatform]:
+    """Yield the platforms of a driver. One that the driver does not describe is left out."""
+    for handle in driver.handles:
+        try:
+            yield LZPlatform(driver, handle)
+        except FairleadError as error:
+            adapter.log("warning", f"{driver.path} cannot be used: {error}")
+
+
+def list_platforms() -> Sequence[LZPlatform]:
     """Return all platforms. The first call opens the drivers."""
     with _lock:
         if not _opened:
@@ -93,7 +103,7 @@ def platforms() -> Sequence[LZPlatform]:
             for reason in drivers.reasons:
                 adapter.log("debug", reason)
             for driver in drivers:
-                _found.extend(LZPlatform(driver, handle) for handle in driver.handles)
+                _found.extend(_make_platforms(driver))
             if not any(platform.roots for platform in _found):
                 adapter.log(
                     "warning",
@@ -104,19 +114,19 @@ def platforms() -> Sequence[LZPlatform]:
         return tuple(_found)
 
 
-def _make_text_query(platform: LZPlatform) -> str:
+def _get_file_name(platform: LZPlatform) -> str:
     return platform.driver.path.rsplit("/", 1)[-1]
 
 
 @adapter.entry
 def urPlatformGet() -> Sequence[LZPlatform]:
-    return platforms()
+    return list_platforms()
 
 
 adapter.info(
     "urPlatformGetInfo",
     {
-        "UR_PLATFORM_INFO_NAME": lambda platform: f"Level Zero, {_make_text_query(platform)}",
+        "UR_PLATFORM_INFO_NAME": lambda platform: f"Level Zero, {_get_file_name(platform)}",
         "UR_PLATFORM_INFO_VENDOR_NAME": "fairlead",
         "UR_PLATFORM_INFO_VERSION": lambda platform: platform.api_version,
         "UR_PLATFORM_INFO_EXTENSIONS": lambda platform: " ".join(platform.extensions),
@@ -139,7 +149,7 @@ def urPlatformGetNativeHandle(hPlatform: LZPlatform) -> int:
 
 @adapter.entry
 def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> LZPlatform:
-    for platform in platforms():
+    for platform in list_platforms():
         if platform.ze == hNativePlatform:
             return platform
     code = "INVALID_VALUE" if hNativePlatform else "INVALID_NULL_HANDLE"
@@ -175,7 +185,7 @@ def urDeviceGet(hPlatform: LZPlatform, DeviceType: int) -> Sequence[LZDevice]:
 
 @adapter.entry
 def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> LZDevice:
-    for platform in platforms():
+    for platform in list_platforms():
         for root in platform.roots:
             for device in (root, *root.parts):
                 if device.ze == hNativeDevice:

@@ -106,7 +106,7 @@ def test_a_driver_that_takes_memory_of_the_program(
     assert not calls.info("urDeviceGetInfo", make.device, can)
     monkeypatch.setattr(
         LZPlatform,
-        "extension_function",
+        "find_extension_function",
         lambda self, name: ctypes.cast(functions[name], ctypes.c_void_p).value,
     )
     assert calls.info("urDeviceGetInfo", make.device, can)

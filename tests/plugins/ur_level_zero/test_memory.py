@@ -1,0 +1,66 @@
+"""Buffers: maps of one place, and maps that fail."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from fairlead.conformance.arrays import NO_EVENTS
+from fairlead.conformance.ur.calls import URCalls
+from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.loader.ur.abi import UR
+from fairlead.plugins.ur_level_zero.devices import LZDevice
+from fairlead.plugins.ur_level_zero.memory import COPY_MEMORY
+
+READ, WRITE = UR["UR_MAP_FLAG_READ"], UR["UR_MAP_FLAG_WRITE"]
+OUT_OF_MEMORY = 0x70000003  # ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
+
+
+def map_all(calls: URCalls, queue: int, buffer: int, flags: int) -> int:
+    return calls.new("urEnqueueMemBufferMap", queue, buffer, True, flags, 0, SIZE, *NO_EVENTS)
+
+
+def test_memory_of_the_program_is_mapped_twice_at_one_place(
+    calls: URCalls, make: URObjects, context: int, queue: int
+) -> None:
+    host = (ctypes.c_int32 * COUNT)(*range(COUNT))
+    how = UR.get_struct("ur_buffer_properties_t")(
+        UR["UR_STRUCTURE_TYPE_BUFFER_PROPERTIES"], None, ctypes.addressof(host)
+    )
+    flags = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
+    made = calls.new("urMemBufferCreate", context, flags, SIZE, ctypes.byref(how))
+    buffer = make.own("urMemRelease", made)
+    places = [map_all(calls, queue, buffer, flag) for flag in (READ | WRITE, READ)]
+    assert places == [ctypes.addressof(host)] * 2
+    host[0] = 1000
+    unmap = "urEnqueueMemUnmap", queue, buffer, places[0], *NO_EVENTS
+    calls.ok(*unmap)
+    calls.ok(*unmap)
+    assert make.read(queue, buffer)[0] == 1000
+    code = getattr(calls.table, unmap[0])(*unmap[1:])
+    assert code == UR.codes["UR_RESULT_ERROR_INVALID_VALUE"]
+
+
+def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(
+    calls: URCalls,
+    make: URObjects,
+    context: int,
+    queue: int,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    buffer, place = make.buffer(context), ctypes.c_void_p()
+    given = queue, buffer, True, READ | WRITE, 0, SIZE, *NO_EVENTS, ctypes.byref(place)
+    with monkeypatch.context() as patch:
+        patch.setattr(behind.table, COPY_MEMORY, lambda *_: OUT_OF_MEMORY)
+        code = calls.table.urEnqueueMemBufferMap(*given)
+    assert code == UR.codes["UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY"]
+    address = map_all(calls, queue, buffer, READ | WRITE)
+    (ctypes.c_int32 * COUNT).from_address(address)[:] = [7] * COUNT
+    unmap = queue, buffer, address, *NO_EVENTS
+    with monkeypatch.context() as patch:
+        patch.setattr(behind.table, COPY_MEMORY, lambda *_: OUT_OF_MEMORY)
+        assert calls.table.urEnqueueMemUnmap(*unmap) == code
+    calls.ok("urEnqueueMemUnmap", *unmap)
+    assert make.read(queue, buffer) == [7] * COUNT
