@@ -180,9 +180,8 @@ class EventSupply:
         self._pools.append(pool)
         for index in range(_POOL):
             one = make_struct("event_desc", index=index, signal=_HOST, wait=_HOST)
-            self._fresh.append(create(self._table, "zeEventCreate", pool, ctypes.byref(one)))
-        self._fresh.reverse()
-        self._made += self._fresh
+            self._made.append(create(self._table, "zeEventCreate", pool, ctypes.byref(one)))
+            self._fresh.insert(0, self._made[-1])
 
     def close(self) -> None:
         """Destroy all events. Raises LevelZeroError."""

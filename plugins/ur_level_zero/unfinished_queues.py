@@ -45,8 +45,9 @@ def forget_ended() -> bool:
         Whether there are others.
     """
     with _LOCK:
-        ended = [one for one in UNFINISHED if one.end.is_over]
-        UNFINISHED[:] = [one for one in UNFINISHED if one not in ended]
+        ended = [one for one in list(UNFINISHED) if one.end.is_over]
+        for one in ended:
+            UNFINISHED.remove(one)  # other threads append without the lock
     for one in ended:
         with contextlib.suppress(LevelZeroError):
             call(one.context.table, "zeCommandListDestroy", one.ze)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ....loader.ze.abi import LevelZeroError
 from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
@@ -217,6 +216,6 @@ def urCommandBufferUpdateWaitEventsExp(hCommand: LZCommand, phEventWaitList: lis
     try:
         with _open_for_changes(buffer):
             buffer.update_waits(record)
-    except LevelZeroError:
+    except BaseException:
         record.outside = before
         raise

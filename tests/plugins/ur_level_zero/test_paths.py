@@ -240,6 +240,23 @@ def test_a_refused_update_changes_nothing(
     assert make.read(queue, target) == [3] * (COUNT // 2) + [1] * (COUNT // 2)
 
 
+def test_an_update_of_waits_without_an_identifier_changes_nothing(
+    make: URObjects, context: int, program: int, queue: int
+) -> None:
+    """The driver gives a command none whose events it cannot change."""
+    events = [make.barrier(queue) for _ in range(2)]
+    recording = URRecording(make, context, isUpdatable=True)
+    given = make.kernel(program), BufferValue(make.buffer(context)), ints([1])
+    command = recording.launch(*given, wait=events[:1], command=True).command
+    recording.finalize()
+    record = behind_buffer(recording).records[0]
+    before, record.identifier = record.outside, 0
+    update = command, 1, (ctypes.c_void_p * 1)(events[1])
+    code = make.ur.table.urCommandBufferUpdateWaitEventsExp(*update)
+    assert code == UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
+    assert record.outside is before
+
+
 def test_explain_says_the_path_and_why(
     monkeypatch: pytest.MonkeyPatch, make: URObjects, context: int, program: int
 ) -> None:

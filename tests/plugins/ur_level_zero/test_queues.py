@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,10 +13,13 @@ from fairlead.conformance.arrays import ints
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.values import BufferValue
-from fairlead.plugins.ur_level_zero.contexts import EventCell
+from fairlead.loader.ze.abi import LevelZeroError
+from fairlead.plugins.ur_level_zero import unfinished_queues
+from fairlead.plugins.ur_level_zero.contexts import EventCell, LZContext
 from fairlead.plugins.ur_level_zero.core import adapter
 from fairlead.plugins.ur_level_zero.devices import LZDevice
-from fairlead.plugins.ur_level_zero.unfinished_queues import forget_ended
+from fairlead.plugins.ur_level_zero.event_kinds import EventUse
+from fairlead.plugins.ur_level_zero.unfinished_queues import UnfinishedLZQueue, forget_ended
 
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
@@ -59,6 +63,70 @@ def test_what_commands_use_may_be_released_before_they_end(
         make.release(target)
     calls.ok("urDeviceWaitExp", make.device)
     assert not forget_ended()
+
+
+class _RacedList(list[Any]):
+    """A list to which another thread appends whenever this one is about to change it.
+
+    Args:
+        items: what is in it at first.
+        more: what the other thread appends, once.
+    """
+
+    def __init__(self, items: list[Any], more: Any) -> None:
+        super().__init__(items)
+        self._more = [more]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.extend(self._more)
+        self._more = []
+        super().__setitem__(place, value)
+
+    def remove(self, value: Any) -> None:
+        self.extend(self._more)
+        self._more = []
+        super().remove(value)
+
+
+def test_a_queue_that_is_released_meanwhile_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = SimpleNamespace(zeCommandListDestroy=lambda ze: 0)
+    ended, running = (
+        UnfinishedLZQueue(
+            cast(Any, SimpleNamespace(is_over=over)),
+            1,
+            cast(Any, SimpleNamespace(table=table)),
+            cast(Any, None),
+            (),
+        )
+        for over in (True, False)
+    )
+    raced = _RacedList([ended], running)
+    monkeypatch.setattr(unfinished_queues, "UNFINISHED", raced)
+    assert forget_ended()
+    assert raced == [running]
+
+
+def test_a_pool_of_events_that_breaks_off_loses_none(
+    behind: LZDevice, make: URObjects, context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every event that was made is destroyed before its pool."""
+    supply = python_context(context)._supplies[True, EventUse.ANY]
+    create: Any = behind.table.zeEventCreate
+    codes = iter([0, 0, 0x70000002])  # the third one: ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY
+    with monkeypatch.context() as patch:
+        patch.setattr(behind.table, "zeEventCreate", lambda *one: next(codes) or create(*one))
+        with pytest.raises(LevelZeroError):
+            supply.take()
+    assert len(supply._made) == 2 and len(supply._pools) == 1
+    cells = [supply.take() for _ in range(3)]  # the last one is of another pool
+    assert {cell.ze for cell in cells[:2]} == set(supply._made[:2])
+    assert len(supply._pools) == 2
+
+
+def python_context(handle: int) -> LZContext:
+    registry = adapter.registry
+    assert registry is not None
+    return registry.list_owned("ur_context_handle_t")[handle]
 
 
 def test_an_in_order_queue_keeps_nothing_for_ever(
