@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...loader.base.forks import make_lock
 from ..opencl.contexts import URContext
 from ..opencl.core import create, make_handle_array
 from ..opencl.usm.allocations import allocate, release_memory
@@ -17,6 +18,8 @@ from ..sdk.objects import Object
 from .core import ZE, driver, make_failure
 from .devices import ZeDevice, ZePlatform
 
+#: Held while a default context is chosen.
+_lock: Final = make_lock()
 _PAGE: Final = 4096
 _LARGEST_ALIGNMENT: Final = 1 << 21
 _TYPES: Final = {
@@ -79,8 +82,11 @@ def zeContextCreateEx(
 def zeDriverGetDefaultContext(hDriver: ZePlatform) -> ZeContext:
     """Return the context that a driver makes itself. The first call makes it."""
     if hDriver.default_context is None:
-        hDriver.default_context = ZeContext(hDriver, hDriver.all_devices)
-        driver.objects.retain(hDriver.default_context)
+        made = ZeContext(hDriver, hDriver.all_devices)
+        with _lock:
+            if hDriver.default_context is None:  # no other thread was quicker
+                driver.objects.retain(made)
+                hDriver.default_context = made
     return hDriver.default_context
 
 

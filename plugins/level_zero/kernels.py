@@ -20,7 +20,6 @@ from ..opencl.kernel_arguments import set_arguments, set_on
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
 from ..opencl.kernels import URKernel
 from ..sdk._native_ze import ffi
-from ..sdk.conversions import keep_text
 from ..sdk.kernel_arguments import URKernelArgument
 from ..sdk.objects import Object
 from .arguments import find_kind, read_argument
@@ -28,7 +27,7 @@ from .contexts import ZeContext
 from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
 from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, get_address
-from .modules import ZeModule, give_bytes
+from .modules import ZeModule, give_bytes, keep_string
 
 #: The codes of OpenCL for what is not the argument that the kernel has.
 _REFUSALS: Final = "CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE", "CL_INVALID_SAMPLER"
@@ -316,14 +315,8 @@ def zeKernelSetCacheConfig(hKernel: ZeKernel, flags: int) -> None:
 def zeKernelGetSourceAttributes(hKernel: ZeKernel, pSize: Any, pString: Any) -> None:
     found = decode_text(hKernel.ur.query("CL_KERNEL_ATTRIBUTES"))
     if pString:
-        pString[0] = ffi.cast("char *", int(_read_address(keep_text(found))))
+        pString[0] = keep_string(found)
     pSize[0] = len(found.encode()) + 1
-
-
-def _read_address(pointer: Any) -> int:
-    from ..sdk._native import ffi as ur_ffi
-
-    return int(ur_ffi.cast("uintptr_t", pointer))
 
 
 @driver.entry

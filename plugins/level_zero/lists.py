@@ -165,8 +165,10 @@ class ZeCommandList(Object):
         if self.capture is not None:
             self.capture.end(self, commands)
             return
-        self.stream.submit(recording.list_steps())
-        recording.let_go()
+        try:
+            self.stream.submit(recording.list_steps())
+        finally:  # after a failure, too: steps before the one that failed may run
+            recording.let_go()
         self.finish_append()
 
     def finish_append(self) -> None:

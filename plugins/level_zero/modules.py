@@ -89,6 +89,8 @@ class ModuleInput:
         """Yield the identifier and the value of each constant."""
         if row.numConstants and not self.is_spirv:
             raise make_failure("INVALID_ARGUMENT", "only SPIR-V has specialization constants")
+        if row.numConstants and not (row.pConstantIds and row.pConstantValues):
+            raise make_failure("INVALID_NULL_POINTER", "identifiers or values of constants")
         for index in range(row.numConstants):
             number, value = row.pConstantIds[index], row.pConstantValues[index]
             size = self.spirv.constants.get(number)
@@ -301,6 +303,11 @@ def give_log(text: str, into: Any) -> None:
         into[0] = driver.objects.give(ZeBuildLog(text))
 
 
+def keep_string(text: str) -> Any:
+    """Return a `char *` of Level Zero for a text. It is never freed."""
+    return ffi.cast("char *", int(ur_ffi.cast("uintptr_t", keep_text(text))))
+
+
 def give_bytes(data: bytes, size: Any, into: Any) -> None:
     """Write as many bytes as there is room for, and how many there are.
 
@@ -339,7 +346,7 @@ def zeModuleGetKernelNames(hModule: ZeModule, pCount: Any, pNames: Any) -> None:
         pCount[0] = len(names)
     if pNames is not None:
         for index, name in enumerate(names[:room]):
-            pNames[index] = ffi.cast("char *", int(ur_ffi.cast("uintptr_t", keep_text(name))))
+            pNames[index] = keep_string(name)
 
 
 @driver.entry

@@ -303,11 +303,15 @@ class Stream:
             return
         cl = make_queue(self.context.ur.cl, self.device.ur.cl, _PROFILING)
         with self.in_c.pause():
-            last = self.learn_last()
-            if last is not None and last.is_pending:
-                call(self.cl, "clFlush")
-                begin = enqueue_marker(cl, [last.cl], "clEnqueueBarrierWithWaitList")
-                call(begin, "clReleaseEvent")
+            try:
+                last = self.learn_last()
+                if last is not None and last.is_pending:
+                    call(self.cl, "clFlush")
+                    begin = enqueue_marker(cl, [last.cl], "clEnqueueBarrierWithWaitList")
+                    call(begin, "clReleaseEvent")
+            except BaseException:
+                call(cl, "clReleaseCommandQueue")
+                raise
             call(self.cl, "clReleaseCommandQueue")
             self.cl = self.in_c.struct.cl = cl
         self._profiles = True

@@ -133,6 +133,10 @@ def test_constants_that_are_wrong_are_refused(bench: ZeBench, takes_spirv: bool)
     assert (code, "constant 99" in log) == ("MODULE_BUILD_FAILURE", True)
     code, _, _ = module_of(bench, store(), given=constants((SPEC_ID, None)))
     assert code == "INVALID_NULL_POINTER"
+    for missing in ("pConstantIds", "pConstantValues"):
+        given = constants((SPEC_ID, c_int(1)))
+        setattr(given, missing, None)
+        assert module_of(bench, store(), given=given)[0] == "INVALID_NULL_POINTER"
     code, _, log = module_of(bench, CALLER, TEXT, constants((SPEC_ID, c_int(1))))
     assert (code, "only SPIR-V" in log) == ("INVALID_ARGUMENT", True)
     code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))

@@ -14,7 +14,7 @@ from helpers.ze_calls import array, new
 
 from fairlead.icd.drivers import platforms
 from fairlead.loader.ze.abi import ZE
-from fairlead.plugins.level_zero import device_properties
+from fairlead.plugins.level_zero import contexts, device_properties
 
 END = (None, 0, None)
 
@@ -24,6 +24,24 @@ def number(bench: ZeBench, routine: str, *given: Any, kind: Any = c_uint32) -> i
     found = kind(99)
     bench.ze.ok(routine, *given, byref(found))
     return int(found.value or 0)
+
+
+def test_two_threads_get_one_default_context(
+    bench: ZeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second thread asks for it while the first one makes it."""
+    known = contexts.driver.objects.list_owned("ze_driver_handle_t")[bench.driver]
+    monkeypatch.setattr(known, "default_context", None)
+    make, others = contexts.ZeContext, list[Any]()
+
+    def make_after_another_thread(*given: Any) -> Any:
+        monkeypatch.setattr(contexts, "ZeContext", make)
+        others.append(contexts.zeDriverGetDefaultContext(known))
+        return make(*given)
+
+    monkeypatch.setattr(contexts, "ZeContext", make_after_another_thread)
+    assert contexts.zeDriverGetDefaultContext(known) is others[0]
+    contexts.driver.objects.release(others[0])
 
 
 # what objects were made with

@@ -12,6 +12,8 @@ from helpers.ze_calls import new
 
 from fairlead.icd._native import ffi
 from fairlead.loader.ze.abi import ZE
+from fairlead.plugins.level_zero.recording import ListRecording
+from fairlead.plugins.level_zero.streams import Stream
 
 
 @pytest.fixture(params=["regular", "in-order", "immediate"])
@@ -72,6 +74,26 @@ def test_a_box_is_copied(bench: ZeBench, kind: str) -> None:
     )
     finish(bench, kind, made)
     assert target.all == [*[0] * 5, 10, 11, 0, 0, 14, 15, *[0] * 5]
+
+
+def test_what_was_built_is_kept_if_a_step_fails(
+    bench: ZeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps before the one that failed may run, and use it."""
+    out, made, kept = bench.ints(count=16), bench.immediate(), list[ListRecording]()
+    let_go = ListRecording.let_go
+
+    def fail(*_: object) -> None:
+        kept.clear()  # what was built before
+        raise MemoryError
+
+    monkeypatch.setattr(Stream, "submit", fail)
+    monkeypatch.setattr(ListRecording, "let_go", lambda one: kept.append(one) or let_go(one))
+    row = byref(new("ze_copy_region_t", width=4, height=2, depth=1))
+    rows = (out.address, row, 16, 0), (out.address + 32, row, 16, 0)
+    routine = "zeCommandListAppendMemoryCopyRegion"
+    code = bench.ze.code(routine, made, *rows[0], *rows[1], None, 0, None)
+    assert (code, len(kept)) == ("OUT_OF_HOST_MEMORY", 1)
 
 
 def test_regions_of_other_sizes_are_refused(bench: ZeBench) -> None:
