@@ -72,8 +72,7 @@ class Cells:
         known = len(self.keys)
         for number in numbers:
             self._take_transfer(number)
-        found = ffi.new("fl_cell *[]", 256)
-        for cell in found[0 : min(256, lib.fl_find_cells(self._array, self._count, found, 256))]:
+        for cell in self._find_all():
             self._add(cell)
         mine = ffi.new("fl_cell *[]", self._cells)
         for number in numbers:
@@ -83,6 +82,14 @@ class Cells:
                 raise MemoryError("no memory for a launch's arguments")
         self._list()
         return len(self.keys) > known
+
+    def _find_all(self) -> list[Any]:
+        """Return the cells that the commands use."""
+        found, count = ffi.new("fl_cell *[]", 0), 64
+        while len(found) < count:
+            found = ffi.new("fl_cell *[]", count)
+            count = lib.fl_find_cells(self._array, self._count, found, count)
+        return list(found[0:count])  # what the slice shows ends with `found`
 
     def _add(self, cell: Any) -> None:
         look = ffi.new("fl_cell_look *")

@@ -48,6 +48,16 @@ def test_a_number_in_many_places(numbers: Numbers) -> None:
     assert numbers.value() == 0
 
 
+def test_a_graph_may_have_hundreds_of_parameters(numbers: Numbers) -> None:
+    many = [fairlead.Parameter(np.int32(0), name=f"n{number}") for number in range(300)]
+    with capture(numbers.queue) as graph:
+        for one in many:
+            numbers.add(one)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, n0=1, n299=2)
+    assert numbers.value() == 3
+
+
 def test_kernels_that_were_given_their_arguments_before_the_launch(numbers: Numbers) -> None:
     by, kernel = fairlead.Parameter(np.int32(1), name="n"), cl.Kernel(numbers.program, "add")
     with capture(numbers.queue) as graph:
