@@ -13,7 +13,6 @@ does that, once for the process, for every candidate whose probe in a child proc
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..loader.base import search
 from ..loader.base.elf import check_file
 from ..loader.base.errors import FairleadError, explain_error
+from ..loader.base.forks import make_lock
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, dlopen, open_library
 from ..loader.base.probe_verdicts import Report, judge
@@ -45,7 +45,7 @@ _GetPlatformIDs = ctypes.CFUNCTYPE(
 
 _loaded: dict[str, Driver] = {}  # real path → driver
 _owners: dict[int, Driver] = {}  # platform handle → driver
-_lock = threading.RLock()
+_lock: Final = make_lock()
 _drivers: Drivers | None = None
 
 
@@ -360,7 +360,7 @@ def _make_error(code: int, routine: str, detail: str) -> DriverError:
 
 
 def _bind_platform(driver: Driver, handle: int | None) -> CLPlatform:
-    """Bind one platform, and ask what every ICD must answer (cl_khr_icd).
+    """Bind one platform, and ask what every ICD must answer (cl_khr_icd, and what names it).
 
     Raises:
         DriverError, OpenCLError: the platform must be refused.
@@ -379,7 +379,7 @@ def _bind_platform(driver: Driver, handle: int | None) -> CLPlatform:
         binding.notes,
         binding.foreign_dispatch_data,
     )
-    _ = platform.suffix, platform.version
+    _ = platform.suffix, platform.version, platform.name, platform.vendor
     if (
         "cl_khr_icd" not in platform.extensions
         and "OCL_ICD_ASSUME_ICD_EXTENSION" not in filter_environ()

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from ..loader.base import layers
 from ..loader.base.errors import FairleadError
+from ..loader.base.forks import make_lock
 from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word, read_words
 from ..loader.base.query import decode_text
@@ -61,7 +61,7 @@ class Binding(Value):
 layers.enable_api(OPENCL, int(ffi.cast("uintptr_t", lib.fl_cl_thunks())))
 
 _bound: dict[int, Binding] = {}
-_lock = threading.RLock()
+_lock: Final = make_lock()
 
 
 def bind(platform: int, resolve: Callable[[str], int | None]) -> Binding:

@@ -87,6 +87,12 @@
 #ifndef EXTENSIONS_ERROR
 #define EXTENSIONS_ERROR 0
 #endif
+#ifndef NAME_ERROR
+#define NAME_ERROR 0
+#endif
+#ifndef VENDOR_ERROR
+#define VENDOR_ERROR 0
+#endif
 #ifndef SUFFIX_ERROR
 #define SUFFIX_ERROR 0
 #endif
@@ -212,8 +218,10 @@ static cl_int get_platform_info(cl_platform_id platform, cl_platform_info name, 
     snprintf(numbered, sizeof numbered, NUMBERED ? "%s %d" : "%s%.0d", NAME,
              (int)(platform - platforms));
     switch (name) {
-    case CL_PLATFORM_NAME: return give_text(numbered, room, into, size);
-    case CL_PLATFORM_VENDOR: return give_text(VENDOR, room, into, size);
+    case CL_PLATFORM_NAME:
+        return NAME_ERROR ? NAME_ERROR : give_text(numbered, room, into, size);
+    case CL_PLATFORM_VENDOR:
+        return VENDOR_ERROR ? VENDOR_ERROR : give_text(VENDOR, room, into, size);
     case CL_PLATFORM_VERSION: return give_text(VERSION, room, into, size);
     case CL_PLATFORM_PROFILE: return give_text("FULL_PROFILE", room, into, size);
     case CL_PLATFORM_EXTENSIONS:

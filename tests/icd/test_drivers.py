@@ -95,6 +95,8 @@ def test_a_driver_that_counts_and_then_fails(fake_driver: FakeDriver) -> None:
     ("knobs", "reason"),
     [
         ({"suffix_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
+        ({"name_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
+        ({"vendor_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
         ({"extensions_error": -30}, "clGetPlatformInfo [CL_INVALID_VALUE]"),
         (
             {"suffix_size": "((size_t)1 << 40)"},
@@ -119,6 +121,32 @@ def test_a_platform_that_does_not_list_cl_khr_icd_is_taken_with_a_note(
     monkeypatch.setenv("OCL_ICD_ASSUME_ICD_EXTENSION", "1")
     (platform,) = opened(fake_driver(extensions='"cl_khr_int64"')).platforms
     assert platform.notes == ()
+
+
+#: Forks while another thread is in a search; the child opens drivers, too.
+FORK_IN_A_SEARCH = """
+import os, threading
+from fairlead.icd import drivers, tables
+
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with drivers._lock, tables._lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if not child:
+    os._exit(not (drivers._lock.acquire(blocking=False) and tables._lock.acquire(blocking=False)))
+done.set()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_is_forked_in_a_search_can_search(run_python: RunPython) -> None:
+    assert run_python(FORK_IN_A_SEARCH).out == "0\n"
 
 
 # Opening twice, and unloading
