@@ -9,7 +9,7 @@ it makes updates, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -140,13 +140,14 @@ class Builds:
         turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
         trial = Trial(names, turns, repeats=tries_schedules) if len(plans) > 1 else None
         builds: list[Build] = []
-        for plan in plans:
-            parts = self._build(plan, kind)
-            if parts is None:
-                for one in builds:
-                    one.close()
-                return None
-            builds.append(Build(plan, parts, trial))
+        with ExitStack() as made:  # closes them if one cannot be built
+            for plan in plans:
+                parts = self._build(plan, kind)
+                if parts is None:
+                    return None
+                builds.append(Build(plan, parts, trial))
+                made.callback(builds[-1].close)
+            made.pop_all()
         return builds
 
     def _build(self, plan: Plan, kind: QueueKind) -> list[Built] | None:
@@ -155,20 +156,21 @@ class Builds:
         None means that an engine failed, which is refused from now on.
         """
         built: list[Built] = []
-        for part in plan.parts:
-            try:
-                made = part.engine.build(self._commands.part(part.first, part.end), kind)
-            except OpenCLError as refusal:
-                for one in built:
-                    one.close()
-                is_last = part.engine.name == self._choice.engines[-1].name
-                if is_last and not plan.tried:
-                    raise
-                refused = plan.tried if is_last else part.engine.name
-                self._refused[kind][refused] = f"the driver refused it, {refusal}"
-                return None
-            made.native.first = part.first
-            built.append(made)
+        with ExitStack() as made:  # closes them if one cannot be built
+            for part in plan.parts:
+                try:
+                    one = part.engine.build(self._commands.part(part.first, part.end), kind)
+                except OpenCLError as refusal:
+                    is_last = part.engine.name == self._choice.engines[-1].name
+                    if is_last and not plan.tried:
+                        raise
+                    refused = plan.tried if is_last else part.engine.name
+                    self._refused[kind][refused] = f"the driver refused it, {refusal}"
+                    return None
+                made.callback(one.close)
+                one.native.first = part.first
+                built.append(one)
+            made.pop_all()
         return built
 
     def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> Sequence[Build]:
@@ -318,10 +320,12 @@ class Builds:
 
     def close(self) -> None:
         """Close what engines built. What was enqueued runs to its end."""
-        self.native.built_count = 0
-        for one in self._list_built():
+        closed = self._list_built()
+        with self.block_updates():
+            self.native.built_count = 0
+            self._builds.clear()
+        for one in closed:
             one.close()
-        self._builds.clear()
 
 
 def _explain_choice(plan: Plan, candidates: Sequence[Plan], seconds: Mapping[str, float]) -> Plan:

@@ -50,13 +50,15 @@ class RefusedWhole(Built):
     def explain(self) -> str:
         return "refused"
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        Refused.closed += 1
 
 
 class Refused(Engine):
     """Says that it can, and the driver says that it cannot."""
 
     name = "refused"
+    closed: ClassVar[int] = 0
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
@@ -178,6 +180,26 @@ def test_a_tie_goes_to_the_last_one() -> None:
     assert choose_fastest({"a": 1.0, "b": math.inf}) == "a"
     assert choose_fastest({"a": 0.99, "b": 1.0, "c": 0.98}, clearly=False) == "c"
     assert choose_fastest({"a": 0.97, "b": 1.0, "c": 0.98}, clearly=False) == "a"
+
+
+@pytest.mark.parametrize("fails", [MemoryError, KeyboardInterrupt])
+def test_what_was_built_is_closed_if_another_candidate_cannot_be_built(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch, remembered: Path, fails: type[BaseException]
+) -> None:
+    replay = Replay()
+
+    def fail(commands: CommandList, target: QueueKind) -> Built:
+        raise fails
+
+    monkeypatch.setattr(replay, "build", fail)
+    monkeypatch.setattr(choice, "ENGINES", {"refused": Refused(), "replay": replay})
+    monkeypatch.delenv("FAIRLEAD_COMMAND_BUFFER", raising=False)
+    monkeypatch.setattr(Refused, "closed", 0)
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    with pytest.raises(fails):
+        graph.finalize().replay(numbers.queue)
+    assert Refused.closed == 1
 
 
 # --- times ---
