@@ -240,7 +240,7 @@ def is_whole(binary: bytes) -> bool:
             if size <= 8:
                 return False
             reader.read_bytes(size - 8)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, ValueError):  # the name of its folder is not UTF-8
         return False
     return reader.place == reader.end
 

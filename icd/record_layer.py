@@ -135,25 +135,37 @@ def read_recordings(folder: Path) -> list[ProcessRecording]:
 
 def _read_recording(file: Path) -> ProcessRecording:
     with file.open("rb") as stream:  # the map stays as long as what lies in it
-        words = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ)).cast("Q")
-    made, chunk = ProcessRecording(int(file.name.partition(".")[0])), 0
-    while chunk < len(words) and words[chunk]:
-        length, start = words[chunk] // 8, chunk + 1
-        while start < chunk + length and words[start]:
-            size, kind = words[start] & 0xFFFFFFFF, words[start] >> 32
-            record = words[start : start + size]
+        data = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
+    made = ProcessRecording(int(file.name.partition(".")[0]))
+    try:
+        for kind, words in _split_records(data[: len(data) // 8 * 8].cast("Q")):
             if kind == DATA:
-                if record[2]:
-                    whole = record[_HEAD_OF_DATA:].cast("B")
-                    made.data[record[1]] = whole[: record[3]]
+                if words[2]:
+                    made.data[words[1]] = words[_HEAD_OF_DATA:].cast("B")[: words[3]]
             else:
-                made.records.append(_record(kind, record))
-            start += size
-        chunk += length
+                made.records.append(_make_record(kind, words))
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"{file} is not a recording: {error}") from error
     return made
 
 
-def _record(kind: int, words: memoryview) -> Record:
+def _split_records(words: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield the kind and the words of each record, its head among them."""
+    chunk = 0
+    while chunk < len(words) and words[chunk]:
+        start, end = chunk + 1, chunk + words[chunk] // 8
+        if not chunk < end <= len(words):
+            raise ValueError(f"its chunk at {8 * chunk} has an impossible size")
+        while start < end and words[start]:
+            size, kind = words[start] & 0xFFFFFFFF, words[start] >> 32
+            if not 0 < size <= end - start:
+                raise ValueError(f"its record at {8 * start} has an impossible size")
+            yield kind, words[start : start + size]
+            start += size
+        chunk = end
+
+
+def _make_record(kind: int, words: memoryview) -> Record:
     if kind == COMMAND:
         count = _HEAD_OF_COMMAND + words[_HEAD_OF_COMMAND]
     elif kind == MEMORY:

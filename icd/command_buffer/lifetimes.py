@@ -62,7 +62,9 @@ class Lifetimes:
 
     def _keep_for_good(self) -> None:
         self.release_finished()
-        for event_and_things in self._kept.values():
+        with self._lock:
+            in_use = list(self._kept.values())
+        for event_and_things in in_use:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(event_and_things))
 
     def _forget(self) -> None:

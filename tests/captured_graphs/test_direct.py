@@ -25,6 +25,7 @@ from fairlead.icd.pocl_kernels import (
     PoclBinaryError,
     PoclKernel,
     find_version,
+    is_whole,
     parse,
 )
 
@@ -574,3 +575,5 @@ def test_binaries_of_another_layout_are_refused(numbers: Numbers) -> None:
     for one in damaged:
         with pytest.raises(PoclBinaryError):
             parse(one, version)
+    head = 8 + 8 + 4 + 4 + 8
+    assert is_whole(binary) and not is_whole(binary[:head] + b"\xff" + binary[head + 1 :])

@@ -179,6 +179,24 @@ def test_equal_contents_are_written_once(
         assert log.stat().st_size < 6 << 20
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        [4],  # a chunk of no whole word
+        [80, 1 << 32 | 1],  # a chunk that is longer than the file
+        [24, record_layer.SYNC << 32, 0],  # a record without a size
+        [24, record_layer.SYNC << 32 | 9, 0],  # a record that is longer than its chunk
+        [24, record_layer.DATA << 32 | 2, 0],  # a record without its head
+        [24, 99 << 32 | 2, 0],  # a record of an unknown kind
+    ],
+)
+def test_a_file_that_is_not_a_recording_is_refused(tmp_path: Path, words: list[int]) -> None:
+    file = tmp_path / "7.0.record"
+    file.write_bytes(b"".join(word.to_bytes(8, "little") for word in words) + b"cut")
+    with pytest.raises(ValueError, match=r"7\.0\.record is not a recording: "):
+        record_layer.read_recordings(tmp_path)
+
+
 @pytest.mark.one_driver
 @pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])
 def test_what_was_recorded_outlives_the_program(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 from collections.abc import Iterator
@@ -85,3 +86,22 @@ def test_no_event_keeps_nothing(kept: Lifetimes) -> None:
     kept.keep_until(0, thing)
     del thing
     assert not lives(reference)
+
+
+def test_another_thread_may_keep_things_while_python_ends(
+    context: cl.Context, kept: Lifetimes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [cl.UserEvent(context) for _ in range(3)]
+    referred: list[object] = []
+
+    def refer(thing: ctypes.py_object[object]) -> None:
+        kept.keep_until(events[2].int_ptr, referred)  # as another thread does meanwhile
+        referred.append(thing.value)
+
+    monkeypatch.setattr(ctypes.pythonapi, "Py_IncRef", refer)
+    for event in events[:2]:
+        kept.keep_until(event.int_ptr, None)
+    kept._keep_for_good()
+    assert len(referred) == 2
+    for event in events:
+        event.set_status(cl.command_execution_status.COMPLETE)
