@@ -144,7 +144,7 @@ static bool append(fl_lz_queue *queue, fl_lz_buffer *buffer, uintptr_t event) {
         ZE(queue->context, append_lists, zeCommandListImmediateAppendCommandListsExp)(
             queue->list, 1, &buffer->list, event, 0, NULL))
         return false;
-    __atomic_store_n(&queue->pending, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&queue->pending, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&buffer->pending, 1, __ATOMIC_SEQ_CST);
     return true;
 }
@@ -221,16 +221,20 @@ int32_t fl_lz_urEventWait(uint32_t adapter, uint32_t numEvents, const uintptr_t 
     return code ? FL_TO_PYTHON : 0;
 }
 
+/* Another thread may wait at the same time. So the commands are pending until the wait is over. */
 static int32_t finish(fl_lz_queue *queue) {
+    uint64_t pending = __atomic_load_n(&queue->pending, __ATOMIC_SEQ_CST);
     if (!queue->only_c)
         return FL_TO_PYTHON;
-    if (!__atomic_exchange_n(&queue->pending, 0, __ATOMIC_SEQ_CST))
+    if (!pending)
         return 0;
-    int32_t code = fl_waits_here() ? ZE(queue->context, until, zeCommandListHostSynchronize)(
-                                         queue->list, UINT64_MAX)
-                                   : FL_TO_PYTHON;
-    if (code)
-        __atomic_store_n(&queue->pending, 1, __ATOMIC_SEQ_CST);
+    if (!fl_waits_here())
+        return FL_TO_PYTHON;
+    int32_t code =
+        ZE(queue->context, until, zeCommandListHostSynchronize)(queue->list, UINT64_MAX);
+    if (!code) /* unless more was enqueued meanwhile */
+        __atomic_compare_exchange_n(&queue->pending, &pending, 0, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     return code;
 }
 

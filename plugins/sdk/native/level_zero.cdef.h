@@ -37,7 +37,7 @@ typedef struct fl_lz_queue {
     struct fl_lz_queue
         *around;              /* runs command-buffers, in order; NULL: only Python enqueues them */
     int32_t only_c;           /* C may wait for it: all that may run was enqueued by C */
-    int32_t pending;          /* C has enqueued something that Python does not know */
+    uint64_t pending;         /* how often C has enqueued since the last wait; 0: nothing runs */
 } fl_lz_queue;
 
 typedef struct fl_lz_buffer {

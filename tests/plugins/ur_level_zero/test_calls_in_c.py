@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pytest
@@ -15,7 +15,9 @@ from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
+from fairlead.loader.base.layers import Layer
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.sdk.start import do_calls_begin_in_c
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
@@ -230,6 +232,39 @@ def test_threads_enqueue_on_one_queue(
     for thread in threads:
         thread.join()
     assert adding.sum == 402
+
+
+def test_a_second_thread_that_finishes_a_queue_waits_too(
+    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str]
+) -> None:
+    begin(adding, queue, asked)
+    make.release(adding.run(queue))
+    table = adapter.registry.list_owned("ur_context_handle_t")[context].table
+    entered, go_on, waits = threading.Event(), threading.Event(), list[int]()
+    wait = ZE.functions["zeCommandListHostSynchronize"].slot
+
+    def before(slot: int, arguments: Sequence[int]) -> None:
+        if slot == wait:
+            waits.append(arguments[0])
+            if len(waits) == 1:
+                entered.set()
+                go_on.wait()
+
+    layer = Layer(ZE, table.top)
+    layer.handle(before)
+    table.push(layer)
+    try:
+        first = threading.Thread(target=make.ur.ok, args=("urQueueFinish", queue))
+        first.start()
+        entered.wait()
+        in_thread(lambda: make.ur.ok("urQueueFinish", queue))
+        assert len(waits) == 2
+    finally:
+        go_on.set()
+        first.join()
+        table.remove(layer)
+        layer.release()
+    assert adding.sum == 3
 
 
 @pytest.mark.parametrize("how", ["profiling", "immediate-append", "wait-event"])
