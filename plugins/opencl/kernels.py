@@ -94,7 +94,7 @@ class _NativeLock:
     """What several kernels of one cl_kernel share: a lock of Python's threads, and one for C."""
 
     def __init__(self) -> None:
-        self.threads, self.busy = make_lock(), ffi.new("int32_t *")
+        self.threads, self.busy = make_lock(), ffi.new("unsigned *")
 
 
 #: The lock of each cl_kernel. One native handle may have several kernels.

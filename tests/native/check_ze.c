@@ -33,7 +33,7 @@ static struct {
     fl_kernel inner;
     fl_kept_argument kept[4];
     uint8_t kinds[4];
-    int32_t busy;
+    unsigned busy;
     fl_ze_copy copy;
     fl_ze_list list;
     fl_array array;
@@ -118,8 +118,17 @@ static int note_update(void *self, uint32_t command, int relaunched) {
     return z.refuses ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
+static bool try_kernel(fl_kernel *kernel) {
+    return !__atomic_exchange_n(kernel->busy, 1, __ATOMIC_ACQUIRE);
+}
+
+static void leave_kernel(fl_kernel *kernel) {
+    __atomic_store_n(kernel->busy, 0, __ATOMIC_RELEASE);
+}
+
 static void begin_ze(world *w) {
-    static fl_sdk_functions sdk = {words_of, keep_argument, wait_for, status_of, retain, NULL};
+    static fl_sdk_functions sdk = {words_of, keep_argument, try_kernel, leave_kernel,
+                                   wait_for, status_of,     retain,     NULL};
     sdk.icd = fl_exported();
     fl_ze_use(&sdk);
     memset(&z, 0, sizeof z);

@@ -84,7 +84,7 @@ typedef struct fl_kept_argument {
 typedef struct fl_kernel {
     uintptr_t cl;
     const fl_context *context;
-    int32_t *busy;            /* of the cl_kernel: a thread sets arguments or uses them */
+    unsigned *busy;           /* the lock of the cl_kernel: a thread sets or uses arguments */
     int32_t in_python;        /* only Python knows all that was set on it */
     int32_t had_pointers;     /* an argument was ever an address */
     uint32_t count;           /* of its arguments */
@@ -106,6 +106,8 @@ typedef struct fl_sdk_functions {
     const uintptr_t *(*words)(uint32_t adapter, uintptr_t handle, unsigned kind);
     int32_t (*set_argument)(fl_kernel *kernel, uint32_t index, uint32_t type, size_t size,
                             uintptr_t value);
+    bool (*try_kernel)(fl_kernel *kernel);   /* false: another thread has it */
+    void (*leave_kernel)(fl_kernel *kernel);
     /* Waits for an event of an in-order queue: 0, OpenCL's code, or FL_TO_PYTHON if it is not over.
      */
     int32_t (*wait)(const fl_driver *driver, void *event);

@@ -5,21 +5,15 @@
  * keeps. Python reads that when it gets the kernel next (URKernel.lock). */
 #include "calls.h"
 
-#include <sched.h>
 #include <string.h>
 
 typedef ur_exp_kernel_arg_properties_t row;
 
-static bool try_kernel(fl_kernel *kernel) {
-    return !__atomic_exchange_n(kernel->busy, 1, __ATOMIC_ACQUIRE);
-}
+static bool try_kernel(fl_kernel *kernel) { return fl_try_lock(kernel->busy); }
 
-void fl_enter_kernel(fl_kernel *kernel) {
-    while (!try_kernel(kernel))
-        sched_yield();
-}
+void fl_enter_kernel(fl_kernel *kernel) { fl_enter_lock(kernel->busy); }
 
-void fl_leave_kernel(fl_kernel *kernel) { __atomic_store_n(kernel->busy, 0, __ATOMIC_RELEASE); }
+void fl_leave_kernel(fl_kernel *kernel) { fl_leave_lock(kernel->busy); }
 
 /* Holds a kernel, and keeps other threads away. NULL: Python makes the call. */
 static fl_kernel *begin(uint32_t adapter, uintptr_t handle) {
@@ -141,8 +135,10 @@ static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t siz
 
 const fl_sdk_functions *fl_exported_by_sdk(void) {
     static fl_sdk_functions exported;
-    exported = (fl_sdk_functions){fl_get_state,        set_alone,       fl_wait_in_order,
-                                  fl_event_status, fl_retain_event, fl_icd};
+    exported = (fl_sdk_functions){
+        fl_get_state,     set_alone,       try_kernel,      fl_leave_kernel,
+        fl_wait_in_order, fl_event_status, fl_retain_event, fl_icd,
+    };
     return &exported;
 }
 

@@ -106,10 +106,10 @@ int32_t fl_zeCommandListAppendLaunchKernel(uint32_t driver, uintptr_t hCommandLi
         list->device != k->device || !pLaunchFuncArgs->groupCountX ||
         !pLaunchFuncArgs->groupCountY || !pLaunchFuncArgs->groupCountZ)
         return FL_TO_PYTHON;
-    if (__atomic_exchange_n(k->kernel->busy, 1, __ATOMIC_ACQUIRE))
+    if (!fl_sdk->try_kernel(k->kernel))
         return FL_TO_PYTHON;
     int32_t code = append(list, k, pLaunchFuncArgs);
-    __atomic_store_n(k->kernel->busy, 0, __ATOMIC_RELEASE);
+    fl_sdk->leave_kernel(k->kernel);
     return code;
 }
 

@@ -173,3 +173,23 @@ def test_where_the_program_has_no_python_the_last_release_closes(
         *(f"closed {number}" for number in range(4)),
         "devices: 0",
     ], output
+
+
+_FORK = """
+import os
+from fairlead.plugins.sdk._native import ffi, lib
+
+lib.fl_make_handles(15, 1)  # an adapter: from now on C knows of forks
+busy = ffi.new("unsigned *")
+kernel, sdk = ffi.new("fl_kernel *", {"busy": busy}), lib.fl_exported_by_sdk()
+lib.fl_enter_kernel(kernel)
+child = os.fork()
+entered = sdk.try_kernel(kernel)
+if not child:
+    os._exit(entered)
+print(entered, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_kernel_that_a_thread_had_is_free_in_a_forked_child(run_python: RunPython) -> None:
+    assert run_python(_FORK, fresh=True).split() == ["False", "1"]
