@@ -153,7 +153,8 @@ void fl_begin_layer(fl_layer *layer) {
         SLOT_clGetEventInfo,        SLOT_clGetEventProfilingInfo,
         SLOT_clRetainEvent,         SLOT_clReleaseEvent,
         SLOT_clCreateCommandQueue,  SLOT_clCreateCommandQueueWithProperties,
-        SLOT_clEnqueueNDRangeKernel};
+        SLOT_clEnqueueNDRangeKernel, SLOT_clEnqueueMapBuffer,
+        SLOT_clEnqueueMapImage};
     if (of_devices)
         fl_log_device(layer, calls, &device);
     else

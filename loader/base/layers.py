@@ -38,6 +38,8 @@ _DEVICE_FUNCTIONS: Final = (
     "clCreateCommandQueue",
     "clCreateCommandQueueWithProperties",
     "clEnqueueNDRangeKernel",
+    "clEnqueueMapBuffer",
+    "clEnqueueMapImage",
 )
 #: The functions that native/dump.c looks at or calls, in the order of `fl_dump`.
 _PROGRAM_FUNCTIONS: Final = (
@@ -151,6 +153,7 @@ class Layer:
             self.released = True
             self.log(None)
             _handled.pop(self.pointer, None)
+            self._before = self._after = None  # what they hold is not needed any more
             _idle.append(self)
 
     def redirect(self, next: int) -> None:
@@ -268,7 +271,8 @@ def _find_called(call: Any) -> tuple[Layer | None, list[int]]:
 @mark_called_from_c
 def _call_before(call: Any) -> int:
     layer, arguments = _find_called(call)
-    answer = layer._before(call.function, arguments) if layer and layer._before else None
+    before = layer._before if layer else None  # another thread may release the layer
+    answer = before(call.function, arguments) if before else None
     if answer is None:
         return 0
     call.result = answer & 0xFFFFFFFFFFFFFFFF
@@ -279,8 +283,9 @@ def _call_before(call: Any) -> int:
 @mark_called_from_c
 def _call_after(call: Any) -> None:
     layer, arguments = _find_called(call)
-    if layer and layer._after:
-        layer._after(call.function, arguments, call.result)
+    after = layer._after if layer else None
+    if after:
+        after(call.function, arguments, call.result)
 
 
 @atexit.register

@@ -24,8 +24,11 @@ enum {
 typedef int32_t info(void *event, uint32_t what, size_t size, void *value, size_t *size_ret);
 typedef int32_t count(void *event);
 
+/* A layer that is given back may soon serve another driver, or write into another log. */
 typedef struct command {
     struct command *next;
+    void *const *driver; /* the table of its driver */
+    const fl_log *log;
     fl_call call; /* its arguments are gone */
     uint64_t values[8];
 } command;
@@ -38,7 +41,7 @@ static int noting; /* a thread is in fl_note_ended */
 
 static __thread void *own __attribute__((tls_model("initial-exec"))); /* the event of a call */
 static __thread uint64_t given; /* the properties that the program gave */
-static __thread uint64_t properties[2 * MOST_PROPERTIES + 1];
+static __thread uint64_t exchanged[2 * MOST_PROPERTIES + 1];
 
 /* The events are the parent's. */
 static void begin_again(void) {
@@ -48,28 +51,28 @@ static void begin_again(void) {
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
 
-static uint64_t with_profiling(uint64_t flags) {
+static uint64_t add_profiling(uint64_t flags) {
     return flags & ON_DEVICE ? flags : flags | PROFILING;
 }
 
-/* The program's list with profiling. If it is too long it stays as it is. */
-static const uint64_t *profiling_list(const uint64_t *given) {
+/* Adds profiling to the program's list. One that is too long stays as it is. */
+static const uint64_t *add_profiling_to_list(const uint64_t *list) {
     size_t at = 0, flags = 0;
-    for (; given && given[at]; at += 2) {
+    for (; list && list[at]; at += 2) {
         if (at + 2 >= 2 * MOST_PROPERTIES)
-            return given;
-        if (given[at] == QUEUE_PROPERTIES)
+            return list;
+        if (list[at] == QUEUE_PROPERTIES)
             flags = at + 1;
     }
     if (at)
-        memcpy(properties, given, at * sizeof *given);
+        memcpy(exchanged, list, at * sizeof *list);
     if (!flags) {
-        properties[at] = QUEUE_PROPERTIES, properties[at + 1] = 0;
+        exchanged[at] = QUEUE_PROPERTIES, exchanged[at + 1] = 0;
         flags = at + 1, at += 2;
     }
-    properties[flags] = with_profiling(properties[flags]);
-    properties[at] = 0;
-    return properties;
+    exchanged[flags] = add_profiling(exchanged[flags]);
+    exchanged[at] = 0;
+    return exchanged;
 }
 
 static bool makes_queue(const fl_call *call) {
@@ -82,9 +85,10 @@ static int before(fl_call *call) {
     if (makes_queue(call))
         given = call->arguments[2];
     if (call->function == slots.create_queue)
-        call->arguments[2] = with_profiling(call->arguments[2]);
+        call->arguments[2] = add_profiling(call->arguments[2]);
     else if (call->function == slots.create_queue_with_properties)
-        call->arguments[2] = FL_POINTER(profiling_list((void *)(uintptr_t)call->arguments[2]));
+        call->arguments[2] =
+            FL_POINTER(add_profiling_to_list((void *)(uintptr_t)call->arguments[2]));
     else if (place >= 0 && !call->arguments[place]) {
         own = NULL;
         call->arguments[place] = FL_POINTER(&own);
@@ -100,7 +104,10 @@ static void add(const fl_call *call, void *event) {
         return;
     }
     uint64_t kernel = call->function == slots.launch ? call->arguments[1] : 0;
-    *new = (command){NULL, *call, {call->function, call->arguments[0], kernel, FL_POINTER(event)}};
+    *new = (command){.driver = call->layer->next,
+                     .log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE),
+                     .call = *call,
+                     .values = {call->function, call->arguments[0], kernel, FL_POINTER(event)}};
     new->call.arguments = NULL;
     pthread_mutex_lock(&lock);
     *last = new, last = &new->next;
@@ -109,19 +116,19 @@ static void add(const fl_call *call, void *event) {
 
 static bool has_ended(const command *one, void *event) {
     int32_t status = 0;
-    info *ask = (info *)one->call.layer->next[slots.get_event_info];
+    info *ask = (info *)one->driver[slots.get_event_info];
     return ask(event, EXECUTION_STATUS, sizeof status, &status, NULL) || status <= 0;
 }
 
 static void note(command *one, void *event) {
-    info *ask = (info *)one->call.layer->next[slots.get_profiling_info];
+    info *ask = (info *)one->driver[slots.get_profiling_info];
     fl_log *log = __atomic_load_n(&one->call.layer->log, __ATOMIC_ACQUIRE);
     int32_t code = 0;
     for (uint32_t i = 0; i < 4; i++)
         code |= ask(event, QUEUED + i, sizeof one->values[4], &one->values[4 + i], NULL);
-    if (!code && log)
+    if (!code && log && log == one->log)
         fl_log_note(log, (uint32_t)FL_COMMAND, &one->call, one->values, 8);
-    ((count *)one->call.layer->next[slots.release_event])(event);
+    ((count *)one->driver[slots.release_event])(event);
 }
 
 void fl_note_ended(void) {
@@ -148,11 +155,17 @@ void fl_note_ended(void) {
     errno = error;
 }
 
+/* A map returns the address. All other commands return a code. */
+static bool has_succeeded(const fl_call *call) {
+    bool is_map = call->function == slots.map_buffer || call->function == slots.map_image;
+    return is_map ? call->result != 0 : (int32_t)call->result == 0;
+}
+
 static void after(fl_call *call) {
     int place = call->layer->thunks->event_at[call->function];
     void **event = place < 0 ? NULL : (void **)(uintptr_t)call->arguments[place];
     bool ours = event == &own;
-    if (event && !(int32_t)call->result && *event) {
+    if (event && has_succeeded(call) && *event) {
         if (!ours)
             ((count *)call->layer->next[slots.retain_event])(*event);
         add(call, *event);

@@ -31,8 +31,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the list */
 static program *newest;
 static unsigned numbers;
 
+/* Another thread of the parent may have had the lock. */
+static void begin_again(void) { pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+
 /* The number of a program; a new one if it is not known, or if its handle is used again. */
-static unsigned number_of(const void *handle, bool is_new) {
+static unsigned find_number(const void *handle, bool is_new) {
     pthread_mutex_lock(&lock);
     program *one = newest;
     while (one && one->handle != handle)
@@ -63,7 +68,7 @@ static void write_source(const fl_call *call) {
     uint32_t count = (uint32_t)call->arguments[1];
     const char *const *strings = (const char *const *)(uintptr_t)call->arguments[2];
     const size_t *lengths = (const size_t *)(uintptr_t)call->arguments[3];
-    FILE *file = open_file(number_of((void *)(uintptr_t)call->result, true), "cl", "we");
+    FILE *file = open_file(find_number((void *)(uintptr_t)call->result, true), "cl", "we");
     for (uint32_t i = 0; file && i < count; i++)
         fwrite(strings[i], 1, lengths && lengths[i] ? lengths[i] : strlen(strings[i]), file);
     if (file)
@@ -77,7 +82,7 @@ static void write_logs(const fl_call *call, void *handle) {
     size_t size = 0;
     if (ask(handle, DEVICES, sizeof devices, devices, &size))
         return;
-    FILE *file = open_file(number_of(handle, false), "log", "ae");
+    FILE *file = open_file(find_number(handle, false), "log", "ae");
     for (size_t i = 0; file && i < size / sizeof *devices; i++) {
         size_t length = 0;
         ask_build(handle, devices[i], BUILD_LOG, 0, NULL, &length);
@@ -104,6 +109,8 @@ void fl_dump_call(const fl_call *call) {
 }
 
 void fl_dump_programs(const char *into, const fl_thunks *of, const fl_dump *functions) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     slots = *functions, api = of;
     folder = strdup(into);
 }

@@ -52,7 +52,7 @@ size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *argumen
  * clCreateCommandQueueWithProperties that have the properties. */
 typedef struct fl_device {
     uint32_t get_event_info, get_profiling_info, retain_event, release_event;
-    uint32_t create_queue, create_queue_with_properties, launch;
+    uint32_t create_queue, create_queue_with_properties, launch, map_buffer, map_image;
 } fl_device;
 /* Record the calls through `layer` in `log`, and a note FL_COMMAND for each command that has ended.
  * Queues are made with profiling. The values of a note: slot, queue, kernel (of a launch, else 0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -233,6 +234,19 @@ def test_layers_that_come_and_go_in_any_order_lead_to_the_table(adapter: Adapter
         behind = front
     adapter.table.remove(behind)
     behind.release()
+
+
+def test_a_layer_that_was_given_back_forgets_its_handlers(adapter: Adapter) -> None:
+    class Handler:
+        def __call__(self, *arguments: Any) -> None:
+            pass
+
+    layer, handler = Layer(UR, adapter.table.address), Handler()
+    layer.handle(handler, handler)
+    alive = weakref.ref(handler)
+    del handler
+    layer.release()
+    assert alive() is None
 
 
 def test_two_layers_see_each_call_in_order(adapter: Adapter, layer: Layer) -> None:

@@ -18,7 +18,7 @@ typedef struct world {
     fl_context context;
     fl_queue queue;
     fl_kernel kernel;
-    int32_t busy;
+    unsigned busy;
     fl_kept_argument kept[8];
     cl_program program;
     cl_mem buffers[2];

@@ -192,4 +192,4 @@ print(entered, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_kernel_that_a_thread_had_is_free_in_a_forked_child(run_python: RunPython) -> None:
-    assert run_python(_FORK, fresh=True).split() == ["False", "1"]
+    assert run_python(_FORK, fresh=True).out.split() == ["False", "1"]
