@@ -228,8 +228,9 @@ class _Child:
             return
         self.killed = True
         if not self.reaped:  # else its number may be that of another group by now
-            with suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            for stop in (os.killpg, os.kill):  # a fork may have no group of its own yet
+                with suppress(OSError):
+                    stop(self.process.pid, signal.SIGKILL)
             self.process.wait()
         for name in tuple(self.pipes):
             self._read(name)  # a pipe holds no more than one read takes

@@ -66,9 +66,15 @@ class ForkedChild:
             _run_child(work, environ, output, kept)
 
     def wait(self) -> int:
-        """Wait for its end. Returns its exit code, as `subprocess` has it."""
+        """Wait for its end. Returns its exit code, as `subprocess` has it.
+
+        It is 0 if this process ignores SIGCHLD: then nobody gets to know it.
+        """
         if self._code is None:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            try:
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            except ChildProcessError:
+                self._code = 0
         return self._code
 
 

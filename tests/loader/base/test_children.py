@@ -328,6 +328,7 @@ def test_a_process_group_is_ended_before_its_leader_is_reaped(
     assert leaders == [True] * 3
 
 
+@each_way_too
 def test_a_program_that_ignores_the_end_of_children() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
