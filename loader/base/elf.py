@@ -141,9 +141,10 @@ def _parse_header(start: bytes) -> _Header | None:
 def _end_of_segments(start: bytes, header: _Header) -> int:
     """Return where the last segment of the program headers ends, an offset in the file."""
     end = header.program_offset + header.program_size * header.program_count
+    least = 56 if header.bits == 64 else 32  # bytes of an entry, whatever the header says
     for index in range(header.program_count):
         place = header.program_offset + index * header.program_size
-        if place + header.program_size > len(start):
+        if place + max(header.program_size, least) > len(start):
             break
         offset, size = (
             struct.unpack_from(header.order + "Q16xQ", start, place + 8)

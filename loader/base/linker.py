@@ -11,6 +11,7 @@ import ctypes
 import os
 import struct
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -18,15 +19,9 @@ from .elf import is_loadable, read_dynamic_section
 from .search import filter_environ
 
 _CACHE = Path("/etc/ld.so.cache")
-
-
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
-
-
 #: Debian's name for the architecture, such as "x86_64-linux-gnu".
 _MULTIARCH = getattr(sys.implementation, "_multiarch", "")
-
-
 _DEFAULT_DIRECTORIES = (
     f"/lib/{_MULTIARCH}",
     f"/usr/lib/{_MULTIARCH}",
@@ -44,9 +39,11 @@ def find_missing_dependencies(path: str) -> tuple[str, ...]:
     waiting: list[tuple[str, tuple[str, ...]]] = [(path, ())]
     while waiting:
         current, inherited = waiting.pop(0)
-        needed, rpath, runpath = read_dynamic_section(current)
-        # ld.so(8): RPATH also applies to the dependencies of dependencies, RUNPATH does not.
-        rpath = () if runpath else (*rpath, *inherited)
+        needed, own, runpath = read_dynamic_section(current)
+        # ld.so(8): RPATH also applies to the dependencies of dependencies, RUNPATH does not. A
+        # library with RUNPATH has no RPATH, and is found without that of its users.
+        handed_on = inherited if runpath else (*own, *inherited)
+        rpath = () if runpath else handed_on
         for name in needed:
             if name in seen:
                 continue
@@ -59,7 +56,7 @@ def find_missing_dependencies(path: str) -> tuple[str, ...]:
             if found is None:
                 missing[name] = None
             else:
-                waiting.append((found, rpath))
+                waiting.append((found, handed_on))
     return tuple(missing)
 
 
@@ -115,7 +112,7 @@ def _is_loaded(name: str) -> bool:
 
 @cache
 def read_linker_cache() -> dict[str, list[str]]:
-    """Return soname to paths, from the cache that ldconfig writes.
+    """Return soname to paths, from the cache that ldconfig writes; of a damaged one, its beginning.
 
     The format is `struct cache_file_new` of glibc (sysdeps/generic/dl-cache.h).
     """
@@ -128,8 +125,10 @@ def read_linker_cache() -> dict[str, list[str]]:
         return {}
     data = data[base:]
     entries: dict[str, list[str]] = {}
-    (count,) = struct.unpack_from("=I", data, 20)
-    for _, key, value in struct.iter_unpack("=iII12x", data[48 : 48 + 24 * count]):
-        name, path = (data[place : data.index(b"\0", place)] for place in (key, value))
-        entries.setdefault(os.fsdecode(name), []).append(os.fsdecode(path))
+    with suppress(struct.error, ValueError):
+        (count,) = struct.unpack_from("=I", data, 20)
+        for number in range(count):
+            _, key, value = struct.unpack_from("=iII12x", data, 48 + 24 * number)
+            name, path = (data[place : data.index(b"\0", place)] for place in (key, value))
+            entries.setdefault(os.fsdecode(name), []).append(os.fsdecode(path))
     return entries

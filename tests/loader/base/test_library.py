@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.support import FakeDriver, RunPython
 
+from fairlead.loader.base import linker
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.library import explain, find_remedy, open_library
 from fairlead.loader.base.linker import (
@@ -127,6 +128,16 @@ def test_a_truncated_library_is_refused_before_the_linker_can_be_killed_by_it(
     assert error.remedy == "install it again"
 
 
+def test_a_header_whose_entries_have_no_size(library: Path, tmp_path: Path) -> None:
+    """They would lie behind what was read of the file."""
+    damaged, data = tmp_path / "libdamaged.so", bytearray(library.read_bytes())
+    struct.pack_into("Q", data, 32, 4090)  # e_phoff
+    struct.pack_into("HH", data, 54, 0, 0xFFFF)  # e_phentsize, e_phnum
+    damaged.write_bytes(data)
+    with pytest.raises(LibraryError):
+        open_library(str(damaged))
+
+
 def test_another_word_size(library: Path, tmp_path: Path) -> None:
     error = refusal(patched(library, tmp_path / "driver.so", 4, b"\x01"))
     assert "32-bit library" in error.message and "64-bit process" in error.message
@@ -221,6 +232,33 @@ def test_every_missing_dependency_is_named_also_the_indirect_ones(
     assert error.missing == ("libfl-gone.so.1", "libfl-deep.so.2")
     assert "it needs libfl-gone.so.1, libfl-deep.so.2, which are not found" in error.message
     assert "LD_LIBRARY_PATH" in error.remedy
+
+
+def test_rpath_serves_what_a_library_with_runpath_needs_indirectly(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    far = chain("libfl-far.so", directory=tmp_path / "far")
+    near = chain("libfl-near.so", far, directory=tmp_path / "near")
+    middle = chain("libfl-runpath.so", near, rpath="$ORIGIN/near")
+    old_style = "-Wl,--disable-new-dtags"
+    top = chain("libfl-rpath.so", middle, old_style, rpath="$ORIGIN:$ORIGIN/far")
+    assert find_missing_dependencies(str(top)) == ()
+    open_library(str(top)).close()  # the linker agrees
+
+
+@pytest.mark.parametrize("size", [0, 5, 50, 70])
+def test_a_damaged_cache_of_the_linker_is_read_as_far_as_it_goes(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    magic = b"glibc-ld.so.cache1.1"
+    header = magic + struct.pack("=I", 1000) + bytes(48 - len(magic) - 4)
+    (tmp_path / "cache").write_bytes((header + bytes(100))[: len(magic) + size])
+    monkeypatch.setattr(linker, "_CACHE", tmp_path / "cache")
+    linker.read_linker_cache.cache_clear()
+    try:
+        assert len(linker.read_linker_cache()) <= 1
+    finally:
+        linker.read_linker_cache.cache_clear()
 
 
 def test_runpath_serves_only_the_library_itself(chain: Callable[..., Path], tmp_path: Path) -> None:
