@@ -17,10 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from .forks import make_lock
 from .search import filter_environ, is_secure_process
 
 #: Where the code lies that facts depend on, and the ABI data.
 _FOLDERS: Final = ("loader", "icd", "plugins")
+#: Threads share the file that replaces a cache.
+_lock: Final = make_lock()
 
 
 class FactCache:
@@ -53,13 +56,13 @@ class FactCache:
         file = self._find_file()
         if file is None:
             return
-        known = {**self.read(), **facts}
-        newest = sorted(known.items(), key=lambda item: item[1]["at"], reverse=True)[: self._most]
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
-        with suppress(OSError):
+        with _lock, suppress(OSError):
+            known = {**self.read(), **facts}
+            newest = sorted(known.items(), key=lambda item: item[1]["at"], reverse=True)
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
-                temporary.write_text(json.dumps(dict(newest)), encoding="utf-8")
+                temporary.write_text(json.dumps(dict(newest[: self._most])), encoding="utf-8")
                 os.replace(temporary, file)
             finally:
                 temporary.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_only_what_is_unknown_is_probed(tmp_path: Path, probes: Probes) -> None:
     refusals = judge([new, bad, good], probes, "ur")
     assert list(refusals) == [bad] and "remembered" in refusals[bad].reason
     assert probes.take() == ["new.so"]
+
+
+def test_threads_lose_no_verdicts_of_each_other(tmp_path: Path, memory: Path) -> None:
+    candidates = [library(tmp_path, f"{number}.so") for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda one: judge([one], Probes(), "ur"), candidates))
+    assert len(json.loads(memory.read_text())) == len(candidates)
 
 
 def test_a_verdict_of_one_kind_says_nothing_about_another(tmp_path: Path, probes: Probes) -> None:
