@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from .abi import Api
 from .forks import make_lock
+from .never_copied import NeverCopied
 from .search import filter_environ
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
@@ -43,7 +44,7 @@ class TableLayer(Protocol):
     def release(self) -> None: ...
 
 
-class DispatchTable:
+class DispatchTable(NeverCopied):
     """The table of an API's slots at an address. `table.NAME(...)` calls a slot's function.
 
     Args:

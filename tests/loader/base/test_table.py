@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
+import pickle
 from typing import Any
 
 import pytest
 
 from fairlead.loader.base import layers
 from fairlead.loader.base.layers import Layer
+from fairlead.loader.base.never_copied import CopyError
 from fairlead.loader.base.table import POINTER_SIZE, DispatchTable, list_tables, unwatch, watch
 from fairlead.loader.ur.abi import UR
 
@@ -123,6 +126,12 @@ def test_tables_that_live_and_tables_that_are_made() -> None:
     del other
     gc.collect()
     assert address not in {living.address for living in list_tables()}
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_table_is_not_copied(duplicate: Any) -> None:
+    with pytest.raises(CopyError):
+        duplicate(DispatchTable(UR, layers.make_table(UR)[0]))
 
 
 def test_a_table_tells_whose_it_is() -> None:
