@@ -84,11 +84,12 @@ class Names:
 
     @staticmethod
     def _note_name(known: dict[int, _NamesOfHandle], handle: int, since: int, name: str) -> None:
-        if handle and name:
-            had = known.setdefault(handle, _NamesOfHandle([], []))
-            if not had.names or had.names[-1] != name:
-                had.since.append(since)
-                had.names.append(name)
+        if not (handle and name):
+            return
+        had = known.setdefault(handle, _NamesOfHandle([since], [name]))
+        if had.names[-1] != name:
+            had.names.append(name)  # first: another thread may look for the name of a time
+            had.since.append(since)
 
     def find_kernel(self, handle: int, time: int) -> str:
         """The name of a kernel, "" if it is not known."""

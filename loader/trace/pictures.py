@@ -15,50 +15,66 @@ MOST_NODES: Final = 300
 #: The text of each node, and the nodes that come directly after it, by their places.
 Drawing = Sequence[tuple[str, Sequence[int]]]
 
-_traces: Final[set[int]] = set()
-_known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_events: Final[list[dict[str, Any]]] = []
+
+class GraphPictures:
+    """The graphs that are submitted between `begin` and `end`. Each is drawn once."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._drawings: list[dict[str, Any]] = []
+
+    def begin(self) -> None:
+        """Draw the graphs that are submitted from now on."""
+        _recording.append(self)
+
+    def end(self) -> None:
+        """Draw no more graphs. A second call does nothing."""
+        if self in _recording:
+            _recording.remove(self)
+
+    def add(self, graph: Any, title: str, draw: Callable[[], Drawing]) -> None:
+        """Draw a graph, unless it is drawn already. The parameters are those of `note`."""
+        if graph not in self._known:
+            self._known.add(graph)
+            self._drawings.append(_make_drawing(title, list(draw())))
+
+    def clear(self) -> None:
+        """Forget all graphs."""
+        self._known.clear()
+        self._drawings.clear()
+
+    def make_events(self, pid: int) -> Iterator[dict[str, Any]]:
+        """Yield the graphs as events of the Chrome trace format, which no viewer but ours knows."""
+        for drawing in self._drawings:
+            yield {"ph": "M", "name": "graph", "args": drawing, "pid": pid, "tid": pid}
+
+
+_recording: Final[list[GraphPictures]] = []
 
 
 def is_wanted() -> bool:
-    """Whether a trace records."""
-    return bool(_traces)
-
-
-def begin(trace: object) -> None:
-    """A trace records from now on."""
-    _traces.add(id(trace))
-
-
-def end(trace: object) -> None:
-    """A trace does not record any more."""
-    _traces.discard(id(trace))
+    """Return whether a trace records."""
+    return bool(_recording)
 
 
 def note(graph: Any, title: str, draw: Callable[[], Drawing]) -> None:
-    """A graph is submitted. It is drawn once.
+    """Note that a graph is submitted.
 
     Args:
         graph: what is remembered as drawn.
         title: what the picture is called.
-        draw: gives the nodes.
+        draw: returns the nodes.
     """
-    if graph in _known:
-        return
-    _known.add(graph)
-    nodes = list(draw())
+    for pictures in tuple(_recording):
+        pictures.add(graph, title, draw)
+
+
+def _make_drawing(title: str, nodes: Drawing) -> dict[str, Any]:
     shown = nodes[:MOST_NODES]
     edges = [(one, other) for one, (_, after) in enumerate(shown) for other in after]
-    drawing = {
+    return {
         "title": title,
         "nodes": [text for text, _ in shown],
         "edges": [edge for edge in edges if max(edge) < MOST_NODES],
         "more": len(nodes) - len(shown),
     }
-    _events.append({"ph": "M", "name": "graph", "args": drawing})
-
-
-def make_graph_events(pid: int) -> Iterator[dict[str, Any]]:
-    """Yield the graphs as events of the Chrome trace format, which no viewer but ours knows."""
-    for event in _events:
-        yield {**event, "pid": pid, "tid": pid}

@@ -235,7 +235,7 @@ def decode(words: memoryview, layers: Mapping[int, tuple[Api, str]]) -> list[Tra
     """Return the calls of a log, in the order in which they returned.
 
     Args:
-        words: the contents of a log (`Log.words`).
+        words: the contents of a log (`Log.copy_words`).
         layers: address of a layer to the API and the label of its table. Records of other layers
             are ignored.
     """

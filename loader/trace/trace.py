@@ -33,9 +33,7 @@ from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, list_tables, unwatch, watch
 from .device import DeviceCommand, make_device_events, read_commands
 from .names import Names
-from .pictures import begin as begin_pictures
-from .pictures import end as end_pictures
-from .pictures import make_graph_events
+from .pictures import GraphPictures
 from .printing import TracedCall, decode, format_after, format_before
 from .summary import Span, Summary, summarize
 
@@ -98,6 +96,7 @@ class Trace:
     ) -> None:
         self._device, self._dump = device, dump
         self._log = Log(limit)
+        self._pictures = GraphPictures()
         self._layers: dict[int, tuple[Api, str]] = {}
         self._tracing = TracingLayers(_check_apis(apis), self._connect)
         self._lock = make_lock()
@@ -111,15 +110,20 @@ class Trace:
         """Drop the calls that were read: a forked child starts with an empty trace."""
         self._decoded.clear()
         self._read = 0
+        self._pictures.clear()
 
     def start(self) -> None:
-        """Start recording."""
-        begin_pictures(self)
+        """Start recording.
+
+        Raises:
+            FairleadError: an API has more than 16 tables.
+        """
         self._tracing.start()
+        self._pictures.begin()
 
     def stop(self) -> None:
         """Stop recording, and remove the layers."""
-        end_pictures(self)
+        self._pictures.end()
         if self._device:
             lib.fl_note_ended()
         self._tracing.stop()
@@ -218,7 +222,7 @@ class Trace:
             }
         yield from (make_chrome_event(call, pid, names) for call in calls)
         yield from make_device_events(self.commands, pid)
-        yield from make_graph_events(pid)
+        yield from self._pictures.make_events(pid)
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from helpers.support import RunPython
 from fairlead.cli.trace import has_failed, summarize_events
 from fairlead.cli.trace_page import make_page
 from fairlead.loader.trace.device import make_kernel_table
-from fairlead.loader.trace.pictures import MOST_NODES
+from fairlead.loader.trace.pictures import MOST_NODES, GraphPictures, note
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -186,18 +186,29 @@ def test_a_page_that_cannot_be_written_is_said_before_the_command_runs(
     assert (done.code, done.out) == (1, "") and "cannot be written" in done.err
 
 
+class Graph:
+    """Something that is submitted."""
+
+
+def test_each_trace_has_the_graphs_that_were_submitted_in_it() -> None:
+    graphs, traces = [Graph(), Graph()], [GraphPictures(), GraphPictures()]
+    for number, each in enumerate(traces):
+        each.begin()
+        for graph in graphs[number:]:
+            note(graph, str(graphs.index(graph)), list)
+        each.end()
+    note(Graph(), "outside", list)
+    titles = [[event["args"]["title"] for event in each.make_events(1)] for each in traces]
+    assert titles == [["0", "1"], ["1"]]
+
+
 def test_a_large_graph_is_drawn_in_part() -> None:
-    from fairlead.loader.trace import pictures
-
-    class Graph:
-        pass
-
-    graph = Graph()
-    before = len(list(pictures.make_graph_events(1)))
+    found, graph = GraphPictures(), Graph()
     drawing = [(f"node {n}", [n + 1]) for n in range(MOST_NODES + 5)]
+    found.begin()
     for _ in range(2):  # it is drawn once
-        pictures.note(graph, "large", lambda: drawing)
-    *_, event = pictures.make_graph_events(1)
-    assert len(list(pictures.make_graph_events(1))) == before + 1
+        note(graph, "large", lambda: drawing)
+    found.end()
+    (event,) = found.make_events(1)
     assert (len(event["args"]["nodes"]), event["args"]["more"]) == (MOST_NODES, 5)
     assert len(event["args"]["edges"]) == MOST_NODES - 1

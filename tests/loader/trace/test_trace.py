@@ -353,6 +353,7 @@ except FairleadError as error:
 def test_more_tables_than_layers_is_an_error_that_leaves_nothing_behind(child: Child) -> None:
     done = child("""
 from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.trace.pictures import is_wanted
 with trace(("ur",)) as found:
     adapters = [adapter(f"adapter {n}") for n in range(16)]
     assert [a.urAdapterGet(0, None, None) for a in adapters] == [0] * 16
@@ -362,6 +363,7 @@ try:
 except FairleadError as error:
     print(error.message)
 assert not any(a.layers for a in [ur, *adapters])
+assert not is_wanted()
 """)
     assert done.err.count("\n") == 1 and "adapter 15" in done.err and "not traced" in done.err
     assert "16" in done.out
