@@ -211,6 +211,8 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
         driver.handles = tuple(initialize(driver.table))
     except LevelZeroError as error:
         if error.code not in _NOTHING_HERE:
+            if driver.validation is not None:
+                driver.validation.remove()
             raise
         driver.idle = f"it has no device: {error.routine} [{error.code}]"
     if not driver.handles:

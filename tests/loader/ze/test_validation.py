@@ -8,7 +8,7 @@ import pytest
 from helpers.support import FakePlugin
 
 from fairlead.loader.base.search import Candidate
-from fairlead.loader.ze.abi import ZE
+from fairlead.loader.ze.abi import ZE, LevelZeroError
 from fairlead.loader.ze.driver import ZEDriver, load
 from fairlead.loader.ze.rules import get_rules
 from fairlead.loader.ze.validation import is_wanted
@@ -50,6 +50,17 @@ def test_events_to_wait_for_need_a_list(validated: ZEDriver) -> None:
     barrier = validated.table.zeCommandListAppendBarrier
     assert barrier(1, None, 2, None) == code("INVALID_SIZE")
     assert barrier(1, None, 0, None) == code("UNSUPPORTED_FEATURE")
+
+
+def test_a_driver_that_fails_to_start_gives_its_layer_back(
+    fake_ze: FakePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are 16."""
+    monkeypatch.setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1")
+    failing = Candidate(str(fake_ze(init_code="ZE_RESULT_ERROR_DEVICE_LOST")), "test")
+    for _ in range(20):
+        with pytest.raises(LevelZeroError):
+            load(failing)
 
 
 def test_without_the_variable_the_driver_answers(fake_ze: FakePlugin) -> None:
