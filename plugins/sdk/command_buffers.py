@@ -55,8 +55,12 @@ class RecordingLock:
         if self._depth == 1:
             lib.fl_enter_recording(self._lock)
             learn = self._learn()
-            if learn is not None:
-                learn()
+            try:
+                if learn is not None:
+                    learn()
+            except BaseException:
+                self.__exit__()
+                raise
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1

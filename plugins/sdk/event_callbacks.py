@@ -25,6 +25,8 @@ def call_at_status(
 ) -> None:
     """Call a function of the program, in a thread of its own, when an event has a status.
 
+    The function is also called if the wait fails: the program may wait for that call.
+
     Args:
         adapter: whose event it is.
         event: the event, which lives until the function has returned.
@@ -35,20 +37,28 @@ def call_at_status(
         wait: waits until the event is complete.
 
     Raises:
-        URError: UNSUPPORTED_ENUMERATION for UR_EXECUTION_INFO_QUEUED.
+        URError: UNSUPPORTED_ENUMERATION for UR_EXECUTION_INFO_QUEUED, OUT_OF_RESOURCES without a
+            thread.
     """
     if status == UR["UR_EXECUTION_INFO_QUEUED"]:
         raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
     registry = adapter.registry
     assert registry is not None
-    registry.retain(event)
 
     def serve() -> None:
         try:
             if status != UR["UR_EXECUTION_INFO_SUBMITTED"]:
                 wait()
+        except Exception as error:
+            adapter.log("error", f"the wait for an event with a callback failed: {error}")
+        try:
             _Notify(notify)(event.handle, status, data)
         finally:
             registry.release(event)
 
-    threading.Thread(target=serve, daemon=True).start()
+    registry.retain(event)
+    try:
+        threading.Thread(target=serve, daemon=True).start()
+    except RuntimeError:  # there can be no more threads
+        registry.release(event)
+        raise failure("OUT_OF_RESOURCES", "no thread can be started for a callback") from None

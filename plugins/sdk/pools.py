@@ -127,8 +127,7 @@ class USMPool(Object):
         size, key = request.size, (request.kind, request.device, request.size, request.align)
         surplus: list[Any] = []
         with self._lock:
-            kept = self._free.get(key)
-            found = kept.pop() if kept else None
+            found = self._take_kept(key)
             if found is None and self.maximum and self.reserved + size > self.maximum:
                 surplus = self._take_surplus(max(0, self.maximum - size))
             is_full = found is None and bool(self.maximum) and self.reserved + size > self.maximum
@@ -154,10 +153,24 @@ class USMPool(Object):
         allocation.pool, allocation.key = self, key
         return allocation
 
+    def _take_kept(self, key: Any) -> Any:
+        """Remove an allocation that nobody uses, None if there is none. The lock is held."""
+        kept = self._free.get(key)
+        if kept is None:
+            return None
+        found = kept.pop()
+        if not kept:
+            del self._free[key]
+        return found
+
     def _allocate(self, request: Any, new: Callable[[], Any]) -> Any:
         allocation = new()
         if self.flags & _ZERO:
-            self.zero(allocation, request)
+            try:
+                self.zero(allocation, request)
+            except BaseException:
+                self.free(allocation)
+                raise
         return allocation
 
     def give(self, allocation: Any) -> None:
@@ -189,9 +202,9 @@ class USMPool(Object):
         needs the lock.
         """
         surplus: list[Any] = []
-        for kept in self._free.values():
-            while kept and self.reserved > keep:
-                surplus.append(kept.pop())
+        for key in list(self._free):
+            while key in self._free and self.reserved > keep:
+                surplus.append(self._take_kept(key))
                 self.reserved -= surplus[-1].size
         return surplus
 

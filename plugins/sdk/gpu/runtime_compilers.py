@@ -42,6 +42,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "GetProgramLog": (_pointer, _pointer),
     "Get{}Size": (_pointer, _pointer),
     "Get{}": (_pointer, _pointer),
+    "GetErrorString": (_int,),
 }
 
 
@@ -74,10 +75,8 @@ class RuntimeCompiler:
                 raise OSError(str(error)) from error
             function.argtypes = parameters
             self._functions[name] = function
+        self._functions["GetErrorString"].restype = ctypes.c_char_p
         self.names = names
-        words = getattr(opened, f"{names.prefix}GetErrorString")
-        words.argtypes, words.restype = (_int,), ctypes.c_char_p
-        self._words = words
 
     def compile(self, source: bytes, options: str | Sequence[str]) -> bytes:
         """Return what a program becomes: PTX of CUDA C, a code object of HIP C++.
@@ -112,8 +111,8 @@ class RuntimeCompiler:
     def _check(self, name: str, *arguments: Any) -> None:
         code = self._functions[name](*arguments)
         if code:
-            words = self._words(code).decode(errors="replace")
-            raise RuntimeCompilerError(f"{self.names.prefix}{name}: {words}")
+            text = self._functions["GetErrorString"](code).decode(errors="replace")
+            raise RuntimeCompilerError(f"{self.names.prefix}{name}: {text}")
 
 
 def split_options(options: str) -> list[str]:

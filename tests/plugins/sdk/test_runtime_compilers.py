@@ -11,7 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.support import RunPython
+from helpers.support import CompileC, RunPython
+
+from fairlead.plugins.sdk.gpu.runtime_compilers import RuntimeCompilerNames, open_compiler
 
 COMPILE = """
 import sys
@@ -69,3 +71,20 @@ print(open_compiler(NVRTC._replace(libraries=("libno_such_compiler.so",))))
 print(open_compiler(NVRTC._replace(libraries=("libc.so.6",))))
 """
     assert run_python(code).out.split() == ["None", "None"]
+
+
+def test_a_library_that_lacks_a_function_is_no_compiler(
+    compile_c: CompileC, tmp_path: Path
+) -> None:
+    """It has all but GetErrorString."""
+    names = ("CreateProgram", "CompileProgram", "DestroyProgram", "GetProgramLogSize")
+    names += ("GetProgramLog", "GetPTXSize", "GetPTX")
+    source = tmp_path / "compiler.c"
+    source.write_text(
+        "".join(
+            f'__attribute__((visibility("default"))) int fake{name}(void) {{ return 0; }}\n'
+            for name in names
+        )
+    )
+    library = str(compile_c(source, tmp_path / "libfake.so"))
+    assert open_compiler(RuntimeCompilerNames((library,), "fake", "PTX")) is None
