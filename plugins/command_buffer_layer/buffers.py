@@ -167,7 +167,7 @@ class LayerCommandBuffer:
         self.orders = [LayerQueueOrder(queue.in_order) for queue in queues]
         self.copies: dict[Any, Any] = {}
         self.runner: CommandBuffer | None = None
-        self._held: dict[tuple[str, int], int] = {}
+        self._held: dict[tuple[str, int], HeldObject] = {}
         self._devices: dict[int, DeviceFacts] = {}
         self._kernels: dict[tuple[int, int], KernelFacts] = {}
         self._route: Any = None
@@ -180,7 +180,7 @@ class LayerCommandBuffer:
         """Keep an object of the driver, such as a "MemObject", as long as this lives."""
         if (kind, handle) not in self._held:
             check(call(handle, f"clRetain{kind}"), f"clRetain{kind}")
-            self._held[kind, handle] = handle
+            self._held[kind, handle] = HeldObject(kind, handle)
 
     def get_device(self, handle: int) -> DeviceFacts:
         """What is known of a device."""
@@ -319,7 +319,7 @@ class LayerCommandBuffer:
                 _state.free_handle(command.handle)
         del _buffers[self.handle]
         _state.free_handle(self.handle)
-        held = [HeldObject(kind, handle) for kind, handle in self._held]
+        held = list(self._held.values())
         copies = [HeldObject("Kernel", address(copy)) for copy in self.copies.values()]
         event = self.runner.last_event if self.runner else 0
         unfinished.keep_until(event, (self.runner, self.commands, copies, held))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ...icd.calls import address
 from ...icd.command_buffer.edits import put
 from ...icd.errors import OpenCLError
@@ -41,9 +44,20 @@ def clRemapCommandBufferKHR(
         raise make_error("CL_INVALID_CONTEXT", "a queue is of another context")
     with old.lock:
         made = make_remapped(old, given)
-    for number, command in enumerate(wanted):
-        made.recorded[command.number].give_handle((handles_ret or 0) + 8 * number)
+    with close_unless_complete(made):
+        for number, command in enumerate(wanted):
+            made.recorded[command.number].give_handle((handles_ret or 0) + 8 * number)
     return made.handle
+
+
+@contextmanager
+def close_unless_complete(made: LayerCommandBuffer) -> Iterator[None]:
+    """Close a command-buffer that the program does not get, because the block has raised."""
+    try:
+        yield
+    except BaseException:
+        made.close()
+        raise
 
 
 def _get_command(buffer: LayerCommandBuffer, handle: int) -> LayerCommand:
@@ -69,15 +83,16 @@ def make_remapped(old: LayerCommandBuffer, queues: list[LayerQueue]) -> LayerCom
     for command in old.recorded:
         _check(old, command, queues[command.queue % len(queues)].device)
     made = LayerCommandBuffer(queues, old.properties)
-    made.commands.keep.append(old.commands)  # patterns
-    for kind, handle in old.held:
-        made.hold(kind, handle)
-    for copy in old.copies.values():
-        made.hold("Kernel", address(copy))
-    for command in old.recorded:
-        _copy(made, command)
-    if old.runner is not None:
-        made.finalize()
+    with close_unless_complete(made):
+        made.commands.keep.append(old.commands)  # patterns
+        for kind, handle in old.held:
+            made.hold(kind, handle)
+        for copy in old.copies.values():
+            made.hold("Kernel", address(copy))
+        for command in old.recorded:
+            _copy(made, command)
+        if old.runner is not None:
+            made.finalize()
     return made
 
 

@@ -19,7 +19,7 @@ from .recording import CommandRecording, records
 _LARGEST_PATTERN = 128  # bytes
 
 
-def _overlap() -> Exception:
+def _make_overlap_error() -> Exception:
     return make_error("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
 
 
@@ -35,11 +35,10 @@ def clCommandCopyBufferKHR(
     device = recording.queue.device
     first = get_memory(recording.buffer, source, device=device)
     second = get_memory(recording.buffer, target, device=device)
-    source_offset, target_offset, size = source_offset or 0, target_offset or 0, size or 0
     check_range(first, source_offset, size)
     check_range(second, target_offset, size)
     if first.overlaps(source_offset, size, second, target_offset):
-        raise _overlap()
+        raise _make_overlap_error()
     numbers, fields = (source_offset, target_offset, size), {"source": source, "target": target}
     return recording.add("copy", "COPY_BUFFER", numbers, **fields)
 
@@ -66,7 +65,7 @@ def clCommandCopyBufferRectKHR(
     same = (first.parent or source) == (second.parent or target)
     offsets = first.offset, second.offset
     if same and of_source == of_target and do_rects_overlap((start, to), size, of_source, offsets):
-        raise _overlap()
+        raise _make_overlap_error()
     numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
     return recording.add("copy_rect", "COPY_BUFFER_RECT", numbers, **fields)
 
@@ -116,7 +115,7 @@ def clCommandSVMMemcpyKHR(
 ) -> LayerCommand:
     _check_svm(recording, size, target, source)
     if abs((target or 0) - (source or 0)) < size:
-        raise _overlap()
+        raise _make_overlap_error()
     return recording.add("svm_copy", "SVM_MEMCPY", (size,), source=source, target=target)
 
 

@@ -1,0 +1,69 @@
+"""Command-buffers that cannot be made leave nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlead.plugins.command_buffer_layer import buffers, remap
+from fairlead.plugins.command_buffer_layer.buffers import LayerCommandBuffer, LayerQueue
+
+
+class Layer:
+    """What C does for command-buffers. `handles` are those that it gives, and the last free one."""
+
+    def __init__(self, *handles: int) -> None:
+        self.handles, self.freed = list(handles), list[int]()
+
+    def new_handle(self, kind: int, like: int) -> int:
+        return self.handles.pop(0)
+
+    def free_handle(self, handle: int) -> None:
+        self.freed.append(handle)
+
+    def set_route(self, handle: int, route: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The calls of the driver."""
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(buffers, "call", lambda *arguments: made.append(arguments) or 0)
+    return made
+
+
+@pytest.fixture
+def queue() -> LayerQueue:
+    found = LayerQueue.__new__(LayerQueue)
+    found.handle, found.context, found.device, found.properties, found.in_order = 3, 1, 2, 0, True
+    return found
+
+
+def test_a_command_buffer_without_a_handle_keeps_no_queue(
+    calls: list[tuple[Any, ...]], queue: LayerQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffers, "_state", Layer(0))
+    with pytest.raises(MemoryError):
+        LayerCommandBuffer([queue], None)
+    assert calls == [(3, "clRetainCommandQueue"), (3, "clReleaseCommandQueue")]
+
+
+def test_a_copy_that_fails_is_closed(
+    calls: list[tuple[Any, ...]], queue: LayerQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = Layer(0x100, 0x200)
+    monkeypatch.setattr(buffers, "_state", layer)
+    old = LayerCommandBuffer([queue], None)
+    old.runner = Any  # it is finalized
+
+    def fail(self: LayerCommandBuffer) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(LayerCommandBuffer, "finalize", fail)
+    with pytest.raises(MemoryError):
+        remap.make_remapped(old, [queue])
+    assert layer.freed == [0x200] and set(buffers._buffers) == {0x100}
+    old.runner = None
+    old.close()
