@@ -106,5 +106,8 @@ class Value:
 
 
 def convert_for_json(value: object) -> Any:
-    """What JSON makes of a value that is not of its own types: `json.dumps(…, default=plain)`."""
+    """Return what JSON makes of a value that is not of its own types.
+
+    It is the `default` of `json.dumps`.
+    """
     return value.get_fields() if isinstance(value, Value) else str(value)

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .abi import PI
 from .mapping import refuse
-
-if TYPE_CHECKING:
-    pass
 
 #: PI function to the Python function that serves it.
 FUNCTIONS: Final[dict[str, Callable[..., int]]] = {}

@@ -5,10 +5,10 @@
     ...     for device in adapters.select():            # by ONEAPI_DEVICE_SELECTOR and its like
     ...         print(device.name)
 
-`discovery` finds a plugin, unless the device selector excludes its backend. `verdicts` probes it in
-a child process if it is not known yet. `adapters.load` opens it. A plugin that fails one of these
-steps becomes a Refusal with its reason. UR_LOG_LOADER="level:info" and SYCL_PI_TRACE=1 or -1 print
-each step.
+`discovery` finds a plugin, unless the device selector excludes its backend. `probe_verdicts`
+probes it in a child process if it is not known yet. `adapters.load` opens it. A plugin that fails
+one of these steps becomes a Refusal with its reason. UR_LOG_LOADER="level:info" and
+SYCL_PI_TRACE=1 or -1 print each step.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     >>> for device in open_drivers().select():
     ...     print(device.name)
 
-`discovery` finds the files. `verdicts` has each probed in a child process (`probe`) if nothing is
-known of it yet. fairlead's own driver is not probed: it probes the OpenCL drivers that it uses.
-`driver.load` opens a driver. A driver that fails one of these steps becomes a Refusal
-with its reason.
+`discovery` finds the files. `probe_verdicts` has each probed in a child process (`probe`) if
+nothing is known of it yet. fairlead's own driver is not probed: it probes the OpenCL drivers that
+it uses. `driver.load` opens a driver. A driver that fails one of these steps becomes a Refusal with
+its reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a Level Zero driver written in Python is made of.
 
 - `LevelZeroDriver`, `make_failure`: entry points, their objects, and their errors;
-- `find_struct`, `chain`: the structs that a caller chains to a descriptor.
+- `find_struct`, `walk_chain`: the structs that a caller chains to a descriptor.
 
 The objects are those of adapters (`fairlead.plugins.Object`).
 """
