@@ -24,18 +24,18 @@ from ...icd.errors import check as check_opencl
 from ...icd.nvidia_ptx import PtxError, PtxProgram
 from ...icd.tables import query
 from ...loader.base.errors import FairleadError
+from ..sdk.rules import is_ptx
 from .core import adapter, failure
 
 if TYPE_CHECKING:
     from .devices import CuDevice
 
 _UUID: Final = "cl_khr_device_uuid"
-_PTX: Final = b".version", b".target", b".entry"
 
 
 def is_opencl_c(text: bytes) -> bool:
-    """Return whether a text is not PTX."""
-    return not all(word in text for word in _PTX[:2]) and not text.startswith(b"\x7fELF")
+    """Return whether data is neither PTX nor a binary."""
+    return not is_ptx(text) and not text.startswith(b"\x7fELF")
 
 
 class SourceError(OpenCLError):

@@ -16,7 +16,7 @@ from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ...icd.program_binaries import binaries_of, sizes_of
 from ...loader.base.spirv import is_spirv
-from ..sdk.rules import check_metadata, decode_source, read_binaries
+from ..sdk.rules import check_metadata, decode_source, is_ptx, read_binaries
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -112,7 +112,7 @@ def urProgramCreateWithIL(
     if is_spirv(data):
         return URProgram(_from_il(hContext, data), hContext, data)
     source = decode_source(data)
-    if source is None:
+    if source is None or is_ptx(source):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
     cl = create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ _ACCESS: Final = tuple(
 )
 
 _WHITE: Final = frozenset("\t\n\v\f\r")
+_PTX_VERSION: Final = re.compile(rb"^[ \t]*\.version[ \t]+[0-9]", re.MULTILINE)
 
 
 def check_count(count: int, code: str, what: str) -> None:
@@ -154,6 +156,11 @@ def decode_source(data: bytes) -> bytes | None:
     except UnicodeDecodeError:
         return None
     return text if text and readable else None
+
+
+def is_ptx(text: bytes) -> bool:
+    """Return whether a text is PTX, which is what NVIDIA's OpenCL driver gives as a binary."""
+    return bool(_PTX_VERSION.search(text))
 
 
 def is_power_of_two(number: int) -> bool:

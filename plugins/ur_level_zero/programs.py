@@ -20,7 +20,7 @@ from ...loader.base.interrupts import run_aside
 from ...loader.base.spirv import is_spirv
 from ..sdk.objects import Object
 from ..sdk.queries import make_program_info
-from ..sdk.rules import check_metadata, decode_source, read_binaries
+from ..sdk.rules import check_metadata, decode_source, is_ptx, read_binaries
 from .contexts import LZContext
 from .core import (
     ZE,
@@ -278,8 +278,9 @@ def urProgramCreateWithIL(
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
     has_spirv = is_spirv(data)
+    has_text = decode_source(data) is not None and not is_ptx(data)
     takes_text = all(device.takes_text for device in hContext.devices)
-    if not has_spirv and (decode_source(data) is None or not takes_text):
+    if not has_spirv and not (has_text and takes_text):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor text that the driver takes")
     if has_spirv and not any(device.takes_spirv for device in hContext.devices):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")

@@ -38,6 +38,13 @@ def test_what_is_no_module_is_refused(bench: ZeBench) -> None:
     assert build(bench, SOURCE, format=7)[0] == "INVALID_ENUMERATION"
 
 
+def test_ptx_is_a_binary(bench: ZeBench) -> None:
+    """Only NVIDIA's driver takes it. For any driver it is no OpenCL C, although it is text."""
+    code = build(bench, b"//\n\n.version 8.0\n.target sm_50\n.address_size 64\n")[0]
+    assert code in ("INVALID_NATIVE_BINARY", "SUCCESS")
+    assert build(bench, b"// .version 8.0\n" + SOURCE)[0] == "SUCCESS"
+
+
 def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
     size = ctypes.c_size_t()
     bench.ze.ok("zeModuleGetNativeBinary", bench.module(), byref(size), None)

@@ -120,7 +120,8 @@ def test_spirv_is_for_drivers_that_take_it(
 
 def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     made, metadata = ctypes.c_void_p(), UR.get_struct("ur_program_properties_t")()
-    for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01"):
+    ptx = b".version 8.0\n.target sm_50\n"
+    for data in (bytes(range(5)), b"\0\0\0", b"\xff\xfe", b"text\x01", ptx):
         assert (
             ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
             == "INVALID_BINARY"
