@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import byref
+from functools import cached_property
 from typing import Any, Final
 
 from fairlead.conformance.checks import equal, unsupported
@@ -24,19 +25,34 @@ IMAGE_SIZES: Final = {
 
 
 class Ints:
-    """Memory that the device and the host use, as 32-bit numbers."""
+    """Memory of a device, as 32-bit numbers that the host reads and writes.
 
-    def __init__(self, address: int, count: int) -> None:
-        self.address = address
-        self._numbers = (ctypes.c_int32 * count).from_address(address)
+    Args:
+        address: the address.
+        count: how many numbers it has.
+        copy: copies so many bytes from an address to another one, for memory that the host cannot
+            use itself.
+    """
+
+    def __init__(
+        self, address: int, count: int, copy: Callable[[int, int, int], None] | None
+    ) -> None:
+        self.address, self._copy = address, copy
+        kind = ctypes.c_int32 * count
+        self._numbers = kind() if copy else kind.from_address(address)
+        self._here = ctypes.addressof(self._numbers)
 
     def fill(self, *values: int) -> None:
         """Set all numbers: to one value, or to these."""
         self._numbers[:] = values if len(values) > 1 else values * len(self._numbers)
+        if self._copy:
+            self._copy(self.address, self._here, ctypes.sizeof(self._numbers))
 
     @property
     def all(self) -> list[int]:
         """Its numbers."""
+        if self._copy:
+            self._copy(self._here, self.address, ctypes.sizeof(self._numbers))
         return list(self._numbers)
 
     @property
@@ -82,14 +98,34 @@ class ZEObjects:
         self.defer(lambda: self.ze.number(destroy, handle))
         return handle
 
+    @cached_property
+    def _shares(self) -> bool:
+        """Whether the device has memory that the host uses, too."""
+        row = new("ze_device_memory_access_properties_t")
+        self.ze.ok("zeDeviceGetMemoryAccessProperties", self.device, byref(row))
+        return bool(row.sharedSingleDeviceAllocCapabilities & ZE["ZE_MEMORY_ACCESS_CAP_FLAG_RW"])
+
+    @cached_property
+    def _copies(self) -> int:
+        """A list that copies before its calls return."""
+        return self.immediate(mode=ZE["ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS"])
+
+    def _copy(self, target: int, source: int, size: int) -> None:
+        given = target, source, size, None, 0, None
+        self.ze.ok("zeCommandListAppendMemoryCopy", self._copies, *given)
+
     def ints(self, *values: int, count: int = 0) -> Ints:
-        """Return shared memory with these values, or with so many zeros."""
-        count = count or len(values)
+        """Return memory with these values, or with so many zeros.
+
+        It is shared memory, or the device's if the device shares none.
+        """
+        count, kind = count or len(values), "Shared" if self._shares else "Device"
         device, host = new("ze_device_mem_alloc_desc_t"), new("ze_host_mem_alloc_desc_t")
-        given = byref(device), byref(host), 4 * count, 4, self.device
-        address = self.ze.create("zeMemAllocShared", self.context, *given)
+        descs = (byref(device), byref(host)) if self._shares else (byref(device),)
+        given = self.context, *descs, 4 * count, 4, self.device
+        address = self.ze.create(f"zeMemAlloc{kind}", *given)
         self.defer(lambda: self.ze.number("zeMemFree", self.context, address))
-        made = Ints(address, count)
+        made = Ints(address, count, None if self._shares else self._copy)
         made.fill(*(values or (0,)))
         return made
 

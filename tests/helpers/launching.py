@@ -74,10 +74,22 @@ def takes_spirv(ur: Calls, device: PluginDevice) -> bool:
     return b"SPIR-V" in version
 
 
+def build_program(ur: Calls, context: int, program: int) -> None:
+    """Build a program. If that fails, show the compiler's log."""
+    if (code := ur("urProgramBuild", context, program, None)) != "SUCCESS":
+        devices = ur.info("urContextGetInfo", context, "UR_CONTEXT_INFO_DEVICES")
+        device, size = int.from_bytes(devices[:8], "little"), ctypes.c_size_t()
+        ask = program, device, UR["UR_PROGRAM_BUILD_INFO_LOG"]
+        ur.ok("urProgramGetBuildInfo", *ask, 0, None, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value + 1)
+        ur.ok("urProgramGetBuildInfo", *ask, size.value, log, None)
+        raise AssertionError(f"urProgramBuild: {code}: {log.value.decode()}")
+
+
 def built(ur: Calls, context: int, source: bytes = SOURCE) -> int:
     """A program that is built."""
     program = program_of(ur, context, source)
-    ur.ok("urProgramBuild", context, program, None)
+    build_program(ur, context, program)
     return program
 
 
@@ -93,7 +105,7 @@ def build_once(ur: Calls, context: int, source: bytes = SOURCE) -> int:
         program = ur.make("urProgramCreateWithBinary", context, 1, *given).value or 0
     else:
         program = program_of(ur, context, source)
-    ur.ok("urProgramBuild", context, program, None)
+    build_program(ur, context, program)
     if not binary and len(device) == ctypes.sizeof(ctypes.c_void_p):
         data = ctypes.create_string_buffer(
             ur.number("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
+from functools import cached_property
 from typing import Any, Final
 
 from helpers.ze_calls import ZeCalls, array, new
@@ -50,15 +51,22 @@ class ZeBench:
         driver: the handle of the driver.
         device: the device, by default the first one.
         devices: the devices of the context, by default all.
+        context: a context to use, which stays. By default it makes one.
     """
 
     def __init__(
-        self, ze: ZeCalls, driver: int, device: int = 0, devices: Sequence[int] = ()
+        self,
+        ze: ZeCalls,
+        driver: int,
+        device: int = 0,
+        devices: Sequence[int] = (),
+        context: int = 0,
     ) -> None:
         self.ze, self.driver = ze, driver
         self.device = device or ze.listed("zeDeviceGet", driver)[0]
         given = byref(new("ze_context_desc_t")), len(devices), array(*devices) if devices else None
-        self.context = ze.make("zeContextCreateEx", driver, *given)
+        self.owns_context = not context
+        self.context = context or ze.make("zeContextCreateEx", driver, *given)
         self.queue = self.new_queue()
         self.compiles = False  # also what was compiled before
         self._modules: dict[bytes, int] = {}
@@ -66,7 +74,8 @@ class ZeBench:
     def close(self) -> None:
         """Destroy the context, with all that is allocated in it."""
         self.ze.ok("zeCommandQueueDestroy", self.queue)
-        self.ze.ok("zeContextDestroy", self.context)
+        if self.owns_context:
+            self.ze.ok("zeContextDestroy", self.context)
 
     def new_queue(self, **fields: Any) -> int:
         """Return a new command queue."""
@@ -86,10 +95,22 @@ class ZeBench:
         """Return a new module of OpenCL C, or of what was made of it."""
         text = ctypes.create_string_buffer(data, len(data))
         desc = new("ze_module_desc_t", format=1, inputSize=len(text), pInputModule=text)
-        made = ctypes.c_void_p()
-        given = self.context, self.device, byref(desc), byref(made), None
-        self.ze.ok("zeModuleCreate", *given)
+        made, log = ctypes.c_void_p(), ctypes.c_void_p()
+        given = self.context, self.device, byref(desc), byref(made), byref(log)
+        code = self.ze.code("zeModuleCreate", *given)
+        assert code == "SUCCESS", f"zeModuleCreate: {code}: {self.read_log(log)}"
+        self.ze.ok("zeModuleBuildLogDestroy", log)
         return made.value or 0
+
+    def read_log(self, log: ctypes.c_void_p) -> str:
+        """Return the text of a build log, "" if there is none."""
+        size, routine = ctypes.c_size_t(), "zeModuleBuildLogGetString"
+        if not log:
+            return ""
+        self.ze.ok(routine, log, byref(size), None)
+        text = ctypes.create_string_buffer(size.value)
+        self.ze.ok(routine, log, byref(size), text)
+        return text.value.decode()
 
     def native(self, module: int) -> bytes:
         """Return the native binary of a module."""
@@ -117,13 +138,37 @@ class ZeBench:
         else:
             self.ze.ok(routine, kernel, index, ctypes.sizeof(argument), byref(argument))
 
+    @cached_property
+    def shares(self) -> bool:
+        """Whether the device has memory that the host uses, too."""
+        struct, routine = (
+            "ze_device_memory_access_properties_t",
+            "zeDeviceGetMemoryAccessProperties",
+        )
+        row = self.ze.properties(routine, struct, self.device)
+        return bool(row.sharedSingleDeviceAllocCapabilities & 1)
+
+    @cached_property
+    def _copies(self) -> int:
+        """A list that copies before its calls return."""
+        return self.immediate(mode=1)
+
+    def copy_now(self, target: int, source: int, size: int) -> None:
+        """Copy so many bytes, on a list of its own."""
+        self.copy(self._copies, target, source, size)
+
     def ints(self, *values: int, count: int = 0) -> Ints:
-        """Return shared memory with these values, or with so many zeros."""
+        """Return memory with these values, or with so many zeros.
+
+        It is shared memory, or the device's if the device shares none.
+        """
         values = values or (0,) * count
         device, host = new("ze_device_mem_alloc_desc_t"), new("ze_host_mem_alloc_desc_t")
-        size = 4 * len(values)
-        given = byref(device), byref(host), size, 0, self.device
-        return Ints(self.ze.make("zeMemAllocShared", self.context, *given), values)
+        kind = "Shared" if self.shares else "Device"
+        descs = (byref(device), byref(host)) if self.shares else (byref(device),)
+        given = self.context, *descs, 4 * len(values), 0, self.device
+        copy = None if self.shares else self.copy_now
+        return Ints(self.ze.make(f"zeMemAlloc{kind}", *given), values, copy)
 
     def events(self, count: int, flags: int = 1, **fields: Any) -> list[int]:
         """Return the events of a new pool, host-visible by default."""
@@ -224,22 +269,45 @@ def global_offset(command: int, x: int, y: int = 0, z: int = 0) -> Any:
 
 
 class Ints:
-    """Memory that the device and the host use, as numbers."""
+    """Memory of a device, as numbers that the host reads and writes.
 
-    def __init__(self, address: int, values: tuple[int, ...]) -> None:
-        self.address = address
-        self._numbers = (ctypes.c_int * len(values)).from_address(address)
+    Args:
+        address: the address.
+        values: what it has first.
+        copy: copies so many bytes from an address to another one, for memory that the host cannot
+            use itself.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        values: tuple[int, ...],
+        copy: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        self.address, self._copy = address, copy
+        kind = ctypes.c_int * len(values)
+        self._numbers = kind() if copy else kind.from_address(address)
+        self._here = ctypes.addressof(self._numbers)
         self._numbers[:] = values
+        self._write()
+
+    def _write(self) -> None:
+        if self._copy:
+            self._copy(self.address, self._here, ctypes.sizeof(self._numbers))
 
     def __getitem__(self, index: int) -> int:
-        return self._numbers[index]
+        return self.all[index]
 
     def __setitem__(self, index: int, value: int) -> None:
+        self._numbers[:] = self.all
         self._numbers[index] = value
+        self._write()
 
     @property
     def all(self) -> list[int]:
         """Its numbers."""
+        if self._copy:
+            self._copy(self._here, self.address, ctypes.sizeof(self._numbers))
         return list(self._numbers)
 
     @property
