@@ -177,7 +177,7 @@ class Builds:
         """End a trial: keep only the fastest build."""
         candidates = self._builds[kind]
         plans = [one.plan for one in candidates]
-        best = choose_fastest(seconds, clearly=not any(plan.tried for plan in plans))
+        best = choose_fastest(seconds, of_schedules=any(plan.tried for plan in plans))
         winner = next(one for one in candidates if one.plan.name == best)
         self._builds[kind] = kept = [
             Build(_explain_choice(winner.plan, plans, seconds), winner.parts)

@@ -178,8 +178,8 @@ def test_a_tie_goes_to_the_last_one() -> None:
     assert choose_fastest({"a": 0.7, "b": 0.5, "c": 1.0}) == "b"
     assert choose_fastest({"a": math.inf, "b": math.inf}) == "b"
     assert choose_fastest({"a": 1.0, "b": math.inf}) == "a"
-    assert choose_fastest({"a": 0.99, "b": 1.0, "c": 0.98}, clearly=False) == "c"
-    assert choose_fastest({"a": 0.97, "b": 1.0, "c": 0.98}, clearly=False) == "a"
+    assert choose_fastest({"a": 0.97, "b": 1.0, "c": 0.98}, of_schedules=True) == "c"
+    assert choose_fastest({"a": 0.97, "b": 1.0, "c": 1.0}, of_schedules=True) == "a"
 
 
 @pytest.mark.parametrize("fails", [MemoryError, KeyboardInterrupt])
