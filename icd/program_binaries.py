@@ -22,7 +22,7 @@ def _ask(program: int, name: str, size: int, into: Any) -> None:
     check(call(program, _ROUTINE, OPENCL[name], size, address(into), None), _ROUTINE)
 
 
-def _sizes_of(program: int) -> list[int]:
+def _query_sizes(program: int) -> list[int]:
     count = ffi.new("uint32_t *")
     _ask(program, "CL_PROGRAM_NUM_DEVICES", 4, count)
     sizes = ffi.new("size_t[]", count[0])
@@ -34,7 +34,7 @@ def _sizes_of(program: int) -> list[int]:
     return list(sizes)
 
 
-def sizes_of(program: int) -> list[int]:
+def query_sizes(program: int) -> list[int]:
     """Return the bytes of a program's binary for each of its devices, 0 where it has none.
 
     Args:
@@ -44,10 +44,10 @@ def sizes_of(program: int) -> list[int]:
         OpenCLError: the driver does not tell.
     """
     with _lock:
-        return _sizes_of(program)
+        return _query_sizes(program)
 
 
-def binaries_of(program: int) -> list[bytes]:
+def query_binaries(program: int) -> list[bytes]:
     """Return a program's binary for each of its devices, b"" where it has none.
 
     Args:
@@ -57,7 +57,7 @@ def binaries_of(program: int) -> list[bytes]:
         OpenCLError: the driver does not tell.
     """
     with _lock:
-        sizes = _sizes_of(program)
+        sizes = _query_sizes(program)
         rooms = [ffi.new("unsigned char[]", max(1, size)) for size in sizes]
         if any(sizes):
             pointers = ffi.new("unsigned char *[]", rooms)

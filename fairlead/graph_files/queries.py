@@ -11,7 +11,7 @@ from ..icd._native import ffi
 from ..icd.abi import OPENCL
 from ..icd.calls import address, call, query_kernel_name
 from ..icd.errors import OpenCLError
-from ..icd.program_binaries import binaries_of
+from ..icd.program_binaries import query_binaries
 from .errors import make_save_error
 
 #: Flags of memory that mean the same in another process. Others lead to the saved program's memory.
@@ -171,7 +171,7 @@ def _get_binary(program: int, device: int) -> bytes:
     routine = "clGetProgramInfo"
     devices = ffi.from_buffer("uintptr_t[]", query_data(program, routine, "CL_PROGRAM_DEVICES"))
     try:
-        binaries = dict(zip(devices, binaries_of(program), strict=True))
+        binaries = dict(zip(devices, query_binaries(program), strict=True))
     except (OpenCLError, ValueError):  # the driver tells no binaries, or not those of all devices
         return b""
     return binaries.get(device, b"")

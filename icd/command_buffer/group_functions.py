@@ -16,7 +16,7 @@ from ..abi import OPENCL
 from ..calls import address, call, query_kernel_name
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
-from ..program_binaries import binaries_of
+from ..program_binaries import query_binaries
 
 _SPACES: Final = {
     "value": lib.FL_SPACE_VALUE,
@@ -68,7 +68,7 @@ def query_binary(program: int) -> bytes:
 
     Raises OpenCLError, or PoclBinaryError if it has several devices.
     """
-    found = binaries_of(program)
+    found = query_binaries(program)
     if len(found) != 1:
         raise PoclBinaryError("the program is of several devices.", routine="clGetProgramInfo")
     return found[0]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
-from ...icd.program_binaries import binaries_of, sizes_of
+from ...icd.program_binaries import query_binaries, query_sizes
 from ...loader.base.spirv import is_spirv
 from ..sdk.rules import check_metadata, decode_source, is_ptx, read_binaries
 from .contexts import URContext, check_native
@@ -85,12 +85,12 @@ class URProgram(CLObject):
     @property
     def binary_sizes(self) -> list[int]:
         """Return the bytes of its binary for each device, 0 where it has none."""
-        return sizes_of(self.cl)
+        return query_sizes(self.cl)
 
     @property
     def binaries(self) -> list[bytes]:
         """Return its binary for each device, b"" where it has none."""
-        return binaries_of(self.cl)
+        return query_binaries(self.cl)
 
 
 def decode_text(data: bytes) -> str:

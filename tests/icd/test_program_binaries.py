@@ -11,7 +11,7 @@ import pytest
 from helpers.drivers import Driver
 
 from fairlead.icd.drivers import platforms
-from fairlead.icd.program_binaries import binaries_of, sizes_of
+from fairlead.icd.program_binaries import query_binaries, query_sizes
 
 THREADS, TIMES = 4, 5
 
@@ -35,8 +35,8 @@ def test_threads_read_the_binary_of_one_program(each_driver: Driver) -> None:
         def read(program: int = program.int_ptr, begin: threading.Barrier = all_are_here) -> None:
             begin.wait()
             for _ in range(TIMES):
-                binaries.update(binaries_of(program))
-                sizes.update(sizes_of(program))
+                binaries.update(query_binaries(program))
+                sizes.update(query_sizes(program))
 
         threads = [threading.Thread(target=read) for _ in range(THREADS)]
         for thread in threads:
@@ -52,5 +52,5 @@ def test_a_program_that_is_not_built_has_no_binary(each_driver: Driver) -> None:
     platform = next(one for one in platforms() if each_driver.has(one))
     context = cl.Context([platform.devices[0].to_pyopencl()])
     program = cl.Program(context, "kernel void put(global int *out) { out[0] = 1; }")
-    assert sizes_of(program.int_ptr) == [0]
-    assert binaries_of(program.int_ptr) == [b""]
+    assert query_sizes(program.int_ptr) == [0]
+    assert query_binaries(program.int_ptr) == [b""]
