@@ -222,6 +222,23 @@ def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
         ) from error
 
 
+def read_bitcode(binary: bytes) -> bytes:
+    """The program in a binary, as LLVM bitcode; b"" where there is none.
+
+    Raises:
+        PoclBinaryError: it has another layout.
+    """
+    reader = _BinaryReader(binary)
+    try:
+        files = _BinaryReader(_read_program(reader, _read_head(reader)).files).read_files()
+        return next((data for path, data in files if path.endswith(b"/program.bc")), b"")
+    except (struct.error, IndexError, ValueError) as error:
+        raise PoclBinaryError(
+            f"the program's binary has no layout of PoCL's that is known: {error}.",
+            routine="clGetProgramInfo(CL_PROGRAM_BINARIES)",
+        ) from error
+
+
 def is_whole(binary: bytes) -> bool:
     """Whether a binary has the length that it says. One that is not PoCL's is whole.
 
@@ -254,6 +271,7 @@ class _Head(NamedTuple):
 class _PoclProgram(NamedTuple):
     folder: str  # in PoCL's cache
     variables: int  # the size of its program-scope variables
+    files: bytes  # with their paths
 
 
 def _read_head(reader: _BinaryReader) -> _Head:
@@ -268,12 +286,13 @@ def _read_program(reader: _BinaryReader, head: _Head) -> _PoclProgram:
     roots = reader.read_number() if head.layout >= 9 else 0
     folder = reader.read_bytes(41).partition(b"\0")[0].decode()
     variables = reader.read_number("Q") if head.layout > 9 and head.flags & _HAS_VARIABLES else 0
+    begin, parts = reader.place, list[bytes]()
     if head.layout == 8:
         for _ in ("path", "contents"):  # of the one file of the program
             reader.read_text()
-    for _ in range(roots):
-        reader.read_bytes(reader.read_number("Q"))
-    return _PoclProgram(folder, variables)
+        parts.append(reader.data[begin : reader.place])
+    parts += [reader.read_bytes(reader.read_number("Q")) for _ in range(roots)]
+    return _PoclProgram(folder, variables, b"".join(parts))
 
 
 def _read_kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:

@@ -8,12 +8,13 @@ import what other modules export: module_links.py links such modules.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
+from ...icd.pocl_structs import find_struct_sizes
 from ...loader.base.spirv import SpirvModule, is_spirv, read_module
 from ...loader.ur.abi import URError
 from ...loader.ze.abi import LevelZeroError
@@ -223,6 +224,21 @@ class ZeModule(Object):
         """Take its program, which is linked with other modules."""
         self._program, self.links, self.log = program, tuple(links), program.log
 
+    @property
+    def binary(self) -> bytes:
+        """Return what the OpenCL driver has made of it.
+
+        Raises:
+            LevelZeroError: INVALID_MODULE_UNLINKED.
+            OpenCLError: the driver does not tell.
+        """
+        return self.program.binaries[self.program.devices.index(self.whole)]
+
+    @cached_property
+    def struct_sizes(self) -> Mapping[str, Mapping[int, int]]:
+        """Return the bytes of structs as far as the binary has them: by kernel, by argument."""
+        return find_struct_sizes(self.binary)
+
     def size_of(self, name: str) -> int:
         """Return the bytes of a type of its OpenCL C, 0 if it is not made of any.
 
@@ -333,8 +349,7 @@ def zeModuleGetNativeBinary(hModule: ZeModule, pSize: Any, pModuleNativeBinary: 
 
     Intel's second Unified Runtime adapter leaves the size uninitialized.
     """
-    program = hModule.program
-    data = program.binaries[program.devices.index(hModule.whole)]
+    data = hModule.binary
     pSize[0] = len(data)
     give_bytes(data, pSize, pModuleNativeBinary)
 

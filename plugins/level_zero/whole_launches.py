@@ -2,7 +2,8 @@
 
 The caller gives an address for each argument, and no sizes. OpenCL does not tell the size of a
 value. But its drivers refuse another one, so sizes are tried until one is taken. PoCL takes a
-struct of any size. Then the compiler tells the size, if the module is made of OpenCL C.
+struct of any size. Its binaries have the size. For a version whose binaries are unknown the
+compiler tells it, if the module is made of OpenCL C.
 """
 
 from __future__ import annotations
@@ -70,11 +71,17 @@ def _find_sizes(kernel: ZeKernel) -> None:
             if kind == UNKNOWN and probe.is_local(index):
                 kernel.local_arguments.add(index)
             elif kind in (UNKNOWN, VALUE) and index not in kernel.value_sizes:
-                name = type_name(kernel.ur, index).decode()
-                size = probe.size_of(index) or (kernel.module.size_of(name) if name else 0)
-                kernel.value_sizes[index] = size
+                kernel.value_sizes[index] = probe.size_of(index) or _ask_compiler(kernel, index)
     finally:
         probe.close()
+
+
+def _ask_compiler(kernel: ZeKernel, index: int) -> int:
+    """Return the bytes of a value by what was compiled, or by what is, 0 if neither tells."""
+    if size := kernel.module.struct_sizes.get(kernel.name, {}).get(index, 0):
+        return size
+    name = type_name(kernel.ur, index).decode()
+    return kernel.module.size_of(name) if name else 0
 
 
 def _read(kernel: ZeKernel, places: Any) -> Iterator[URKernelArgument]:

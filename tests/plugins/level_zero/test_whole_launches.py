@@ -124,6 +124,19 @@ def test_what_is_refused_changes_nothing(bench: ZeBench) -> None:
     assert (out.all[0], other.all) == (3, [0] * 4)
 
 
+def test_a_struct_of_a_module_that_is_made_of_a_binary(bench: ZeBench) -> None:
+    """Its text and its compiler tell nothing. PoCL takes a struct of any size."""
+    out, immediate = bench.ints(count=8), bench.immediate()
+    module = bench.build(bench.native(bench.module(SOURCE)))
+    record = Record(2, 3.0, (c_int * 11)(*range(11)))
+    four, three = (c_float * 4)(0, 0, 0, 4), (ctypes.c_int16 * 4)(0, 0, 6, 0)
+    given = out.pointer, c_int8(1), record, four, c_size_t(16), ctypes.c_int64(5 << 32), three
+    kernel = bench.kernel("take", module=module)
+    assert append(bench, immediate, kernel, places(*given), size=4) == "SUCCESS"
+    bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+    assert out.all == [1, 2, 3, 10, 4, 5, 6, 3]
+
+
 @pytest.fixture
 def takes_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that takes values of any size, as PoCL takes structs."""
