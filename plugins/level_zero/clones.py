@@ -44,6 +44,7 @@ def _clone(list_: ZeCommandList) -> ZeCommandList:
         command.learn()
     list_.recording.clone_into(made.recording)
     if commands is not None:
-        made.mutable, made.ids = {n: one.clone(made) for n, one in commands.items()}, list_.ids
+        made.mutable = {number: one.clone(made) for number, one in commands.items()}
+        made.identifiers = list_.identifiers
     zeCommandListClose(made)
     return made

@@ -7,6 +7,7 @@ an append makes a recording of one command and runs it, unless nothing hinders i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Final
 
 from ..sdk.objects import Object
@@ -33,6 +34,7 @@ class ZeCommandList(Object):
         stream: where an immediate list runs, None for a regular one.
         mutable: the commands that can be changed, by their identifiers; None if the list is not
             mutable (mutable.py).
+        identifiers: those of the next commands that can be changed.
         in_c: what C knows of it, with its state.
         touched: the commands that Python has changed since the last close.
         incomplete: the name of a kernel that lacks an argument, "" if all have theirs.
@@ -59,7 +61,7 @@ class ZeCommandList(Object):
         self.in_c = ListInC(context.ur.cl, device.ur.cl, in_order)
         self.capture = None
         self.next_id = None
-        self.ids = 0
+        self.identifiers = count(1)  # next() is atomic: threads get different ones
         self.touched: list[Any] = []
         self.incomplete = ""
         self.recording = self._make_recording()

@@ -52,9 +52,9 @@ def _add_identifier(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]
     for kernel in kernels:
         if not kernel.runs_on(made.context, made.device):
             raise make_failure("INVALID_KERNEL_HANDLE", "a kernel is of another context or device")
-    made.ids += 1
-    made.next_id = MutableCommand(made, made.ids, flags or _BY_DEFAULT, kernels)
-    return made.ids
+    number = next(made.identifiers)
+    made.next_id = MutableCommand(made, number, flags or _BY_DEFAULT, kernels)
+    return number
 
 
 @driver.entry
@@ -258,7 +258,7 @@ def _tell(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
     if not made.in_c.knows(made.recording.built):
         for command in commands.values():
             command.learn()
-        rows = made.in_c.add_commands(made.ids, made.recording.built)
+        rows = made.in_c.add_commands(max(commands), made.recording.built)
         parts = [part for part in made.recording.list_parts() if part.buffer is not None]
         ends = [part.end for part in parts]
         for number, command in commands.items():

@@ -8,10 +8,12 @@ import gc
 import threading
 from collections.abc import Callable
 from ctypes import c_int
+from typing import Any
 
 import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
 
+from fairlead.plugins.level_zero import mutable
 from fairlead.plugins.level_zero.streams import enqueue_order
 
 THREADS = 8
@@ -162,3 +164,18 @@ def test_threads(bench: ZeBench) -> None:
 def test_threads_for_a_minute(bench: ZeBench) -> None:
     """As many turns as take about a minute on two cores."""
     together(bench, 4000, 40)
+
+
+def test_threads_get_different_identifiers(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may ask for those of one list at the same time."""
+    made, numbers, wrong = bench.list(mutable=True), list[int](), list[str]()
+    both_ask, make_command = threading.Barrier(2), mutable.MutableCommand
+
+    def make_together(*arguments: Any) -> mutable.MutableCommand:
+        both_ask.wait()
+        return make_command(*arguments)
+
+    monkeypatch.setattr(mutable, "MutableCommand", make_together)
+    in_threads(lambda _: numbers.append(bench.next_id(made)), 2, wrong)
+    assert not wrong
+    assert sorted(numbers) == [1, 2]
