@@ -106,7 +106,7 @@ def function(name: str) -> ctypes.c_void_p:
     """Return a function of the adapter, for C to call."""
     slot = UR.functions[name].slot
     assert slot is not None
-    return ctypes.c_void_p(adapter().table.pointer(slot))
+    return ctypes.c_void_p(adapter().table.get_pointer(slot))
 
 
 def ok(routine: str, *arguments: Any) -> None:

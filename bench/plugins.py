@@ -122,7 +122,7 @@ def _arguments(plugin: Plugin) -> tuple[Any, ...]:
 
 def _call(plugin: Plugin, quick: bool) -> Row:
     table, arguments = plugin.table, _arguments(plugin)
-    pointer = table.pointer(UR.functions["urAdapterGetInfo"].slot or 0)
+    pointer = table.get_pointer(UR.functions["urAdapterGetInfo"].slot or 0)
     bare = ctypes.CFUNCTYPE(ctypes.c_int32)(pointer)
     bare.argtypes = [
         ctypes.c_void_p,

@@ -187,4 +187,4 @@ def driver_function(name: str) -> ctypes.c_void_p:
     """Return a pointer to the driver's own function, from its dispatch table."""
     slot = OPENCL.functions[name].slot
     assert slot is not None
-    return ctypes.c_void_p(device().table.pointer(slot))
+    return ctypes.c_void_p(device().table.get_pointer(slot))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ..loader.base.errors import FairleadError, with_article
+from ..loader.base.errors import FairleadError, add_article
 from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word
 from ..loader.base.query import decode_text
@@ -113,7 +113,7 @@ def _query_info(table: DispatchTable, routine: str, handle: int, name: str) -> A
     except struct.error:
         raise FairleadError(
             f"the answer to {name} has {len(value)} bytes, "
-            f"which is not {with_article(answer or 'value of its type')}",
+            f"which is not {add_article(answer or 'value of its type')}",
             routine=routine,
             remedy="update the driver",
         ) from None

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy
 
-from ..loader.base.errors import with_article
+from ..loader.base.errors import add_article
 from .errors import SYCLError, make_invalid_error
 
 T = TypeVar("T")
@@ -39,9 +39,7 @@ def make_type_error(value: Any, what: str, routine: str, remedy: str = "") -> SY
         shown = f"{package}'s {shown}"
     if package == "pyopencl" and package not in remedy:
         remedy += "; fairlead.runtime.interop makes the runtime's objects of pyopencl's"
-    return make_invalid_error(
-        f"{shown} is not {with_article(what)}", routine=routine, remedy=remedy
-    )
+    return make_invalid_error(f"{shown} is not {add_article(what)}", routine=routine, remedy=remedy)
 
 
 def expect(

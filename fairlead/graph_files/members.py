@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..loader.base.errors import with_article
+from ..loader.base.errors import add_article
 from .document import LONGEST_ARGUMENT
 from .errors import make_invalid_error
 from .parameters import is_step
@@ -40,7 +40,7 @@ class ValueRule:
         """Raise GraphFileError if a value is not that."""
         if not self.holds(value):
             raise make_invalid_error(
-                f"{path} is {shorten(value)}, and not {with_article(self.what)}"
+                f"{path} is {shorten(value)}, and not {add_article(self.what)}"
             )
 
 

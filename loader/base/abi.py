@@ -388,9 +388,9 @@ class Api:
         if match is None:
             raise ValueError(f"{self.path}: not a struct: {line}")
         fields = map(self.parse_parameter, match["fields"].split("; "))
-        return Struct(match["name"], match["kind"], tuple(map(self._with_number, fields)))
+        return Struct(match["name"], match["kind"], tuple(map(self._resolve_length, fields)))
 
-    def _with_number(self, field: Parameter) -> Parameter:
+    def _resolve_length(self, field: Parameter) -> Parameter:
         """Return a field whose array has its length as a number."""
         if field.stars or not field.length or field.length.isdecimal():
             return field

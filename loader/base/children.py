@@ -158,7 +158,7 @@ def read_fields(outcome: Outcome) -> dict[str, Any]:
         }
     fields = {**told, "seconds": outcome.seconds}
     if not told["ok"]:  # a library can only print why it refuses
-        fields["reason"] = with_printed(told["reason"], outcome.printed)
+        fields["reason"] = add_printed(told["reason"], outcome.printed)
     fields |= {name: tuple(told.get(name, ())) for name in ("notes", "warnings", "missing")}
     fields["warnings"] += outcome.notes
     return fields
@@ -215,7 +215,7 @@ class _Child:
 
     def has_ended(self) -> bool:
         """Whether it is over; then `outcome` is complete."""
-        code = self._exit_code()
+        code = self._find_exit_code()
         if code is None and time.monotonic() - self.started < self.timeout:
             return False
         self.kill()
@@ -236,7 +236,7 @@ class _Child:
             self._read(name)  # a pipe holds no more than one read takes
             self._close(name)
 
-    def _exit_code(self) -> int | None:
+    def _find_exit_code(self) -> int | None:
         """Return its exit code, None while it runs.
 
         It is not reaped: its process group keeps its number.
@@ -276,7 +276,7 @@ class _Child:
                 if code is None
                 else f"failed to start: {describe_exit(code)}"
             )
-            note = with_printed(
+            note = add_printed(
                 f"it was not probed: the child process {how}", self._read_last_printed()
             )
             return Outcome(notes=(note,), probed=False, seconds=time.monotonic() - self.started)
@@ -314,7 +314,7 @@ class _Child:
         printed = self._read_last_printed()
         return Outcome(
             None,
-            with_printed(reason, printed),
+            add_printed(reason, printed),
             _REMEDY,
             time.monotonic() - self.started,
             printed=printed,
@@ -341,7 +341,7 @@ def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Pope
     )
 
 
-def with_printed(reason: str, printed: str) -> str:
+def add_printed(reason: str, printed: str) -> str:
     """A reason with the last line that the child printed, if it did."""
     return f"{reason}; the last it printed was: {printed}" if printed else reason
 

@@ -23,7 +23,7 @@ _NO_ARTICLE: Final = frozenset(
 )
 
 
-def with_article(noun: str) -> str:
+def add_article(noun: str) -> str:
     """Return a noun with "a" or "an" before it, if it can have one."""
     if noun.split(" ")[0] in _NO_ARTICLE:
         return noun

@@ -81,7 +81,7 @@ def find_library(
     )
 
 
-def finds_library(name: str) -> bool:
+def can_find_library(name: str) -> bool:
     """Return whether dlopen, called by Python, would find a library with a bare soname.
 
     The RPATH and RUNPATH of Python count: environments of conda have them.

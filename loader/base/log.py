@@ -73,13 +73,13 @@ class Logger:
         """Print what failed."""
         self._print_message("error", text)
 
-    def enabled(self, level: str) -> bool:
+    def is_enabled(self, level: str) -> bool:
         """Return whether messages of a level are printed."""
         return LEVELS.index(level) >= self.settings.level
 
     def write(self, level: str, text: str) -> None:
         """Print `text` unchanged if messages of the level are printed."""
-        if not self.enabled(level):
+        if not self.is_enabled(level):
             return
         with self._lock:
             stream = self._get_stream()
@@ -87,7 +87,7 @@ class Logger:
 
     def _print_message(self, level: str, text: str) -> None:
         where = ""
-        if self.settings.fileline and self.enabled(level):
+        if self.settings.fileline and self.is_enabled(level):
             caller = sys._getframe(2)
             where = f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}: "
         self.write(level, f"<{self.name}>[{level.upper()}]: {where}{text}\n")
@@ -144,7 +144,7 @@ def read_settings(
         return plain
 
 
-def trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
+def read_trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
     """Return the bits of SYCL_PI_TRACE or SYCL_UR_TRACE, 0 if the variable is not set.
 
     1 means discovery, 2 means calls, -1 means everything. The number is read as C does: hexadecimal
@@ -165,7 +165,7 @@ def print_pi_trace(level: str, text: str, environ: Mapping[str, str] | None = No
         text: the message.
         environ: where the variable is read, `os.environ` by default.
     """
-    bits = trace_bits("SYCL_PI_TRACE", environ)
+    bits = read_trace_bits("SYCL_PI_TRACE", environ)
     if bits & 1 if level == "basic" else bits == -1:
         put(sys.stderr, f"SYCL_PI_TRACE[{level}]: {text}\n")
 

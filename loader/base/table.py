@@ -99,7 +99,7 @@ class DispatchTable(NeverCopied):
             self._top.value = self.top
             self._forget_functions()
 
-    def pointer(self, slot: int) -> int:
+    def get_pointer(self, slot: int) -> int:
         """Return the function pointer in a slot of the table itself, 0 if it is NULL."""
         return ctypes.c_void_p.from_address(self.address + slot * POINTER_SIZE).value or 0
 
@@ -107,7 +107,7 @@ class DispatchTable(NeverCopied):
         function = self.api.functions.get(name)
         if function is None or function.slot is None:
             raise AttributeError(f"no slot of the dispatch table is called {name}")
-        if not self.pointer(function.slot):
+        if not self.get_pointer(function.slot):
             raise AttributeError(f"the slot of {name} is NULL in this table")
         top = self.top
         address = ctypes.c_void_p.from_address(top + function.slot * POINTER_SIZE).value

@@ -62,10 +62,10 @@ def probe_all(
     """
     requests = [Request(__name__, {**asdict(one), "api": api}) for one in candidates]
     outcomes = run_all(requests, timeout)
-    return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
+    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
-def _report(candidate: Candidate, outcome: Outcome) -> GpuReport:
+def _make_report(candidate: Candidate, outcome: Outcome) -> GpuReport:
     seconds = outcome.seconds
     if outcome.report is None:
         return GpuReport(

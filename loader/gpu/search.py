@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.forks import call_in_child, make_lock
 from ..base.library import explain
-from ..base.linker import finds_library
+from ..base.linker import can_find_library
 from ..base.probe_verdicts import judge
 from ..base.search import Candidate, Refusal, find_excluding_pattern
 from .driver import DeviceDriver
@@ -81,7 +81,7 @@ class GpuSearch(Generic[DriverT]):
             return _make_refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
         if "/" in candidate.library and not os.path.exists(candidate.library):
             return _make_refusal(candidate, "there is no such file")
-        if "/" not in candidate.library and not finds_library(candidate.library):
+        if "/" not in candidate.library and not can_find_library(candidate.library):
             absent = explain(candidate.library, "")
             return _make_refusal(candidate, absent.message, absent.remedy)
         return None

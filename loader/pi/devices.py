@@ -46,7 +46,7 @@ def _get_devices(
     )
     if not bits or device_type & ~everything:
         raise refuse("PI_ERROR_INVALID_DEVICE_TYPE", f"{device_type:#x} is not a type.")
-    types = [ENUMS["pi_device_type"].to_ur(bit) for bit in bits]
+    types = [ENUMS["pi_device_type"].convert_to_ur(bit) for bit in bits]
     if PI["PI_DEVICE_TYPE_ACC"] in bits:
         types += [UR["UR_DEVICE_TYPE_MCA"], UR["UR_DEVICE_TYPE_VPU"]]
     found = [device for kind in types for device in _list_devices_of_type(service, platform, kind)]
@@ -71,10 +71,10 @@ def _partition_device(
 ) -> int:
     """PI's list contains a type, its values and 0. UR takes pairs of type and value."""
     kind, *values = list(read_list(properties)) or [0]
-    kind = ENUMS["pi_device_partition_property"].to_ur(kind)
+    kind = ENUMS["pi_device_partition_property"].convert_to_ur(kind)
     name = UR.groups["ur_device_partition_t"][kind]
     if name == "UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN":
-        values = [ENUMS["pi_device_affinity_domain"].to_ur(value) for value in values]
+        values = [ENUMS["pi_device_affinity_domain"].convert_to_ur(value) for value in values]
     pairs = (UR.get_struct("ur_device_partition_property_t") * max(len(values), 1))()
     for pair, value in zip(pairs, values or [0], strict=False):
         pair.type, pair.value.count = kind, value
@@ -99,7 +99,9 @@ def _find_queue_properties(flags: int, index: int | None = None) -> Any:
         None if index is None else make_struct("ur_queue_index_properties_t", computeIndex=index)
     )
     return make_struct(
-        "ur_queue_properties_t", flags=ENUMS["pi_queue_properties"].to_ur(flags), pNext=chain
+        "ur_queue_properties_t",
+        flags=ENUMS["pi_queue_properties"].convert_to_ur(flags),
+        pNext=chain,
     )
 
 

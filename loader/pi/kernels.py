@@ -161,7 +161,7 @@ def _set_arg_mem(service: Service, kernel: int, index: int, properties: int, val
     mem, flags, given = _read_word(value), 0, None
     if properties:
         access = PI.get_struct("pi_mem_obj_property").from_address(properties).mem_access
-        flags = ENUMS["pi_mem_obj_access"].to_ur(access)
+        flags = ENUMS["pi_mem_obj_access"].convert_to_ur(access)
         given = ctypes.byref(make_struct("ur_kernel_arg_mem_obj_properties_t", memoryAccess=flags))
     if not service.has(_SET):
         return _store_argument(service, kernel, index, _MEM_OBJ, 8, mem, flags)
@@ -264,13 +264,13 @@ def _suggest_group_count(
 @serves("piKernelSetExecInfo")
 def _set_exec_info(service: Service, kernel: int, name: int, size: int, value: int) -> int:
     """A pi_bool has four bytes, UR's bool has one. Pointers are equal in both."""
-    asked = ENUMS["pi_kernel_exec_info"].to_ur(name)
+    asked = ENUMS["pi_kernel_exec_info"].convert_to_ur(name)
     given: Any = value
     if name == PI["PI_USM_INDIRECT_ACCESS"]:
         given, size = ctypes.c_uint8(ctypes.c_uint32.from_address(value).value != 0), 1
     elif name == PI["PI_EXT_KERNEL_EXEC_INFO_CACHE_CONFIG"]:
         given = ctypes.c_uint32(
-            ENUMS["pi_kernel_cache_config"].to_ur(ctypes.c_uint32.from_address(value).value)
+            ENUMS["pi_kernel_cache_config"].convert_to_ur(ctypes.c_uint32.from_address(value).value)
         )
     return service.call(
         "urKernelSetExecInfo",

@@ -64,7 +64,7 @@ class Enum:
             self.values.setdefault(value, UR[ur])
         self.answers.setdefault(UR[ur], value)
 
-    def to_ur(self, value: int) -> int:
+    def convert_to_ur(self, value: int) -> int:
         """Return the UR value for a PI value.
 
         Raises:
@@ -82,7 +82,7 @@ class Enum:
             found |= self.values[bit]
         return found
 
-    def to_pi(self, value: int) -> int:
+    def convert_to_pi(self, value: int) -> int:
         """Return the PI value for a UR value. Bits without a counterpart are dropped.
 
         Raises:
@@ -230,7 +230,7 @@ def convert_struct(address: int, name: str) -> Any:
     return make_struct(
         name,
         **{
-            ur: ENUMS[types[of]].to_ur(values[ur]) if types[of] in ENUMS else values[ur]
+            ur: ENUMS[types[of]].convert_to_ur(values[ur]) if types[of] in ENUMS else values[ur]
             for ur, of in fields.items()
         },
     )
@@ -250,7 +250,7 @@ def make_argument_conversion(source: Parameter, target: Parameter) -> Callable[[
     if UR.make_ctype(target.type, target.stars, target.const) is ctypes.c_char_p:
         return lambda address: ctypes.c_char_p(address or None)
     if not source.stars and source.type in ENUMS:
-        return ENUMS[source.type].to_ur
+        return ENUMS[source.type].convert_to_ur
     return None
 
 
@@ -280,13 +280,13 @@ def answer(pi: Constant, ur: Constant) -> Callable[[bytes], bytes] | None:
 
     def convert(data: bytes) -> bytes:
         step = ur_size if is_list else max(len(data), 1)
-        words = (int.from_bytes(data[at : at + step], "little") for at in range(0, len(data), step))
+        parts = (data[at : at + step] for at in range(0, len(data), step))
+        words = (int.from_bytes(part, "little") for part in parts)
+        if enum:
+            words = map(enum.convert_to_pi, words)
         # PI's list of partition types ends with a 0.
         end = b"\0" * pi_size if ur_type == "ur_device_partition_t" else b""
-        return (
-            b"".join(_convert_word(enum.to_pi(word) if enum else word, pi_size) for word in words)
-            + end
-        )
+        return b"".join(_convert_word(word, pi_size) for word in words) + end
 
     return convert
 
@@ -298,7 +298,7 @@ def _convert_word(value: int, size: int) -> bytes:
 def _convert_image_format(data: bytes) -> bytes:
     order, kind = data[:4], data[4:8]
     return b"".join(
-        _convert_word(ENUMS[name].to_pi(int.from_bytes(part, "little")), 4)
+        _convert_word(ENUMS[name].convert_to_pi(int.from_bytes(part, "little")), 4)
         for name, part in (("pi_image_channel_order", order), ("pi_image_channel_type", kind))
     )
 
@@ -317,7 +317,7 @@ def _convert_partition(data: bytes) -> bytes:
     ]
     if not pairs:
         return b""
-    kind = ENUMS["pi_device_partition_property"].to_pi(pairs[0][0])
+    kind = ENUMS["pi_device_partition_property"].convert_to_pi(pairs[0][0])
     counts = [0] if kind == PI["PI_DEVICE_PARTITION_BY_COUNTS"] else []
     return b"".join(
         _convert_word(value, 8) for value in [kind, *(value for _, value in pairs), *counts, 0]

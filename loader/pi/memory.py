@@ -33,7 +33,7 @@ def _create_buffer(
         else None
     )
     return service.call(
-        "urMemBufferCreate", context, ENUMS["pi_mem_flags"].to_ur(flags), size, given, mem
+        "urMemBufferCreate", context, ENUMS["pi_mem_flags"].convert_to_ur(flags), size, given, mem
     )
 
 
@@ -180,7 +180,7 @@ def _create_sampler(service: Service, context: int, properties: int, sampler: in
         if name not in _SAMPLER_FIELDS:
             raise refuse("PI_ERROR_UNSUPPORTED_FEATURE", f"UR has no {name}.")
         field, enum = _SAMPLER_FIELDS[name]
-        setattr(described, field, ENUMS[enum].to_ur(value) if enum else bool(value))
+        setattr(described, field, ENUMS[enum].convert_to_ur(value) if enum else bool(value))
     return service.call("urSamplerCreate", context, ctypes.byref(described), sampler)
 
 
@@ -284,7 +284,7 @@ def _copy_image(
         "urBindlessImagesImageCopyExp",
         *(queue, source, target, *map(ctypes.byref, sides), pixels, pixels, ctypes.byref(region)),
         *(
-            ENUMS["pi_image_copy_flags"].to_ur(flags),
+            ENUMS["pi_image_copy_flags"].convert_to_ur(flags),
             UR[f"UR_EXP_IMAGE_COPY_INPUT_TYPES_{types}"],
             num,
             events,

@@ -51,7 +51,7 @@ def _create_program_from_binary(
 def _convert_metadata(entry: Any, source: Any) -> None:
     """Convert an entry of metadata. PI stores a number in the field of the size."""
     entry.pName = source.Name
-    entry.type = ENUMS["pi_property_type"].to_ur(source.Type)
+    entry.type = ENUMS["pi_property_type"].convert_to_ur(source.Type)
     if source.Type == PI["PI_PROPERTY_TYPE_UINT32"]:
         entry.size, entry.value.data32 = 4, source.ValSize
     else:

@@ -43,7 +43,7 @@ def _make_common_query(enum: str, asked: str) -> Callable[..., bytes]:
             for device in query_context_devices(service, context)
         )
         common = reduce(lambda one, other: one & other, map(read_word, found))
-        return ENUMS[enum].to_pi(common).to_bytes(8, "little")
+        return ENUMS[enum].convert_to_pi(common).to_bytes(8, "little")
 
     return answer
 

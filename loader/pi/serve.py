@@ -1,7 +1,7 @@
 """Serves PI from a Unified Runtime adapter: `serve` creates a PI table for an adapter's table.
 
 The PI table is a layer without a next table (`layers.Layer`), so C code can call it. A call arrives
-at `Service.before` as slot and words. Most functions are one line of `pi_from_ur.map`. A
+at `Service.answer_call` as slot and words. Most functions are one line of `pi_from_ur.map`. A
 `MappedCall` converts the words by the types of both prototypes (mapping.py) and calls UR. A
 `MappedQuery` also converts the name that is asked for and the answer. All other functions are
 Python (translation.py, queries.py). Result codes are converted back. PI's handles are UR's.
@@ -87,7 +87,7 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
         )
     layer = layers.Layer(PI, 0, PI.codes["PI_ERROR_UNINITIALIZED"])
     service = Service(table, layer, ended)
-    layer.handle(service.before)
+    layer.handle(service.answer_call)
     return DispatchTable(PI, layer.address, label=f"PI from {table.label or 'UR'}")
 
 
@@ -116,7 +116,7 @@ class Service:
         self._has: dict[str, bool] = {}
         self._told = False
 
-    def before(self, slot: int, arguments: Sequence[int]) -> int:
+    def answer_call(self, slot: int, arguments: Sequence[int]) -> int:
         """Answer a PI call with its pi_result.
 
         An unexpected error is printed once, and the call returns PI_ERROR_UNKNOWN.
@@ -142,7 +142,7 @@ class Service:
     def has(self, name: str) -> bool:
         """Return whether the adapter implements a UR function."""
         if name not in self._has:
-            self._has[name] = self.ur.pointer(UR.functions[name].slot or 0) not in self._absent
+            self._has[name] = self.ur.get_pointer(UR.functions[name].slot or 0) not in self._absent
         return self._has[name]
 
     def call(self, name: str, *arguments: Any) -> int:

@@ -103,10 +103,10 @@ def read_commands(
                 names.find_queue(queue, begin) or f"queue {queue:#x}",
             )
         )
-    return sorted(_on_one_clock(found), key=lambda command: command.started)
+    return sorted(_convert_clocks(found), key=lambda command: command.started)
 
 
-def _on_one_clock(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand]:
+def _convert_clocks(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand]:
     """Bring the times of each queue to the clock of the calls."""
     queues: dict[int, list[DeviceCommand]] = {}
     for command in commands:

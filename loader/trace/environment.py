@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from ..base._native import ffi, lib
 from ..base.errors import FairleadError
 from ..base.layers import Layer
-from ..base.log import get_logger, put, trace_bits, warn
+from ..base.log import get_logger, put, read_trace_bits, warn
 from ..base.search import filter_environ
 from ..base.table import DispatchTable
 from .names import Names
@@ -69,7 +69,7 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
         _record_process(Trace(apis, device=bool(device), dump=dump), path, times)
     for name in apis if not path else ():
         wanted = Wanted.from_patterns(environ.get("FAIRLEAD_TRACE_ONLY", ""), "errors" in words)
-        outputs.setdefault(name, []).append(_Output(_to_stderr, times=times, wanted=wanted))
+        outputs.setdefault(name, []).append(_Output(_print_to_stderr, times=times, wanted=wanted))
     if outputs:
         _start(
             TracingLayers(
@@ -143,20 +143,19 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
 def _read_outputs(environ: Mapping[str, str]) -> dict[str, list[_Output]]:
     """Return the outputs that the variables of other loaders ask for, by API."""
     outputs: dict[str, list[_Output]] = {}
-    ur, pi = (bool(trace_bits(name, environ) & 2) for name in ("SYCL_UR_TRACE", "SYCL_PI_TRACE"))
+    ur = read_trace_bits("SYCL_UR_TRACE", environ) & 2
+    pi = read_trace_bits("SYCL_PI_TRACE", environ) & 2
     if ur or pi:
-        outputs["ur"] = [_Output(_to_stdout, "   ")]
+        outputs["ur"] = [_Output(_print_to_stdout, "   ")]
     if pi:
-        outputs["pi"] = [_Output(_to_stdout)]
-    if "UR_LAYER_TRACING" in (
-        name.strip() for name in environ.get("UR_ENABLE_LAYERS", "").split(",")
-    ):
-        lines = get_logger(
-            "TRACING", default="info"
-        )  # printed unless UR_LOG_TRACING says otherwise
+        outputs["pi"] = [_Output(_print_to_stdout)]
+    names = environ.get("UR_ENABLE_LAYERS", "").split(",")
+    if "UR_LAYER_TRACING" in map(str.strip, names):
+        # Its lines are printed unless UR_LOG_TRACING says otherwise.
+        lines = get_logger("TRACING", default="info")
         outputs.setdefault("ur", []).append(_Output(lambda text: lines.write("info", text), "   "))
     if environ.get("ZE_ENABLE_TRACING_LAYER") == "1":
-        outputs["ze"] = [_Output(_to_stderr)]
+        outputs["ze"] = [_Output(_print_to_stderr)]
     return outputs
 
 
@@ -190,9 +189,9 @@ def _start(tracing: TracingLayers | Trace) -> None:
         warn(f"the environment asks for a trace, which is not possible: {error.message}")
 
 
-def _to_stdout(text: str) -> None:
+def _print_to_stdout(text: str) -> None:
     put(sys.stdout, text)
 
 
-def _to_stderr(text: str) -> None:
+def _print_to_stderr(text: str) -> None:
     put(sys.stderr, text)

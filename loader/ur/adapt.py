@@ -37,7 +37,7 @@ class _Functions:
 
     def __getattr__(self, name: str) -> Any:
         function = UR.functions[name]
-        call = function.prototype(self._table.pointer(function.slot or 0))
+        call = function.prototype(self._table.get_pointer(function.slot or 0))
         setattr(self, name, call)
         return call
 
@@ -120,7 +120,7 @@ def _make_shorter_call(index: int, routine: str, *inserted: int) -> Adaptation:
     return answer
 
 
-def _with_arguments(routine: str, first: int) -> Adaptation:
+def _make_call_with_arguments(routine: str, first: int) -> Adaptation:
     """Return an adaptation that sets a kernel's arguments and then calls `routine` without them.
 
     They are `arguments[first]` structs at the address `arguments[first + 1]`.
@@ -194,12 +194,12 @@ ADAPTATIONS: Final = (
     _Adaptation(
         "urEnqueueKernelLaunchWithArgsExp",
         ("urEnqueueKernelLaunch_2025_3", *_SET_ARGUMENTS),
-        _with_arguments("urEnqueueKernelLaunch", 6),
+        _make_call_with_arguments("urEnqueueKernelLaunch", 6),
     ),
     _Adaptation(
         "urCommandBufferAppendKernelLaunchWithArgsExp",
         ("urCommandBufferAppendKernelLaunchExp", *_SET_ARGUMENTS),
-        _with_arguments("urCommandBufferAppendKernelLaunchExp", 6),
+        _make_call_with_arguments("urCommandBufferAppendKernelLaunchExp", 6),
     ),
     _Adaptation(
         "urProgramBuildExp",

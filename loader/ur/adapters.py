@@ -27,7 +27,7 @@ from ..base.library import (
     open_with_siblings,
 )
 from ..base.linker import find_library
-from ..base.log import trace_bits
+from ..base.log import read_trace_bits
 from ..base.query import query_handles
 from ..base.search import find_python_libraries
 from ..pi.abi import check as check_pi
@@ -153,7 +153,7 @@ def _validate(plugin: Plugin) -> None:
 def _make_numeric_pi_trace() -> dict[str, str]:
     """Return SYCL_PI_TRACE as a number. DPC++'s own plugins end the process if it is none."""
     text = os.environ.get("SYCL_PI_TRACE")
-    return {} if text is None else {"SYCL_PI_TRACE": str(trace_bits("SYCL_PI_TRACE"))}
+    return {} if text is None else {"SYCL_PI_TRACE": str(read_trace_bits("SYCL_PI_TRACE"))}
 
 
 def _check_preview(candidate: PluginCandidate) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..base.errors import with_article
+from ..base.errors import add_article
 from ..base.manifests import read_manifest_lines
 from ..base.search import Refusal
 
@@ -138,6 +138,6 @@ def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEn
         return deduce(library)
     for value, (what, pattern, remedy) in zip(fields[1:], _FIELDS, strict=True):
         if not pattern.fullmatch(value):
-            return make_refusal(f"{value!r} is not {with_article(what)}", remedy)
+            return make_refusal(f"{value!r} is not {add_article(what)}", remedy)
     _, interface, backend, sycl_be = fields
     return PluginEntry(library, interface, backend, "" if sycl_be == "-" else sycl_be)

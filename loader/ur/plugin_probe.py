@@ -99,7 +99,7 @@ def probe_all(
         for candidate in candidates
     ]
     outcomes = run_all(requests, timeout)
-    return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
+    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
 def main(data: Any, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _describe(number: int, platform: PluginPlatform, warnings: list[str]) -> dic
     return {**about, "devices": devices}
 
 
-def _report(candidate: PluginCandidate, outcome: Outcome) -> PluginReport:
+def _make_report(candidate: PluginCandidate, outcome: Outcome) -> PluginReport:
     fields = read_fields(outcome)
     platforms = tuple(
         PluginPlatformReport(

@@ -120,13 +120,13 @@ def explain_variables(environ: Mapping[str, str] | None = None) -> tuple[Variabl
 
 def _explain_effect(variable: Variable, trusted: Mapping[str, str]) -> str:
     """Return why a variable that is set has no effect, "" if it has one."""
-    if malformed := _list_error(variable.name, trusted):
+    if malformed := _find_list_error(variable.name, trusted):
         return f"ignored: {malformed.reason}"
     winner = next(
         (
             name
             for name in variable.replaced_by
-            if trusted.get(name) and not _list_error(name, trusted)
+            if trusted.get(name) and not _find_list_error(name, trusted)
         ),
         None,
     )
@@ -162,7 +162,7 @@ def split_quoted_list(variable: str, text: str) -> list[str] | Refusal:
     return elements
 
 
-def _list_error(variable: str, environ: Mapping[str, str]) -> Refusal | None:
+def _find_list_error(variable: str, environ: Mapping[str, str]) -> Refusal | None:
     """Return the error in one of the lists, None if there is none or the variable is not a list."""
     elements = (
         split_quoted_list(variable, environ[variable])

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
-from ..base.log import Logger, get_logger, print_pi_trace, trace_bits
+from ..base.log import Logger, get_logger, print_pi_trace, read_trace_bits
 from ..base.probe_verdicts import judge
 from ..base.search import (
     Candidate,
@@ -136,7 +136,7 @@ class Plugins:
         selector = selector or self.selector
         devices = self.devices
         chosen = tuple(selector.select(devices)) if selector else devices
-        if trace_bits("SYCL_PI_TRACE") & 1:
+        if read_trace_bits("SYCL_PI_TRACE") & 1:
             for device in chosen:
                 print_pi_trace(
                     "basic",
@@ -348,19 +348,19 @@ def _refuse(refusals: list[Refusal], refusal: Refusal) -> None:
 
 def _log() -> Logger:
     """Return the logger of UR_LOG_LOADER, which SYCL_UR_TRACE=1 also switches on."""
-    return get_logger("LOADER", default="info" if trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
+    return get_logger("LOADER", default="info" if read_trace_bits("SYCL_UR_TRACE") & 1 else "quiet")
 
 
 def _log_search(interface: str, found: SearchResult) -> None:
     """Log which places were searched and what was not used."""
     log = _log()
     for place in found.places:
-        log.debug(f"{_NOUN[interface]}s: {_place_text(place)}")
+        log.debug(f"{_NOUN[interface]}s: {_format_place(place)}")
     for refusal in found.refusals:
         log.info(f"{refusal.what}: {refusal.reason}")
 
 
-def _place_text(place: Place) -> str:
+def _format_place(place: Place) -> str:
     return f"{place.path}: {place.state} ({place.found_via})"
 
 
@@ -379,7 +379,7 @@ def _log_loaded(plugin: Plugin) -> None:
 
 def _log_devices(opened: Plugins) -> None:
     """Print all devices if SYCL_PI_TRACE is -1."""
-    if trace_bits("SYCL_PI_TRACE") != -1:
+    if read_trace_bits("SYCL_PI_TRACE") != -1:
         return
     with suppress(FairleadError):
         devices = opened.devices

@@ -163,7 +163,7 @@ def parse_filter_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
     """Parse a value of SYCL_DEVICE_FILTER. Arguments and errors are those of `parse_terms`."""
     grammar = _format_grammar(_FILTER_GRAMMAR, backends)
     value = _Piece(SYCL_DEVICE_FILTER, text, grammar, 0, text)
-    return tuple(_filter_item(piece, backends) for piece in value.split(","))
+    return tuple(_parse_filter_item(piece, backends) for piece in value.split(","))
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _parse_device(piece: _Piece) -> DevicePattern:
     return DevicePattern("*", tuple(path))
 
 
-def _filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
+def _parse_filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
     """Parse `backend:type:number`, of which two may be missing.
 
     A single "*" or "host" is a backend.

@@ -265,7 +265,7 @@ class Validation:
         table = read_word(handle)
         function = read_word(table) if table else None
         ours = function and any(
-            function == other.pointer(_ADAPTER_GET) for other, _ in self._attached
+            function == other.get_pointer(_ADAPTER_GET) for other, _ in self._attached
         )
         if not ours or self._find_other_kind(handle):
             return False

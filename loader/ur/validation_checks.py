@@ -43,7 +43,7 @@ def find_position(function: Function, name: str) -> int | None:
     return next((i for i, p in enumerate(function.parameters) if p.name == name), None)
 
 
-def count_position(function: Function, index: int) -> int | None:
+def find_count_position(function: Function, index: int) -> int | None:
     """Return the position of the number of elements in a parameter, None if there is none.
 
     For a list of sync points it is the parameter before.
@@ -62,7 +62,7 @@ def is_handle_list(p: Parameter) -> bool:
 
 def make_checks(function: Function) -> Iterator[ArgumentCheck]:
     """Yield the checks of a function's arguments in order."""
-    for find in (_make_null_checks, _make_value_checks, _list_checks, _query_checks):
+    for find in (_make_null_checks, _make_value_checks, _make_list_checks, _make_query_checks):
         yield from find(function)
 
 
@@ -108,9 +108,9 @@ def _check_value(
     return Violation(p.name, what, "UR_RESULT_ERROR_INVALID_ENUMERATION") if what else None
 
 
-def _list_checks(function: Function) -> Iterator[ArgumentCheck]:
+def _make_list_checks(function: Function) -> Iterator[ArgumentCheck]:
     for i, p in enumerate(function.parameters):
-        count = count_position(function, i)
+        count = find_count_position(function, i)
         if count is None or p.type == "void":
             continue
         optional, code = "optional" in p.words, LIST_CODES.get(p.type, "")
@@ -153,12 +153,12 @@ def _check_elements(
     return Violation(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
 
 
-def _query_checks(function: Function) -> Iterator[ArgumentCheck]:
+def _make_query_checks(function: Function) -> Iterator[ArgumentCheck]:
     value, returned = find_position(function, "pPropValue"), find_position(function, "pPropSizeRet")
     if value is None or returned is None:
         return
     null = "UR_RESULT_ERROR_INVALID_NULL_POINTER"
-    size = count_position(function, value)
+    size = find_count_position(function, value)
     if size is not None:
         yield functools.partial(
             _check_pair, value, size, "pPropValue", null, "UR_RESULT_ERROR_INVALID_SIZE"

@@ -17,7 +17,7 @@ from .abi import UR
 from .validation_checks import (
     LIST_CODES,
     ArgumentCheck,
-    count_position,
+    find_count_position,
     find_position,
     is_handle_list,
     make_checks,
@@ -163,7 +163,7 @@ def make_rules() -> tuple[Rules, ...]:
 @functools.cache
 def find_counted_kinds() -> frozenset[str]:
     """Return the kinds of objects that a program can release."""
-    ends = ((f, p) for f in UR.slots for p in f.parameters if _change(f, p) < 0)
+    ends = ((f, p) for f in UR.slots for p in f.parameters if _find_change(f, p) < 0)
     return frozenset(_find_kind(p) for _, p in ends)
 
 
@@ -171,7 +171,7 @@ def _find_kind(p: Parameter) -> str:
     return MEMORY if p.type == "void" else p.type
 
 
-def _change(function: Function, p: Parameter) -> int:
+def _find_change(function: Function, p: Parameter) -> int:
     """Return how a call changes the references of the object in a parameter: -1, 0 or 1."""
     if _ENDS.get(function.name) == p.name:
         return -1
@@ -195,7 +195,7 @@ def _find_invalid_code(kind: str) -> str:
 
 def _find_inputs(function: Function) -> Iterator[InputObjects]:
     for i, p in enumerate(function.parameters):
-        change = _change(function, p)
+        change = _find_change(function, p)
         if change or (not p.stars and UR.resolve(p.type) == "handle") or is_handle_list(p):
             kind = _find_kind(p)
             code = (
@@ -203,7 +203,7 @@ def _find_inputs(function: Function) -> Iterator[InputObjects]:
             )
             if is_handle_list(p) and "optional" in p.words:
                 code = LIST_CODES.get(p.type, code)
-            yield InputObjects(i, p, kind, count_position(function, i), change, code)
+            yield InputObjects(i, p, kind, find_count_position(function, i), change, code)
 
 
 def _find_outputs(function: Function) -> Iterator[OutputObjects]:
@@ -226,7 +226,7 @@ def _find_outputs(function: Function) -> Iterator[OutputObjects]:
         yield OutputObjects(
             i,
             kind,
-            count_position(function, i),
+            find_count_position(function, i),
             i + 1,
             find_position(function, "size"),
             created,

@@ -77,10 +77,10 @@ def probe_all(
     """
     requests = [Request(__name__, asdict(candidate)) for candidate in candidates]
     outcomes = run_all(requests, timeout)
-    return [_report(*both) for both in zip(candidates, outcomes, strict=True)]
+    return [_make_report(*both) for both in zip(candidates, outcomes, strict=True)]
 
 
-def _report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
+def _make_report(candidate: Candidate, outcome: Outcome) -> ZEDriverReport:
     fields = read_fields(outcome)
     devices = tuple(ZEDeviceReport(**device) for device in fields.pop("devices", ()))
     return ZEDriverReport(candidate, devices=devices, **fields)

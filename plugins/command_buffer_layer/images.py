@@ -14,7 +14,7 @@ from .memory import (
     read_region,
     read_three,
 )
-from .recording import CommandRecording, records
+from .recording import CommandRecording, declare_recording
 
 _COLOR_SIZE: Final = 16  # bytes, of four numbers
 
@@ -25,7 +25,7 @@ def _get_image(recording: CommandRecording, handle: int | None) -> LayerMemory:
     return get_memory(recording.buffer, handle, image=True)
 
 
-@records()
+@declare_recording()
 def clCommandCopyImageKHR(
     recording: CommandRecording,
     source: int | None,
@@ -52,7 +52,7 @@ def _count_bytes(image: LayerMemory, region: tuple[int, int, int]) -> int:
     return image.pixel_size * region[0] * region[1] * region[2]
 
 
-@records()
+@declare_recording()
 def clCommandCopyBufferToImageKHR(
     recording: CommandRecording,
     source: int | None,
@@ -70,7 +70,7 @@ def clCommandCopyBufferToImageKHR(
     return recording.add("copy_buffer_to_image", "COPY_BUFFER_TO_IMAGE", numbers, **fields)
 
 
-@records()
+@declare_recording()
 def clCommandCopyImageToBufferKHR(
     recording: CommandRecording,
     source: int | None,
@@ -88,7 +88,7 @@ def clCommandCopyImageToBufferKHR(
     return recording.add("copy_image_to_buffer", "COPY_IMAGE_TO_BUFFER", numbers, **fields)
 
 
-@records()
+@declare_recording()
 def clCommandFillImageKHR(
     recording: CommandRecording,
     target: int | None,

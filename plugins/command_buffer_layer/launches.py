@@ -21,7 +21,7 @@ from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, get_layer
 from .entries import ask, ask_all, check_bits, make_error, read_numbers
 from .facts import DeviceFacts, KernelFacts
 from .memory import keep_parents
-from .recording import CommandRecording, records
+from .recording import CommandRecording, declare_recording
 
 _UNSET, _SET, _SET_POINTER = range(3)  # native/layer.h
 _FIELDS: Final = "CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"
@@ -116,7 +116,7 @@ def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) ->
         raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
 
 
-def copy_of(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
+def get_copy(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
     """Return our copy of a kernel as it is now, which the command-buffer keeps.
 
     Args:
@@ -249,7 +249,7 @@ def _find_fields(recording: CommandRecording) -> int:
     return given if has_svm else given & ~exec_info
 
 
-@records(known=(_FIELDS, _ASSERTS))
+@declare_recording(known=(_FIELDS, _ASSERTS))
 def clCommandNDRangeKernelKHR(
     recording: CommandRecording,
     kernel: int | None,
@@ -266,7 +266,7 @@ def clCommandNDRangeKernelKHR(
     assert kernel is not None
     check_sizes(facts, known, launch)
     arguments = LayerArguments(buffer, kernel, facts.count, known)
-    copy = copy_of(buffer, kernel, arguments.pointers)
+    copy = get_copy(buffer, kernel, arguments.pointers)
     made = recording.add(
         "kernel",
         "NDRANGE_KERNEL",

@@ -107,7 +107,7 @@ def _number_queue(buffer: LayerCommandBuffer, queue: int | None) -> int:
     return handles.index(queue)
 
 
-def records(known: Sequence[str] = ()) -> Callable[[Callable[..., LayerCommand]], Any]:
+def declare_recording(known: Sequence[str] = ()) -> Callable[[Callable[..., LayerCommand]], Any]:
     """Declare a function that records a command, under its name. A decorator.
 
     Its first parameter is a `CommandRecording`. The others are those of the specification between
@@ -138,6 +138,6 @@ def find_type(command: LayerCommand) -> int:
     return OPENCL[f"CL_COMMAND_{command.type}"]
 
 
-@records()
+@declare_recording()
 def clCommandBarrierWithWaitListKHR(recording: CommandRecording) -> LayerCommand:
     return recording.add("barrier", "BARRIER")

@@ -14,7 +14,7 @@ from .memory import (
     read_region,
     read_three,
 )
-from .recording import CommandRecording, records
+from .recording import CommandRecording, declare_recording
 
 _LARGEST_PATTERN = 128  # bytes
 
@@ -23,7 +23,7 @@ def _make_overlap_error() -> Exception:
     return make_error("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
 
 
-@records()
+@declare_recording()
 def clCommandCopyBufferKHR(
     recording: CommandRecording,
     source: int | None,
@@ -43,7 +43,7 @@ def clCommandCopyBufferKHR(
     return recording.add("copy", "COPY_BUFFER", numbers, **fields)
 
 
-@records()
+@declare_recording()
 def clCommandCopyBufferRectKHR(
     recording: CommandRecording,
     source: int | None,
@@ -86,7 +86,7 @@ def _copy_pattern(
     return recording.buffer.commands.copy_pattern(copy_bytes(where, pattern_size))
 
 
-@records()
+@declare_recording()
 def clCommandFillBufferKHR(
     recording: CommandRecording,
     target: int | None,
@@ -109,7 +109,7 @@ def _check_svm(recording: CommandRecording, size: int, *pointers: int | None) ->
         raise make_error("CL_INVALID_VALUE", "a pointer is NULL, or there is nothing to do")
 
 
-@records()
+@declare_recording()
 def clCommandSVMMemcpyKHR(
     recording: CommandRecording, target: int | None, source: int | None, size: int
 ) -> LayerCommand:
@@ -119,7 +119,7 @@ def clCommandSVMMemcpyKHR(
     return recording.add("svm_copy", "SVM_MEMCPY", (size,), source=source, target=target)
 
 
-@records()
+@declare_recording()
 def clCommandSVMMemFillKHR(
     recording: CommandRecording,
     target: int | None,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import ImageKind, check_region, count_element_bytes, transfer_pitches
+from ..sdk.images import ImageKind, check_region, count_element_bytes, find_transfer_pitches
 from ..sdk.rectangles import Rect
 from .core import API, failure
 from .devices import CuDevice
@@ -131,7 +131,7 @@ class ImageShape(NamedTuple):
         Raises:
             URError: INVALID_SIZE if the region does not fit.
         """
-        row, slice_ = transfer_pitches(self.kind, self.pixel, region, row, slice_)
+        row, slice_ = find_transfer_pitches(self.kind, self.pixel, region, row, slice_)
         return CopyPlace(address, False, row=row, slice=slice_)
 
 

@@ -15,7 +15,7 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..sdk.captures import capture_of
+from ..sdk.captures import find_capture
 from .core import API, failure, get_constant
 from .devices import CuStream
 from .events import CuEvent
@@ -202,11 +202,11 @@ def join_captures(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
     """Check the events that a command waits for, and let its queue join their capture.
 
     Raises:
-        URError: see `capture_of`.
+        URError: see `find_capture`.
         DriverError: what the driver answers.
     """
     own = queue.capture
-    capture = capture_of(own, [event.capture for event in waits])
+    capture = find_capture(own, [event.capture for event in waits])
     if own is None and capture is not None:
         capture.join(queue, waits[0])
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ..sdk.gpu.images import DeviceImage, Sizes
 from ..sdk.kernel_arguments import URKernelArgument, read_arguments
 from ..sdk.launch_properties import find_cluster, is_cooperative
-from ..sdk.wrap import with_parameters
+from ..sdk.wrap import name_parameters
 from .core import API, adapter, failure, get_constant
 from .devices import CuDevice
 from .enqueue import CuEnqueue
@@ -229,8 +229,8 @@ _LAUNCH: Final = (
     *("pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize", "launchPropList"),
 )
 adapter.declare(
-    urEnqueueKernelLaunch=with_parameters(partial(_launch), *_LAUNCH),
-    urEnqueueKernelLaunchWithArgsExp=with_parameters(
+    urEnqueueKernelLaunch=name_parameters(partial(_launch), *_LAUNCH),
+    urEnqueueKernelLaunchWithArgsExp=name_parameters(
         partial(_launch), *_LAUNCH, "numArgs", "pArgs"
     ),
 )

@@ -13,9 +13,9 @@ from typing import Any, Final
 from ..opencl.images import URImage
 from ..opencl.usm.addresses import locate
 from ..opencl.usm.strategy import Operation
-from ..sdk.images import check_region, overlap, transfer_pitches
+from ..sdk.images import check_region, find_transfer_pitches, overlap
 from ..sdk.rectangles import Rect
-from ..sdk.wrap import with_parameters
+from ..sdk.wrap import name_parameters
 from .appends import append_operations
 from .core import driver, make_failure
 from .events import ZeEvent
@@ -131,7 +131,7 @@ def _transfer(
     check_image(made.context, image)
     ur, (start, size) = image.ur, _read_region(image.ur, region)
     pixel, kind = ur.element_size, ur.kind
-    row, slice_ = transfer_pitches(kind, pixel, size, row, slice_)
+    row, slice_ = find_transfer_pitches(kind, pixel, size, row, slice_)
     if kind.is_lines:  # each line is a slice
         row_bytes, slice_bytes = slice_, 0
     else:
@@ -166,5 +166,5 @@ for _name, _reads, _parameters, _pitches in (
 ):
     _given = "hCommandList", *_parameters, "hSignalEvent", "phWaitEvents"
     for _end, _names in (("", _given), ("Ext", (*_given, *_pitches))):
-        _function = with_parameters(partial(_transfer, _reads), *_names)
+        _function = name_parameters(partial(_transfer, _reads), *_names)
         driver.declare(**{f"zeCommandListAppendImageCopy{_name}{_end}": _function})

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.images import check_region, overlap, transfer_pitches
+from ..sdk.images import check_region, find_transfer_pitches, overlap
 from ..sdk.rectangles import read_offset, read_region
 from .core import failure
 from .enqueue import Enqueue, declare_enqueue, enqueues
@@ -39,7 +39,7 @@ def _transfer_host(
     (image,) = require_images(enqueue.queue.context, memory)
     origin, region = read_offset(image_origin), read_region(image_region)
     check_region(image.extent, origin, region)
-    row, slice_ = transfer_pitches(image.kind, image.element_size, region, *pitches)
+    row, slice_ = find_transfer_pitches(image.kind, image.element_size, region, *pitches)
     places = convert_sizes(origin), convert_sizes(region), row, slice_
     if _needs_whole_device(enqueue.queue):
         return _call_on_whole_device(enqueue, routine, image.cl, False, *places, host)

@@ -22,7 +22,7 @@ from ...loader.ur.abi import UR
 from ..sdk.kernel_arguments import read_arguments
 from ..sdk.kernels import count_groups_by_local_memory
 from ..sdk.launch_properties import is_cooperative
-from ..sdk.wrap import with_parameters
+from ..sdk.wrap import name_parameters
 from .core import adapter, check, failure
 from .devices import URDevice
 from .events import UREvent
@@ -115,8 +115,8 @@ _LAUNCH: Final = (
     *("pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize", "launchPropList"),
 )
 adapter.declare(
-    urEnqueueKernelLaunch=with_parameters(partial(_launch), *_LAUNCH),
-    urEnqueueKernelLaunchWithArgsExp=with_parameters(
+    urEnqueueKernelLaunch=name_parameters(partial(_launch), *_LAUNCH),
+    urEnqueueKernelLaunchWithArgsExp=name_parameters(
         partial(_launch), *_LAUNCH, "numArgs", "pArgs"
     ),
 )

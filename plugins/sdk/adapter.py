@@ -39,7 +39,7 @@ from ._native import ffi, lib
 from .answers import is_handle
 from .conversions import failure, find_code
 from .objects import Object, Registry
-from .wrap import Entries, check_parameters, with_parameters
+from .wrap import Entries, check_parameters, name_parameters
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
@@ -188,7 +188,7 @@ class Adapter(Object):
                 value = value(thing)
             return nothing.get(name) if value is None else value
 
-        self.declare(**{function: with_parameters(answer, first, "propName")})
+        self.declare(**{function: name_parameters(answer, first, "propName")})
 
     def log(self, level: str, message: str) -> None:
         """Log a message.
@@ -278,7 +278,7 @@ class Adapter(Object):
         for name, method in self._list_counting():
             if name not in functions:
                 count = getattr(self.registry, method)
-                functions[name] = with_parameters(
+                functions[name] = name_parameters(
                     lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
                 )
         return Entries(self.registry, functions, self.fail)

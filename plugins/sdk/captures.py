@@ -18,7 +18,7 @@ class Capture(Protocol):
 _Capture = TypeVar("_Capture", bound=Capture)
 
 
-def capture_of(own: _Capture | None, waits: Sequence[_Capture | None]) -> _Capture | None:
+def find_capture(own: _Capture | None, waits: Sequence[_Capture | None]) -> _Capture | None:
     """Return the capture that a command becomes a part of, None for none.
 
     Its queue joins that capture, if it is in none.

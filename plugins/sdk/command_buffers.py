@@ -168,7 +168,7 @@ class CommandBufferObject(Object):
 
     # order
 
-    def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
+    def find_predecessors(self, sync_points: Sequence[int]) -> tuple[int, ...]:
         """Return the commands that the next one comes after.
 
         Raises:
@@ -296,7 +296,7 @@ class AppendCall:
                 "the command-buffer is not updatable, so that it has no command handles",
             )
         self.buffer, self.event, self.command = buffer, event, command
-        self.after = buffer.predecessors_of(sync_points)
+        self.after = buffer.find_predecessors(sync_points)
         self.inside: list[int] = []
         self.outside: list[Any] = []
         if events:

@@ -109,7 +109,7 @@ def _read_address(value: Any) -> int:
     return int(ffi.cast("uintptr_t", value))
 
 
-def launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: int) -> Any:
+def find_launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: int) -> Any:
     """Return the launch in a command-buffer that a handle is of.
 
     Raises:

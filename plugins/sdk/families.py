@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from ...loader.ur.abi import UR
 from .adapter import Adapter
-from .wrap import list_parameters, with_parameters
+from .wrap import list_parameters, name_parameters
 
 _EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 _ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
@@ -89,7 +89,7 @@ class EnqueueFamily:
             return function(make(queue, command, waits, wanted, bool(blocks)), *others)
 
         chosen = entry_that_may_block if blocking else entry
-        given = with_parameters(chosen, *_ENQUEUE, *blocking, *parameters)
+        given = name_parameters(chosen, *_ENQUEUE, *blocking, *parameters)
         self.adapter.declare(**{name: given})
 
     def __call__(self, command: str) -> Callable[[_EntryPoint], _EntryPoint]:
@@ -141,7 +141,7 @@ class AppendFamily:
             with buffer.recording:
                 return function(make(buffer, sync_points, events, event, command), *others)
 
-        self.adapter.declare(**{name: with_parameters(entry, *_APPEND, *parameters)})
+        self.adapter.declare(**{name: name_parameters(entry, *_APPEND, *parameters)})
 
     def __call__(self, function: _EntryPoint) -> _EntryPoint:
         """Declare a function as the entry point of its name. A decorator.

@@ -151,7 +151,7 @@ def check_region(image: Rect, origin: Rect, region: Rect) -> None:
         raise failure("INVALID_SIZE", f"pixels up to {ends} of an image of {image}")
 
 
-def transfer_pitches(
+def find_transfer_pitches(
     kind: ImageKind, pixel: int, region: Rect, row: int, slice_: int
 ) -> tuple[int, int]:
     """Return row and slice pitch of host memory, as OpenCL's drivers take them.

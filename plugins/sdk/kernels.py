@@ -12,7 +12,7 @@ from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
 from .kernel_arguments import HANDLE_SIZE, read_arguments
-from .wrap import list_parameters, with_parameters
+from .wrap import list_parameters, name_parameters
 
 _POINTERS: Final = UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]
 _INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
@@ -118,7 +118,7 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
 
     names = list_parameters(answer)
     adapter.declare(
-        urKernelGetSuggestedLocalWorkSize=with_parameters(partial(answer), *names[:6]),
+        urKernelGetSuggestedLocalWorkSize=name_parameters(partial(answer), *names[:6]),
         urKernelGetSuggestedLocalWorkSizeWithArgs=answer,
     )
 

@@ -61,7 +61,7 @@ def start(address: int) -> None:
         table = serve(adapter, ended=shell.reset)
         for index in range(shell.entry_count):
             function = PI.functions[ffi.string(shell.names[index]).decode()]
-            shell.bodies[index] = ffi.cast("void *", table.pointer(function.slot or 0))
+            shell.bodies[index] = ffi.cast("void *", table.get_pointer(function.slot or 0))
             shell.direct[index] = ffi.cast("void *", _find_direct(adapter, function.name))
         shell.codes, shell.code_count = _CODES, len(_CODES) - 1
         if shell not in _shells:
@@ -80,10 +80,10 @@ def _find_direct(adapter: DispatchTable, name: str) -> int:
     unsupported = layers.make_stubs(UR, "unsupported")
     if (
         name == "piKernelRelease"
-        and adapter.pointer(_find_slot("urKernelSetArgValue")) in unsupported
+        and adapter.get_pointer(_find_slot("urKernelSetArgValue")) in unsupported
     ):
         return 0  # this side keeps the arguments of kernels, and drops them at the release
-    return adapter.pointer(_find_slot(_COUNTS.sub(r"ur\1\2", name)))
+    return adapter.get_pointer(_find_slot(_COUNTS.sub(r"ur\1\2", name)))
 
 
 def _find_slot(name: str) -> int:
@@ -98,12 +98,12 @@ def _bind_adapter(library: str) -> DispatchTable:
         opened, binding = open_and_bind(
             PluginCandidate(path, "the plugin's configuration"), previewed=True
         )
-        _complete(binding, opened)
+        _add_missing_functions(binding, opened)
         _adapters[path] = binding.table
     return _adapters[path]
 
 
-def _complete(binding: PluginBinding, library: Library) -> None:
+def _add_missing_functions(binding: PluginBinding, library: Library) -> None:
     """Add the functions that our library exports but the newest tables lack.
 
     With urKernelSetArgValue and others an argument is checked when it is set, as PI defines it. In

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .adapter import Adapter
 from .rules import check_build_devices
-from .wrap import with_parameters
+from .wrap import name_parameters
 
 
 class BuildProgram(Protocol):
@@ -59,8 +59,8 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
         names = "hProgram", "phDevices", "flags", "pOptions"
         adapter.declare(
             **{
-                name: with_parameters(for_all, "hContext", "hProgram", "pOptions"),
-                f"{name}Exp": with_parameters(for_some, *names),
+                name: name_parameters(for_all, "hContext", "hProgram", "pOptions"),
+                f"{name}Exp": name_parameters(for_some, *names),
             }
         )
     adapter.declare(urProgramLink=link_all, urProgramLinkExp=link_some)

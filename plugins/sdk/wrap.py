@@ -115,7 +115,7 @@ def list_parameters(body: Callable[..., Any]) -> Sequence[str]:
     return list(inspect.signature(body).parameters)
 
 
-def with_parameters(function: Any, *names: str) -> Any:
+def name_parameters(function: Any, *names: str) -> Any:
     """Give a function a signature with parameters of these names, and return the function."""
     kind = inspect.Parameter.POSITIONAL_ONLY
     function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])

@@ -19,8 +19,8 @@ from ..sdk.images import (
     check_host_pitches,
     check_region,
     count_element_bytes,
+    find_transfer_pitches,
     overlap,
-    transfer_pitches,
 )
 from ..sdk.rectangles import Rect, read_offset, read_region
 from ..sdk.rules import COPY, USE, check_memory_flags
@@ -197,7 +197,7 @@ def _list_transfers(
         URError: INVALID_SIZE.
     """
     check_region(image.extent, origin, size)
-    row, slice_ = transfer_pitches(image.kind, image.pixel, size, row, slice_)
+    row, slice_ = find_transfer_pitches(image.kind, image.pixel, size, row, slice_)
     lines = image.kind.is_lines
     width = image.pixel * size[0]
     row_bytes = slice_ if lines else row

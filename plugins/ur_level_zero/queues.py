@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
-from ..sdk.captures import capture_of
+from ..sdk.captures import find_capture
 from ..sdk.queries import QUEUE_INFO
 from ..sdk.rules import check_queue_flags
 from .captures import LZCapture, refuse_capture
@@ -153,11 +153,11 @@ class LZQueue(LZObject):
             keep: what has to live until it has ended.
 
         Raises:
-            URError: see `capture_of`.
+            URError: see `find_capture`.
             LevelZeroError: what the driver answers.
         """
         with self.lock:
-            capture = capture_of(self.capture, [one.capture for one in waits])
+            capture = find_capture(self.capture, [one.capture for one in waits])
             if capture is not None:
                 self._capture(capture, routine, arguments, waits, cell, keep)
                 return

@@ -74,7 +74,7 @@ def answer(binding: PluginBinding, name: str) -> int:
     function = ctypes.CFUNCTYPE(ctypes.c_int32)
     slot = binding.table.api.functions[name].slot
     assert slot is not None
-    return function(binding.table.pointer(slot))()
+    return function(binding.table.get_pointer(slot))()
 
 
 def own_answer(api: Api, name: str) -> int:
@@ -88,7 +88,7 @@ def stubs(api: Api) -> set[int]:
 def implemented(binding: PluginBinding) -> set[str]:
     """The functions in whose slots no stub stands."""
     api = binding.table.api
-    return {f.name for f in api.slots if binding.table.pointer(f.slot or 0) not in stubs(api)}
+    return {f.name for f in api.slots if binding.table.get_pointer(f.slot or 0) not in stubs(api)}
 
 
 def names_of(layout: str) -> list[str]:

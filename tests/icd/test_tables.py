@@ -54,11 +54,11 @@ def missing(platform: CLPlatform, name: str) -> bool:
     """Whether a stub stands in the slot of `name`."""
     slot = OPENCL.functions[name].slot
     assert slot is not None
-    return platform.table.pointer(slot) in stubs()
+    return platform.table.get_pointer(slot) in stubs()
 
 
 def is_complete(platform: CLPlatform) -> bool:
-    pointers = [platform.table.pointer(slot) for slot in range(SLOT_COUNT)]
+    pointers = [platform.table.get_pointer(slot) for slot in range(SLOT_COUNT)]
     return all(pointers) and ICD2_TAG not in pointers
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ...loader.base.log import LEGAL, LEVELS, Settings, parse, trace_bits
+from ...loader.base.log import LEGAL, LEVELS, Settings, parse, read_trace_bits
 from ...loader.base.search import Place, Refusal, filter_environ, find_excluding_pattern
 from ...loader.trace.trace import APIS
 from ...loader.ur.discovery import FIND, PluginCandidate
@@ -329,7 +329,7 @@ def _explain_effect(name: str, selector: SelectorReport | None) -> str:
     if name in _SELECTORS:
         return _explain_selector(name, selector)
     if name in _TRACES:
-        bits = trace_bits(name)
+        bits = read_trace_bits(name)
         done = [text for bit, text in _TRACES[name] if bits & bit]
         return "; ".join(done) or "no effect: 1 prints what is found, 2 prints calls, -1 everything"
     if name.startswith("UR_LOG_"):

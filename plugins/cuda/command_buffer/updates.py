@@ -16,7 +16,7 @@ from typing import Any
 from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
-    launch_command,
+    find_launch_command,
     read_new_arguments,
     read_new_kernel,
     read_sizes,
@@ -128,7 +128,7 @@ def urCommandBufferUpdateKernelLaunchExp(
         states: dict[CuCommand, CuLaunchState] = {}
         for number in range(numKernelUpdates):
             update = pUpdateKernelLaunch[number]
-            command = launch_command(adapter, buffer, update.hCommand)
+            command = find_launch_command(adapter, buffer, update.hCommand)
             if command not in states:
                 states[command] = command.present().copy()
             states[command].read(update)

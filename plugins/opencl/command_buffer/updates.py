@@ -23,7 +23,7 @@ from ...sdk._native import ffi, lib
 from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
-    launch_command,
+    find_launch_command,
     read_new_kernel,
     read_sizes,
 )
@@ -193,7 +193,7 @@ def _update(buffer: URCommandBuffer, updates: list[Any]) -> None:
     launches: dict[URCommand, _ChangedLaunch] = {}
     arguments: list[_Arguments] = []
     for update in updates:
-        command = launch_command(adapter, buffer, update.hCommand)
+        command = find_launch_command(adapter, buffer, update.hCommand)
         kernel, launch, new = command.kernel, launches.get(command), update.hNewKernel
         sizes = read_sizes(update, launch.dim if launch else command.dim)
         if launch or any(sizes[1:]) or (new and new != kernel.handle) or sizes.dim != command.dim:

@@ -32,7 +32,7 @@ PI_VERSION = "15.47"  # of loader/pi/pi.abi
 _EXPORTED = '__attribute__((visibility("default")))'
 
 
-def _releases(function: Any) -> bool:
+def _is_release(function: Any) -> bool:
     """Return whether a function releases something or waits, so that it may succeed at the end."""
     return any("release" in p.words for p in function.parameters) or bool(
         re.search(
@@ -89,7 +89,7 @@ def emit_head(
     yield "static const char *const fl_names[] = {"
     yield from (f'    "{function.name}",' for function in found)
     yield "};"
-    releases = ", ".join(str(int(_releases(function))) for function in found)
+    releases = ", ".join(str(int(_is_release(function))) for function in found)
     yield f"static const bool fl_releases[] = {{{releases}}};"
 
 

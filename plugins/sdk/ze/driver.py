@@ -33,7 +33,7 @@ from .._native import lib
 from .._native_ze import ffi
 from .._native_ze import lib as ze_lib
 from ..objects import Object, Registry
-from ..wrap import list_parameters, with_parameters
+from ..wrap import list_parameters, name_parameters
 from .chains import find_code
 from .wrap import compile_ze_entry
 
@@ -116,7 +116,7 @@ class LevelZeroDriver:
         for function in _list_destroying(cls.type):
             self._functions.setdefault(
                 function.name,
-                with_parameters(lambda thing: self.destroy(thing), function.parameters[-1].name),
+                name_parameters(lambda thing: self.destroy(thing), function.parameters[-1].name),
             )
         return cls
 

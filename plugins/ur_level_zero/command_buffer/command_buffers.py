@@ -115,8 +115,8 @@ class LZCommandBuffer(CommandBufferObject):
     def is_finalized(self) -> bool:
         return self._finalized
 
-    def predecessors_of(self, sync_points: Sequence[int]) -> tuple[int, ...]:
-        return () if self.in_order else super().predecessors_of(sync_points)
+    def find_predecessors(self, sync_points: Sequence[int]) -> tuple[int, ...]:
+        return () if self.in_order else super().find_predecessors(sync_points)
 
     def list_ends(self, index: int) -> list[EventCell]:
         """Return what is signaled when a command has ended."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
-    launch_command,
+    find_launch_command,
     read_new_arguments,
     read_new_kernel,
     read_sizes,
@@ -103,7 +103,7 @@ def urCommandBufferUpdateKernelLaunchExp(
     drafts: dict[LZCommand, _Draft] = {}
     for number in range(numKernelUpdates):
         update = pUpdateKernelLaunch[number]
-        command = launch_command(adapter, buffer, update.hCommand)
+        command = find_launch_command(adapter, buffer, update.hCommand)
         drafts.setdefault(command, _Draft(command)).read(update)
     states = {command: draft.finish() for command, draft in drafts.items()}
     with _open_for_changes(buffer):

@@ -18,9 +18,9 @@ from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.library import explain, find_remedy, open_library
 from fairlead.loader.base.linker import (
     _find_python_paths,
+    can_find_library,
     find_library,
     find_missing_dependencies,
-    finds_library,
 )
 
 CompileC = Callable[..., Path]
@@ -300,10 +300,10 @@ def test_the_runpath_of_python_is_searched_for_what_python_opens(
     chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = chain("libfl-beside.so", directory=tmp_path / "lib")
-    assert finds_library("libc.so.6") and not finds_library(library.name)
+    assert can_find_library("libc.so.6") and not can_find_library(library.name)
     monkeypatch.setattr(sys, "executable", str(chain("python", rpath="$ORIGIN/lib")))
     _find_python_paths.cache_clear()
-    assert finds_library(library.name) and not finds_library("libfairlead-nowhere.so")
+    assert can_find_library(library.name) and not can_find_library("libfairlead-nowhere.so")
     _find_python_paths.cache_clear()
 
 

@@ -20,7 +20,7 @@ from fairlead.loader.base.log import (
     print_pi_trace,
     put,
     read_settings,
-    trace_bits,
+    read_trace_bits,
 )
 
 
@@ -154,7 +154,7 @@ def test_a_logger_reads_its_variable_once(run_python: RunPython) -> None:
 def test_in_a_secure_process_the_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead.loader.base.search.is_secure_process", lambda: True)
     assert read("level:info;output:file,/etc/passwd") == Settings(LEVELS.index("quiet"))
-    assert trace_bits("SYCL_PI_TRACE", {"SYCL_PI_TRACE": "-1"}) == 0
+    assert read_trace_bits("SYCL_PI_TRACE", {"SYCL_PI_TRACE": "-1"}) == 0
 
 
 @table(
@@ -173,11 +173,11 @@ def test_in_a_secure_process_the_variables_do_not_count(monkeypatch: pytest.Monk
     ],
 )
 def test_the_bits_of_a_trace_variable_are_a_number_as_c_reads_it(text: str, bits: int) -> None:
-    assert trace_bits("SYCL_UR_TRACE", {"SYCL_UR_TRACE": text}) == bits
+    assert read_trace_bits("SYCL_UR_TRACE", {"SYCL_UR_TRACE": text}) == bits
 
 
 def test_no_trace_variable_is_no_bit() -> None:
-    assert trace_bits("SYCL_UR_TRACE", {}) == 0
+    assert read_trace_bits("SYCL_UR_TRACE", {}) == 0
 
 
 @pytest.mark.parametrize(

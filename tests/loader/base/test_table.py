@@ -53,7 +53,7 @@ def test_a_name_that_is_no_function() -> None:
 def test_a_slot_that_is_null() -> None:
     one, slots = table()
     slots[FINISH.slot] = None
-    assert one.pointer(FINISH.slot or 0) == 0
+    assert one.get_pointer(FINISH.slot or 0) == 0
     with pytest.raises(AttributeError, match="the slot of urQueueFinish is NULL in this table"):
         one.urQueueFinish(1)
 
@@ -75,7 +75,7 @@ def test_layers_are_on_top_of_each_other_and_leave_no_trace() -> None:
     layer.handle(before=lambda slot, arguments: 8)
     assert one.top == layer.address and one.layers == (layer,)
     assert one.urQueueFinish(1) == 8 and before(1) == 3
-    assert one.pointer(FINISH.slot or 0) == ctypes.cast(before, ctypes.c_void_p).value, (
+    assert one.get_pointer(FINISH.slot or 0) == ctypes.cast(before, ctypes.c_void_p).value, (
         "the table itself is untouched"
     )
     one.remove(layer)

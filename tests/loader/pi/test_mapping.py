@@ -50,7 +50,7 @@ def test_every_constant_of_pi_is_converted_or_listed(enum: pi_mapping.Enum) -> N
 @table("enum", [enum for enum in ALL_ENUMS if not enum.bits])
 def test_what_ur_answers_is_what_it_was_asked_with(enum: pi_mapping.Enum) -> None:
     for there in enum.values.values():
-        assert enum.to_ur(enum.to_pi(there)) == there
+        assert enum.convert_to_ur(enum.convert_to_pi(there)) == there
 
 
 @given(
@@ -62,7 +62,7 @@ def test_what_ur_answers_is_what_it_was_asked_with(enum: pi_mapping.Enum) -> Non
 def test_bits_go_to_ur_and_back_one_by_one(enum: pi_mapping.Enum, data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.sampled_from([value for value in enum.values if value])))
     value = sum(chosen)
-    assert enum.to_pi(enum.to_ur(value)) == value
+    assert enum.convert_to_pi(enum.convert_to_ur(value)) == value
 
 
 def test_every_result_of_ur_has_one_of_pi() -> None:

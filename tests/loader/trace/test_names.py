@@ -8,7 +8,12 @@ from dataclasses import replace
 import pytest
 
 from fairlead.icd.abi import OPENCL
-from fairlead.loader.trace.device import DeviceCommand, KernelRow, _on_one_clock, make_kernel_table
+from fairlead.loader.trace.device import (
+    DeviceCommand,
+    KernelRow,
+    _convert_clocks,
+    make_kernel_table,
+)
 from fairlead.loader.trace.environment import Wanted
 from fairlead.loader.trace.names import Names
 from fairlead.loader.trace.printing import TracedCall, format_kernel_argument
@@ -74,11 +79,11 @@ def test_the_value_of_an_argument_is_what_it_may_be(data: bytes, text: str) -> N
 def test_the_clock_of_a_device_is_brought_to_that_of_the_calls() -> None:
     one = DeviceCommand("clEnqueueNDRangeKernel", 1, 5, 1000, 1010, 7, 8, 20, 30, 1, "k", "q")
     two = replace(one, begin=1100, end=1120, queued=107, submitted=108, started=120, ended=130)
-    first, second = _on_one_clock([one, two])
+    first, second = _convert_clocks([one, two])
     assert 1000 <= first.queued <= 1010 and 1100 <= second.queued <= 1120
     assert first.duration == second.duration == 10 and second.started - first.started == 100
     same = replace(one, queued=1005, submitted=1006, started=1008, ended=1009)
-    assert list(_on_one_clock([same])) == [same]
+    assert list(_convert_clocks([same])) == [same]
 
 
 def test_the_table_of_kernels() -> None:

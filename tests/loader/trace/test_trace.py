@@ -133,7 +133,7 @@ try:
 except KeyError:
     pass
 assert ur.layers == () and pi.layers == () and cl.layers == ()
-assert address(ur.urAdapterGet) == own == ur.pointer(UR.functions["urAdapterGet"].slot)
+assert address(ur.urAdapterGet) == own == ur.get_pointer(UR.functions["urAdapterGet"].slot)
 """)
 
 

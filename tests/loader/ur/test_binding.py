@@ -73,7 +73,7 @@ def test_the_newest_layout_needs_no_remark_and_an_older_one_has_one(
 def test_no_slot_is_null(fake_plugin: FakePlugin) -> None:
     for knobs in ({}, {"layout": OLDEST}, {"fill": 0}, {"no_kernel": 1}):
         table = adapter(fake_plugin(**knobs)).table
-        assert all(table.pointer(slot) for slot in range(len(UR.slots)))
+        assert all(table.get_pointer(slot) for slot in range(len(UR.slots)))
 
 
 def test_a_layout_can_be_asked_for(fake_plugin: FakePlugin) -> None:

@@ -73,7 +73,7 @@ print(
     [
         f.name
         for f in binding.table.api.slots
-        if exported[f.name] not in (None, binding.table.pointer(f.slot))
+        if exported[f.name] not in (None, binding.table.get_pointer(f.slot))
     ]
 )
 """
