@@ -139,17 +139,19 @@ def _transfer(
     parts = list(_list_parts(size, pixel, row_bytes, slice_bytes))
     _, last, offset = parts[-1]
     place = locate(made.context.ur, address, offset + pixel * last[0] * last[1] * last[2])
-    memory = place.allocation.memory if place.allocation is not None else None
-    if memory is None:
+    found = place.allocation
+    memory = found.strategy.view_as_buffer(found) if found is not None else None
+    if found is None or memory is None:
         fields = {"source" if reads else "target": ur.cl, "host": address}
         numbers = (*start, *_NOWHERE, *size, row, slice_)
         operation = Operation("read_image" if reads else "write_image", numbers, fields, (ur,))
         append_operations(made, [operation], signal, waits)
         return
+    base = place.offset + (found.padding if memory is found.view else 0)
     operations = []
     for at, part, offset in parts:
         pixels = tuple(a + b for a, b in zip(start, at, strict=True))
-        there = place.offset + offset, 0, 0
+        there = base + offset, 0, 0
         if reads:
             name, fields = "copy_image_to_buffer", {"source": ur.cl, "target": memory.cl}
             numbers = (*pixels, *there, *part)

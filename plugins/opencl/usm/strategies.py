@@ -193,8 +193,27 @@ class SVM(Strategy):
             raise failure(code, f"clSVMAlloc of {request.size} bytes")
         return request.make_allocation(base, cls)
 
+    @classmethod
+    def view_as_buffer(cls, allocation: Allocation) -> CLMemory | None:
+        """Return a cl_mem that uses the memory, if the host may not use its address.
+
+        Commands for images take addresses that the host may use. NVIDIA's driver takes the address
+        of other memory, too, and copies to nowhere.
+        """
+        context = allocation.context
+        shares = all(cls.support(device).get("shared") for device in context.devices)
+        if shares or allocation.imported:
+            return None
+        if allocation.view is None:
+            bits = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_USE_HOST_PTR"]
+            given = context.cl, bits, allocation.size + allocation.padding, allocation.driver_base
+            made = create(context.table, "clCreateBuffer", *given)
+            allocation.view = CLMemory(made, context.table)
+        return allocation.view
+
     @staticmethod
     def free(allocation: Allocation, *, wait: bool = False) -> None:
+        allocation.view = None
         with _lock_if_needed(allocation.context):
             allocation.context.table.clSVMFree(allocation.context.cl, allocation.driver_base)
 

@@ -36,6 +36,7 @@ class Allocation:
         strategy: what allocated it.
         pool: its `URPool`, or None.
         memory: the cl_mem behind it, if there is one.
+        view: a cl_mem of memory that was allocated without one, see `Strategy.view_as_buffer`.
         parts: the sub-buffers that kernels were given, by their offsets in bytes.
         imported: whether it is the program's own memory, which is not freed.
         padding: bytes before `base` that the driver allocated, too.
@@ -50,6 +51,7 @@ class Allocation:
     strategy: type[Strategy]
     pool: Any = None
     memory: CLMemory | None = None
+    view: CLMemory | None = None
     parts: dict[int, CLMemory] = field(default_factory=dict)
     imported: bool = False
     padding: int = 0
@@ -195,6 +197,18 @@ class Strategy:
             OpenCLError: what the driver answers.
         """
         raise NotImplementedError
+
+    @classmethod
+    def view_as_buffer(cls, allocation: Allocation) -> CLMemory | None:
+        """Return a cl_mem through which images are copied to an allocation and from it.
+
+        Returns:
+            None if commands for images take the address itself.
+
+        Raises:
+            OpenCLError: what the driver answers.
+        """
+        return allocation.memory
 
     @staticmethod
     def foreign(context: URContext, address: int) -> Allocation | None:

@@ -14,6 +14,7 @@ from helpers.ze_calls import new
 from fairlead.conformance.ze.objects import IMAGE_SIZES
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.level_zero import devices
+from fairlead.plugins.opencl.usm.strategies import SVM
 
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 END: Final = (None, 0, None)
@@ -107,13 +108,23 @@ def test_a_region_is_written(bench: ZeBench, made: int) -> None:
     )
 
 
-@pytest.mark.parametrize("usm", ["auto", "buffer"])
+@pytest.mark.parametrize("usm", ["auto", "buffer", "svm"])
 @pytest.mark.parametrize("kind", ["1DARRAY", "2DARRAY"])
 def test_memory_has_pitches(
     bench: ZeBench, kind: str, usm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the way to a device allocation and back, also where drivers have only buffers."""
+    """On the way to a device allocation and back, also where drivers have only buffers or SVM.
+
+    SVM is of coarse grain here: the host may not use its addresses.
+    """
     monkeypatch.setenv("FAIRLEAD_USM", usm)
+    if usm == "svm":
+        support = {**dict.fromkeys(("host", "shared", "cross", "system"), 0), "device": 3}
+        monkeypatch.setattr(SVM, "support", lambda device: support)
+    views, view_as_buffer = list[Any](), SVM.view_as_buffer
+    monkeypatch.setattr(
+        SVM, "view_as_buffer", lambda one: views.append(view_as_buffer(one)) or views[-1]
+    )
     forget_answers()
     own = ZeBench(bench.ze, bench.driver)
     made = own.list(in_order=True)
@@ -146,6 +157,7 @@ def test_memory_has_pitches(
         expected[at : at + len(one_row)] = one_row
     assert out.raw == bytes(expected)
     assert part(back.raw, IMAGE_SIZES[kind], (0, 0, 0), size) == found
+    assert usm != "svm" or (len(views) == 2 and all(views))
     own.ze.ok("zeMemFree", own.context, memory)
     own.close()
     forget_answers()
