@@ -68,6 +68,8 @@ class DriverProfile(Value):
     images_of_buffers_crash: bool = False
     #: A marker that waits for events has no times, or those of another command.
     waiting_markers_have_no_times: bool = False
+    #: A program with a kernel without arguments does not build with -cl-kernel-arg-info.
+    argument_infos_break_builds: bool = False
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
     suggests_local_sizes: bool = True
     #: The target of binaries that were compiled ahead of time (UR_DEVICE_BINARY_TARGET_…), by
@@ -456,6 +458,16 @@ ROWS: Final = (
         "small launches takes 5 µs for each (docs/cuda.md)",
         test="icd/test_habits.py::test_nvidia_compiles_to_ptx",
         sets={"compiles_to_ptx": True, "launch_seconds": 5e-6},
+    ),
+    ProfileRow(
+        id="nvidia-argument-infos",
+        applies=_NVIDIA,
+        does="builds modules of Level Zero again without -cl-kernel-arg-info if they do not build "
+        "with it",
+        evidence="on an H100 with the driver 580.159 the option makes PTX that ptxas refuses, if a "
+        "kernel has no arguments",
+        test="plugins/level_zero/test_modules.py::test_infos_of_arguments_may_break_a_build",
+        sets={"argument_infos_break_builds": True},
     ),
     ProfileRow(
         id="nvidia-early-kernels",

@@ -48,6 +48,7 @@ driver.codes[LinkError] = "MODULE_LINK_FAILURE"
 _IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]
 _HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
 _NO_SPIRV: Final = SpirvModule({}, (), (), ())
+_ARGUMENT_INFOS: Final = "-cl-kernel-arg-info"
 _SIZE_KERNEL: Final = "fairlead_size_of"
 #: OpenCL's options for those of Level Zero. Others that begin with -ze- are left out.
 _OPTIONS: Final = {"-ze-opt-disable": "-cl-opt-disable", "-ze-opt-level=O0": "-cl-opt-disable"}
@@ -121,7 +122,7 @@ class ModuleInput:
         try:
             program = urProgramCreateWithIL(context.ur, address, size, None)
             if not self.is_spirv:
-                options = f"{options} -cl-kernel-arg-info".strip()
+                options = f"{options} {_ARGUMENT_INFOS}".strip()
         except URError:
             if self.is_spirv or self._form != _NATIVE:
                 raise
@@ -182,8 +183,21 @@ class ZeModule(Object):
     def _build(self) -> URProgram:
         """Return its only input, built."""
         program, options = self._inputs[0].create(self.context, self.device)
-        build_program(program, [self.whole], options)
+        self._compile(program, options)
         return program
+
+    def _compile(self, program: URProgram, options: str, *, only_compiles: bool = False) -> None:
+        """Build a program, if need be without what tells about arguments. Raises BuildError."""
+        may_retry = self.whole.platform.profile.argument_infos_break_builds and (
+            _ARGUMENT_INFOS in options
+        )
+        try:
+            build_program(program, [self.whole], options, only_compiles=only_compiles)
+        except BuildError:
+            if not may_retry:
+                raise
+            options = options.replace(_ARGUMENT_INFOS, "")
+            build_program(program, [self.whole], options, only_compiles=only_compiles)
 
     @property
     def exports(self) -> frozenset[str]:
@@ -203,7 +217,7 @@ class ZeModule(Object):
         """Return its inputs, compiled for linking. Raises BuildError and what drivers answer."""
         made = [one.create(self.context, self.device) for one in self._inputs]
         for program, options in made:
-            build_program(program, [self.whole], options, only_compiles=True)
+            self._compile(program, options, only_compiles=True)
         return [program for program, _ in made]
 
     def link(self, links: Sequence[ZeModule]) -> URProgram:
@@ -249,7 +263,7 @@ class ZeModule(Object):
         for one in self._inputs:
             with suppress(URError, OpenCLError):  # it does not define the type
                 program, options = one.create(self.context, self.device, text.encode())
-                build_program(program, [self.whole], options)
+                self._compile(program, options)
                 cl = create(program.table, "clCreateKernel", program.cl, _SIZE_KERNEL.encode())
                 size, _, _ = URKernel(cl, program).find_required_size(self.whole) or (0, 0, 0)
                 return size

@@ -50,8 +50,12 @@ class _SizeProbe:
         return not self._kernel.ur.table.clSetKernelArg(self._cl, index, size, value)
 
     def is_local(self, index: int) -> bool:
-        """Return whether an argument is local memory."""
-        return all(self.takes(index, size, None) for size in _LOCAL_SIZES)
+        """Return whether an argument is local memory, which has no value.
+
+        NVIDIA's driver takes any size without a value for other arguments, too.
+        """
+        takes_sizes = all(self.takes(index, size, None) for size in _LOCAL_SIZES)
+        return takes_sizes and not self.takes(index, HANDLE_SIZE, self._zeros)
 
     def size_of(self, index: int) -> int:
         """Return the bytes of a value or an object, 0 if the driver takes any number of them."""

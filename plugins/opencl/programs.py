@@ -80,6 +80,8 @@ class URProgram(CLObject):
         Raises:
             OpenCLError: CL_INVALID_PROGRAM_EXECUTABLE if it is not built.
         """
+        if not self.query_number("CL_PROGRAM_NUM_KERNELS"):
+            return ""  # the query of the names crashes NVIDIA's driver then
         return decode_text(self.query("CL_PROGRAM_KERNEL_NAMES"))
 
     @property

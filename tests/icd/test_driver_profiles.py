@@ -80,6 +80,7 @@ def test_the_profile_of_a_platform(fake_driver: FakeDriver) -> None:
         svm_needs_lock=True,
         svm_arguments_stick=True,
         waiting_markers_have_no_times=True,
+        argument_infos_break_builds=True,
         compiles_to_ptx=True,
         starts_kernels_early=True,
         launch_seconds=5e-6,

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_int
+from dataclasses import replace
+from typing import Any
 
+import pytest
 from helpers.ze_bench import SOURCE, ZeBench
 from helpers.ze_calls import new
+
+from fairlead.plugins.level_zero import modules
+from fairlead.plugins.opencl.platforms import platforms
 
 
 def build(bench: ZeBench, source: bytes, format: int = 1) -> tuple[str, int, str]:
@@ -43,6 +49,27 @@ def test_ptx_is_a_binary(bench: ZeBench) -> None:
     code = build(bench, b"//\n\n.version 8.0\n.target sm_50\n.address_size 64\n")[0]
     assert code in ("INVALID_NATIVE_BINARY", "SUCCESS")
     assert build(bench, b"// .version 8.0\n" + SOURCE)[0] == "SUCCESS"
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_infos_of_arguments_may_break_a_build(
+    bench: ZeBench, breaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module is built again without them on a driver of which that is known."""
+    compile_program = modules.build_program
+
+    def refuse_infos(program: Any, devices: Any, options: str, **how: Any) -> None:
+        if "-cl-kernel-arg-info" in options:
+            raise modules.BuildError("syntax error")
+        compile_program(program, devices, options, **how)
+
+    monkeypatch.setattr(modules, "build_program", refuse_infos)
+    for platform in platforms():
+        profile = replace(platform.profile, argument_infos_break_builds=breaks)
+        monkeypatch.setattr(platform, "profile", profile)
+    code, module, log = build(bench, SOURCE)
+    assert code == ("SUCCESS" if breaks else "MODULE_BUILD_FAILURE"), log
+    assert breaks == bool(module)
 
 
 def test_a_native_binary_makes_the_same_module(bench: ZeBench) -> None:
