@@ -50,9 +50,13 @@ class Driver:
     def skip_unless_it_runs(self, program: Path, run_python: RunPython) -> None:
         """Skip a test of a program that needs shared memory, where the first device has none."""
         if "malloc_shared" in program.read_text(encoding="utf-8"):
-            env = {"OCL_ICD_VENDORS": self.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
-            if run_python(_HAS_SHARED_MEMORY, env=env).out == "False\n":
-                pytest.skip(f"{program.name} needs shared memory, which {self} has not")
+            self.skip_unless_it_shares(run_python)
+
+    def skip_unless_it_shares(self, run_python: RunPython) -> None:
+        """Skip a test that needs shared memory, where the first device has none."""
+        env = {"OCL_ICD_VENDORS": self.library, "ONEAPI_DEVICE_SELECTOR": "opencl:0"}
+        if run_python(_HAS_SHARED_MEMORY, env=env).out == "False\n":
+            pytest.skip(f"needs shared memory, which {self} has not")
 
     def __str__(self) -> str:
         return self.name

@@ -304,11 +304,16 @@ class Ints:
         self._write()
 
     @property
-    def all(self) -> list[int]:
-        """Its numbers."""
+    def raw(self) -> bytes:
+        """Its bytes."""
         if self._copy:
             self._copy(self._here, self.address, ctypes.sizeof(self._numbers))
-        return list(self._numbers)
+        return bytes(self._numbers)
+
+    @property
+    def all(self) -> list[int]:
+        """Its numbers."""
+        return list((ctypes.c_int * len(self._numbers)).from_buffer_copy(self.raw))
 
     @property
     def pointer(self) -> Any:

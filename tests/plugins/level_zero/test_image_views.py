@@ -11,6 +11,7 @@ from helpers.ze_bench import ZeBench
 from helpers.ze_calls import new
 
 from fairlead.loader.ze.abi import ZE
+from fairlead.plugins.level_zero.core import driver
 
 CREATE, VIEW = "zeImageCreate", "zeImageViewCreateExt"
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
@@ -68,8 +69,9 @@ def extensions(bench: ZeBench) -> set[bytes]:
 @pytest.fixture
 def image(bench: ZeBench) -> int:
     """A 2D image of four bytes a pixel, on a driver whose images have views."""
-    if b"ZE_extension_image_view" not in extensions(bench):
+    if not driver.objects.list_owned("ze_device_handle_t")[bench.device].pitch_alignment:
         pytest.skip("needs a driver that makes 2D images of buffers: Intel's")
+    assert b"ZE_extension_image_view" in extensions(bench)
     return image_of(bench, described())
 
 

@@ -179,7 +179,7 @@ def copy_from_context(bench: ZeBench, made: int, out: Any, source: Any) -> None:
 
 
 def fill(bench: ZeBench, made: int, out: Any, source: Any) -> None:
-    given = made, out.address, source.address, 16, 16
+    given = made, out.address, ctypes.create_string_buffer(source.raw, 16), 16, 16
     bench.ze.ok("zeCommandListAppendMemoryFillWithParameters", *given, None, *END)
 
 

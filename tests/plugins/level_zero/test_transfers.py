@@ -59,7 +59,7 @@ def test_memory_is_filled(bench: ZeBench, kind: str, pattern: bytes) -> None:
     routine = "zeCommandListAppendMemoryFill"
     bench.ze.ok(routine, made, out.address, pattern, len(pattern), 24, None, 0, None)
     finish(bench, kind, made)
-    assert ctypes.string_at(out.address, 32) == (pattern * 24)[:24] + bytes(8)
+    assert out.raw == (pattern * 24)[:24] + bytes(8)
 
 
 def test_a_box_is_copied(bench: ZeBench, kind: str) -> None:
@@ -111,7 +111,8 @@ def test_what_an_address_is(bench: ZeBench) -> None:
     row, owner = new("ze_memory_allocation_properties_t"), ctypes.c_void_p()
     ask = bench.ze.ok, "zeMemGetAllocProperties", bench.context
     ask[0](ask[1], ask[2], out.address + 4, byref(row), byref(owner))
-    assert (row.type, owner.value) == (ZE["ZE_MEMORY_TYPE_SHARED"], bench.device)
+    kind = "SHARED" if bench.shares else "DEVICE"
+    assert (row.type, owner.value) == (ZE[f"ZE_MEMORY_TYPE_{kind}"], bench.device)
     other = ctypes.create_string_buffer(8)
     ask[0](ask[1], ask[2], other, byref(row), byref(owner))
     assert (row.type, owner.value) == (ZE["ZE_MEMORY_TYPE_UNKNOWN"], None)
@@ -124,11 +125,11 @@ def test_what_an_address_is(bench: ZeBench) -> None:
 
 
 def test_allocations_that_cannot_be_are_refused(bench: ZeBench) -> None:
-    desc, made = new("ze_host_mem_alloc_desc_t"), ctypes.c_void_p()
+    desc, made = new("ze_device_mem_alloc_desc_t"), ctypes.c_void_p()
 
     def allocate(size: int, alignment: int) -> str:
-        given = bench.context, byref(desc), size, alignment, byref(made)
-        return bench.ze.code("zeMemAllocHost", *given)
+        given = bench.context, byref(desc), size, alignment, bench.device, byref(made)
+        return bench.ze.code("zeMemAllocDevice", *given)
 
     assert allocate(0, 0) == "UNSUPPORTED_SIZE"
     assert allocate(1 << 62, 0) == "UNSUPPORTED_SIZE"
@@ -164,6 +165,6 @@ def test_a_fill_that_waited_for_the_host_keeps_its_pattern(bench: ZeBench) -> No
     others = [ffi.new("unsigned char[]", b"\xff" * size) for _ in range(100)]  # of freed memory
     may_go.set()
     bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
-    assert ctypes.string_at(out.address, size) == (b"fairlead" * 8)[:size]
+    assert out.raw[:size] == (b"fairlead" * 8)[:size]
     del others
     bench.ze.ok("zeCommandListDestroy", made)

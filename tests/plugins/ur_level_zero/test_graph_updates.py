@@ -19,6 +19,7 @@ from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 def test_updates_give_what_the_reference_adapter_gives(
     path: str, each_driver: Driver, run_python: RunPython
 ) -> None:
+    each_driver.skip_unless_it_shares(run_python)
     env = {
         "OCL_ICD_FILENAMES": each_driver.library,
         "OCL_ICD_VENDORS": each_driver.library,

@@ -180,7 +180,7 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
     monkeypatch.setattr(EventCell, "wait", wait_and_open)
     monkeypatch.setattr(behind.table, "zeMemFree", note_and_free)
     queue = make.queue(context, flags)
-    memory = calls.new("urUSMHostAlloc", context, None, None, SIZE)
+    memory = calls.new("urUSMDeviceAlloc", context, make.device, None, None, SIZE)
     try:
         calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
         make.release(queue)

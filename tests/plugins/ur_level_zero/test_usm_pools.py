@@ -58,6 +58,9 @@ def test_a_new_allocation_can_be_zero(
 def test_allocations_and_frees_in_order(
     calls: URCalls, make: URObjects, context: int, queue: int, kind: str
 ) -> None:
+    name = "SINGLE_SHARED" if kind == "Shared" else kind.upper()
+    if not calls.info("urDeviceGetInfo", make.device, f"UR_DEVICE_INFO_USM_{name}_SUPPORT"):
+        pytest.skip(f"the device has no {kind} memory")
     pool = new_pool(calls, make, context)
     address = ctypes.c_void_p()
     given = queue, pool, SIZE, None, 0, None, ctypes.byref(address), None
