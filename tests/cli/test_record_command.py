@@ -179,6 +179,20 @@ def test_equal_contents_are_written_once(
         assert log.stat().st_size < 6 << 20
 
 
+@pytest.mark.one_driver
+def test_a_folder_that_is_full_of_recordings_of_one_process_is_named(
+    program: Path, each_driver: Driver, tmp_path: Path
+) -> None:
+    environ = os.environ | libopencl.make_environment(os.environ)
+    environ |= record_layer.make_environment(os.environ, tmp_path)
+    fill = 'cd "$0"; for n in $(seq 0 999); do : > $$.$n.record; done; exec "$@"'
+    command = ["sh", "-c", fill, tmp_path, program, number_of(each_driver), "plain", "1"]
+    done = subprocess.run(
+        command, check=True, env=environ, timeout=CHILD_TIMEOUT, capture_output=True, text=True
+    )
+    assert f", {tmp_path} cannot be written: File exists" in done.stderr
+
+
 @pytest.mark.parametrize(
     "words",
     [

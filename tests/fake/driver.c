@@ -2,6 +2,7 @@
  * every way to break the ICD protocol. A knob is a macro given to the compiler (-DSET_ERROR=-6);
  * conftest.py's fixture `fake_driver` builds the variants. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "opencl_abi.h"
@@ -165,6 +167,9 @@
 #ifndef AT_LIST
 #define AT_LIST
 #endif
+#ifndef AT_DEVICES
+#define AT_DEVICES /* a statement when devices are listed */
+#endif
 #ifndef AT_EXIT
 #define AT_EXIT
 #endif
@@ -236,6 +241,7 @@ static cl_int get_platform_info(cl_platform_id platform, cl_platform_info name, 
 static cl_int get_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room,
                              cl_device_id *into, cl_uint *count) {
     (void)type;
+    AT_DEVICES;
     if (!DEVICES)
         return CL_DEVICE_NOT_FOUND;
     if (count)

@@ -107,8 +107,7 @@ static const char *bind_2(cl_platform_id platform, get_function *function_of,
     void *words[2] = {NULL, NULL};
     if (read_memory(platform, words, sizeof words) < sizeof words || words[1] != table)
         return "it took the dispatch data but did not store it";
-    fl_guard_table(platform, table, set);
-    return NULL;
+    return fl_guard_table(platform, table, set) ? NULL : "there is no memory for a dispatch table";
 }
 
 static unsigned slots_of(const char *version) {
@@ -347,7 +346,9 @@ static void list(const char *library, void *handle) {
 }
 
 void fl_open_driver(const char *library, bool siblings, int mode) {
-    void *handle = siblings ? open_with_siblings(library, 0) : dlopen(library, mode);
+    void *handle = siblings ? open_with_siblings(library, 0) : NULL;
+    if (!handle) /* once more after siblings, because they have used up what dlerror says */
+        handle = dlopen(library, mode);
     if (!handle) {
         fl_note("%s: %s", library, dlerror());
         return;
@@ -416,6 +417,10 @@ static void do_repairs(void) {
         do_repair(one);
     __atomic_store_n(&repairs, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&repair_lock);
+}
+
+void fl_free_repairs(void) {
+    repair_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }
 
 static cl_int repaired_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room,

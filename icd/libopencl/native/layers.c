@@ -46,13 +46,19 @@ static const char *start(void *handle) {
         return "it is a layer of a version other than 100";
     void **table = copy_of(top);
     struct layer *layer = calloc(1, sizeof *layer);
-    if (!table || !layer)
+    if (!table || !layer) {
+        free(table);
+        free(layer);
         return "there is no memory";
+    }
     bool with_properties = init_with && !(is_legacy() && init);
     cl_int code = with_properties ? init_with(FL_SLOTS, top, &count, &theirs, NULL)
                                   : init(FL_SLOTS, top, &count, &theirs);
-    if (code || (count && !theirs))
+    if (code || (count && !theirs)) {
+        free(table);
+        free(layer);
         return "it failed to start";
+    }
     for (cl_uint slot = 0; slot < count && slot < FL_SLOTS; slot++)
         if (theirs[slot])
             table[slot] = theirs[slot];

@@ -78,12 +78,13 @@ bool fl_is_named_like_a_loader(const char *library);
 void fl_settle(void);    /* the drivers are open: shorten the way to them where it can be */
 void fl_go_direct(void); /* and there are no layers */
 bool fl_lacks_slot(void *const *table, unsigned slot);
+void fl_free_repairs(void);   /* in a forked child */
 void fl_forget_drivers(void); /* in a forked child whose parent was about to open them */
 
 /* --- neighbours.c --- */
 typedef cl_int fl_set_dispatch_data(cl_platform_id platform,
                                     void *data); /* clIcdSetPlatformDispatchDataKHR */
-void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set);
+bool fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set);
 bool fl_guards_tables(void);   /* there is a driver of ICD 2 */
 void fl_keep_tables(void);     /* before a platform or a device is asked something */
 void fl_free_neighbours(void); /* in a forked child */

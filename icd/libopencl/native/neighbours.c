@@ -20,12 +20,13 @@ static struct guarded {
 } *guarded;
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a driver may call OpenCL */
 
-void fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set) {
+bool fl_guard_table(cl_platform_id platform, void **table, fl_set_dispatch_data *set) {
     struct guarded *one = malloc(sizeof *one);
     if (!one)
-        return;
+        return false;
     *one = (struct guarded){platform, table, set, guarded};
     __atomic_store_n(&guarded, one, __ATOMIC_RELEASE);
+    return true;
 }
 
 bool fl_guards_tables(void) { return guarded != NULL; }

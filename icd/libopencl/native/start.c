@@ -62,6 +62,7 @@ bool fl_start(void) {
 static void in_child(void) {
     fl_after_fork(true);
     fl_free_neighbours();
+    fl_free_repairs();
     if (fl_is_started() || (state == STARTING && pthread_equal(starter, pthread_self())))
         return;
     pthread_mutex_init(&lock, NULL);

@@ -34,15 +34,18 @@ void fl_reset_log(void) {
     forget_data();
 }
 
-/* A process that went on by exec has another file for each program. */
+/* Set `path`. A process that went on by exec has another file for each program. */
 static int create_file(void) {
     for (int program = 0; program < 1000; program++) {
-        if (asprintf(&path, "%s/%d.%d.record", folder, (int)getpid(), program) < 0)
+        char *name = NULL;
+        if (asprintf(&name, "%s/%d.%d.record", folder, (int)getpid(), program) < 0)
             return -1;
-        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (file >= 0 || errno != EEXIST)
+        int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file >= 0 || errno != EEXIST) {
+            path = name;
             return file;
-        free(path);
+        }
+        free(name);
     }
     return -1;
 }

@@ -39,6 +39,12 @@ def verdict_file(folder: Path) -> Path:
     return file
 
 
+def add_to_verdict(folder: Path, line: str) -> None:
+    file = verdict_file(folder)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.removesuffix("end\n") + f"{line}\nend\n", encoding="utf-8")
+
+
 @pytest.fixture
 def seen(client: Client, fake_driver: FakeDriver, tmp_path: Path) -> Look:
     """What the client sees of one driver, and how often Python was started until then."""
@@ -247,3 +253,36 @@ def test_too_few_files_for_python(
     output = run_client(["sh", "-c", 'ulimit -n 5; exec "$@"', "sh", client_path, "names"], env)
     assert output.out == "Fake 0\n"
     assert "cannot be started (Too many open files): OpenCL drivers are looked for by" in output.err
+
+
+#: Forks at the first question, and says what became of the child, which asks, too.
+FORKS = """{ static pid_t child = -1; int status = 0; cl_uint count = 0;
+    fn_clGetDeviceIDs *get = (fn_clGetDeviceIDs *)dlsym(RTLD_DEFAULT, "clGetDeviceIDs");
+    if (child == -1 && getenv("FORKS")) {
+        if ((child = fork()) == 0)
+            alarm(20), _exit(get(platform, 0xFFFFFFFF, 0, NULL, &count));
+        waitpid(child, &status, 0);
+        fprintf(stderr, "child %d", status);
+    } }"""
+
+
+def test_a_fork_while_another_thread_repairs_devices(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """What repairs has a lock. The child has no such thread."""
+    driver = fake_driver(at_devices=FORKS.replace("\n", " "))
+    ours = {"OCL_ICD_VENDORS": str(write_manifests(tmp_path / "ours", [driver]))}
+    client("names", by="verdict", env=ours)
+    add_to_verdict(tmp_path, "cpu 0 0 x86-64")
+    output = client("use", by="verdict", env={**ours, "FORKS": "1"})
+    assert output.err == "child 0"
+
+
+def test_why_a_driver_with_libraries_beside_it_was_not_opened_is_said(
+    client: Client, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    ours = {"OCL_ICD_VENDORS": str(write_manifests(tmp_path / "ours", [fake_driver()]))}
+    client("names", by="verdict", env=ours)
+    add_to_verdict(tmp_path, "siblings /nowhere/libnone.so")
+    err = client("names", by="verdict", env={**ours, "OCL_ICD_ENABLE_TRACE": "1"}).err
+    assert "fairlead: /nowhere/libnone.so: /nowhere/libnone.so: cannot open" in err
