@@ -31,6 +31,7 @@ static struct {
     parameter *list;
     uint32_t count, room;
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(known.lock)
 
 /* The Parameter that was converted last in this thread, and is about to be set as an argument. */
 static _Thread_local struct {

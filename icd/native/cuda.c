@@ -16,6 +16,7 @@ static struct {
     fl_add_pending *add;
     fl_tell *tell;
 } unfinished = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(unfinished.lock)
 
 CUresult fl_cuda_enter(const fl_cuda_device *device) {
     return CU(device, cuCtxPushCurrent_v2)(device->context);

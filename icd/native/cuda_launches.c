@@ -26,10 +26,12 @@ static bool is_deadly(CUresult code) {
     return code >= CUDA_ERROR_ILLEGAL_ADDRESS && code < CUDA_ERROR_NOT_PERMITTED;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who ended a context */
+FL_FREE_IN_CHILD(lock)
+
 /* Nothing runs in the context any more. The first graph to see that is the one that ended it, since
  * only one at a time runs in the stream. */
 static void lose(const fl_cuda *g, CUresult code) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     fl_cuda_device *d = g->device;
     if (!is_deadly(code))
         return;

@@ -51,9 +51,11 @@ static const char turn_text[] =
 
 const char *fl_turn_text(void) { return turn_text; }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the kernels of all devices */
+FL_FREE_IN_CHILD(lock)
+
 /* The kernel on a device, compiled once. */
 static CUresult find_turn(fl_cuda_device *d) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     CUresult code = CUDA_SUCCESS;
     CUmodule module;
     CUfunction function;

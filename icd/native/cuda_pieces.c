@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 pthread_mutex_t fl_shared_lock = PTHREAD_MUTEX_INITIALIZER;
+FL_FREE_IN_CHILD(fl_shared_lock)
 
 static CUresult map_memory(fl_piece *p, size_t size) {
     const fl_cuda_device *d = p->device;

@@ -396,14 +396,7 @@ void fl_release_slabs(cl_context context) {
     drop_given_up();
 }
 
-/* A thread that does not exist in a forked child may have the lock. */
-static void in_child(void) { pthread_mutex_init(&fl_shared_lock, NULL); }
-
-static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
-
 bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     if (device_count == FL_CUDA_MOST_DEVICES)
         return false;
     pthread_mutex_lock(&fl_shared_lock);

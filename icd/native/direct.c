@@ -16,6 +16,7 @@ static struct {
     pthread_mutex_t lock;
     fl_image *images;
 } left = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(left.lock)
 
 /* Whether a queue still has to run an image. One whose wait list failed never runs. */
 static bool in_flight(fl_image *image) {
@@ -223,7 +224,7 @@ int fl_run_direct_until(void *self, uint32_t times, void *flag, size_t offset, i
     const struct fl_place *place =
         fl_find_memory(d->device, &d->image->memory, NULL, flag, &reason);
     if (!place || (place->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)) ||
-        offset + sizeof word > place->size)
+        place->size < sizeof word || offset > place->size - sizeof word)
         return FL_BUILD_ANEW;
     fl_stop stop = {.word = place->address + offset, .wanted = wanted != 0};
     memcpy(&word, stop.word, sizeof word);

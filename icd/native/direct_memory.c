@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* of the shapes of all devices */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the shapes of all devices */
+FL_FREE_IN_CHILD(lock)
 
 /* The pointer of a map is where a kernel finds the buffer, on a device that shares the host's
  * memory. */

@@ -42,6 +42,7 @@ static struct {
     kernel_state *states;
     uint32_t count, capacity;   /* open addressing by kernel */
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(seen.lock)
 
 static kernel_state *slot_of(kernel_state *states, uint32_t capacity, const void *kernel) {
     uint32_t at = (uint32_t)(((uintptr_t)kernel >> 4) * 2654435761u) & (capacity - 1);

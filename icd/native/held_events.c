@@ -18,6 +18,7 @@ static struct {
     } *list;
     uint32_t count, room;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(held.lock)
 
 bool fl_has_ended(void *event) {
     cl_int status = CL_COMPLETE;

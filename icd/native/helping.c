@@ -31,10 +31,7 @@ static uint64_t last_number;
 static uint32_t event_count; /* of ours */
 static atomic_uint count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+FL_FREE_IN_CHILD(lock)
 
 /* Take one out; the caller has the lock, and lets its events go when it has not. */
 static struct helped take(unsigned place) {
@@ -188,10 +185,8 @@ static int tables_of(const void *queue, void **tables[2]) {
 }
 
 int fl_begin_help(const void *queue) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     void **tables[2];
     fl_mapping known = {0};
-    pthread_once(&once, watch_forks);
     for (int i = 0, number = tables_of(queue, tables); i < number; i++) {
         int code = begin(tables[i], &known);
         if (code != CL_SUCCESS) {

@@ -7,6 +7,7 @@
 #ifndef FL_NATIVE_H
 #define FL_NATIVE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,13 @@
 
 /* The function in a slot of a table, with its type: CALL(table, clFinish)(queue). */
 #define CALL(table, name) ((fn_##name *)(table)[SLOT_##name])
+
+/* Have a mutex of a file free in forked children, where the thread that has it does not exist. */
+#define FL_FREE_IN_CHILD(mutex)                                                                    \
+    static void free_in_child(void) { pthread_mutex_init(&(mutex), NULL); }                        \
+    __attribute__((constructor)) static void watch_forks(void) {                                   \
+        pthread_atfork(NULL, NULL, free_in_child);                                                 \
+    }
 
 /* retained_objects.c: a set of objects that are retained once each for as long as the set lives. */
 typedef enum {

@@ -26,6 +26,7 @@ static struct patch {
 } patches[MOST_PATCHES];
 static atomic_uint patch_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+FL_FREE_IN_CHILD(lock) /* the child gives slots back (cuda_sharing.py) */
 
 static struct patch *find(void *const *table, int slot) {
     unsigned count = atomic_load_explicit(&patch_count, memory_order_acquire);
@@ -118,20 +119,12 @@ static void begin(struct patch *patch) {
         atomic_store(&patch->original, present);
 }
 
-/* A thread that does not exist in a forked child may have the lock, and the child gives slots back
- * (cuda_sharing.py). */
-static void in_child(void) { pthread_mutex_init(&lock, NULL); }
-
-static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
-
 /* Put `replacement` into a slot; a second user of the same slot is counted. 0, or
  * CL_OUT_OF_RESOURCES. */
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int code = CL_OUT_OF_RESOURCES;
     if ((uint32_t)slot >= length_of(table))
         return CL_SUCCESS;   /* nobody can call what is not there */
-    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     struct patch *patch = find(table, slot);
     unsigned count = atomic_load(&patch_count);
@@ -184,7 +177,8 @@ void *fl_patched(const void *object, int slot) {
 /* Whether somebody watches a slot in a table that calls on `object` may come through. */
 bool fl_is_patched(const void *object, int slot) {
     const fl_object *o = object;
-    void *const *tables[] = {o->dispatch, o->dispatch_data};
+    void **table = o->dispatch; /* an object of ICD 1 may end after this word */
+    void *const *tables[] = {table, table[0] == FL_ICD2_TAG ? o->dispatch_data : NULL};
     bool found = false;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < 2; i++) {

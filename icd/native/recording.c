@@ -16,8 +16,9 @@
 #define MOST_TABLES 512
 
 static recording_table pool[MOST_TABLES];
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* the pool, and the list of active recordings */
+/* Of the pool, and of the list of active recordings. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+FL_FREE_IN_CHILD(lock)
 static fl_recording *recordings;
 
 recording_table *fl_recording_table(const void *dispatch) {
@@ -273,7 +274,7 @@ static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
     pthread_mutex_lock(&lock);
     fl_recording *r = recordings;
     while (r && (!pthread_equal(r->thread, pthread_self()) || r->heard == number ||
-                 fl_keep_has(&r->keep, memory)))
+                 (memory && fl_keep_has(&r->keep, memory))))
         r = r->next;
     if (r)
         r->heard = number;
@@ -281,26 +282,19 @@ static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
     return r;
 }
 
-void fl_tell_memory(cl_mem memory) {
+/* Tell this thread's recordings, but none that keeps `memory`. The list is looked at anew each time,
+ * because an observer may end a recording. */
+static void tell_all(int what, cl_mem memory, size_t detail) {
     static _Atomic uint64_t numbers;
     uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
     fl_recording *r;
-    while ((r = next_to_tell(
-                number, memory))) /* the list is looked at anew: an observer may end a recording */
-        r->observer(r->cookie, FL_ASK_PASSED, 0, NULL, 0);
+    while ((r = next_to_tell(number, memory)))
+        r->observer(r->cookie, what, 0, NULL, detail);
 }
 
-void fl_tell_parameter(uint64_t id) {
-    fl_recording *mine[8];
-    int count = 0;
-    pthread_mutex_lock(&lock);
-    for (fl_recording *r = recordings; r && count < 8; r = r->next)
-        if (pthread_equal(r->thread, pthread_self()))
-            mine[count++] = r;
-    pthread_mutex_unlock(&lock);
-    for (int i = 0; i < count; i++)
-        mine[i]->observer(mine[i]->cookie, FL_ASK_PARAMETER, 0, NULL, (size_t)id);
-}
+void fl_tell_memory(cl_mem memory) { tell_all(FL_ASK_PASSED, memory, 0); }
+
+void fl_tell_parameter(uint64_t id) { tell_all(FL_ASK_PARAMETER, NULL, (size_t)id); }
 
 void fl_tell_uncaptured(cl_context context, int slot) {
     pthread_mutex_lock(&lock);

@@ -27,6 +27,7 @@ static struct {
     fl_pins
         loose; /* pinned pointers that lie in no known allocation, each as often as it is pinned */
 } svm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+FL_FREE_IN_CHILD(svm.lock)
 
 bool fl_list(fl_pins *list, const void *pointer) {
     if (list->count == list->capacity) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import operator
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,16 @@ def test_a_graph_may_have_hundreds_of_parameters(numbers: Numbers) -> None:
             numbers.add(one)
     loop = graph.finalize()
     loop.replay(numbers.queue, n0=1, n299=2)
+    assert numbers.value() == 3
+
+
+def test_a_parameter_in_the_outermost_of_many_blocks(numbers: Numbers) -> None:
+    by = fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph, ExitStack() as others:
+        for _ in range(9):
+            others.enter_context(capture(cl.CommandQueue(numbers.queue.context)))
+        numbers.add(by)
+    graph.finalize().replay(numbers.queue, by=3)
     assert numbers.value() == 3
 
 

@@ -3,12 +3,14 @@
  * Usage: recorded_program PLATFORM WHAT [ROUNDS]
  * WHAT is "plain"; "image", "map", "rect", "two" queues, "unordered"; how it ends: "abort", "exit",
  * "segfault"; or what cannot be recorded: "native", "user", "atomics". "svm" and "fine" use memory
- * that the host sees, too. "again" writes the same megabytes often.
+ * that the host sees, too. "again" writes the same megabytes often. "threads" launches from two at
+ * once.
  * It prints a sum of what it read. */
 #define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +45,37 @@ static int sum(const int *numbers) {
     for (int i = 0; i < COUNT; i++)
         all = all * 31 + (unsigned)numbers[i];
     return (int)all;
+}
+
+typedef struct work {
+    cl_context context;
+    cl_device_id device;
+    cl_program program;
+    int rounds;
+} work;
+
+/* Launch on a queue of this thread's, each time with another buffer. */
+static void *launch(void *given) {
+    work *work = given;
+    cl_int code;
+    cl_command_queue queue = clCreateCommandQueue(work->context, work->device, 0, &code);
+    cl_kernel add = clCreateKernel(work->program, "add", &code);
+    MUST(code);
+    size_t global = COUNT;
+    for (int round = 0; round < work->rounds; round++) {
+        int zeros[COUNT] = {0};
+        cl_mem made = clCreateBuffer(work->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                     sizeof zeros, zeros, &code);
+        MUST(code);
+        MUST(clSetKernelArg(add, 0, sizeof made, &made));
+        MUST(clSetKernelArg(add, 1, sizeof round, &round));
+        MUST(clEnqueueNDRangeKernel(queue, add, 1, NULL, &global, NULL, 0, NULL, NULL));
+        MUST(clFinish(queue));
+        MUST(clReleaseMemObject(made));
+    }
+    clReleaseKernel(add);
+    clReleaseCommandQueue(queue);
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -101,6 +134,13 @@ int main(int argc, char **argv) {
         MUST(clSetKernelArg(look, 1, sizeof sampler, &sampler));
         MUST(clSetKernelArg(look, 2, sizeof x, &x));
         MUST(clEnqueueNDRangeKernel(queue, look, 1, NULL, &global, NULL, 0, NULL, NULL));
+    } else if (!strcmp(what, "threads")) {
+        work work = {context, device, program, rounds};
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, launch, &work))
+            return 3;
+        launch(&work);
+        pthread_join(thread, NULL);
     } else if (!strcmp(what, "map")) {
         int *mapped = clEnqueueMapBuffer(queue, x, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 16, 64, 0,
                                          NULL, NULL, &code);

@@ -72,7 +72,7 @@ def program(headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = ROOT / "tests/cli/recorded_program.c"
         library = libopencl.find_library()
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{headers}", source, "-o", path]
-        command += [library, f"-Wl,-rpath,{library.parent}"]
+        command += [library, f"-Wl,-rpath,{library.parent}", "-lpthread"]
         subprocess.run(command, check=True)
 
     return once(tmp_path_factory, "recorded_program", build)
@@ -177,6 +177,18 @@ def test_equal_contents_are_written_once(
     else:  # of two megabytes each is written 16 times
         assert [len(one) for one in data].count(1 << 20) == 2
         assert log.stat().st_size < 6 << 20
+
+
+def test_each_command_of_two_threads_has_a_number_of_its_own(
+    program: Path, each_driver: Driver, tmp_path: Path
+) -> None:
+    environ = os.environ | libopencl.make_environment(os.environ)
+    environ |= record_layer.make_environment(os.environ, tmp_path)
+    command = program, number_of(each_driver), "threads", "50"
+    subprocess.run(command, check=True, env=environ, timeout=CHILD_TIMEOUT)
+    (found,) = record_layer.read_recordings(tmp_path)
+    numbers = [one.words[0] for one in found.records if one.kind == record_layer.COMMAND]
+    assert sorted(numbers) == [*range(2 + 2 * 50 + 2 * 50)]
 
 
 @pytest.mark.one_driver

@@ -2,6 +2,9 @@
  * seen. */
 #include "harness.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static const mock_entry *replayed(world *w, const fl_recording *r, uint32_t number) {
     fl_step step = {.command = number};
     PROGRAM program = {.commands = command(r, 0), .steps = &step, .step_count = 1};
@@ -203,6 +206,32 @@ SCENARIO(arguments_no_clone_unseen) {
     OK(launch(w->queue, w->kernel, 0, NULL, NULL));
     end(w, r);
     CHECK(launched_with(w, r, 0, w->b, w->b));
+    drop(w, r);
+    mock_put_back_slots(w->m);
+}
+
+static int status_of_child = -1;
+
+/* A process may be forked while a launch is frozen. */
+static cl_kernel fork_and_fail(cl_kernel kernel, cl_int *code) {
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        fl_forgotten_kernels();
+        _exit(0);
+    }
+    waitpid(child, &status_of_child, 0);
+    *code = CL_INVALID_OPERATION;
+    return NULL;
+}
+
+SCENARIO(arguments_forked) {
+    mock_put_slot(w->m, SLOT_clCloneKernel, (void *)fork_and_fail);
+    fl_recording *r = begin(w);
+    set_arguments(w, w->kernel, w->a, w->b, 1);
+    OK(launch(w->queue, w->kernel, 0, NULL, NULL));
+    EQUAL(status_of_child, 0);
+    end(w, r);
     drop(w, r);
     mock_put_back_slots(w->m);
 }

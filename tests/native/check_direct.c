@@ -556,6 +556,7 @@ SCENARIO(direct_until) {
     CHECK(ran == 5 && !stopped);
     EQUAL(fl_run_direct_until(d.made, 5, d.a, sizeof d.host_a - 2, 1, 0, &ran, &stopped),
           FL_BUILD_ANEW);
+    EQUAL(fl_run_direct_until(d.made, 5, d.a, SIZE_MAX - 2, 1, 0, &ran, &stopped), FL_BUILD_ANEW);
     finish(w, &d);
 }
 

@@ -22,7 +22,8 @@
                                 X(thread_arguments) X(thread_svm) /* check_arguments.c */          \
         X(arguments_frozen) X(arguments_unseen) X(arguments_unseen_allowed) X(arguments_kinds)     \
             X(arguments_not_told) X(arguments_sampler_like_memory) X(arguments_no_clone)           \
-                X(arguments_no_clone_unseen) X(arguments_svm) X(arguments_two_drivers)             \
+                X(arguments_no_clone_unseen) X(arguments_forked) X(arguments_svm)                 \
+                    X(arguments_two_drivers)                                                       \
                     X(arguments_address_again) X(arguments_released) /* check_svm.c */             \
         X(svm_freed_in_block) X(svm_freed_after_block) X(svm_never_freed) X(svm_freed_twice)       \
             X(svm_freed_by_enqueue) X(svm_freed_some) X(svm_freed_some_later) X(svm_unknown)       \

@@ -91,3 +91,18 @@ def test_every_scenario_that_is_written_is_run() -> None:
         if line.startswith("SCENARIO(")
     }
     assert written == set(scenarios())
+
+
+def test_every_lock_of_the_module_is_free_in_forked_children() -> None:
+    """A thread that does not exist in the child may have it."""
+    sources = {
+        source.name: source.read_text(encoding="utf-8")
+        for source in (ROOT / "icd/native").glob("*.c")
+    }
+    locking = {name for name, text in sources.items() if "PTHREAD_MUTEX_INITIALIZER" in text}
+    freeing = {
+        name
+        for name, text in sources.items()
+        if "FL_FREE_IN_CHILD(" in text or "pthread_atfork(" in text
+    }
+    assert locking and locking <= freeing

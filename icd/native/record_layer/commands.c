@@ -51,27 +51,35 @@ enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY, OF_SVM };
 enum { MOST_USED = 1024, COMMAND_USER = 0x1204, FINE_GRAIN_BUFFER = 1 << 10, ATOMICS = 1 << 11 };
 
 static bool is_between; /* the log knows that commands are left out */
-static uint64_t number, recorded, epoch = 1;
+static bool has_ended;  /* before the last command that is wanted */
+static uint64_t next_number, recorded, epoch = 1;
 static fl_record record;
 
-/* The record of this thread's command, while it is passed on. */
+/* The number of this thread's command, and its record while it is passed on. */
+static __thread uint64_t number __attribute__((tls_model("initial-exec")));
 static __thread uint64_t *running __attribute__((tls_model("initial-exec")));
 
 /* --- the end, and what is between --- */
 
-void fl_write_end(enum fl_record_end reason, uint32_t slot, uint64_t detail, const char *name) {
+static void write_end(enum fl_record_end reason, uint64_t at, uint32_t slot, uint64_t detail,
+                      const char *name) {
     fl_add_word(&record, reason);
-    fl_add_word(&record, number);
+    fl_add_word(&record, at);
     fl_add_word(&record, slot);
     fl_add_word(&record, detail);
     fl_add_piece(&record, 0, name, strlen(name));
     fl_write_record(&record, FL_R_END);
 }
 
+void fl_write_end(enum fl_record_end reason, uint32_t slot, uint64_t detail, const char *name) {
+    write_end(reason, next_number, slot, detail, name);
+}
+
 static void end(enum fl_record_end reason, const fl_call *call, uint64_t detail, const char *name) {
     record.used = 0;
-    fl_write_end(reason, call->function, detail, name);
+    write_end(reason, number, call->function, detail, name);
     fl_recorder.is_on = false;
+    has_ended = true;
 }
 
 /* A command that is not recorded. Reads and places in the order change nothing. */
@@ -102,12 +110,11 @@ static fl_seen *kernel_of(const fl_call *call) {
     return is_launch ? fl_find(HANDLE(void *, call->arguments[1]), FL_K_KERNEL) : NULL;
 }
 
-/* Whether a command is one of those that are wanted. It is given its number. */
-static bool is_wanted(const fl_call *call) {
+/* Whether a command is one of those that are counted, and of which a range is recorded. */
+static bool is_counted(const fl_call *call) {
     fl_seen *kernel = kernel_of(call);
-    if (fl_recorder.only && (!kernel || !kernel->name || strcmp(kernel->name, fl_recorder.only)))
-        return false;
-    return number >= fl_recorder.first && number <= fl_recorder.last;
+    return !fl_recorder.only ||
+        (kernel && kernel->name && strcmp(kernel->name, fl_recorder.only) == 0);
 }
 
 /* --- what a command uses --- */
@@ -200,6 +207,7 @@ static bool add_contents(const fl_call *call, fl_table next, fl_seen **used, siz
     size_t busy = 0;
     for (fl_seen *one = fl_each_queue(NULL); one && busy < 256; one = fl_each_queue(one))
         queues[busy++] = one->handle;
+    uint64_t own = number; /* a callback of the driver's may enqueue in this thread */
     pthread_mutex_unlock(&fl_recorder.lock);
     for (size_t i = 0; i < busy; i++)
         NEXT(next, clFinish)(queues[i]);
@@ -213,9 +221,10 @@ static bool add_contents(const fl_call *call, fl_table next, fl_seen **used, siz
         fl_add_word(&record, numbers[i]);
         fl_write_record(&record, FL_R_CONTENTS);
     }
-    if (code && fl_recorder.is_on)
+    number = own;
+    if (code && !has_ended)
         end(FL_E_CONTENTS, call, (uint32_t)code, "");
-    return !code && fl_recorder.is_on;
+    return !code && !has_ended;
 }
 
 /* --- a command's record --- */
@@ -399,11 +408,10 @@ static void record_command(const fl_call *call) {
     if (!note_objects(call, next, form, kernel, used, count))
         return;
     fl_note_queue(next, queue);
-    uint64_t own = number;
     if (!add_contents(call, next, used, count))
         return;
     record.used = 0;
-    fl_add_word(&record, own);
+    fl_add_word(&record, number);
     fl_add_word(&record, call->function);
     fl_add_word(&record, queue->serial);
     fl_add_word(&record, 0);
@@ -422,14 +430,14 @@ static void record_command(const fl_call *call) {
 
 void fl_begin_command(const fl_call *call) {
     running = NULL;
-    fl_seen *kernel = kernel_of(call);
-    if (fl_recorder.is_on && is_wanted(call))
+    bool counts = is_counted(call);
+    number = next_number; /* taken at once, because `record_command` may give the lock back */
+    next_number += counts;
+    if (fl_recorder.is_on && counts && number >= fl_recorder.first && number <= fl_recorder.last)
         record_command(call);
     else if (fl_recorder.is_on)
         pass_over(call);
-    if (!fl_recorder.only || (kernel && kernel->name && !strcmp(kernel->name, fl_recorder.only)))
-        number++;
-    if (number > fl_recorder.last)
+    if (next_number > fl_recorder.last)
         fl_recorder.is_on = false;
 }
 
@@ -504,6 +512,6 @@ bool fl_is_command(const fl_call *call) {
 }
 
 void fl_begin_anew(void) {
-    number = recorded = 0, is_between = false;
+    next_number = recorded = 0, is_between = false;
     epoch++;
 }
