@@ -245,14 +245,16 @@ def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
         OpenCLError: what the driver answers.
     """
     keys = [(device.cl, wanted, index) for index in range(_count_parts(device, wanted))]
-    parts = [part for part in map(_divided.get, keys) if part is not None and not part.is_closed]
-    if len(parts) < len(keys):
-        properties = (ctypes.c_ssize_t * len(wanted))(*wanted)
-        made = (ctypes.c_void_p * len(keys))()
-        code = device.table.clCreateSubDevices(device.cl, properties, len(keys), made, None)
-        check(code, "clCreateSubDevices")
-        parts = [URDevice(cl or 0, device.platform, device) for cl in made]
-        _divided.update(zip(keys, parts, strict=True))
+    with _lock:
+        known = map(_divided.get, keys)
+        parts = [part for part in known if part is not None and not part.is_closed]
+        if len(parts) < len(keys):
+            properties = (ctypes.c_ssize_t * len(wanted))(*wanted)
+            made = (ctypes.c_void_p * len(keys))()
+            code = device.table.clCreateSubDevices(device.cl, properties, len(keys), made, None)
+            check(code, "clCreateSubDevices")
+            parts = [URDevice(cl or 0, device.platform, device) for cl in made]
+            _divided.update(zip(keys, parts, strict=True))
     return parts
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.errors import OpenCLError
 from ..sdk.families import EnqueueCall, EnqueueFamily
 from .core import adapter
 from .events import UREvent, call_on_status
@@ -102,12 +103,18 @@ class Enqueue(EnqueueCall):
             needed = wanted if is_last else not in_order or (wanted and not index)
             event = self._enqueue(call, waits, needed or keeps)
             if event is not None and keeps:
-                call_on_status(event.cl, self.queue.table, 0, lambda status: keep)
+                self._keep_until_complete(event, keep)
             first = first or event
             waits = () if in_order or event is None else (event,)
         if event is not None and event is not first and wanted:
             event.first = first
         return self.complete(event)
+
+    def _keep_until_complete(self, event: UREvent, keep: Any) -> None:
+        try:
+            call_on_status(event.cl, self.queue.table, 0, lambda status: keep)
+        except OpenCLError:  # nobody would say when it is complete
+            event.wait()
 
     def call_in_any_order(self, calls: Sequence[Call]) -> UREvent | None:
         """Enqueue commands that may run in any order.

@@ -102,7 +102,10 @@ class UREvent(CLObject):
 def create_completed_event(context: URContext) -> int:
     """Return a new cl_event that is complete. Raises OpenCLError."""
     made = create(context.table, "clCreateUserEvent", context.cl)
-    check(context.table.clSetUserEventStatus(made, 0), "clSetUserEventStatus")
+    code = context.table.clSetUserEventStatus(made, 0)
+    if code:
+        context.table.clReleaseEvent(made)
+    check(code, "clSetUserEventStatus")
     return made
 
 

@@ -1,0 +1,60 @@
+"""Calls of the driver that fail or overlap where they seldom do."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import pytest
+from helpers.ur_calls import Calls
+
+from fairlead.icd.abi import OPENCL
+from fairlead.loader.ur.devices import PluginDevice
+from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.opencl.devices import URDevice, divide
+
+
+def find(kind: str, handle: int) -> Any:
+    """The adapter's object of a handle."""
+    assert reference.registry is not None
+    name = f"ur_{kind}_handle_t"
+    return reference.registry.list_owned(name).get(handle) or reference.registry.find_lent(
+        name, handle
+    )
+
+
+@pytest.mark.usefixtures("divisible")
+def test_two_threads_divide_a_device_into_the_same_sub_devices(
+    device: PluginDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = find("device", device.handle)
+    wanted = (OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
+    real, found = whole.table.clCreateSubDevices, list[list[URDevice]]()
+    other = threading.Thread(target=lambda: found.append(divide(whole, wanted)))
+
+    def create(*arguments: Any) -> int:
+        if arguments[2] and other.ident is None:
+            other.start()
+            other.join(0.5)  # it goes on alone, if it can
+        return real(*arguments)
+
+    monkeypatch.setattr(whole.table, "clCreateSubDevices", create)
+    found.append(divide(whole, wanted))
+    other.join()
+    one, another = found
+    assert [part.cl for part in one] == [part.cl for part in another]
+
+
+def test_a_pattern_lives_until_it_is_read_if_nobody_can_say_when(
+    ur: Calls, device: PluginDevice, context: int, queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = find("context", context).table
+    refuse = OPENCL.codes["CL_OUT_OF_RESOURCES"]
+    monkeypatch.setattr(table, "clSetEventCallback", lambda *_: refuse)
+    memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 12).value or 0
+    pattern, read = (ctypes.c_uint8 * 3)(1, 2, 3), (ctypes.c_uint8 * 12)()
+    ur.ok("urEnqueueUSMFill", queue, memory, 3, pattern, 12, 0, None, None)
+    ur.ok("urEnqueueUSMMemcpy", queue, True, read, memory, 12, 0, None, None)
+    ur.ok("urUSMFree", context, memory)
+    assert list(read) == [1, 2, 3] * 4
