@@ -70,7 +70,7 @@ _Function: Final = ctypes.CFUNCTYPE(
 
 
 def query_declared_types(kernel: int, count: int) -> tuple[Declared, ...]:
-    """What a kernel declares for each of its arguments.
+    """Return what a kernel declares for each of its arguments.
 
     Args:
         kernel: a cl_kernel.
@@ -81,7 +81,7 @@ def query_declared_types(kernel: int, count: int) -> tuple[Declared, ...]:
 
 
 def _find_arg_info(kernel: int) -> Any:
-    """The function of the kernel's driver, None if it has none."""
+    """Return clGetKernelArgInfo of the kernel's driver, None if it has none."""
     table, data = read_words(kernel, 2)
     if table and read_words(table, 1)[0] == TAG:
         table = data
@@ -102,7 +102,7 @@ def _query_declared(function: Any, kernel: int, index: int) -> Declared:
 def fit_arguments(
     arguments: tuple[Argument, ...], declared: Sequence[Declared], kernel: str, routine: str
 ) -> tuple[Argument, ...]:
-    """The arguments as a kernel declares them.
+    """Return the arguments as a kernel declares them.
 
     Raises:
         SYCLError: kernel_argument, for an argument that is not exactly of the declared type.
@@ -119,7 +119,7 @@ def fit_arguments(
 
 
 def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) -> Argument:
-    """One argument as `wanted`. See `fit_arguments`."""
+    """Return one argument as `wanted`. See `fit_arguments`."""
     if wanted is None or one.dtype is wanted or one.is_raw:
         return one
     what = _describe(one)
@@ -138,15 +138,20 @@ def fit(one: Argument, wanted: Declared, index: int, kernel: str, routine: str) 
     value = numpy.frombuffer(one.keep, one.dtype)[0]
     with numpy.errstate(all="ignore"):
         made = value.astype(wanted) if one.dtype.kind != "c" else None
-    if made is None or (made.item() != value.item() and value == value):
+    if made is None or not _are_same_number(made.item(), value.item()):
         raise _make_misfit_error(
             index, kernel, name, f"{one.dtype} {value}", f"numpy.{wanted}(…)", routine
         )
     return make_number_argument(made)
 
 
+def _are_same_number(one: Any, other: Any) -> bool:
+    """Whether two Python numbers are equal, or both are NaN."""
+    return one == other or (one != one and other != other)
+
+
 def _describe(one: Argument) -> str:
-    """What an argument is called in messages."""
+    """Return what messages call an argument."""
     if one.type == VALUE:
         return "a value"
     return f"an object of the type {one.dtype}" if one.dtype in _OBJECTS else "memory"

@@ -357,6 +357,7 @@ def test_numbers_become_what_the_kernel_declares(queue: Queue) -> None:
         (1, numpy.complex64(1), "is declared float, and complex64"),
         (2, numpy.float32(2.5), "is declared int, and float32 2.5"),
         (2, numpy.float32("inf"), "is declared int, and float32 inf"),
+        (2, numpy.float32("nan"), "is declared int, and float32 nan"),
         (3, numpy.int32(-1), "is declared uint, and int32 -1"),
         (4, ctypes.c_int(300), "is declared uchar, and int32 300"),
         (5, numpy.uint64(1 << 63), "is declared long, and uint64"),
