@@ -30,6 +30,7 @@ import numpy
 from ..loader.ur.abi import UR
 from .checks import as_integer, check_element_type, make_type_error
 from .errors import Errc, SYCLError, make_invalid_error
+from .foreign_arrays import find_foreign_array
 
 if TYPE_CHECKING:
     from .commands import Command
@@ -67,7 +68,7 @@ class Argument(NamedTuple):
         dtype: of a number, None for another value, IS_MEMORY for memory; of an image or a sampler
             what kernels declare for it, "image2d_t".
         is_raw: whether the bytes are taken as they are, whatever the kernel declares.
-        row: what adapters take of it (`row_of`), b"" if that was not made beforehand.
+        row: what adapters take of it (`make_row`), b"" if that was not made beforehand.
     """
 
     type: int
@@ -276,6 +277,9 @@ def make_argument(value: Any, index: int = 0) -> Argument:
     """
     maker = MAKERS.get(type(value))
     if maker is None:
+        foreign = find_foreign_array(value)  # which other objects of the type may not be
+        if foreign is not None:
+            return Argument(POINTER, _POINTER_SIZE, foreign.pointer, 0, value)
         maker = MAKERS[type(value)] = _find_maker(value, index)
     return maker(value)
 
@@ -284,8 +288,6 @@ def _find_maker(value: Any, index: int) -> Callable[[Any], Argument]:
     for base in type(value).__mro__:
         if base in MAKERS:
             return MAKERS[base]
-    if find_array_interface(value) is not None:
-        return _make_from_usm_array
     for maker in filter(None, (find(type(value)) for find in FOREIGN)):
         return maker
     if isinstance(value, (int, float, complex)):
@@ -306,17 +308,6 @@ def _find_maker(value: Any, index: int) -> Callable[[Any], Argument]:
     )
 
 
-def find_array_interface(value: Any) -> dict[str, Any] | None:
-    """Return what an object of another package says of its memory on a device, or None."""
-    names = "__sycl_usm_array_interface__", "__cuda_array_interface__"
-    return next((found for name in names if (found := getattr(value, name, None))), None)
-
-
-def _make_from_usm_array(value: Any) -> Argument:
-    interface = find_array_interface(value) or {}
-    return Argument(POINTER, _POINTER_SIZE, interface["data"][0], 0, value)
-
-
 def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     """Pack arguments into the C array that launches take."""
     rows: list[int] = []
@@ -333,13 +324,13 @@ def pack(arguments: Sequence[Argument], context: Context) -> bytes | None:
     return _make_packer(len(arguments))(*rows) if rows else None
 
 
-def row_of(one: Argument, context: Context) -> bytes:
+def make_row(one: Argument, context: Context) -> bytes:
     """Return an argument in the form that launches take, with 0 as its index."""
     word = one.word if one.buffer is None else one.buffer.memory(context)
     return pack_row(one.type, one.size, word, one.flags)
 
 
-def pointer_argument(pointer: int, keep: Any) -> Argument:
+def make_pointer_argument(pointer: int, keep: Any) -> Argument:
     """Return the argument for an address. `keep` must live as long as it is used."""
     row = pack_row(POINTER, _POINTER_SIZE, pointer)
     return Argument(POINTER, _POINTER_SIZE, pointer, 0, keep, row=row)

@@ -14,8 +14,8 @@ from .errors import make_invalid_error, make_unsupported_error
 from .handles import make_struct
 from .image_copies import is_image_accessor
 from .memory import Memory
-from .transfers import Transfer, check_byte_count, copy_row, encode_element
-from .usm import find_pointer
+from .transfers import Transfer, check_byte_count, encode_element, find_copy_row
+from .usm import find_host_memory, find_pointer
 
 
 def check_use(accessor: Accessor, routine: str, *, writes: bool) -> None:
@@ -46,16 +46,10 @@ def make_accessor_copy(source: Accessor, destination: Accessor) -> Transfer:
         raise make_invalid_error(
             "parts that are not contiguous have to be of one shape", routine="copy"
         )
-    rects = find_rectangle(source), find_rectangle(destination)
-    fields = (
-        source.buffer,
-        destination.buffer,
-        rects[0][0],
-        rects[1][0],
-        rects[0][1],
-        *rects[0][2:],
-        *rects[1][2:],
-    )
+    origin, region, *pitches = find_rectangle(source)
+    other_origin, _, *other_pitches = find_rectangle(destination)
+    origins = origin, other_origin
+    fields = source.buffer, destination.buffer, *origins, region, *pitches, *other_pitches
     return Transfer("buffer_copy_rect", fields)
 
 
@@ -70,13 +64,7 @@ def make_host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
     Raises:
         SYCLError: invalid.
     """
-    address, room, owner = find_pointer(memory, writable=row == "buffer_read", routine="copy")
-    if room is not None and room < accessor.nbytes:
-        raise make_invalid_error(
-            f"the memory has {room} bytes, the accessor {accessor.nbytes}",
-            routine="copy",
-            remedy="give as much memory",
-        )
+    address, owner = find_host_memory(memory, accessor, writable=row == "buffer_read")
     begin, contiguous = find_span(accessor)
     if contiguous:
         fields: tuple[Any, ...] = (accessor.buffer, begin, accessor.nbytes, address)
@@ -128,7 +116,7 @@ def make_memory_copy(destination: Any, source: Any, nbytes: int | None, routine:
     to, room, owner = find_pointer(destination, writable=True, routine=routine, objects=True)
     start, there, other = find_pointer(source, routine=routine, objects=True)
     count = check_byte_count(nbytes, room, there, routine)
-    row, fields = copy_row(to, start, count)
+    row, fields = find_copy_row(to, start, count)
     return Transfer(row, fields, (owner, other)) if count else Empty()
 
 

@@ -7,7 +7,7 @@ driver raises something less clear.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import numpy
@@ -112,6 +112,23 @@ def check_element_type(dtype: Any, routine: str) -> numpy.dtype[Any]:
             remedy="use a dtype of numbers",
         )
     return found
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int], step: int = 1) -> bool:
+    """Whether the elements of an array follow each other in memory, in C's order.
+
+    Args:
+        shape: how many elements there are in each dimension.
+        strides: the distance between two elements, in each dimension.
+        step: that distance between neighbours: 1, or the size of an element in bytes.
+    """
+    if 0 in shape:
+        return True
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count > 1 and stride != step:
+            return False
+        step *= count
+    return True
 
 
 def check_group(error: TypeError, function: Any, routine: str) -> None:

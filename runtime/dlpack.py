@@ -23,6 +23,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
+from .checks import is_contiguous
+
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
 #: By the backend and the kind of memory.
 _TYPES: Final = {
@@ -199,7 +201,7 @@ class Taken:
         size: how many there are.
 
     Raises:
-        BufferError: USM cannot be so.
+        BufferError: USM cannot be read-only, strided, or of such elements.
     """
 
     def __init__(self, struct: Any) -> None:
@@ -208,7 +210,7 @@ class Taken:
         strides = tensor.strides[: tensor.ndim] if tensor.strides else None
         if getattr(struct, "flags", 0) & _READ_ONLY:
             raise BufferError("the memory may only be read")
-        if strides is not None and not _is_contiguous(shape, strides):
+        if strides is not None and not is_contiguous(shape, strides):
             raise BufferError("the memory is not contiguous")
         self._struct: Any = struct
         self.pointer = (tensor.data or 0) + tensor.byte_offset
@@ -232,15 +234,6 @@ def _find_dtype(tensor: _Tensor) -> Any:
         f"NumPy has no elements of {tensor.lanes} × {tensor.bits} bits of DLPack's type "
         f"{tensor.code}"
     )
-
-
-def _is_contiguous(shape: list[int], strides: list[int]) -> bool:
-    step = 1
-    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if count > 1 and stride != step:
-            return False
-        step *= count
-    return True
 
 
 def take(capsule: Any) -> Taken:

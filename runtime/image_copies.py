@@ -10,7 +10,7 @@ from .accessor import Accessor
 from .errors import make_invalid_error, make_unsupported_error
 from .image import Image, find_image_area
 from .transfers import Transfer
-from .usm import find_pointer
+from .usm import find_host_memory
 
 
 def is_image_accessor(value: Any) -> bool:
@@ -24,8 +24,8 @@ def make_image_copy(source: Any, destination: Any) -> Transfer:
     if isinstance(source, Accessor) and isinstance(destination, Accessor):
         return _make_copy_between(source, destination)
     if isinstance(source, Accessor):
-        return _with_host("image_read", source, destination)
-    return _with_host("image_write", destination, source)
+        return _make_host_copy("image_read", source, destination)
+    return _make_host_copy("image_write", destination, source)
 
 
 def _make_copy_between(source: Accessor, destination: Accessor) -> Transfer:
@@ -54,7 +54,7 @@ def _make_copy_between(source: Accessor, destination: Accessor) -> Transfer:
     return Transfer("image_copy", (first, second, start, to, region))
 
 
-def _with_host(row: str, accessor: Accessor, memory: Any) -> Transfer:
+def _make_host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
     image = accessor.buffer
     if isinstance(memory, numpy.ndarray) and memory.dtype != image.dtype:
         raise make_invalid_error(
@@ -62,12 +62,6 @@ def _with_host(row: str, accessor: Accessor, memory: Any) -> Transfer:
             routine="copy",
             remedy="convert them first (array.astype)",
         )
-    address, room, owner = find_pointer(memory, writable=row == "image_read", routine="copy")
-    if room is not None and room < accessor.nbytes:
-        raise make_invalid_error(
-            f"the memory has {room} bytes, the accessor {accessor.nbytes}",
-            routine="copy",
-            remedy="give as much memory",
-        )
+    address, owner = find_host_memory(memory, accessor, writable=row == "image_read")
     area = find_image_area(accessor.offset, accessor.shape)
     return Transfer(row, (image, *area, 0, 0, address), owner)

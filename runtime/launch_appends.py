@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base._native import ffi, lib
-from .arguments import row_of
+from .arguments import make_row
 from .errors import SYCLError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _APPEND: Final = "urCommandBufferAppendKernelLaunchWithArgsExp"
 _MOST: Final = 1024
 #: An `fl_range`, and what a part of it has besides the dimensions of the range.
 _RANGE: Final = Struct("@4I9N")
-_REST: Final = 0, 0, 0
+_NO_SIZES: Final = 0, 0, 0
 _alternatives: Final = attrgetter("alternatives")
 
 
@@ -71,7 +71,7 @@ class Appends:
         """Append commands that are not launches. See `append_launches`."""
         for command, before in zip(commands, after or [()] * len(commands), strict=True):
             points = [self._points[number] for number in before]
-            packed = _packer(len(points))(*points) if points else None
+            packed = _make_packer(len(points))(*points) if points else None
             point = command.append(self._buffer, len(points), packed)
             self._points[self.number] = point
             self._struct.number += 1
@@ -100,11 +100,11 @@ class Appends:
         kernels = array("Q", [launch.kernel.handle for launch in launches])
         ranges = b"".join([pack_range(launch.range) for launch in launches])
         counts = array("I", [len(launch.arguments) for launch in launches])
-        waits = None if after is None else array("I", _with_lengths(after))
+        waits = None if after is None else array("I", _flatten_with_lengths(after))
         others = None
         if any(map(_alternatives, launches)):
             handles = [[other.handle for other in one.alternatives] for one in launches]
-            others = array("Q", _with_lengths(handles))
+            others = array("Q", _flatten_with_lengths(handles))
         struct.count = len(launches)
         struct.kernels = ffi.from_buffer("uintptr_t[]", kernels)
         struct.ranges = ffi.from_buffer("fl_range[]", ranges)
@@ -121,7 +121,11 @@ class Appends:
         context = self._buffer.context
         try:
             return bytearray().join(
-                [one.row or row_of(one, context) for launch in launches for one in launch.arguments]
+                [
+                    one.row or make_row(one, context)
+                    for launch in launches
+                    for one in launch.arguments
+                ]
             )
         except SYCLError:
             if len(launches) > 1:  # find the launch
@@ -135,15 +139,16 @@ class Appends:
 def pack_range(sizes: Sizes) -> bytes:
     """Return an `fl_range`."""
     whole, local, offset = sizes
-    numbers = ((*part, *_REST)[:3] for part in (offset, whole, local))
+    numbers = ((*part, *_NO_SIZES)[:3] for part in (offset, whole, local))
     return _RANGE.pack(len(whole), bool(offset), bool(local), 0, *chain.from_iterable(numbers))
 
 
-def _with_lengths(lists: Iterable[Sequence[int]]) -> list[int]:
+def _flatten_with_lengths(lists: Iterable[Sequence[int]]) -> list[int]:
+    """Return the numbers of all lists, those of each list behind their count."""
     return [number for one in lists for number in (len(one), *one)]
 
 
 @lru_cache(64)
-def _packer(count: int) -> Any:
+def _make_packer(count: int) -> Any:
     """Return the function that packs `count` sync-points."""
     return Struct(f"@{count}I").pack

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base._native import ffi, lib
-from .arguments import Argument, pack_row, row_of
+from .arguments import Argument, make_row, pack_row
 from .errors import make_unsupported_error
 from .launch_appends import pack_range
 
@@ -63,7 +63,7 @@ class Block:
             if not kernel:
                 pairs = zip(old.arguments, arguments, strict=True)
                 parts += [one.row or _describe_old(one, after, context) for one, after in pairs]
-            parts += [one.row or row_of(one, context) for one in arguments]
+            parts += [one.row or make_row(one, context) for one in arguments]
         self._changes = b"".join(parts)
         if len(self._changes) > len(self._memory):
             self._memory = ffi.new("char[]", len(self._changes))

@@ -14,6 +14,7 @@ from .checks import as_integer
 from .commands import Command
 from .errors import make_invalid_error
 from .memory import Memory
+from .usm import USM
 
 if TYPE_CHECKING:
     from .accessor import Accessor
@@ -201,7 +202,10 @@ class Transfer(Command):
         self.requirements: Sequence[Accessor] = ()
         self.keep = keep
         owners = keep if isinstance(keep, tuple) else (keep,)
-        self.host_memory = any(isinstance(owner, numpy.ndarray) for owner in owners)
+        # USM frees itself when its context is idle, and adapters copy patterns
+        self.host_memory = any(
+            not isinstance(owner, (USM, ctypes.Array, type(None))) for owner in owners
+        )
 
     def _list_arguments(self, context: Context) -> list[Any]:
         return [
@@ -237,9 +241,9 @@ class Transfer(Command):
         named = dict(zip(self.row.fields, self.fields, strict=True))
         if "pattern" in named:
             named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
+        pointers = self.row.pointers
         return [
-            f"{name}: {_format_field(field, name in self.row.pointers)}"
-            for name, field in named.items()
+            f"{name}: {_format_field(field, name in pointers)}" for name, field in named.items()
         ]
 
 
@@ -267,10 +271,20 @@ def encode_element(value: Any, dtype: Any) -> bytes:
 
 
 def check_byte_count(nbytes: int | None, room: int | None, there: int | None, routine: str) -> int:
+    """Return how many bytes a command moves.
+
+    Args:
+        nbytes: what its caller wants; None means as many as there are.
+        room, there: the sizes of the destination and of the source, None if unknown.
+        routine: named in errors.
+
+    Raises:
+        SYCLError: invalid.
+    """
     known = [size for size in (room, there) if size is not None]
     if nbytes is None and not known:
         raise make_invalid_error(
-            "how many bytes is not known from addresses",
+            "addresses alone do not say how many bytes there are",
             routine=routine,
             remedy="say how many bytes",
         )
@@ -284,7 +298,7 @@ def check_byte_count(nbytes: int | None, room: int | None, there: int | None, ro
     return count
 
 
-def copy_row(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
+def find_copy_row(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
     """Return the row of TRANSFERS, and its fields, for a copy of addresses or memory objects."""
     if isinstance(to, Memory):
         if isinstance(start, Memory):

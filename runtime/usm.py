@@ -14,7 +14,6 @@ accepted with one of the interfaces, and by `from_dlpack`. (SYCL 2020, section 4
 from __future__ import annotations
 
 import ctypes
-import math
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
@@ -25,11 +24,12 @@ from ..loader.base.never_copied import NeverCopied
 from ..loader.ur.abi import UR
 from . import dlpack
 from .accessor import Accessor
-from .arguments import MAKERS, MAKERS_ALONE, Argument, find_array_interface, pointer_argument
+from .arguments import MAKERS, MAKERS_ALONE, Argument, make_pointer_argument
 from .checks import MOST, as_integer, check_element_type, make_type_error
 from .coherent_memory import CoherentMemory
 from .context import Context, get_default_context
 from .errors import SYCLError, make_invalid_error, make_unsupported_error
+from .foreign_arrays import find_foreign_array
 from .interop import find_memory
 from .platform import Device
 
@@ -106,9 +106,9 @@ class USM(NeverCopied):
     def argument(self) -> Argument:
         """It as an argument. That keeps another object of the same memory: one that kept this
         object, which has it, would never go."""
-        rest = self.dtype, self.kind, self.context, self.device
-        same = USM(self.allocation, self.pointer, self.nbytes, *rest)
-        return pointer_argument(self.pointer, same)
+        others = self.dtype, self.kind, self.context, self.device
+        same = USM(self.allocation, self.pointer, self.nbytes, *others)
+        return make_pointer_argument(self.pointer, same)
 
     @property
     def size(self) -> int:
@@ -246,6 +246,22 @@ def _find_context_and_device(where: Any, kind: str, routine: str) -> tuple[Conte
     return context, device
 
 
+def count_bytes(count: int, dtype: Any, routine: str) -> int:
+    """Return the size of an allocation of `count` elements, in bytes. Raises SYCLError (invalid)
+    unless it is at least one byte, and fits into C's 64 bits."""
+    nbytes = (
+        as_integer(count, "number of elements", routine)
+        * check_element_type(dtype, routine).itemsize
+    )
+    if as_integer(nbytes, "number of bytes", routine) <= 0:
+        raise make_invalid_error(
+            "an allocation has at least one element",
+            routine=routine,
+            remedy=f"{routine}(1, dtype, …)",
+        )
+    return nbytes
+
+
 def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine: str = "") -> USM:
     """Allocate memory.
 
@@ -265,17 +281,7 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
             f"there is no {kind!r} memory", routine=routine, remedy=f"one of {', '.join(KINDS)}"
         )
     context, device = _find_context_and_device(where, kind, routine)
-    nbytes = (
-        as_integer(count, "number of elements", routine)
-        * check_element_type(dtype, routine).itemsize
-    )
-    as_integer(nbytes, "number of bytes", routine)
-    if nbytes <= 0:
-        raise make_invalid_error(
-            "an allocation has at least one element",
-            routine=routine,
-            remedy=f"{routine}(1, dtype, queue)",
-        )
+    nbytes = count_bytes(count, dtype, routine)
     context.adapter.check_open(routine)
     function, devices = f"urUSM{kind.capitalize()}Alloc", () if kind == "host" else (device.handle,)
     try:
@@ -391,18 +397,15 @@ def find_pointer(
         return value.pointer, value.nbytes, value
     if isinstance(value, numpy.ndarray):
         if not value.flags.c_contiguous or (writable and not value.flags.writeable):
-            raise make_invalid_error(
-                "the array is not contiguous, or cannot be written to",
-                routine=routine,
-                remedy="numpy.ascontiguousarray(…)",
-            )
+            raise _make_layout_error(routine, "numpy.ascontiguousarray(…)")
         if value.dtype.hasobject:
             check_element_type(value.dtype, routine)
         return value.ctypes.data, value.nbytes, value
-    interface = find_array_interface(value)
-    if interface is not None:
-        items = math.prod(interface["shape"])
-        return interface["data"][0], items * numpy.dtype(interface["typestr"]).itemsize, value
+    foreign = find_foreign_array(value)
+    if foreign is not None:
+        if not foreign.is_contiguous or (writable and foreign.is_read_only):
+            raise _make_layout_error(routine, "copy the array with its own package first")
+        return foreign.pointer, foreign.nbytes, value
     if isinstance(value, (int, numpy.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST:
             raise make_invalid_error(
@@ -418,3 +421,34 @@ def find_pointer(
     if isinstance(value, (Accessor, CoherentMemory)):
         remedy = "of a buffer: queue.submit(lambda h: h.copy(h.access(buffer), memory)), or h.fill"
     raise make_type_error(value, "memory for this", routine, remedy)
+
+
+def find_host_memory(
+    memory: Any, accessor: Accessor, *, writable: bool, routine: str = "copy"
+) -> tuple[int, Any]:
+    """Return the address and the owner of memory that is copied to an accessor's part or from it.
+
+    Args:
+        memory: USM, a NumPy array or an address.
+        accessor: the part, for which the memory must have room.
+        writable: whether the copy writes to the memory.
+        routine: named in errors.
+
+    Raises:
+        SYCLError: invalid.
+    """
+    address, room, owner = find_pointer(memory, writable=writable, routine=routine)
+    if room is not None and room < accessor.nbytes:
+        raise make_invalid_error(
+            f"the memory has {room} bytes, the accessor {accessor.nbytes}",
+            routine=routine,
+            remedy="give as much memory",
+        )
+    return address, owner
+
+
+def _make_layout_error(routine: str, remedy: str) -> SYCLError:
+    """Return the error for an array that a copy cannot use as it is."""
+    return make_invalid_error(
+        "the array is not contiguous, or cannot be written to", routine=routine, remedy=remedy
+    )

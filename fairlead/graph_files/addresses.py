@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.usm import USM, find_pointer
+from ..runtime.foreign_arrays import find_foreign_array
+from ..runtime.usm import USM
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,21 @@ class AddressedMemory:
 
 
 def find_allocation(thing: Any, name: str = "") -> AddressedMemory | None:
-    """The allocation that an object has: an array of NumPy's, SVM or USM; else None."""
+    """Return the allocation that an object has: a NumPy array, SVM or USM; None for others."""
     if isinstance(thing, np.ndarray):
         if thing.nbytes and thing.flags.c_contiguous:
             return AddressedMemory(thing.ctypes.data, thing.nbytes, "host", thing, name)
         return None
-    if isinstance(thing, USM) or hasattr(type(thing), "__sycl_usm_array_interface__"):
-        pointer, size, owner = find_pointer(thing)
-        return AddressedMemory(pointer, size or 0, "svm", owner, name)
+    if isinstance(thing, USM):
+        return AddressedMemory(thing.pointer, thing.nbytes, "svm", thing, name)
     try:
-        pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
+        if hasattr(type(thing), "__sycl_usm_array_interface__"):
+            foreign = find_foreign_array(thing)
+            if foreign is None or not foreign.is_contiguous:
+                return None
+            pointer, size = foreign.pointer, foreign.nbytes
+        else:
+            pointer, size = getattr(thing, "svm_ptr", None), getattr(thing, "size", 0)
     except Exception:  # a variable of the program that cannot even be looked at
         return None
     if isinstance(pointer, int) and isinstance(size, int) and size > 0:

@@ -77,6 +77,89 @@ def test_memory_of_other_packages(queue: Queue, program: Program, memory: USM) -
     assert memory.array[0] == 0x01010101 and (memory.array[1:] == 2).all()
 
 
+def test_memory_of_other_packages_from_an_element_on(
+    queue: Queue, program: Program, memory: USM
+) -> None:
+    """dpctl tells the address of the allocation, and how many elements after it an array begins."""
+
+    class Part:
+        __sycl_usm_array_interface__ = memory.__sycl_usm_array_interface__ | {
+            "shape": (2, 2),
+            "strides": (2, 1),
+            "offset": 3,
+        }
+
+    queue.parallel_for(4, program.add, Part(), numpy.int32(2)).wait()
+    assert memory.array.nonzero()[0].tolist() == [3, 4, 5, 6]
+    queue.memset(Part(), 0).wait()
+    assert not memory.array.any()
+
+
+def test_a_copy_refuses_memory_of_other_packages_with_gaps(queue: Queue, memory: USM) -> None:
+    class Theirs:
+        def __init__(self, name: str, **facts: object) -> None:
+            setattr(self, name, memory.__sycl_usm_array_interface__ | {"shape": (4,)} | facts)
+
+    sycl, cuda = "__sycl_usm_array_interface__", "__cuda_array_interface__"
+    for theirs in (
+        Theirs(sycl, strides=(2,)),
+        Theirs(cuda, strides=(8,)),
+        Theirs(cuda, data=(memory.pointer, True)),
+    ):
+        with pytest.raises(SYCLError, match="not contiguous, or cannot be written to") as caught:
+            queue.memset(theirs, 1)
+        assert caught.value.errc is Errc.invalid and "its own package" in caught.value.remedy
+    for theirs in (Theirs(sycl, strides=(1,)), Theirs(cuda, strides=(4,))):
+        queue.memset(theirs, 1).wait()
+    assert memory.array.nonzero()[0].tolist() == [0, 1, 2, 3]
+
+
+def test_an_object_of_another_package_without_memory_of_a_device_is_refused(
+    queue: Queue, program: Program, memory: USM
+) -> None:
+    """Such as a tensor of torch on the CPU, whose class has the interface."""
+
+    class Tensor:
+        def __init__(self, on_device: bool) -> None:
+            self.on_device = on_device
+
+        @property
+        def __cuda_array_interface__(self) -> object:
+            if self.on_device:
+                return memory.__sycl_usm_array_interface__
+            raise AttributeError
+
+    queue.parallel_for(N, program.add, Tensor(True), numpy.int32(2)).wait()
+    assert (memory.array == 2).all()
+    with pytest.raises(SYCLError, match="argument 0, of type Tensor, can be no kernel's") as caught:
+        queue.parallel_for(N, program.add, Tensor(False), numpy.int32(2))
+    assert caught.value.errc is Errc.kernel_argument
+
+
+def test_memory_of_other_packages_lives_until_it_is_copied(queue: Queue, device_gate: Gate) -> None:
+    """They free it at once, while the driver knows its address alone."""
+
+    class Theirs:
+        def __init__(self, array: numpy.ndarray) -> None:
+            self.array = array
+            self.__sycl_usm_array_interface__ = {
+                "data": (array.ctypes.data, False),
+                "shape": array.shape,
+                "typestr": array.dtype.str,
+            }
+
+    memory, theirs = malloc_device(N, "int32", queue), Theirs(numpy.full(N, 6, numpy.int32))
+    gone = weakref.ref(theirs)
+    event = queue.memcpy(memory, theirs, depends_on=[device_gate.event])
+    del theirs
+    gc.collect()
+    assert gone() is not None
+    device_gate.open()
+    event.wait()
+    gc.collect()
+    assert gone() is None
+
+
 def test_sizes_that_are_nothing(queue: Queue, memory: USM) -> None:
     for count in (0, -3):
         with pytest.raises(SYCLError, match="at least one element") as caught:
@@ -226,7 +309,7 @@ def test_what_is_no_memory(queue: Queue, memory: USM) -> None:
         (lambda: queue.memcpy(memory, numpy.zeros((8, 8))[:, ::2]), "not contiguous"),
         (lambda: queue.memcpy(fixed, memory), "cannot be written to"),
         (lambda: queue.memcpy(memory, fixed, 4 * N + 1), "more than there are"),
-        (lambda: queue.memcpy(memory.pointer, memory.pointer), "not known from addresses"),
+        (lambda: queue.memcpy(memory.pointer, memory.pointer), "addresses alone do not say"),
         (lambda: queue.memset(memory, 0, -1), "-1 bytes"),
     ):
         with pytest.raises(SYCLError, match=message) as caught:
