@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy
 
+from ..loader.base.forks import call_in_child
 from ..loader.ur.abi import UR
 from .arguments import IS_MEMORY
 from .checks import as_integer, as_shape, check_element_type, expect
-from .deferred_actions import DeferredActions
+from .deferred_actions import DeferredActions, is_collecting
 from .errors import make_invalid_error
 from .event import Event, Unfinished
 from .memory import MODES, Memory, check_mode, lock
@@ -35,8 +36,16 @@ if TYPE_CHECKING:
 
     from .context import Context
 
-#: Closes buffers that were collected while a submission held the lock.
-_closing: Final = DeferredActions()
+#: Closes buffers that were collected, or dropped in a submission.
+_closing = DeferredActions()
+
+
+@call_in_child
+def _forget() -> None:
+    """Forget the thread, which is the parent's."""
+    global _closing
+    _closing = DeferredActions()
+
 
 _HOST: Final = None  # in `_valid`: the host's copy
 
@@ -106,7 +115,7 @@ class CoherentMemory(Memory):
                 remedy="set_final_data(array)",
             )
         self.write_back = self.final_data is not None if write_back is None else write_back
-        # whether a result would be lost without a word: the array that should get it is read-only
+        # whether a result would be lost silently: the array that should get it is read-only
         self._loses = given is not None and self.final_data is None and write_back is None
         self._host = numpy.ascontiguousarray(array) if array is not None else None
         self._borrowed = array is not None and numpy.may_share_memory(array, self._host)
@@ -236,6 +245,7 @@ class CoherentMemory(Memory):
             )
 
     def check_open(self, routine: str) -> None:
+        """Raise SYCLError (invalid) if it is closed."""
         if self._closed:
             raise make_invalid_error(
                 f"the {self.noun} is closed",
@@ -263,9 +273,7 @@ class CoherentMemory(Memory):
         self.check_open(routine)
         if where is not None:
             self.memory(where)
-        # a copy of its own is made now, not when the host task runs: later commands are told where
-        # it is
-        else:
+        else:  # now, not when the host task runs: later commands are told where the copy is
             self.host_copy(writable=MODES[mode][1])
         if MODES[mode][2] and self._valid and where not in self._valid:
             if _HOST not in self._valid:
@@ -409,18 +417,18 @@ class CoherentMemory(Memory):
         """Close the buffer and wait for that, as SYCL's destructor does. Errors are dropped.
 
         A command that is not with an adapter yet holds its buffers. So nothing is waited for here
-        that this thread has yet to do. Inside a submission another thread closes the buffer,
-        because a host task that it waits for may need the lock.
+        that this thread has yet to do. Another thread closes a buffer that is dropped inside a
+        submission, or collected: the garbage collector runs while its thread holds any lock.
         """
         if sys.is_finalizing() or getattr(self, "_closed", True):
             return
-        if lock._is_owned():
+        if lock._is_owned() or is_collecting():
             _closing.add(self._close_quietly)
         else:
             self._close_quietly()
 
     def _close_quietly(self) -> None:
-        with suppress(Exception):
+        with suppress(BaseException):  # a host task may have raised SystemExit
             self.close()
 
     def __len__(self) -> int:

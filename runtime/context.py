@@ -77,13 +77,14 @@ class Context(URObject):
         self.keep = keep  # what its handle was made of
         self._lock = make_lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-        self._released: list[
-            int
-        ] = []  # handles of queues that are gone, but perhaps not what was submitted to them
-        self._held = Unfinished()  # those that hold host memory
+        #: Handles of queues that are gone, but perhaps not what was submitted to them.
+        self._released: list[int] = []
+        #: The events of commands that use host memory.
+        self._held = Unfinished()
         self._transfers = 0
         self._deferred = DeferredActions()
-        contexts.add(self)
+        with _lock:
+            _contexts.add(self)
         _get_last_thread()
         if threading.main_thread().is_alive():  # what is registered later is never called
             atexit.unregister(_end)
@@ -125,18 +126,20 @@ class Context(URObject):
         """Wait for everything that was submitted in the context."""
         with self._lock:
             left, self._released = self._released, []
+            transfers = self._transfers
         for queue in self.queues():
             self.adapter.ur.urQueueFinish(queue.handle)
+        if transfers:
+            self.adapter.ur.urQueueFinish(transfers)
         _release_queues(self.adapter, left)
 
     def is_idle(self) -> bool:
         """Whether nothing runs in it, as far as that is known without a wait."""
+        queues = self.queues()  # which live as long as they are asked
         with self._lock:
-            left = self._released.copy()
-        return all(
-            is_empty(self.adapter, handle)
-            for handle in (*left, *(queue.handle for queue in self.queues()))
-        )
+            handles = [*self._released, *([self._transfers] if self._transfers else ())]
+        handles += [queue.handle for queue in queues]
+        return all(is_empty(self.adapter, handle) for handle in handles)
 
     def keep_until_done(self, event: Event, memory: Any) -> None:
         """Keep host memory until an event is complete. An adapter only knows its address."""
@@ -200,10 +203,16 @@ def _release_queues(adapter: RuntimeAdapter, queues: Iterable[int]) -> None:
         adapter.ur.urQueueRelease(handle)
 
 
-#: All that there are.
-contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
-
+_contexts: Final[weakref.WeakSet[Context]] = weakref.WeakSet()
 _lock: Final = make_lock()
+
+
+def list_contexts() -> list[Context]:
+    """Return all contexts."""
+    with _lock:
+        return list(_contexts)
+
+
 _defaults: Final[dict[Device, Context]] = {}
 
 
@@ -293,7 +302,7 @@ def _end() -> None:
     It does not wait for ever: a command may wait for an event that nobody completes. The memory of
     the commands is never freed."""
     stop_starting()
-    alive = [context for context in contexts if context.adapter.open]
+    alive = [context for context in list_contexts() if context.adapter.open]
     for context in alive:
         context.adapter.open = False  # it releases what is left itself, all at once
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(context._held))

@@ -9,13 +9,30 @@ commands.
 from __future__ import annotations
 
 import _thread
+import gc
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from .workers import mark_adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
+
+
+_collector: int | None = None  # the thread in which the garbage collector runs
+
+
+def _note_collection(phase: str, details: dict[str, Any]) -> None:
+    global _collector
+    _collector = _thread.get_ident() if phase == "start" else None
+
+
+gc.callbacks.append(_note_collection)
+
+
+def is_collecting() -> bool:
+    """Whether the garbage collector has called the caller, a finalizer, in this thread."""
+    return _collector == _thread.get_ident()
 
 
 class DeferredActions:

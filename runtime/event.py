@@ -4,8 +4,7 @@ An event is *deferred* while its command cannot be given to the adapter. The com
 after a host task, an open host accessor, or something of another context. `deferred` is the
 scheduler's entry then. Once the adapter has the command, `handle` is its event. A host task's event
 has no handle. The event of a graph's submission stands for several: all of `others` must be
-complete too.
-An event that was recorded into a graph has a `node`, and cannot be waited for.
+complete too. An event that was recorded into a graph has a `node`, and cannot be waited for.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Event(NeverCopied):
         handle: the adapter's event, 0 if there is none.
         deferred: the scheduler's entry until the adapter has the command, then None.
         others: events of the same submission.
-        error: why the command failed or was not run, None if it is well so far.
+        error: why the command failed or was not run, None if nothing has gone wrong so far.
         node: the graph's node that it was recorded as, else None.
         held: host memory that its command uses, which must live until it has ended.
         profiled: the events whose times count as its own, () for itself; or a text that says why it
@@ -102,8 +101,10 @@ class Event(NeverCopied):
                 routine="Event.wait",
                 remedy=_REMEDY_RECORDED,
             )
-        for part in self.parts():
+        parts = tuple(self.parts())
+        for part in parts:
             part._wait_alone()
+        for part in parts:  # one of them may hold what the others use
             part.held = None
 
     def _wait_alone(self) -> None:
@@ -325,12 +326,18 @@ class Unfinished:
 
     def drop_first_done(self) -> None:
         """Drop finished events up to the first unfinished one."""
-        while self._events and self._events[0].done:
-            self._drop(self._events.popleft())
+        while self._events:
+            event = self._events.popleft()  # first: a finalizer may come here, too
+            if not event.done:
+                self._events.appendleft(event)
+                return
+            self._drop(event)
 
     def drop_done(self) -> None:
         """Drop all finished events."""
         for _ in range(len(self._events)):
+            if not self._events:  # a finalizer has dropped the others
+                break
             event = self._events.popleft()
             if event.done:
                 self._drop(event)

@@ -108,11 +108,11 @@ def device_of(device: Any) -> Device:
 def context_of(context: Any) -> Context:
     """Return the runtime's context for a pyopencl.Context. It is the same one each time, as long as
     it lives."""
-    from .context import Context, contexts
+    from .context import Context, list_contexts
 
     _check(context, "Context", "context_of")
     native = context.int_ptr
-    for known in list(contexts):
+    for known in list_contexts():
         if (
             known.handle
             and known.platform.backend == "opencl"

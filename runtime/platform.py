@@ -136,7 +136,8 @@ class Device(NeverCopied):
             counts: the number of compute units of each, one by one.
 
         Raises:
-            SYCLError: feature_not_supported, if it cannot be divided so.
+            SYCLError: feature_not_supported, if it cannot be divided so; invalid, for numbers that
+                are not whole or less than 1.
         """
         kind, values = (
             ("EQUALLY", [equally])
@@ -176,7 +177,10 @@ class Device(NeverCopied):
         """Return the object for a sub-device's handle. The reference is taken over."""
         self.adapter.plugin.device_handles.append(handle)
         parts = self.platform.parts
-        return parts.get(handle) or parts.setdefault(handle, Device(self.platform, handle, self))
+        with _lock:
+            if handle not in parts:
+                parts[handle] = Device(self.platform, handle, self)
+            return parts[handle]
 
     def native(self) -> int:
         """Return the native handle behind it (OpenCL: cl_device_id)."""
@@ -197,6 +201,7 @@ class Platform(NeverCopied):
     def __init__(self, adapter: RuntimeAdapter, found: PluginPlatform) -> None:
         self.adapter, self.found, self.handle = adapter, found, found.handle
         self.parts: dict[int, Device] = {}
+        self._devices: tuple[Device, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -213,10 +218,15 @@ class Platform(NeverCopied):
         """The name of its backend in device selectors."""
         return self.found.backend
 
-    @cached_property
+    @property
     def devices(self) -> tuple[Device, ...]:
         """Its root devices."""
-        return tuple(Device(self, found.handle, None, found) for found in self.found.devices)
+        with _lock:  # threads that ask at the same time get the same objects
+            if self._devices is None:
+                self._devices = tuple(
+                    Device(self, found.handle, None, found) for found in self.found.devices
+                )
+            return self._devices
 
     def __repr__(self) -> str:
         return f"<Platform {self.name!r} ({self.backend})>"
@@ -291,11 +301,12 @@ _known: Final[dict[PluginDevice, Device]] = {}
 
 def _get_device(found: PluginDevice) -> Device:
     """Return the object for a device, the same one each time."""
-    if found not in _known:
-        assert found.parent is not None  # a platform has entered its own devices
-        parent = _get_device(found.parent)
-        _known[found] = Device(parent.platform, found.handle, parent, found)
-    return _known[found]
+    with _lock:
+        if found not in _known:
+            assert found.parent is not None  # a platform has entered its own devices
+            parent = _get_device(found.parent)
+            Device(parent.platform, found.handle, parent, found)  # which enters itself
+        return _known[found]
 
 
 @cache

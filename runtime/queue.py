@@ -21,7 +21,7 @@ from ..loader.base.forks import call_in_child
 from ..loader.ur.abi import UR
 from .checks import check_executable, check_group, expect
 from .commands import Barrier, Command, HostTask
-from .context import Context, contexts, get_default_context, is_empty
+from .context import Context, get_default_context, is_empty, list_contexts
 from .errors import make_invalid_error
 from .event import Event, Unfinished
 from .handler import Handler
@@ -103,9 +103,8 @@ class Queue(URObject):
         self.recorder: Recorder | None = None
         self.lock = RLock()
         self._order: QueueOrder[Event] = QueueOrder()
-        self._unsettled = (
-            Unfinished()
-        )  # host tasks, and what the adapter did not have when it was submitted
+        #: Host tasks, and what the adapter did not have when it was submitted.
+        self._unsettled = Unfinished()
         self._busy = False  # whether something was submitted since `wait`
 
     # submissions
@@ -386,6 +385,6 @@ class _Forked:
 
 @call_in_child
 def _refuse_all() -> None:
-    for context in list(contexts):
+    for context in list_contexts():
         for queue in context.queues():
             queue.recorder = cast("Recorder", _Forked())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
 
 import numpy
@@ -284,7 +285,7 @@ def test_host_tasks_have_accessors(queue: Queue, program: Program) -> None:
     queue.submit(group).wait()
     queue.submit(lambda h: h.parallel_for(64, program.add, h.access(buffer), numpy.int32(1)))
     assert buffer.numpy()[1, 1] == 51 and buffer.numpy()[0, 0] == 4
-    with pytest.raises(SYCLError, match="in its host task alone"):
+    with pytest.raises(SYCLError, match="only inside its host task"):
         _ = kept[0].array
 
 
@@ -378,6 +379,43 @@ def test_a_buffer_that_goes_in_a_submission_is_closed_by_another_thread(
     buffers._closing.add(closed.set)
     assert closed.wait(CHILD_TIMEOUT)
     assert (data == 3).all()
+
+
+def test_a_buffer_that_is_collected_is_closed_by_another_thread(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector runs while its thread holds any lock, of which others may wait for some."""
+    closed, by = threading.Event(), list[int]()
+    close = Buffer._close_quietly
+
+    def note(self: Buffer) -> None:
+        close(self)
+        by.append(threading.get_ident())
+        closed.set()
+
+    monkeypatch.setattr(Buffer, "_close_quietly", note)
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    buffer.itself = buffer
+    del buffer
+    gc.collect()
+    assert closed.wait(CHILD_TIMEOUT) and by != [threading.get_ident()]
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    del buffer
+    assert by[1:] == [threading.get_ident()]
+
+
+def test_a_task_that_ends_its_thread_does_not_end_the_closing_of_buffers(queue: Queue) -> None:
+    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    failed = queue.submit(lambda h: (h.access(buffer), h.host_task(sys.exit)))
+    with pytest.raises(SystemExit):
+        failed.wait()
+    closed = threading.Event()
+    with buffers.lock:
+        Buffer.__del__(buffer)
+    buffers._closing.add(closed.set)
+    assert closed.wait(CHILD_TIMEOUT)
+    with pytest.raises(SystemExit):
+        queue.wait()
 
 
 def test_what_failed_is_told_and_not_written_back(queue: Queue) -> None:

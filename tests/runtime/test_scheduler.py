@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import _thread
 import threading
+import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -28,6 +30,7 @@ from fairlead.runtime import (
     workers,
 )
 from fairlead.runtime.deferred_actions import DeferredActions
+from fairlead.runtime.event import Unfinished
 from fairlead.runtime.interop import event_of, to_pyopencl
 
 
@@ -523,6 +526,70 @@ def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.M
     actions.add(lambda: called.append(2))
     actions.add(done.set)
     assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
+
+
+def test_a_finalizer_may_drop_events_while_others_are_dropped() -> None:
+    class Finalizer:
+        def __init__(self, drop: Callable[[], None]) -> None:
+            self.drop = drop
+
+        def __del__(self) -> None:
+            self.drop()
+
+    for drop in (Unfinished.drop_done, Unfinished.drop_first_done):
+        events = Unfinished()
+        for _ in range(3):
+            event = Event()
+            event.held = Finalizer(events.drop_first_done)
+            events.add(event)
+        del event
+        drop(events)
+        assert not list(events)
+
+
+def test_an_event_is_asked_and_dropped_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer that runs in between must not make it another one."""
+    first, second = Event(), Event()
+    events = Unfinished()
+    events.add(first)
+    events.add(second)
+    second.held = "memory in use"
+
+    def ask(self: Event) -> bool:
+        if self is first and not asked:
+            asked.append(self)
+            events.drop_first_done()
+        return self is first
+
+    asked: list[Event] = []
+    monkeypatch.setattr(Event, "done", property(ask))
+    events.drop_first_done()
+    assert list(events) == [second] and second.held
+
+
+def test_what_an_event_holds_lives_until_its_last_part_is_complete(
+    gate: Gate,
+) -> None:
+    event, waiting = Event(), threading.Event()
+    event.held = Event()
+    gone = weakref.ref(event.held)
+
+    class Observed(Event):
+        __slots__ = ()
+
+        def _wait_alone(self) -> None:
+            waiting.set()
+            super()._wait_alone()
+
+    last = Observed()
+    last.others = (gate.event,)
+    event.others = (last,)
+    thread = threading.Thread(target=event.wait)
+    thread.start()
+    assert waiting.wait(CHILD_TIMEOUT) and gone() is not None
+    gate.open()
+    thread.join()
+    assert gone() is None
 
 
 def test_a_host_task_without_a_thread_fails(
