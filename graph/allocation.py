@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..runtime.checks import as_integer, check_element_type, expect
+from ..runtime.checks import expect
 from ..runtime.commands import Empty, HostTask
 from ..runtime.errors import make_invalid_error
 from ..runtime.handler import Handler
 from ..runtime.queue import Queue
-from ..runtime.usm import USM, allocate
+from ..runtime.usm import USM, allocate, count_bytes
 
 if TYPE_CHECKING:
     from .command_graph import CommandGraph
@@ -100,9 +100,8 @@ class Allocations:
     ) -> USM:
         """Return memory: freed memory that is large enough, if its free comes before the new
         allocation, else new memory."""
-        found = (
-            None if zero_init else self._reuse(nbytes, before)
-        )  # what was used before is not zero in the middle of a run
+        # what was used before is not zero in the middle of a run
+        found = None if zero_init else self._reuse(nbytes, before)
         if found is None:
             found = allocate(
                 "device", nbytes, numpy.uint8, (graph.context, graph.device), "async_malloc"
@@ -182,11 +181,8 @@ def async_malloc(
             routine="async_malloc",
             remedy='kind="device"',
         )
+    nbytes = count_bytes(count, dtype, "async_malloc")
     allocations = graph.allocations = graph.allocations or Allocations()
-    nbytes = (
-        as_integer(count, "number of elements", "async_malloc")
-        * check_element_type(dtype, "async_malloc").itemsize
-    )
     memory = allocations.allocate(nbytes, dtype, graph, graph.predecessors_of(handler), zero_init)
     handler.set_command(AsyncMalloc(memory))
     return memory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy
 
-from ..runtime.checks import make_type_error
+from ..runtime.checks import as_integer, make_type_error
 from ..runtime.context import Context
 from ..runtime.errors import SYCLError, make_invalid_error
 from ..runtime.platform import Device
@@ -88,7 +88,7 @@ class _Decision:
             while_set: False to run it for as long as the word is 0.
 
         Returns:
-            How often it was run, and whether the word ended it. If not, the rest has to be
+            How often it was run, and whether the word ended it. If not, the other runs have to be
                 submitted.
         """
         handle, segment = getattr(self._flag, "int_ptr", None), graph.only
@@ -105,19 +105,22 @@ class _Decision:
 def make_loop(
     context: Context, device: Device, body: IsExecutable, flag: Any, at_most: int | None
 ) -> Callable[[], None]:
-    """The function of a node that repeats a graph for as long as a flag is set.
+    """Return the function of a node that repeats a graph for as long as a flag is set.
 
     Raises:
-        SYCLError: invalid, if the graph is not executable or of another context, or the flag is not
-            memory.
+        SYCLError: invalid, if the graph is not executable or of another context, the flag is not
+            memory, or the limit is negative.
     """
-    made, decision = (
-        check_executable(body, context, "while_loop"),
-        check_decision(context, device, flag),
-    )
+    made = check_executable(body, context, "while_loop")
+    decision = check_decision(context, device, flag)
+    if at_most is not None and as_integer(at_most, "number of turns", "while_loop") < 0:
+        raise make_invalid_error(
+            "a loop has 0 turns or more", routine="while_loop", remedy="at_most=None is no limit"
+        )
+    first = _MOST if at_most is None else min(at_most, _MOST)
 
     def run() -> None:
-        turns, has_ended = decision.run_here(made, _MOST if at_most is None else at_most)
+        turns, has_ended = decision.run_here(made, first)
         while not has_ended and decision.is_set():
             if turns == at_most:
                 raise make_invalid_error(
@@ -139,7 +142,7 @@ def make_choice(
     then: IsExecutable | None,
     otherwise: IsExecutable | None,
 ) -> Callable[[], None]:
-    """The function of a node that runs one of two graphs. See `make_loop`."""
+    """Return the function of a node that runs one of two graphs. See `make_loop`."""
     graphs = [
         None if one is None else check_executable(one, context, "if_else")
         for one in (otherwise, then)
@@ -161,14 +164,14 @@ def make_choice(
 
 
 def check_executable(graph: IsExecutable, context: Context, routine: str) -> ExecutableGraph:
-    """The executable graph that something is. Raises SYCLError (invalid)."""
+    """Return the executable graph that something is. Raises SYCLError (invalid)."""
     if not hasattr(graph, "find_executable"):
         raise make_type_error(graph, "executable graph", routine, "finalize() it")
     return graph.find_executable(context)
 
 
 def check_decision(context: Context, device: Device, flag: Any) -> _Decision:
-    """Check a flag. Raises SYCLError (invalid)."""
+    """Return what a node with this flag needs. Raises SYCLError (invalid) for what is no flag."""
     buffer = getattr(flag, "base_data", None)  # a pyopencl.array.Array
     if buffer is not None:
         if flag.offset or flag.nbytes < WORD:

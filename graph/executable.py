@@ -55,8 +55,7 @@ class ExecutableGraph(Drawable, Pickles):
         only: the segment that is the whole graph, None if there are several, or a host task.
     """
 
-    host_memory = False
-
+    host_memory = False  # `execute` itself keeps it
     remedy_for_copies = "finalize the graph again"
 
     def __init__(
@@ -79,11 +78,14 @@ class ExecutableGraph(Drawable, Pickles):
         #: The last submission, and where it was.
         self._last: Event | None = None
         self._queue: Queue | None = None
-        self._queues: dict[Device, Queue] = {}
+        #: Our own queues, by the device and whether they profile.
+        self._queues: dict[tuple[Device, bool], Queue] = {}
         self._not_profiled = "" if profiling else "the graph was finalized without enable_profiling"
         commands, kinds = snapshot.commands, snapshot.kinds
         has_hosts = any(issubclass(kind, HostTask) for kind in kinds)
         self.requirements = find_required_accessors(snapshot)
+        #: Commands with memory that no driver keeps while a submission runs.
+        self._kept = [command for command in commands if command.host_memory]
         make_ready(context, self.requirements)
         self.partitions = partition(
             snapshot.successors,
@@ -211,7 +213,14 @@ class ExecutableGraph(Drawable, Pickles):
                 else self._run_partitions(queue, dependencies)
             )
             self._last, self._queue = event, queue
+        self._keep_memory(event)
         return event
+
+    def _keep_memory(self, event: Event) -> None:
+        """Keep the host memory of the commands until an event is complete, also if the graph is
+        dropped."""
+        if self._kept:
+            self.context.keep_until_done(event, self._kept)
 
     def _check_queue(self, queue: Queue) -> None:
         if (
@@ -242,6 +251,8 @@ class ExecutableGraph(Drawable, Pickles):
             return self._run_each(queue, dependencies, events)
         except BaseException:  # what has begun goes on, also on other devices
             queue.add_waits(events)
+            for event in events:
+                self._keep_memory(event)
             raise
 
     def _run_each(self, queue: Queue, dependencies: Sequence[Event], events: list[Event]) -> Event:
@@ -254,7 +265,11 @@ class ExecutableGraph(Drawable, Pickles):
                 events.append(run_on_host(self.context, before, segment.function))
             else:
                 events.append(
-                    submit(self.context, before, _enqueue(segment, self._on(queue, number), times))
+                    submit(
+                        self.context,
+                        before,
+                        _enqueue(segment, self._find_queue(queue, number), times),
+                    )
                 )
         ends = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
@@ -273,16 +288,16 @@ class ExecutableGraph(Drawable, Pickles):
             "" if queue.profiling else "the queue was made without profiling=True"
         )
 
-    def _on(self, queue: Queue, number: int) -> Queue:
+    def _find_queue(self, queue: Queue, number: int) -> Queue:
         """Return the queue for a partition: the caller's, or one of ours if none of its nodes is
         for that device."""
         places = self._places[number]
         if not places or queue.device in places:
             return queue
-        device = places[0]
-        if device not in self._queues:
-            self._queues[device] = Queue(self.context, device, profiling=queue.profiling)
-        return self._queues[device]
+        key = device, profiling = places[0], queue.profiling
+        if key not in self._queues:
+            self._queues[key] = Queue(self.context, device, profiling=profiling)
+        return self._queues[key]
 
     # updates
 
@@ -393,4 +408,5 @@ class ExecutableGraph(Drawable, Pickles):
 
 
 def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
+    """Return the function that enqueues a segment after events."""
     return lambda count, waits: segment.enqueue(queue, count, waits, times)

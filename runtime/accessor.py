@@ -34,7 +34,7 @@ class Accessor:
         SYCLError: invalid.
     """
 
-    __slots__ = ("buffer", "in_host_task", "mode", "offset", "shape")
+    __slots__ = ("buffer", "host_tasks", "mode", "offset", "shape")
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Accessor:
             )
         buffer.check_access(mode, "Accessor")
         self.buffer, self.mode = buffer, mode
-        self.in_host_task = False
+        self.host_tasks = 0  # how many run now that have it
         self.offset: Sequence[int] = (
             (0,) * len(buffer.shape) if offset is None else as_shape(offset, "Accessor")
         )
@@ -69,7 +69,7 @@ class Accessor:
                 routine="Accessor",
             )
         if min(self.offset) < 0 or any(
-            not 0 < size <= rest for size, rest in zip(self.shape, whole, strict=True)
+            not 0 < size <= most for size, most in zip(self.shape, whole, strict=True)
         ):
             raise SYCLError(
                 Errc.invalid,
@@ -82,9 +82,9 @@ class Accessor:
     def array(self) -> numpy.ndarray[Any, Any]:
         """The part as a NumPy array, inside the host task that has the accessor. Raises SYCLError
         (invalid) elsewhere."""
-        if not self.in_host_task:
+        if not self.host_tasks:
             raise make_invalid_error(
-                "an accessor is an array in its host task alone",
+                "an accessor has an array only inside its host task",
                 routine="Accessor.array",
                 remedy="use buffer.host_access() outside of commands",
             )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.forks import make_lock
 from ..loader.ur.abi import UR, UR_RESULT_SUCCESS
 from .accessor import Accessor
 from .errors import make_unsupported_error
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 UNSUPPORTED: Final = UR.codes["UR_RESULT_ERROR_UNSUPPORTED_FEATURE"]
 _byref = ctypes.byref
+_lock: Final = make_lock()  # of `Accessor.host_tasks`
 
 
 class Command:
@@ -43,7 +45,7 @@ class Command:
             enqueues others by themselves.
         beyond_queue: whether some of it runs elsewhere than on its queue, so that events must say
             its order.
-        host_memory: whether it uses memory that only Python keeps alive.
+        host_memory: whether it uses memory that `keep` alone keeps alive.
     """
 
     # None of its own: before Python 3.11 two classes made of one with slots cannot be the bases of
@@ -129,13 +131,17 @@ class HostTask(Command):
 
     def run(self) -> None:
         """Call the function. Whoever holds this method holds the command, and so its buffers."""
-        for accessor in self.requirements:
-            accessor.in_host_task = True
+        self._count_run(1)
         try:
             self.function()
         finally:
+            self._count_run(-1)
+
+    def _count_run(self, change: int) -> None:
+        """Count a run more or less. Two graphs that have the task may run it at the same time."""
+        with _lock:
             for accessor in self.requirements:
-                accessor.in_host_task = False
+                accessor.host_tasks += change
 
     def describe(self) -> list[str]:
         return [f"function: {getattr(self.function, '__qualname__', repr(self.function))}"]

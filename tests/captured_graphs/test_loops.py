@@ -16,7 +16,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph import CommandGraph
 from fairlead.icd.command_buffer.choice import ENGINES
-from fairlead.runtime import Program, Queue, SYCLError, malloc_device
+from fairlead.runtime import Errc, Program, Queue, SYCLError, malloc_device
 from fairlead.runtime.interop import context_of
 
 SOURCE = """
@@ -204,6 +204,17 @@ def test_graphs_of_the_runtime(context: cl.Context) -> None:
     counted = np.zeros(1, np.int32)
     queue.memcpy(counted, n).wait()
     assert counted[0] == 7
+
+
+def test_a_limit_that_is_none(context: cl.Context) -> None:
+    queue = Queue(context_of(context))
+    flag, graph = malloc_device(1, np.int32, queue), CommandGraph(queue)
+    body = CommandGraph(queue).finalize()
+    for at_most in (-1, 1.5):
+        with pytest.raises(SYCLError) as caught:
+            graph.while_loop(body, flag, at_most=at_most)
+        assert (caught.value.errc, caught.value.routine) == (Errc.invalid, "while_loop")
+    assert len(graph) == 0
 
 
 def test_what_cannot_decide(numbers: Numbers, context: cl.Context) -> None:

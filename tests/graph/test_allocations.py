@@ -92,6 +92,14 @@ def test_a_larger_allocation_takes_no_smaller_memory(graph: CommandGraph) -> Non
     assert smaller[0].nbytes == 6 and smaller[0].dtype == numpy.int16
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_an_allocation_has_an_element(graph: CommandGraph, count: int) -> None:
+    begin, memory = allocated(graph)
+    end = freed(graph, memory, begin)
+    with refused("an allocation has at least one element"):
+        graph.add(lambda h: async_malloc(h, count, numpy.int32), depends_on=end)
+
+
 def test_zeros_whenever_the_graph_is_finalized(
     queue: Queue, graph: CommandGraph, program: Program
 ) -> None:

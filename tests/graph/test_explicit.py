@@ -3,12 +3,14 @@ A34)."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import numpy
 import pytest
 from helpers.graphs import edges, refused
-from helpers.sycl import SOURCE, N, zeros
+from helpers.sycl import SOURCE, Gate, N, zeros
 
 from fairlead.graph import CommandGraph, Node
 from fairlead.runtime import (
@@ -25,6 +27,7 @@ from fairlead.runtime import (
     Queue,
     SYCLError,
     malloc_device,
+    malloc_shared,
 )
 
 
@@ -391,6 +394,42 @@ def test_memory_of_nodes_lives_as_long_as_the_executable(
     del source, graph, fill
     queue.graph(executable).wait()
     assert (result.array == 6).all()
+
+
+@pytest.mark.parametrize("kind", ["gate", "device_gate"])
+def test_host_memory_of_a_graph_that_is_dropped_lives_until_it_has_run(
+    queue: Queue, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """An adapter knows its address alone, and one that waits for a host task not even that."""
+    gate: Gate = request.getfixturevalue(kind)
+    array, target = numpy.full(N, 6, numpy.int32), malloc_device(N, numpy.int32, queue)
+    graph, gone = CommandGraph(queue), weakref.ref(array)
+    graph.add(lambda h, array=array: h.memcpy(target, array))
+    event = queue.graph(graph.finalize(), depends_on=[gate.event])
+    del array, graph
+    gc.collect()
+    assert gone() is not None
+    gate.open()
+    event.wait()
+    gc.collect()
+    assert gone() is None
+
+
+def test_times_on_queues_of_several_devices(parts: Sequence[Device]) -> None:
+    """A first submission without times does not take those of a later one."""
+    context = Context(parts)
+    memory = malloc_shared(N, numpy.int32, (context, parts[0]))
+    program, graph = Program(context, SOURCE), CommandGraph(context, parts)
+    for part in parts[:2]:
+        graph.add(
+            lambda h: h.parallel_for(N, program.store, memory, numpy.int32(1)),
+            device=part,
+            depends_on_all_leaves=True,
+        )
+    executable = graph.finalize(enable_profiling=True)
+    Queue(context, parts[0]).graph(executable).wait()
+    event = Queue(context, parts[0], profiling=True).graph(executable)
+    assert 0 < event.profiling("start") <= event.profiling("end")
 
 
 def test_a_barrier_is_refused(graph: CommandGraph) -> None:

@@ -182,8 +182,31 @@ def test_an_accessor_is_an_array_in_its_host_task_alone(queue: Queue, graph: Com
 
     graph.add(group)
     queue.graph(graph.finalize()).wait()
-    with refused("an accessor is an array in its host task alone"):
+    with refused("an accessor has an array only inside its host task"):
         assert kept[0].array is None
+
+
+def test_two_graphs_run_one_host_task_at_the_same_time(queue: Queue, graph: CommandGraph) -> None:
+    buffer, seen = Buffer(numpy.full(N, 3, numpy.int32), write_back=False), list[int]()
+    both, first_has_ended = threading.Barrier(2), threading.Event()
+
+    def group(handler: Handler) -> None:
+        accessor = handler.access(buffer, "read")
+
+        def task() -> None:
+            if both.wait():
+                first_has_ended.wait()
+            seen.append(int(accessor.array[0]))
+
+        handler.host_task(task)
+
+    graph.add(group)
+    events = [queue.graph(graph.finalize()) for _ in range(2)]
+    for event in events:
+        event.add_callback(lambda _: first_has_ended.set())
+    for event in events:
+        event.wait()
+    assert seen == [3, 3]
 
 
 def test_a_graph_waits_behind_a_host_task_of_the_queue(
