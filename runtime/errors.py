@@ -110,7 +110,7 @@ _REMEDIES: Final = {
 
 
 def check(
-    code: int, routine: str, detail: str = "", remedy: str = "", said: Callable[[], str] = str
+    code: int, routine: str, detail: str = "", remedy: str = "", read_error: Callable[[], str] = str
 ) -> None:
     """Raise SYCLError if `code` is an error. The message is the adapter's last error if it contains
     the code's sentence, else that sentence.
@@ -120,12 +120,12 @@ def check(
         routine: the function.
         detail: follows the sentence.
         remedy: what to do; by default what helps for the code.
-        said: gives the adapter's last error.
+        read_error: returns the adapter's last error.
     """
     if code:
         name, sentence = URError.describe(code)
-        words = said()
-        text = " ".join(filter(None, (words if sentence in words else sentence, detail)))
+        last = read_error()
+        text = " ".join(filter(None, (last if sentence in last else sentence, detail)))
         raise SYCLError(
             _CLASSES.get(name, Errc.runtime),
             text,

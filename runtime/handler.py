@@ -154,6 +154,9 @@ class Handler:
         """Set the kernel's argument of an index. runtime/arguments.py lists what it can be. Raises
         SYCLError (kernel_argument)."""
         arguments = self._arguments
+        is_next = index == len(arguments)
+        if not is_next:
+            self._check_index(index)
         if isinstance(value, BoundArgument):
             found = value.bind(self, index)
             if isinstance(value, DynamicArgument):
@@ -162,9 +165,15 @@ class Handler:
             found = make_argument(value, index)
         if found.buffer is not None and isinstance(found.keep, Accessor):
             self.require(found.keep)
-        if index == len(arguments):
+        if is_next:
             arguments.append(found)
             return
+        self._has_gaps |= index > len(arguments)
+        arguments.extend([None] * (index + 1 - len(arguments)))
+        arguments[index] = found
+
+    @staticmethod
+    def _check_index(index: Any) -> None:
         if as_integer(index, "argument's index", "set_arg") < 0:
             raise SYCLError(
                 Errc.kernel_argument,
@@ -172,9 +181,6 @@ class Handler:
                 routine="set_arg",
                 remedy="count from 0",
             )
-        self._has_gaps |= index > len(arguments)
-        arguments.extend([None] * (index + 1 - len(arguments)))
-        arguments[index] = found
 
     def check_local(self, found: Argument, index: int) -> None:
         """Raise SYCLError (invalid) if an argument needs more local memory than the other arguments
@@ -187,9 +193,9 @@ class Handler:
 
     def set_args(self, *values: Any) -> None:
         """Set all arguments, from index 0 on."""
-        self._take(values)
+        self._set_arguments(values)
 
-    def _take(self, values: Sequence[Any]) -> None:
+    def _set_arguments(self, values: Sequence[Any]) -> None:
         arguments = self._arguments
         for index, value in enumerate(values):
             maker = MAKERS_ALONE.get(type(value))
@@ -217,7 +223,7 @@ class Handler:
         if not isinstance(kernel, Kernel):
             kernel = kernel_of(kernel, self.context, "parallel_for")
         if arguments:
-            self._take(arguments)
+            self._set_arguments(arguments)
         given: tuple[Any, ...] = tuple(self._arguments)
         if len(given) != kernel.num_args or (self._has_gaps and None in given):
             missing = [index for index, one in enumerate(given) if one is None]

@@ -156,7 +156,7 @@ class Image(CoherentMemory):
             least = (
                 "two or three dimensions with that of the images"
                 if self.image_array
-                else ("one to three dimensions")
+                else "one to three dimensions"
             )
             raise make_invalid_error(
                 f"an image has {least}, and at least one pixel, not the shape {self.shape}",

@@ -43,7 +43,7 @@ def parse_sizes(
         SYCLError: nd_range.
     """
     if type(range) is int and 0 <= range <= MOST:
-        return _sizes_of(range)
+        return _make_sizes(range)
     if isinstance(range, NDRange):
         whole, local, offset = (_parse_tuple(part, routine) for part in range)
     else:
@@ -68,7 +68,7 @@ def parse_sizes(
 
 
 @lru_cache(256)
-def _sizes_of(number: int) -> Sizes:
+def _make_sizes(number: int) -> Sizes:
     return (number,), (), ()
 
 

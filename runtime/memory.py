@@ -1,4 +1,4 @@
-"""What has memory objects in contexts, and the ways in which commands access it."""
+"""What has memory objects in contexts, and how commands access it: the access modes."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Kernel(URObject):
         """What it declares for each argument, as far as the driver tells."""
         if self.context.platform.backend != "opencl" or not self.num_args:
             return (None,) * self.num_args
-        asked = self.to_be_asked()  # which lives until it has answered
+        asked = self.make_queryable()  # which lives until it has answered
         return query_declared_types(asked.native(), self.num_args)
 
     @cached_property
@@ -49,11 +49,11 @@ class Kernel(URObject):
         """Whether the driver tells nothing of any argument."""
         return all(one is None for one in self.declared)
 
-    def to_be_asked(self) -> URObject:
-        """Return a kernel of the same function, whose native handle queries may have.
+    def make_queryable(self) -> URObject:
+        """Return a kernel of the same function that queries may use by its native handle.
 
-        An adapter must expect that others use a kernel whose native handle it has given away. So it
-        is a second kernel.
+        It is a second kernel. An adapter must expect that others use a kernel whose native handle
+        it has given away.
         """
         if self.program is None or self.keep is not None:
             return self
@@ -182,13 +182,11 @@ class Program(URObject):
             try:
                 handle = self.adapter.obtain("urKernelCreate", self.handle, name.encode())
             except SYCLError as error:
-                names = ", ".join(self.kernel_names)
+                names = self.kernel_names
                 raise make_invalid_error(
-                    f"the program has no kernel {name!r}"
-                    if name not in self.kernel_names
-                    else error.message,
+                    f"the program has no kernel {name!r}" if name not in names else error.message,
                     routine="Program.kernel",
-                    remedy=f"it has {names}" if names else "write a kernel function",
+                    remedy=f"it has {', '.join(names)}" if names else "write a kernel function",
                 ) from error
             self._kernels.setdefault(name, Kernel(self.context, handle, self))
         return self._kernels[name]

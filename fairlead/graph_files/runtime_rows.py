@@ -116,7 +116,7 @@ class RuntimeRows:
 
     def _number_kernel(self, kernel: Kernel) -> int:
         if kernel not in self._kernels:
-            asked = kernel.to_be_asked()
+            asked = kernel.make_queryable()
             self._kept.append(asked)
             self._kernels[kernel] = self._objects.number_kernel(asked.native(), kernel.num_args)
         return self._kernels[kernel]
