@@ -46,7 +46,7 @@ _IMAGES: Final = {
 def describe_argument(
     command: Any, index: int, declared: Any, parameters: Mapping[int, Any]
 ) -> Any:
-    """An argument of a launch, for people. See `CapturedNode.args`."""
+    """Return an argument of a launch, for people. See `CapturedNode.args`."""
     import pyopencl
 
     kind, size, is_local = get_argument(command, index)
@@ -70,7 +70,7 @@ def describe_argument(
 
 
 def make_argument_error(message: str, remedy: str) -> SYCLError:
-    """The error of `set_arg`."""
+    """Return the error of `set_arg`."""
     return SYCLError(Errc.kernel_argument, message, routine="set_arg", remedy=remedy)
 
 
@@ -127,7 +127,7 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
 
 
 def find_image_type(memory: int) -> str:
-    """What image a memory object is, "" if it is none."""
+    """Return what image a memory object is, "" if it is none."""
     value = ffi.new("uint32_t *")
     call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, address(value), None)
     return _IMAGES.get(value[0], "")

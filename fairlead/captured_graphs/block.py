@@ -156,12 +156,12 @@ class CapturedBlock:
                 remedy='capture in the child; of multiprocessing\'s start methods use "spawn"',
             )
 
-    def is_made_by(self, caller: FrameType) -> None:
+    def note_only_caller(self, caller: FrameType) -> None:
         """Note that one call of the program, which led to this frame, makes all commands."""
         self._observer.only_place = _client.find_calling_place(caller)
 
     def end(self, failed: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """The block has ended: what was recorded is there to be used, unless it failed.
+        """End the recording: what was recorded can be used, unless the block failed.
 
         Args:
             failed: whether an error was raised.

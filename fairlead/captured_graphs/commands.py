@@ -176,7 +176,7 @@ class CapturedLaunch(Captured, Launch):
         )
 
     def move_to(self, row: Any, owner: Any) -> None:
-        """It is what an executable graph has in its own array, which `owner` keeps."""
+        """Become a view of a command in an executable graph's own array, which `owner` keeps."""
         self.native, self.changed, self._owner = row, True, owner
 
     @property
@@ -241,7 +241,7 @@ class CapturedLaunch(Captured, Launch):
 
 
 def _convert(value: Any, index: int, declared: Declared, kernel: str) -> tuple[int, int, int, Any]:
-    """A value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
+    """Return a value as kind, size, word (icd/command_buffer/edits.py), and what to keep."""
     import pyopencl
     from pyopencl.array import Array
 
@@ -328,11 +328,11 @@ _MAKERS: Final[dict[str, Callable[[CapturedBlock, int], Captured]]] = {
 
 
 def get_command(block: CapturedBlock, index: int) -> Captured:
-    """The command of a number in a block."""
+    """Return the command of a number in a block."""
     return _MAKERS.get(OPERATIONS[block.get_command(index).op], CapturedTransfer)(block, index)
 
 
 def as_captured(command: Command) -> Captured:
-    """A command that is known to be a captured one."""
+    """Return a command with the type of captured ones, one of which it must be."""
     assert isinstance(command, Captured)
     return command

@@ -25,7 +25,7 @@ from ..loader.base.frames import get_variables
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
-from .partitions import replays_of
+from .partitions import get_replays
 from .swaps import check_swaps, find_buffers, find_forms, warn_of_exchange, warn_of_others
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
@@ -69,8 +69,8 @@ class capture:
                 remedy="capture queues of one context; make one graph for each context",
             )
         self._queues, self._context, self._name = queues, contexts.pop(), name
-        self._keep = _as_list(keep, "keep", "capture(queue, keep=[array, buffer])")
-        self._swap = _as_list(swap, "swap", "capture(queue, swap=(u, v)), or a list of pairs")
+        self._keep = _make_list(keep, "keep", "capture(queue, keep=[array, buffer])")
+        self._swap = _make_list(swap, "swap", "capture(queue, swap=(u, v)), or a list of pairs")
         self._buffers = dict[str, int]()
         self._graph: CapturedGraph | None = None
 
@@ -107,7 +107,7 @@ class capture:
             allow_unseen=any(map(_client.is_device_object, self._keep)),
         )
         graph = CapturedGraph(
-            CapturedBlock(recording, observer, [*self._queues, extra], replays_of(self._context))
+            CapturedBlock(recording, observer, [*self._queues, extra], get_replays(self._context))
         )
         graph.queue = extra
         return graph
@@ -148,8 +148,8 @@ class capture:
             raise refusals[-1 if raised else 0].make_error().with_traceback(trace) from raised
 
 
-def _as_list(given: Any, what: str, remedy: str) -> list[Any]:
-    """What `capture` was given as a list; None is an empty one, and memory a list of itself.
+def _make_list(given: Any, what: str, remedy: str) -> list[Any]:
+    """Return what `capture` was given as a list; None is an empty one, and memory a list of itself.
 
     Raises:
         ArgumentError: It is neither a list nor memory.

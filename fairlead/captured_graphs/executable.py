@@ -28,7 +28,7 @@ from . import pyopencl_client as _client
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
-from .replay_arguments import check_flag, check_queue, check_times, has_property, wait_list
+from .replay_arguments import check_flag, check_queue, check_times, has_property, list_waits
 from .segment import CapturedSegment, ReplayError, make_event
 from .segment_commands import SegmentCommands
 from .settable import Settable
@@ -176,13 +176,14 @@ class Executable(Settable, Drawable, Pickles):
         )
 
     def required_memory(self) -> int:
-        """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
+        """Return how many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
         return self.executable_graph.required_memory()
 
     # replays
 
     def suggest_speedup(self) -> str | None:
-        """What the program could do so that a replay is much faster, None if nothing is known."""
+        """Return what the program could do so that a replay is much faster, None if nothing is
+        known."""
         said = (one.suggest_speedup() for one in self._list_captured_segments())
         return next(filter(None, said), None)
 
@@ -248,7 +249,7 @@ class Executable(Settable, Drawable, Pickles):
         check_times(times)
         if pictures.is_wanted():
             note_submission(self, self.graph)
-        waits = wait_list(wait_for, self._block.recording.context)
+        waits = list_waits(wait_for, self._block.recording.context)
         if is_captured(handle):
             raise CaptureError(
                 "the queue is being captured.",

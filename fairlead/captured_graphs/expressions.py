@@ -21,7 +21,7 @@ from ..icd._native import lib
 
 
 def _find_common_type(array: Any, parameter: Any) -> np.dtype[Any]:
-    """The type of a result, as PyOpenCL finds it."""
+    """Return the type of a result, as PyOpenCL finds it."""
     # PyOpenCL's own rule, which has no public name; so it is with that of quotients.
     from pyopencl.array import _get_common_dtype  # pyright: ignore[reportPrivateUsage]
 
@@ -62,8 +62,8 @@ class Formula:
         return function(value, self.other) if self.forward else function(self.other, value)
 
 
-def _as(parameter: Any, dtype: np.dtype[Any]) -> Any:
-    """A Parameter as a number of a type."""
+def _cast(parameter: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a Parameter as a number of a type."""
     return parameter if parameter.dtype == dtype else parameter.derived(Formula("astype", dtype))
 
 
@@ -75,18 +75,18 @@ def _find_inverse_type(parameter: Any, dtype: np.dtype[Any]) -> Any:
 #: `c` is the type of the result.
 _Row = tuple[Callable[[Any, Any], Any], str, Callable[[Any, Any, Any], tuple[Any, ...]]]
 _OPERATORS: Final[dict[str, _Row]] = {
-    "x + p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _as(p, c))),
+    "x + p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, _cast(p, c))),
     "x - p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
-    "p - x": (_find_common_type, "_axpbz", lambda x, p, c: (c.type(-1), x, _as(p, c))),
-    "x * p": (_find_common_type, "_axpbz", lambda x, p, c: (_as(p, c), x, x.dtype.type(0))),
+    "p - x": (_find_common_type, "_axpbz", lambda x, p, c: (c.type(-1), x, _cast(p, c))),
+    "x * p": (_find_common_type, "_axpbz", lambda x, p, c: (_cast(p, c), x, x.dtype.type(0))),
     "x / p": (
         _find_quotient_type,
         "_axpbz",
         lambda x, p, c: (_find_inverse_type(p, c), x, x.dtype.type(0)),
     ),
-    "p / x": (_find_quotient_type, "_rdiv_scalar", lambda x, p, c: (x, _as(p, c))),
+    "p / x": (_find_quotient_type, "_rdiv_scalar", lambda x, p, c: (x, _cast(p, c))),
     "x ** p": (_find_common_type, "_pow_scalar", lambda x, p, c: (x, p)),
-    "p ** x": (_find_common_type, "_rpow_scalar", lambda x, p, c: (_as(p, c), x)),
+    "p ** x": (_find_common_type, "_rpow_scalar", lambda x, p, c: (_cast(p, c), x)),
     "x += p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, p)),
     "x -= p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
     "x *= p": (_find_common_type, "_axpbz", lambda x, p, c: (p, x, x.dtype.type(0))),

@@ -76,7 +76,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def end(self, failed: bool, variables: Mapping[str, Any]) -> None:
-        """The block has ended. See `CapturedBlock.end`."""
+        """End the recording. See `CapturedBlock.end`."""
         self.queue = None
         self.state = "failed" if failed else "captured"
         self.block.end(failed, variables)
@@ -94,10 +94,10 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         return len(self.block) if self._nodes is None else len(self._nodes)
 
     def find(self, kernel: str) -> list[Node]:
-        """The nodes that launch a kernel of this name, in the order of recording."""
+        """Return the nodes that launch a kernel of this name, in the order of recording."""
         return [
             node
-            for node in self.all_nodes()
+            for node in self.nodes
             if isinstance(node.command, CapturedLaunch) and node.command.kernel_name == kernel
         ]
 

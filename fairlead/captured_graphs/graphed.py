@@ -85,7 +85,7 @@ class Graphed:
             if made is None:
                 try:
                     made = self._capture(queue, given, names)
-                except Exception as reason:  # whatever the function does not bear in a block
+                except Exception as reason:  # whatever the function cannot do in a block
                     why = f"{type(reason).__name__}: {reason}"
                     return self._call(key, why, arguments, named)
                 while len(self._made) >= _MOST:
@@ -156,7 +156,7 @@ def _find_queue(given: Sequence[Any]) -> Any:
 
 
 def _describe_kind(value: Any) -> Hashable:
-    """What has to be the same for a graph to be used again."""
+    """Return what has to be the same for a graph to be used again."""
     import pyopencl
     from pyopencl.array import Array
 
@@ -205,7 +205,7 @@ def _check_result(result: Any, passed: Sequence[Any]) -> None:
 
 
 def _return_results(made: _Made, given: Sequence[Any]) -> Any:
-    """What the function returns: its own arrays, and the arguments of this call."""
+    """Return what the function returns: its own arrays, and the arguments of this call."""
 
     def copy_result(one: Any) -> Any:
         for passed, value in zip(made.passed, given, strict=True):
@@ -215,5 +215,6 @@ def _return_results(made: _Made, given: Sequence[Any]) -> Any:
 
     result = made.result
     if isinstance(result, (tuple, list)):
-        return type(result)(copy_result(one) for one in result)
+        make = getattr(type(result), "_make", type(result))  # of a namedtuple, or the type itself
+        return make(copy_result(one) for one in result)
     return copy_result(result)

@@ -2,7 +2,7 @@
 
 node = graph[3]
 print(node.label, node.where, node.details)
-node.set_arg(2, numpy.float32(0.5))         # executable graphs see it after their update(node)
+node.set_arg(2, numpy.float32(0.5))     # executable graphs see it after their update(node)
 """
 
 from __future__ import annotations

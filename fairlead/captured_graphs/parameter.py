@@ -42,13 +42,14 @@ _alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictiona
 
 
 def find_parameter(number: int) -> Any:
-    """The Parameter of a number, None if it is gone."""
+    """Return the Parameter of a number, None if it is gone."""
     return _alive.get(number)
 
 
 def list_living_memory() -> list[MemoryParameter]:
-    """The Parameters of buffers that live."""
-    return [one for one in list(_alive.values()) if isinstance(one, MemoryParameter)]
+    """Return the Parameters of buffers that live."""
+    living = [ref() for ref in _alive.valuerefs()]  # at once: other threads may make some
+    return [one for one in living if isinstance(one, MemoryParameter)]
 
 
 def _check_name(name: str | None) -> str | None:
@@ -120,7 +121,7 @@ class GraphParameter(Expressions):
         made.source = (self, function)
         return made
 
-    def _as(self, conversion: int, number: Any) -> Any:
+    def _give_number(self, conversion: int, number: Any) -> Any:
         """Return the number.
 
         In a block only PyOpenCL's function that sets kernel arguments gets it.
@@ -153,15 +154,15 @@ class GraphParameter(Expressions):
         return number
 
     def __float__(self) -> float:
-        return self._as(AS_FLOAT, float(self._value))
+        return self._give_number(AS_FLOAT, float(self._value))
 
     def __int__(self) -> int:
-        return self._as(AS_INTEGER, int(self._value))
+        return self._give_number(AS_INTEGER, int(self._value))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"{self!r} is not a whole number")
-        return self._as(AS_INTEGER, int(self._value))
+        return self._give_number(AS_INTEGER, int(self._value))
 
     def __bool__(self) -> bool:
         if lib.fl_is_recording():
@@ -243,14 +244,15 @@ class MemoryParameter:
 
 
 def find_root(parameter: Any) -> Any:
-    """The Parameter that the program made, of which this one follows."""
+    """Return the Parameter that the program made, from which this one is computed."""
     while parameter.source is not None:
         parameter = parameter.source[0]
     return parameter
 
 
 def find_names(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[int, str]:
-    """The names of Parameters, by number: their own, or that of the one variable that holds one."""
+    """Return the names of Parameters, by number: their own, or that of the one variable that holds
+    each."""
     roots = {root.number: root for root in map(find_root, parameters)}
     names = {number: root.name for number, root in roots.items() if root.name}
     found: dict[int, list[str]] = {}

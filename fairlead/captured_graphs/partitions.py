@@ -56,7 +56,7 @@ class Replays:
 
 
 @lru_cache(64)
-def replays_of(context: int) -> Replays:
+def get_replays(context: int) -> Replays:
     """Return what makes segments of a context. Graphs compare it for each command."""
     return Replays(context)
 

@@ -72,7 +72,7 @@ def find_buffer(thing: Any, routine: str) -> Any:
 
 
 def find_buffer_handle(thing: Any) -> int:
-    """The handle of a pyopencl.Buffer, or of that of an array; 0 for anything else."""
+    """Return the handle of a pyopencl.Buffer, or of that of an array; 0 for anything else."""
     import pyopencl
 
     try:
@@ -135,7 +135,7 @@ class _Memo(Generic[_T]):
         return len(self.found)
 
     def get(self, thing: object) -> _T | None:
-        """What is known about a thing, None if that is nothing."""
+        """Return what is known about a thing, None if that is nothing."""
         found = self.found.get(id(thing))
         return None if found is None else found[1]
 
@@ -263,9 +263,7 @@ def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
             continue
         try:
             memory = _find_memory(thing)
-        except (
-            Exception
-        ):  # a variable of the program that cannot even be looked at: it is not what was passed
+        except Exception:  # a variable that cannot even be looked at: it is not what was passed
             continue
         if memory and memory[0] <= address and address + size <= memory[0] + memory[1]:
             return memory[2]
@@ -273,7 +271,7 @@ def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
 
 
 def find_owner(caller: FrameType | None, address: int, size: int) -> Any:
-    """The same, among the variables of the functions that are calling now."""
+    """Return what `find_owner_in` finds among the variables of the functions that are calling."""
     for frame in _walk_frames(caller):
         owner = find_owner_in(list(frame.f_locals.values()), address, size)
         if owner is not None:

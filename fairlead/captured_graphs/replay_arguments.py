@@ -55,7 +55,7 @@ def check_times(times: Any) -> None:
         )
 
 
-def wait_list(wait_for: Iterable[Any] | None, context: int) -> list[int]:
+def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:
     """Return the handles of the events that a replay waits for.
 
     Args:

@@ -40,7 +40,7 @@ class _ReplayOutcome:
         self.is_dropped = False
 
     def end(self, event: Event) -> None:
-        """The runtime's event has completed, or failed."""
+        """Complete the OpenCL events after the runtime's event, which has completed or failed."""
         try:
             event.wait()
         except BaseException as error:
@@ -52,7 +52,7 @@ class _ReplayOutcome:
             self.warn()
 
     def warn(self) -> None:
-        """Nobody will wait for the event any more."""
+        """Warn of an error that nobody will see any more."""
         if self.error is not None and not self.is_known:
             self.is_known = True
             warnings.warn(

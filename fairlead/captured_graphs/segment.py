@@ -82,7 +82,7 @@ class CapturedSegment:
         _unfinished.release_finished()
 
     def suggest_speedup(self) -> str | None:
-        """What the program could do so that a replay is faster, None if nothing is known."""
+        """Return what the program could do so that a replay is faster, None if nothing is known."""
         device = self._listed.devices[0]
         said = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
         return next(filter(None, said), None)
@@ -95,15 +95,33 @@ class CapturedSegment:
         Raises:
             SYCLError: kernel_argument, for what a Parameter cannot be.
         """
+        with self._lock:  # no more calls than these: each replay may come here
+            self.stage(values)
+            self.commit()
+
+    def stage(self, values: Mapping[str, Any]) -> None:
+        """Check values of Parameters, by name, for `commit`. Raises what `set` raises, and then
+        stages none."""
         settings: Any = self.settings
         with self._lock:
-            writers = settings.writers  # no more calls than these: each replay may come here
+            writers = settings.writers
             try:
                 for name in values:
                     writers[name](values[name])
             except BaseException:
                 settings.clear()
                 raise
+
+    def unstage(self) -> None:
+        """Forget what was staged."""
+        settings: Any = self.settings
+        with self._lock:
+            settings.clear()
+
+    def commit(self) -> None:
+        """Set what was staged."""
+        settings: Any = self.settings
+        with self._lock:
             self._buffer.set_cells(settings.cells)
             if settings.memory and (gone := settings.commit_staged()):
                 self._buffer.keep(_unfinished, gone)
@@ -209,8 +227,8 @@ class CapturedSegment:
                 times -= count
             return times
 
-    def addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:
-        """Where buffers lie in the host's memory: `CommandBuffer.addresses`."""
+    def find_addresses(self, queue: int, memory: Sequence[int]) -> list[int] | None:
+        """Return where buffers lie in the host's memory: `CommandBuffer.addresses`."""
         with self._lock:
             return self._buffer.addresses(queue, memory)
 
@@ -233,8 +251,8 @@ class CapturedSegment:
             looks_first: whether it is not run at all if the word is as wanted already.
 
         Returns:
-            How often it was run, and whether the word was as wanted. If it was not, the rest has to
-                be enqueued.
+            How often it was run, and whether the word was as wanted. If it was not, the other
+                runs have to be enqueued.
 
         Raises:
             OpenCLError: a command has failed, or one from before the capture.
@@ -322,7 +340,7 @@ class CapturedSegment:
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        """Enqueue it on a runtime queue after `count` events; the handle of its event."""
+        """Enqueue it on a runtime queue after `count` events. Returns the handle of its event."""
         adapter, native = queue.adapter, queue.native()
         before = [
             adapter.obtain("urEventGetNativeHandle", waits[number]) for number in range(count)
@@ -439,7 +457,7 @@ class CapturedSegment:
             return self._buffer.explain(queue)
 
     def __del__(self) -> None:
-        """Host memory and SVM go with the block, while a device may still use them."""
+        """Keep host memory and SVM, which go with the block, while a device may use them."""
         if hasattr(self, "_buffer") and sys is not None and not sys.is_finalizing():
             self.keep_host_memory()
 
@@ -453,7 +471,7 @@ class CapturedSegment:
 
 @atexit.register
 def _keep_host_memory() -> None:
-    """Python ends. It frees everything then, whatever still runs."""
+    """Keep what drivers do not keep at the end of Python, which frees everything."""
     for segment in list(_living):
         segment.keep_host_memory()
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def _make_settings(
     listed: CommandList, blocks: Iterable[CapturedBlock]
 ) -> ParameterSettings | None:
-    """The settings of the Parameters in commands, None without any. They have their own array."""
+    """Return the settings of the Parameters in commands, None without any. They have their own
+    array."""
     parameters, memory, names, swaps = {}, {}, {}, []
     for block in blocks:
         swaps += block.swaps
@@ -91,7 +92,7 @@ class SegmentCommands:
         return {node: number for number, node in enumerate(self._nodes)}
 
     def name_command(self, number: int) -> tuple[int, str]:
-        """Return the index in the graph of a command, and words for it, by its place."""
+        """Return the index in the graph of a command in a place, and a name for messages."""
         node = self._nodes[number]
         command = as_captured(self._command_at(node))
         recorded = f", recorded at {command.where}" if command.where else ""
@@ -108,9 +109,12 @@ class SegmentCommands:
     # others take their places
 
     def map_to_places(self, commands: Mapping[int, Command]) -> dict[int, Any]:
-        """Return what is going to be in the array, by place, of commands by index in the graph.
+        """Return commands as the array will have them, by place.
 
         Their Parameters belong to the settings from now on.
+
+        Args:
+            commands: by their index in the graph.
         """
         self._learn(as_captured(one).block for one in commands.values())
         return {self.place[node]: as_captured(one).native for node, one in commands.items()}
@@ -133,7 +137,7 @@ class SegmentCommands:
         self._put(new, dict(zip(new, self._keep_kernels(new), strict=True)))
 
     def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
-        """Commands of these blocks are put into the array, with their Parameters."""
+        """Add the Parameters of blocks whose commands are put into the array."""
         for block in dict.fromkeys(blocks):
             if not block.parameters:
                 continue

@@ -46,7 +46,7 @@ class Settable(ABC):
         return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
 
     def _get_only_segment(self) -> CapturedSegment | None:
-        """The segment of all commands, if it is one of captured commands."""
+        """Return the segment of all commands, None if it is not one of captured commands."""
         if self._executable_graph is None:
             return self._whole
         only = self._executable_graph.only
@@ -99,8 +99,15 @@ class Settable(ABC):
                 raise self._make_name_error(values)
         if self._executable_graph is not None:
             self._executable_graph.wait_for_deferred()
-        for segment, writers in parts:
-            segment.set({name: values[name] for name in values if name in writers})
+        try:
+            for segment, writers in parts:
+                segment.stage({name: values[name] for name in values if name in writers})
+        except BaseException:
+            for segment, _ in parts:
+                segment.unstage()
+            raise
+        for segment, _ in parts:
+            segment.commit()
 
     @property
     def parameters(self) -> tuple[str, ...]:

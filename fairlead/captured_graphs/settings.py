@@ -59,7 +59,7 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
         value = value.value
     if code is None:
         given = np.asarray(value)
-        if given.shape == () and (given.dtype == dtype or _fits(given, dtype)):
+        if given.shape == () and (given.dtype == dtype or _can_become(given, dtype)):
             return given.astype(dtype)[()]
     else:
         try:
@@ -72,7 +72,7 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
     )
 
 
-def _fits(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
+def _can_become(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
     return given.dtype.kind in "biufc" and np.can_cast(given.dtype, dtype, "same_kind")
 
 
@@ -90,7 +90,7 @@ def convert_series(name: str, parameter: GraphParameter, values: Any, times: int
     with np.errstate(all="ignore"):
         made = (
             np.ascontiguousarray(given, dtype)
-            if given.dtype == dtype or _fits(given, dtype)
+            if given.dtype == dtype or _can_become(given, dtype)
             else None
         )
     if made is None or (dtype.kind in "iu" and (made != given).any()):
@@ -189,12 +189,12 @@ class NumberSetting(Setting):
         self.advance(0)
 
     def advance(self, done: int) -> None:
-        """So many enqueues have taken theirs."""
+        """Give the next enqueue the value after `done` others."""
         for (_, row, _, _), array in zip(self._rows, self.series, strict=True):
             row.series = ffi.cast("void *", array.ctypes.data + done * array.itemsize)
 
     def end_series(self) -> None:
-        """Keep the last value."""
+        """Keep the last value: all enqueues have theirs."""
         for _, row, _, _ in self._rows:
             row.series = ffi.NULL
         self.series = []
@@ -215,6 +215,10 @@ class MemorySetting(Setting):
         self._context, self.write = context, self._write
         #: What is used now, and what was staged.
         self.value, self.next = parameter.value, None
+
+    def clear(self) -> None:
+        super().clear()
+        self.next = None
 
     def _write(self, value: Any) -> None:
         from pyopencl import Image, MemoryObjectHolder
@@ -251,7 +255,7 @@ class MemorySetting(Setting):
 
 
 def collect_rows(cells: Cells) -> dict[int, list[int]]:
-    """The rows of each Parameter, by its number."""
+    """Return the rows of each Parameter, by its number."""
     rows: dict[int, list[int]] = {}
     for number, key in enumerate(cells.keys):
         rows.setdefault(key.parameter, []).append(number)
@@ -281,7 +285,7 @@ class ParameterSettings:
         #: How many enqueues there were.
         self.turn = 0
         self._parameters, self._names, self._context = parameters, names, context
-        self._list()
+        self._list_settings()
 
     def learn(
         self,
@@ -290,18 +294,18 @@ class ParameterSettings:
         names: Mapping[int, str],
         swaps: Sequence[Swap] = (),
     ) -> None:
-        """Commands with these Parameters may be put into the array."""
+        """Add Parameters of commands that may be put into the array."""
         self._parameters = {**self._parameters, **parameters}
         self._names = {**self._names, **names}
         self.cells.learn(memory)
         self._swaps += swaps
 
     def take(self, numbers: Sequence[int]) -> None:
-        """Commands were put into the array."""
+        """Look at commands that were put into the array, given by their places."""
         self.cells.take(numbers)
-        self._list()
+        self._list_settings()
 
-    def _list(self) -> None:
+    def _list_settings(self) -> None:
         cells, parameters, names = self.cells, self._parameters, self._names
         self.by_name: dict[str, Any] = {}
         rows: dict[int, list[tuple[int, Any]]] = {}
@@ -326,7 +330,7 @@ class ParameterSettings:
                 raise ArgumentError(
                     f"two Parameters of the graph are called {name}.",
                     routine="finalize",
-                    remedy="give them names: GraphParameter(value, name=…)",
+                    remedy="give them names: Parameter(value, name=…)",
                 )
             self.by_name[name] = (
                 MemorySetting(name, root, cells, rows[number], self._context)
@@ -359,7 +363,7 @@ class ParameterSettings:
             raise
 
     def advance(self, done: int) -> None:
-        """So many enqueues have taken their values."""
+        """Give the next enqueue the values after `done` others."""
         for alternation in self.alternations:
             alternation.advance(done)
         for setting in self.by_name.values():
@@ -367,7 +371,7 @@ class ParameterSettings:
                 setting.advance(done)
 
     def end_series(self) -> None:
-        """All enqueues have taken their values."""
+        """Keep the last values: all enqueues have theirs."""
         for alternation in self.alternations:
             alternation.end()
         for setting in self.by_name.values():

@@ -49,13 +49,13 @@ class Swap:
             raise
 
     def end(self) -> None:
-        """The block has ended: whoever uses the two now does not mean this pair."""
+        """Let the two be buffers like all others, because the block has ended."""
         for one in self.pair:
             one.forget()
 
 
 def check_swaps(swap: Any) -> list[Swap]:
-    """The pairs that `capture` was given: one, or a list of them. Raises ArgumentError."""
+    """Return the pairs that `capture` was given: one, or a list of them. Raises ArgumentError."""
     pairs: Sequence[Any] = list(swap)
     if pairs and not isinstance(pairs[0], (tuple, list)):
         pairs = [pairs]
@@ -99,17 +99,17 @@ class Alternation:
             row.cycle = ffi.cast("void *", cycle.ctypes.data)
 
     def begin(self, turn: int, times: int) -> None:
-        """Enqueues number `turn` and the following ones take their buffers."""
+        """Give enqueues from number `turn` on their buffers, `times` of them."""
         self._arrays = [np.tile(cycle, times // 2 + 1)[turn % 2 :] for cycle in self._cycles]
         self.advance(0)
 
     def advance(self, done: int) -> None:
-        """So many enqueues have taken theirs."""
+        """Give the next enqueue the buffers after `done` others."""
         for (row, _), array in zip(self._rows, self._arrays, strict=True):
             row.series = ffi.cast("void *", array.ctypes.data + 8 * done)
 
     def end(self) -> None:
-        """All enqueues have taken theirs."""
+        """Take no more buffers: all enqueues have theirs."""
         for row, _ in self._rows:
             row.series = ffi.NULL
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -56,6 +56,23 @@ def test_shapes_types_and_values_are_captured_anew(queue: cl.CommandQueue) -> No
     assert calls == ["advance"] * 4
     explained: Any = advance
     assert "graphs\n" in explained.explain()
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def test_a_named_tuple_is_returned(queue: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def pair(u: Any) -> Pair:
+        return Pair(u, u + u)
+
+    for number in range(3):
+        u = array(queue, number)
+        result = pair(u)
+        assert type(result) is Pair and result.first is u
+        assert (result.second.get() == 2 * number).all()
 
 
 def test_an_out_of_order_queue(out_of_order: cl.CommandQueue) -> None:

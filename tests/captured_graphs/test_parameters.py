@@ -201,6 +201,43 @@ def test_a_new_buffer_lives_as_long_as_it_is_set(numbers: Numbers) -> None:
     assert numbers.host[0] == 41 and len(rubbish) == 50
 
 
+def test_a_buffer_stays_in_use_when_another_one_is_refused(numbers: Numbers) -> None:
+    """A second value of the same call was wrong."""
+    u, by = fairlead.Parameter(numbers.buffer), fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.add(by, u)
+        cl.enqueue_copy(numbers.queue, numbers.host, u, is_blocking=False)
+    loop = graph.finalize()
+    first: Any = numbers.new(40)
+    handle = first.int_ptr
+    loop.set(u=first)
+    del first
+    with pytest.raises(SYCLError, match="the Parameter by is int32"):
+        loop.set(u=numbers.new(7), by="x")
+    loop.set(by=2)
+    (setting,) = loop._whole.settings.memory
+    assert setting.value.int_ptr == handle
+    gc.collect()
+    rubbish = [numbers.new(-1) for _ in range(50)]
+    loop.replay(numbers.queue).wait()
+    assert numbers.host[0] == 42 and len(rubbish) == 50
+
+
+def test_a_value_that_is_refused_changes_no_part_of_a_graph(numbers: Numbers) -> None:
+    one, two = fairlead.Parameter(np.int32(1)), fairlead.Parameter(np.int32(2))
+    with capture(numbers.queue) as graph:
+        numbers.add(one)
+        numbers.add(two)
+    between = graph.add(lambda h: h.host_task(lambda: None), depends_on=graph[0])
+    graph.make_edge(between, graph[1])
+    loop = graph.finalize()
+    with pytest.raises(SYCLError, match="the Parameter two is int32"):
+        loop.set(one=10, two="x")
+    loop.set(two=3)
+    loop.replay(numbers.queue).wait()
+    assert numbers.value() == 4
+
+
 def test_memory_that_cannot_be_set(numbers: Numbers) -> None:
     u = fairlead.Parameter(numbers.buffer)
     array = pyopencl.array.zeros(numbers.queue, 64, np.int32)
