@@ -28,7 +28,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 def show(file: Path, dot: bool, svg: bool, source: str) -> None:
     """Say what is in a graph FILE, which `graph.save` has written. No driver is needed."""
     from ..graph_files.archive import GraphArchive
-    from .graph_files import read_source, show_lines, to_dot, to_svg
+    from .graph_files import format_contents, read_source, to_dot, to_svg
 
     with GraphArchive(file) as archive:
         if source:
@@ -38,7 +38,7 @@ def show(file: Path, dot: bool, svg: bool, source: str) -> None:
         elif svg:
             click.echo(to_svg(archive.document), nl=False)
         else:
-            for line in show_lines(archive):
+            for line in format_contents(archive):
                 click.echo(escape_text(line))
 
 
@@ -75,7 +75,7 @@ def replay(
     as_json: bool,
 ) -> None:
     """Run a graph FILE, and say what its outputs are and how long it took."""
-    from .graph_files import parse_settings, replay_lines, run_file, write_outputs
+    from .graph_files import format_results, parse_settings, run_file, write_outputs
     from .output import keep_stdout_to_ourselves
 
     values = parse_settings(settings)
@@ -87,7 +87,7 @@ def replay(
         shapes = {name: [str(one.dtype), list(one.shape)] for name, one in outputs.items()}
         click.echo(json.dumps({**facts, "times": times, "outputs": shapes}, indent=2))
     else:
-        for line in replay_lines(facts, times, outputs):
+        for line in format_results(facts, times, outputs):
             click.echo(line)
 
 

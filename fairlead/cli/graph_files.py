@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from ..graph_files.archive import GraphArchive
+from ..graph_files.archive import GraphArchive, write_arrays
 from ..graph_files.document import KERNEL, Document
 from ..graph_files.errors import CANNOT_SAVE, GraphFileError
 from ..graph_files.loading import load
@@ -26,8 +26,8 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # show
 
 
-def show_lines(archive: GraphArchive) -> Iterator[str]:
-    """What is in a file, for people."""
+def format_contents(archive: GraphArchive) -> Iterator[str]:
+    """Yield what is in a file, for people."""
     document = archive.document
     saved = ", ".join(text for text in document.device.values() if text)
     yield f"{len(document.commands)} commands, contents: {document.contents}, saved on {saved}"
@@ -72,8 +72,8 @@ def _describe_kernel(document: Document, number: int) -> str:
 
 
 def format_size(size: int) -> str:
-    """A size in bytes for people."""
-    power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)
+    """Return a size in bytes for people."""
+    power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     text = f"{size / 1024**power:.4g}" if size % 1024**power else str(size >> 10 * power)
     return f"{text} {_UNITS[power]}"
 
@@ -107,7 +107,7 @@ def _describe_parameter(document: Document, record: Mapping[str, Any]) -> str:
 
 
 def describe_command(document: Document, command: Mapping[str, Any]) -> str:
-    """One line for a command, such as add(64)."""
+    """Return one line for a command, such as add(64)."""
     if command["op"] != KERNEL:
         size = command.get("size", command.get("region"))
         return command["op"] if size is None else f"{command['op']}({_format_times(size)})"
@@ -124,7 +124,7 @@ def _describe_step(document: Document, command: Mapping[str, Any]) -> str:
 
 
 def to_dot(document: Document) -> str:
-    """The graph of the commands, for Graphviz."""
+    """Return the graph of the commands, for Graphviz."""
     lines = ["digraph graph_file {"]
     for number, command in enumerate(document.commands):
         text = json.dumps(f"{number}: {describe_command(document, command)}", ensure_ascii=False)
@@ -134,7 +134,10 @@ def to_dot(document: Document) -> str:
 
 
 def to_svg(document: Document) -> str:
-    """The same as a picture. Raises GraphFileError without Graphviz' program `dot`."""
+    """Return the graph of the commands as an SVG picture.
+
+    Raises GraphFileError without Graphviz' program `dot`.
+    """
     try:
         done = subprocess.run(
             ["dot", "-Tsvg"],
@@ -155,7 +158,7 @@ def to_svg(document: Document) -> str:
 
 
 def read_source(archive: GraphArchive, kernel: str) -> str:
-    """The source of the program of a kernel. Raises GraphFileError."""
+    """Return the source of the program of a kernel. Raises GraphFileError."""
     found = [one for one in archive.document.kernels if one["name"] == kernel]
     if not found:
         names = ", ".join(dict.fromkeys(one["name"] for one in archive.document.kernels))
@@ -176,7 +179,7 @@ def _make_error(message: str, remedy: str) -> GraphFileError:
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """The values of `--set NAME=NUMBER`. Raises click.BadParameter."""
+    """Return the values of `--set NAME=NUMBER`. Raises click.BadParameter."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, number = text.partition("=")
@@ -221,8 +224,7 @@ def run_file(
 def write_outputs(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
     """Write outputs as an archive of NumPy's. Raises GraphFileError."""
     try:
-        with open(path, "wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **outputs)
+        write_arrays(path, outputs)
     except OSError as error:
         raise GraphFileError(
             f"{path} cannot be written: {error.strerror}",
@@ -232,10 +234,10 @@ def write_outputs(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
         ) from None
 
 
-def replay_lines(
+def format_results(
     facts: Mapping[str, Any], times: int, outputs: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-    """What `fairlead replay` prints."""
+    """Yield what `fairlead replay` prints."""
     yield escape_text(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
     yield f"loaded in {facts['load_ms']:.1f} ms; {times} runs took {facts['run_ms']:.3f} ms"
     for name, array in outputs.items():

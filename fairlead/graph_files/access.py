@@ -18,7 +18,7 @@ _Use = tuple[int, int, int]
 
 
 def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
-    """The numbers of the memory that is read before it is written, and of what is written.
+    """Return the numbers of the memory that is read before it is written, and of what is written.
 
     A part of a buffer counts as the buffer.
     """
@@ -34,7 +34,7 @@ def find_inputs_and_outputs(document: Document) -> tuple[set[int], set[int]]:
 
 
 def find_whole(document: Document, number: int) -> tuple[int, int]:
-    """The memory that a memory is a part of, or itself, and where it begins in it."""
+    """Return the memory that a memory is a part of, or itself, and where it begins in it."""
     offset = 0
     while "of" in document.memory[number]:
         memory = document.memory[number]
@@ -52,9 +52,9 @@ def _find_uses(document: Document, command: Mapping[str, Any]) -> tuple[list[_Us
     for side in sides:
         other = memory.get("target" if side == "source" else "source")
         span = find_extent(command, side, memory[side], other)
-        use = _use(document, find_number(document, command[side]), *span)
+        use = _make_use(document, find_number(document, command[side]), *span)
         if side == "target" and not _is_dense(command, span):
-            found["source"].append(use)  # it writes a part of its extent, and keeps the rest
+            found["source"].append(use)  # the bytes between the rows stay
         found[side].append(use)
     return found["source"], found["target"]
 
@@ -78,7 +78,7 @@ def _find_uses_of_launch(
         number = find_number(document, argument)
         if number is None:
             continue
-        use = _use(document, number, 0, document.memory[number]["size"])
+        use = _make_use(document, number, 0, document.memory[number]["size"])
         reads.append(use)
         if index >= len(declared) or not declared[index]["constant"]:
             writes.append(use)
@@ -86,7 +86,8 @@ def _find_uses_of_launch(
 
 
 def find_number(document: Document, reference: Any) -> Any:
-    """The number of the memory that an argument or a transfer refers to, None if it is none."""
+    """Return the number of the memory that an argument or a transfer refers to, None if it is
+    none."""
     if isinstance(reference, int):
         return reference
     if "parameter" in reference:
@@ -94,12 +95,13 @@ def find_number(document: Document, reference: Any) -> Any:
     return reference.get("memory")
 
 
-def _use(document: Document, number: int, first: int, end: int) -> _Use:
+def _make_use(document: Document, number: int, first: int, end: int) -> _Use:
     whole, offset = find_whole(document, number)
     return whole, first + offset, end + offset
 
 
 def are_covered(spans: Any, first: int, end: int) -> bool:
+    """Whether one of the spans has all bytes from `first` to `end`."""
     return any(begin <= first and end <= last for begin, last in spans)
 
 
@@ -111,6 +113,6 @@ def _add(spans: list[tuple[int, int]], first: int, end: int) -> None:
 
 
 def name_memory(document: Document, numbers: set[int]) -> Iterator[tuple[str, int]]:
-    """A name for each memory: its own, or memoryN."""
+    """Yield a name for each memory: its own, or memoryN."""
     for number in sorted(numbers):
         yield document.memory[number].get("name", f"memory{number}"), number

@@ -36,7 +36,7 @@ class AddressedMemory:
         return self.address <= address and address + size <= self.address + self.size
 
     def copy_data(self) -> np.ndarray:
-        """A copy of its bytes, which the host can read."""
+        """Return a copy of its bytes, which the host can read."""
         return np.frombuffer(ctypes.string_at(self.address, self.size), np.uint8)
 
 
@@ -87,11 +87,11 @@ class AddressBook:
         )
 
     def find_owner(self, address: int, size: int = 1) -> AddressedMemory | None:
-        """The known allocation that has these bytes, None if there is none."""
+        """Return the known allocation that has these bytes, None if there is none."""
         return next((one for one in self._known.values() if one.has(address, size)), None)
 
     def find(self, address: int, size: int = 1) -> AddressedMemory | None:
-        """The allocation that has these bytes, or the host memory around them; else None."""
+        """Return the allocation that has these bytes, or the host memory around them; else None."""
         owner = self.find_owner(address, size)
         if owner is not None:
             return owner

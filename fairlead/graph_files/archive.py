@@ -11,7 +11,7 @@ import io
 import json
 import os
 import re
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -67,11 +67,10 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
         return
     target = Path(place)
     try:
-        number, made = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+        number, made = _create_beside(target)
         try:
             with open(number, "wb") as stream:
                 _pack(stream, text, members)
-            os.chmod(made, 0o666 & ~_read_umask())
             os.replace(made, target)
         except BaseException:
             with suppress(OSError):
@@ -103,10 +102,23 @@ def _pack(stream: BinaryIO, text: bytes, members: Mapping[str, Any]) -> None:
             _put(archive, name, data if isinstance(data, bytes) else _encode_array(data))
 
 
-def _read_umask() -> int:
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
+def _create_beside(target: Path) -> tuple[int, str]:
+    """Create a file beside another one, with the rights of any new file. Returns its descriptor
+    and its path."""
+    while True:
+        path = f"{target}.{secrets.token_hex(4)}"
+        with suppress(FileExistsError):
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays to an archive that `numpy.load` reads. Raises OSError.
+
+    `numpy.savez` refuses an array that is called "file".
+    """
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            _put(archive, f"{name}.npy", _encode_array(array))
 
 
 def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -118,7 +130,7 @@ def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 def _encode_array(array: np.ndarray) -> bytes:
     stream = io.BytesIO()
-    np.lib.format.write_array(stream, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
+    np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
     return stream.getvalue()
 
 
@@ -207,7 +219,7 @@ class GraphArchive:
                 zipfile.ZIP_DEFLATED,
             ):
                 raise make_invalid_error(
-                    f"the member {name[:80]} is encrypted, or packed in another way"
+                    f"the member {name[:80]} is encrypted, or packed by an unknown method"
                 )
             entries[name] = entry
         if JSON not in entries:
@@ -227,12 +239,12 @@ class GraphArchive:
         return data
 
     def read_program(self, name: str) -> bytes:
-        """A member of programs/. Raises GraphFileError."""
+        """Return a member of programs/. Raises GraphFileError."""
         with _convert_errors(self.path):
             return self._read(name, MOST_PROGRAM)
 
     def read_contents(self, memory: Mapping[str, Any], what: str = "contents") -> np.ndarray | None:
-        """The contents of a memory of the document, as bytes; None if the file has none.
+        """Return the contents of a memory of the document, as bytes; None if the file has none.
 
         Args:
             memory: a row of the document.
@@ -260,7 +272,10 @@ class GraphArchive:
             return np.frombuffer(rest, np.uint8)
 
     def read_results(self) -> dict[str, np.ndarray]:
-        """What a recorded program had in outputs in the end, by name. Raises GraphFileError."""
+        """Return what a recorded program had in outputs in the end, by name.
+
+        Raises GraphFileError.
+        """
         rows = {name: self.document.memory[at] for name, at in self.document.outputs.items()}
         found = {name: self.read_contents(row, "result") for name, row in rows.items()}
         return {

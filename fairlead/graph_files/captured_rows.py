@@ -44,15 +44,15 @@ class CapturedRows:
         ]
 
     def make_row(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
-        """The row of a command, without its order. Raises GraphFileError."""
+        """Return the row of a command, without its order. Raises GraphFileError."""
         name = RECORDED[native.op]
         if name in _PLACES:
             return {"op": MARKER}
         if name == KERNEL:
-            return self._launch(native, block)
-        return self._transfer(name, native, block)
+            return self._make_launch(native, block)
+        return self._make_transfer(name, native, block)
 
-    def _launch(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
+    def _make_launch(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
         count, dimensions = lib.fl_argument_count(native.arguments), native.work_dim
         row: dict[str, Any] = {
             "op": KERNEL,
@@ -76,7 +76,7 @@ class CapturedRows:
         if kind == UNSET:
             raise make_save_error(
                 f"argument {index} of the kernel "
-                f"{self.document.kernels[-1]['name']} was set before the capture block",
+                f"{block.get_kernel_name(native.kernel)} was set before the capture block",
                 "set all arguments inside the block: kernel(queue, …) does",
             )
         number = lib.fl_parameter_of(native.arguments, index)
@@ -97,7 +97,7 @@ class CapturedRows:
         assert kind == MEMORY
         return {"memory": self._objects.number_memory(handle)}
 
-    def _transfer(self, name: str, native: Any, block: CapturedBlock) -> dict[str, Any]:
+    def _make_transfer(self, name: str, native: Any, block: CapturedBlock) -> dict[str, Any]:
         operation = OPERATIONS[name]
         row: dict[str, Any] = {"op": name, **operation.read(native)}
         if operation.has_pattern:
@@ -115,7 +115,7 @@ class CapturedRows:
         return row
 
     def _refer_to_object(self, handle: int, block: CapturedBlock) -> Any:
-        """A memory object that a transfer names: its number, or the Parameter that it is."""
+        """Return a memory object that a transfer names: its number, or the Parameter that it is."""
         number, _ = block.memory.get(handle, (0, 0)) if block.parameters else (0, 0)
         if number and number not in self._swapped:
             return {"parameter": self._refer_to_parameter(block, number, lib.FL_AS_MEMORY, 8)}
@@ -124,7 +124,7 @@ class CapturedRows:
     def _refer_to_parameter(
         self, block: CapturedBlock, number: int, conversion: int, size: int
     ) -> int:
-        """The row of a Parameter as an argument of this size and conversion."""
+        """Return the row of a Parameter as an argument of this size and conversion."""
         return self._add_parameter(block, block.parameters[number], conversion, size)
 
     def _add_parameter(self, block: CapturedBlock, one: Any, conversion: int, size: int) -> int:
@@ -152,7 +152,7 @@ class CapturedRows:
 
 
 def _find_cells(native: Any) -> dict[int, Any]:
-    """The cells of a launch, by the address of their bytes."""
+    """Return the cells of a launch, by the address of their bytes."""
     count = lib.fl_find_cells(native, 1, ffi.NULL, 0)
     if not count:
         return {}

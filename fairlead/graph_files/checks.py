@@ -65,6 +65,7 @@ class _Check:
             "parameter": document.parameters,
         }
         self._seen: set[tuple[str, int | str]] = set()
+        self._swapped: set[int] = set()
 
     def check_all(self) -> None:
         one = self.document
@@ -83,7 +84,7 @@ class _Check:
                 lambda path, value, number: members.check_record(path, value, members.SAMPLER),
             ),
             ("parameters", self._check_parameter),
-            ("swaps", self._swap),
+            ("swaps", self._check_swap),
             ("commands", self._check_command),
         ):
             rows = getattr(one, name)
@@ -159,22 +160,28 @@ class _Check:
         if len(value["value"]) != 2 * int(value["dtype"][2:]) or not value["value"]:
             raise make_invalid_error(f"{path}.value has not the size of its type")
 
-    def _swap(self, path: str, value: Any, number: int) -> None:
+    def _check_swap(self, path: str, value: Any, number: int) -> None:
         if not isinstance(value, list) or len(value) != 2 or value[0] == value[1]:
             raise make_invalid_error(f"{path} is not a pair")
+        memory = self.document.memory
         for one in value:
-            _check_reference(path, one, self.document.memory)
-            if self.document.memory[one]["kind"] not in ("buffer", "sub_buffer"):
+            _check_reference(path, one, memory)
+            if memory[one]["kind"] not in ("buffer", "sub_buffer"):
                 raise make_invalid_error(f"{path} is not a pair of buffers")
+            if one in self._swapped:
+                raise make_invalid_error(f"{path} has a buffer of another pair")
+        if memory[value[0]]["size"] != memory[value[1]]["size"]:
+            raise make_invalid_error(f"{path} is not a pair of buffers of the same size")
+        self._swapped.update(value)
 
     def _check_command(self, path: str, value: Any, number: int) -> None:
         name = value.get("op") if isinstance(value, dict) else None
         if name == KERNEL:
-            self._launch(path, value)
+            self._check_launch(path, value)
         elif name == MARKER:
             members.check_record(path, value, members.AFTER)
         elif isinstance(name, str) and name in OPERATIONS:
-            self._transfer(path, value, name)
+            self._check_transfer(path, value, name)
         else:
             raise make_invalid_error(
                 f"{path} is not a command that this version knows: {members.shorten(name)}"
@@ -186,7 +193,7 @@ class _Check:
                     "it: the order would be a cycle"
                 )
 
-    def _launch(self, path: str, value: Any) -> None:
+    def _check_launch(self, path: str, value: Any) -> None:
         members.check_record(path, value, members.LAUNCH)
         _check_reference(f"{path}.kernel", value["kernel"], self.document.kernels)
         for name in ("local", "offset"):
@@ -228,7 +235,7 @@ class _Check:
             if value.get("start", 0) and memory["kind"] != SVM:
                 raise make_invalid_error(f"{path} begins within memory that has no address")
 
-    def _transfer(self, path: str, value: Any, name: str) -> None:
+    def _check_transfer(self, path: str, value: Any, name: str) -> None:
         operation = OPERATIONS[name]
         rules: dict[str, members.ValueRule] = {}
         for one in operation.numbers:

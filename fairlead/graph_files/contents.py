@@ -15,7 +15,7 @@ _UNREADABLE: Final = {"host_write_only", "host_no_access"}
 
 
 def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarray:
-    """The bytes of a memory, after everything that is in the queue.
+    """Return the bytes of a memory, after everything that is in the queue.
 
     Args:
         queue: a pyopencl.CommandQueue.
@@ -36,7 +36,7 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
 
 
 def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndarray) -> Any:
-    """The same, into bytes that are there when the queue has finished.
+    """Begin to read a memory into bytes, which are there when the queue has finished.
 
     Returns:
         What has to be kept until then. An event of PyOpenCL's waits when it is dropped, and lets no
@@ -63,7 +63,7 @@ def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nd
 
 
 def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> Any:
-    """The same. The contiguous `data` is used until the queue has finished.
+    """Begin to write a memory. The contiguous `data` is used until the queue has finished.
 
     Returns:
         What has to be kept until then, as for `start_read`.
@@ -81,7 +81,7 @@ def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nda
 
 
 def _describe_extent(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a transfer of all of a memory has to be told."""
+    """Return what a transfer of all of a memory has to be told."""
     if record["kind"] != "image":
         return {}
     return {"origin": (0, 0, 0), "region": tuple(record["extent"])}

@@ -10,7 +10,7 @@ from ..loader.base.errors import NotFoundError
 
 
 def find_device(selector: str) -> CLDevice:
-    """The first device that a selector means.
+    """Return the first device that a selector means.
 
     Args:
         selector: a number in `fairlead.devices()`; platform:device, as `fairlead devices` prints
@@ -48,7 +48,7 @@ def find_device(selector: str) -> CLDevice:
 
 
 def find_pyopencl_device(device: Any, context: Any) -> Any:
-    """The pyopencl.Device that an argument of `load` means.
+    """Return the pyopencl.Device that an argument of `load` means.
 
     Raises:
         NotFoundError: there is none.

@@ -40,18 +40,18 @@ class Document:
     commands: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The value of graph.json."""
+        """Return the value of graph.json."""
         head = {"format": FORMAT, "version": VERSION}
         return head | {one.name: getattr(self, one.name) for one in fields(self)}
 
     def find_memory(self, reference: Any) -> dict[str, Any]:
-        """The memory that a command refers to, through a Parameter or not."""
+        """Return the memory that a command refers to, through a Parameter or not."""
         if isinstance(reference, dict):
             reference = self.parameters[reference["parameter"]]["memory"]
         return self.memory[reference]
 
     def list_members(self) -> Iterator[str]:
-        """The names of the archive's other members that it refers to."""
+        """Yield the names of the archive's other members that it refers to."""
         for program in self.programs:
             yield from (program[name] for name in ("source", "il") if name in program)
             yield from (one["file"] for one in program.get("binaries", ()))

@@ -22,17 +22,17 @@ class GraphFileError(FairleadError):
 
 
 def make_invalid_error(message: str) -> GraphFileError:
-    """The error for a file whose contents break the format's rules."""
+    """Return the error for a file whose contents break the format's rules."""
     return GraphFileError(
         message, routine="load", code=INVALID, remedy="write the file anew: graph.save(…)"
     )
 
 
 def make_save_error(message: str, remedy: str) -> GraphFileError:
-    """The error for a graph that cannot be written down."""
+    """Return the error for a graph that cannot be written down."""
     return GraphFileError(message, routine="save", code=CANNOT_SAVE, remedy=remedy)
 
 
 def make_load_error(message: str, remedy: str) -> GraphFileError:
-    """The error for a sound file that this device cannot run."""
+    """Return the error for a sound file that this device cannot run."""
     return GraphFileError(message, routine="load", code=CANNOT_LOAD, remedy=remedy)

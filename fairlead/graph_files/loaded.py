@@ -40,8 +40,10 @@ class LoadedExecutable(Executable):
         Raises:
             ArgumentError: there is no such name, or an array does not fit.
             ReplayError: a command cannot be enqueued.
+            SYCLError: runtime, in a forked child.
         """
         graph = self._loaded
+        self._block.check_process("loop")
         settings = {name: value for name, value in values.items() if name not in graph.memory}
         unknown = [name for name in settings if name not in self.parameters]
         if unknown:
@@ -53,7 +55,7 @@ class LoadedExecutable(Executable):
             )
         given = {name: graph.bytes_of(name, values[name]) for name in values.keys() - settings}
         with self._calls:
-            lying = self._addresses((*given, *graph.outputs))
+            lying = self._find_addresses((*given, *graph.outputs))
             if lying is None:
                 return self._enqueue(times, given, settings)
             for name, data in given.items():
@@ -76,15 +78,15 @@ class LoadedExecutable(Executable):
         end.wait()  # raises what went wrong
         return found
 
-    def _addresses(self, names: Sequence[str]) -> dict[str, int] | None:
-        """Where memory lies, by name, if this thread runs the graph in the host's memory.
+    def _find_addresses(self, names: Sequence[str]) -> dict[str, int] | None:
+        """Return where memory lies, by name, if this thread runs the graph in the host's memory.
 
-        Then a transfer by the driver, and waiting for it, would take longer than all of the rest.
+        Then a transfer by the driver, and waiting for it, would take longer than all else.
         """
         only, handles = self._get_only_segment(), self._loaded.buffers
         if only is None or not handles.keys() >= set(names):
             return None
-        found = only.addresses(self._own.int_ptr, [handles[name] for name in names])
+        found = only.find_addresses(self._own.int_ptr, [handles[name] for name in names])
         if found is None:
             return None
         self._own.finish()
@@ -143,7 +145,7 @@ class LoadedGraph(CapturedGraph):
         return made
 
     def start_values(self) -> dict[str, Any]:
-        """What its inputs hold now, and what its named numbers were saved with, by name."""
+        """Return what its inputs hold now, and what its named numbers were saved with, by name."""
         queue = self.new_queue()
         numbers = {
             one.name: one.value
@@ -153,14 +155,14 @@ class LoadedGraph(CapturedGraph):
         return numbers | self.get_all(queue, self.inputs)
 
     def new_queue(self) -> Any:
-        """A pyopencl queue, in order, of the graph's context and device."""
+        """Return a pyopencl queue, in order, of the graph's context and device."""
         import pyopencl as cl
 
         first = self.block.queues[0]
         return cl.CommandQueue(first.context, first.device)
 
     def bytes_of(self, name: str, value: Any) -> np.ndarray:
-        """An array as the bytes of a memory of the graph.
+        """Return an array as the bytes of a memory of the graph.
 
         Raises:
             ArgumentError: the array does not fit.
@@ -192,7 +194,7 @@ class LoadedGraph(CapturedGraph):
         return data, start_write(queue, record, self._places[number], data)
 
     def array_for(self, name: str) -> np.ndarray:
-        """An array for what a memory of the graph holds."""
+        """Return an array for what a memory of the graph holds."""
         dtype, shape = self._forms[self._numbers[name]]
         return np.empty(shape, dtype)
 
@@ -212,13 +214,13 @@ class LoadedGraph(CapturedGraph):
 
 
 def _place(memory: Any) -> Any:
-    """A memory as `read_memory` takes it."""
+    """Return a memory as `read_memory` takes it."""
     pointer = getattr(memory, "svm_ptr", None)
     return memory if pointer is None else pointer
 
 
 def view_result(queue: Any, record: Mapping[str, Any], memory: Any) -> Any:
-    """A memory as a program wants to see it: with its type and shape, if they are known."""
+    """Return a memory as a program wants to see it: with its type and shape, if they are known."""
     from pyopencl import Buffer
 
     if isinstance(memory, np.ndarray):

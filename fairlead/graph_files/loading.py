@@ -147,7 +147,8 @@ class _Loader:
         return cl.Kernel(programs[record["program"]], record["name"])
 
     def _find_flags(self, record: Mapping[str, Any]) -> Any:
-        """The flags of a memory. What its program's host could not do, whoever loads it can."""
+        """Return the flags of a memory. What its program's host could not do, whoever loads it
+        can."""
         import pyopencl as cl
 
         flags = 0
@@ -240,6 +241,6 @@ class _Loader:
         done = cl.UserEvent(self._context)
         done.set_status(cl.command_execution_status.COMPLETE)
         with capture(queue, keep=keep, swap=swaps) as captured:
-            captured.block.is_made_by(sys._getframe())
+            captured.block.note_only_caller(sys._getframe())
             DocumentRecorder(queue.int_ptr, kernels, arguments, self._document, done.int_ptr).run()
         return captured.block

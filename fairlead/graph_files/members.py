@@ -20,6 +20,7 @@ _MEMBER: Final = re.compile(r"(?:programs|contents|result)/[A-Za-z0-9_][A-Za-z0-
 _DTYPE: Final = re.compile(r"[<>|][biufcV]\d{1,4}")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,200}")
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
+_NOT_IN_TEXT: Final = re.compile("[\0\ud800-\udfff]")  # UTF-8 has no surrogates
 _WORD: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
@@ -102,7 +103,7 @@ def _is_argument(value: Any) -> Any:
 
 NUMBER = ValueRule("whole number from 0", is_number)
 SIZE = ValueRule("size of at least 1", lambda value: is_number(value) and value > 0)
-TEXT = ValueRule("text", lambda value: isinstance(value, str) and "\0" not in value)
+TEXT = ValueRule("text", lambda value: isinstance(value, str) and not _NOT_IN_TEXT.search(value))
 FLAG = ValueRule("true or false", lambda value: type(value) is bool)
 NAME = ValueRule("name", _make_matcher(_NAME))
 WORD = ValueRule("word", _make_matcher(_WORD))

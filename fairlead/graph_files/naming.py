@@ -32,7 +32,7 @@ _POINTER: Final = re.compile(r"(\w+?)(2|3|4|8|16)?\s*\*")
 
 
 def find_buffers(names: Mapping[str, Any]) -> dict[int, tuple[str, Any]]:
-    """The names of buffers and arrays, by the handle of their memory."""
+    """Return the names of buffers and arrays, by the handle of their memory."""
     found: dict[int, tuple[str, Any]] = {}
     for name, value in names.items():
         handle = _find_handle(value)
@@ -54,7 +54,7 @@ def _find_handle(value: Any) -> int:
 
 
 def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
-    """The name of a memory, and the type and shape of the array that has it."""
+    """Return the name of a memory, and the type and shape of the array that has it."""
     made: dict[str, Any] = {"name": name} if name.isidentifier() else {}
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if not isinstance(dtype, np.dtype) or getattr(value, "offset", 0) or dtype.itemsize == 0:
@@ -71,11 +71,11 @@ def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
 
 
 def find_type_name(dtype: np.dtype[Any]) -> str:
-    """What a file calls the type of a number, or of other bytes."""
+    """Return what a file calls the type of a number, or of other bytes."""
     return dtype.str if dtype.kind in "biufc" else f"|V{dtype.itemsize}"
 
 
-def describe(memory: dict[str, Any], argument: dict[str, Any]) -> None:
+def describe_by_argument(memory: dict[str, Any], argument: dict[str, Any]) -> None:
     """Give a buffer the name and the type of the first kernel's argument that it is."""
     found = _POINTER.fullmatch(argument["type"])
     if memory["kind"] not in ("buffer", "svm") or "name" in memory:

@@ -35,7 +35,7 @@ class FileOperation:
     order: tuple[str, ...] = ()
 
     def read(self, native: Any) -> dict[str, Any]:
-        """The numbers of a recorded command (fl_command), by name."""
+        """Return the numbers of a recorded command (fl_command), by name."""
         return {
             name: native.n[at] if count == 1 else list(native.n[at : at + count])
             for name, (at, count) in self.numbers.items()
@@ -51,7 +51,7 @@ _REGION: Final = {"region": (6, _THREE)}
 
 
 def _make_rect_places(first: str, second: str) -> dict[str, _Place]:
-    """The numbers of a rectangle's transfer between two memories."""
+    """Return the numbers of a rectangle's transfer between two memories."""
     return {
         f"{first}_origin": (0, _THREE),
         f"{second}_origin": (3, _THREE),
@@ -149,7 +149,7 @@ OPERATIONS: Final[dict[str, FileOperation]] = {
 def find_extent(
     command: Mapping[str, Any], side: str, own: Mapping[str, Any], other: Mapping[str, Any] | None
 ) -> tuple[int, int]:
-    """The first byte of a memory that a transfer may use, and the one after the last.
+    """Return the first byte of a memory that a transfer may use, and the one after the last.
 
     Args:
         command: of a file, one of OPERATIONS.

@@ -43,7 +43,7 @@ class RecordedOrder:
         is_place: bool = False,
         is_barrier: bool = False,
     ) -> list[int]:
-        """What the next command comes after.
+        """Return what the next command comes after.
 
         Args:
             queue: its serial.
@@ -75,7 +75,10 @@ class RecordedOrder:
         return sorted(after)
 
     def _find_waited(self, queue: int, waits: Iterable[int]) -> set[int]:
-        """The commands of a wait list: of a queue in order the last one, of its own none."""
+        """Return the commands of a wait list.
+
+        Those are the last one of each queue in order, and none of the queue itself if that is one.
+        """
         found, latest = set[int](), dict[int, int]()
         for event in waits:
             other, number = self._events.get(event, (0, -1))
@@ -86,7 +89,7 @@ class RecordedOrder:
         return found | set(latest.values())
 
     def note_command(self, queue: int, event: int) -> None:
-        """The command was added to the document. `event` is its event, 0 if it has none."""
+        """Note that the command was added to the document. `event` is its event, 0 for none."""
         number = self._count_command()
         if self._in_order[queue]:
             self._last[queue] = number
@@ -98,7 +101,7 @@ class RecordedOrder:
     # what the host waits for
 
     def finish(self, queue: int, in_order: bool) -> None:
-        """The host waited for all of a queue."""
+        """Note that the host waited for all of a queue."""
         if in_order:
             if queue in self._last:
                 self._done[queue] = self._last[queue]
@@ -106,7 +109,7 @@ class RecordedOrder:
             self._note_host_wait(queue, self._since.pop(queue))
 
     def wait(self, event: int) -> None:
-        """The host waited for an event."""
+        """Note that the host waited for an event."""
         if event not in self._events:
             return
         queue, number = self._events[event]
@@ -116,7 +119,7 @@ class RecordedOrder:
             self._done[queue] = max(self._done.get(queue, 0), number)
 
     def wait_for_last(self, queue: int, in_order: bool) -> None:
-        """The host waited for the command that was added last."""
+        """Note that the host waited for the command that was added last."""
         number = len(self._commands) - 1
         if in_order:
             self._done[queue] = number
@@ -129,7 +132,7 @@ class RecordedOrder:
             self._done[queue] = self._gather([*known, *commands])
 
     def _gather(self, commands: Iterable[int]) -> int:
-        """One command that comes after several: a new place, or the only one of them."""
+        """Return one command that comes after several: a new place, or the only one of them."""
         found = sorted(set(commands))
         if len(found) == 1:
             return found[0]
@@ -137,7 +140,7 @@ class RecordedOrder:
         return self._count_command()
 
     def _count_command(self) -> int:
-        """The number of the last command, whose predecessors are known now."""
+        """Return the number of the last command, whose predecessors are known now."""
         number = len(self._commands) - 1
         self._ends -= set(self._commands[number]["after"])
         self._ends.add(number)
@@ -146,7 +149,7 @@ class RecordedOrder:
     # commands that are not recorded
 
     def add_gap(self) -> None:
-        """Other commands come here: all that follow come after all that were."""
+        """Note that other commands come here: later ones come after all earlier ones."""
         self._is_gap = True
 
     def _add_bridge(self) -> None:
@@ -159,10 +162,10 @@ class RecordedOrder:
             self._done[0] = self._gather(self._ends)
 
     def find_predecessors_of_write(self) -> list[int]:
-        """What a write comes after that stands for commands which are not recorded."""
+        """Return what a write comes after. It stands for commands that are not recorded."""
         self._add_bridge()
         return [self._done[0]] if 0 in self._done else []
 
     def note_write(self) -> None:
-        """That write was added to the document; what follows comes after it."""
+        """Note that the write was added to the document: what follows comes after it."""
         self._done[0] = self._count_command()

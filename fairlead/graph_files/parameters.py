@@ -18,7 +18,7 @@ from .naming import find_type_name
 _SIGNS: Final = frozenset(("+", "-", "*", "/", "**"))
 _TYPES: Final = frozenset(("astype", "inverse"))
 _NUMBER: Final = re.compile(r"[<>|][biufc](1|2|4|8|16)")
-#: Python's own numbers, which NumPy converts in another way than its scalars.
+#: Python's own numbers. NumPy converts them by other rules than its scalars.
 _PYTHON: Final[Mapping[str, tuple[type, str]]] = {
     "int": (int, "<i8"),
     "float": (float, "<f8"),
@@ -29,7 +29,7 @@ _PYTHON: Final[Mapping[str, tuple[type, str]]] = {
 def make_row(
     parameter: GraphParameter, block: CapturedBlock, whole: Callable[[Any], int]
 ) -> dict[str, Any]:
-    """A Parameter as a file has it.
+    """Return a Parameter as a file has it.
 
     Args:
         parameter: the Parameter.
@@ -76,12 +76,12 @@ def _encode_operand(number: Any) -> dict[str, str]:
 
 
 def make_parameter(row: Mapping[str, Any]) -> GraphParameter:
-    """The Parameter of a row of a file that has a value of its own."""
+    """Return the Parameter of a row of a file that has a value of its own."""
     return GraphParameter(_decode_value(row), name=row.get("name"))
 
 
 def derive_parameter(source: GraphParameter, row: Mapping[str, Any]) -> GraphParameter:
-    """The Parameter of a row of a file that is computed from another one.
+    """Return the Parameter of a row of a file that is computed from another one.
 
     Raises:
         GraphFileError: it cannot be computed.

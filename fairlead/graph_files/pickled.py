@@ -23,7 +23,7 @@ from .saving import save
 
 
 def dump_graph(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) -> bytes:
-    """The file of a graph, with the contents of its inputs.
+    """Return the file of a graph, with the contents of its inputs.
 
     Args:
         graph: the graph.
@@ -40,7 +40,8 @@ def dump_graph(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) 
 
 
 def load_graph(data: bytes) -> LoadedGraph:
-    """The graph in a file: on the device that has the same name and platform, else on the first.
+    """Return the graph in a file: on the device that has the same name and platform, else on the
+    first.
 
     Raises:
         GraphFileError: it cannot be loaded here.
@@ -61,12 +62,12 @@ def _find_same_device(wanted: dict[str, Any]) -> CLDevice | None:
 
 
 def load_executable(data: bytes, options: dict[str, Any]) -> LoadedExecutable:
-    """The graph in a file, finalized. See `load_graph`."""
+    """Return the graph in a file, finalized. See `load_graph`."""
     return load_graph(data).finalize(**options)
 
 
 def reduce_for_pickle(thing: Savable | Executable) -> tuple[Any, ...]:
-    """How a graph or an executable is pickled.
+    """Return how a graph or an executable is pickled.
 
     Updates of the executable of a captured graph alone are not kept.
     """

@@ -51,7 +51,7 @@ NOT_WRITTEN: Final = (
 
 
 def query_data(handle: int, routine: str, name: str | int, *between: int) -> bytes:
-    """What a query answers, b"" if the driver does not answer it."""
+    """Return what a query answers, b"" if the driver does not answer it."""
     query = OPENCL[name] if isinstance(name, str) else name
     size = ffi.new("size_t *")
     if call(handle, routine, *between, query, 0, None, address(size)) or not size[0]:
@@ -63,25 +63,25 @@ def query_data(handle: int, routine: str, name: str | int, *between: int) -> byt
 
 
 def query_number(handle: int, routine: str, name: str | int, *between: int) -> int:
-    """The same as a number, 0 if the driver does not answer."""
+    """Return what a query answers as a number, 0 if the driver does not answer it."""
     return int.from_bytes(query_data(handle, routine, name, *between), "little")
 
 
 def query_text(handle: int, routine: str, name: str | int, *between: int) -> str:
-    """The same as a text."""
+    """Return what a query answers as a text, "" if the driver does not answer it."""
     data = query_data(handle, routine, name, *between)
     return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
 
 
 def get_program(kernel: int) -> int:
-    """The program of a kernel, a handle."""
+    """Return the program of a kernel, a handle."""
     return query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
 
 
 def make_program_row(
     program: int, device: int, number: int, binaries: bool
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """A program as a file has it, and the members that it refers to.
+    """Return a program as a file has it, and the members that it refers to.
 
     Args:
         program, device: handles.
@@ -118,25 +118,25 @@ def make_program_row(
 
 
 def strip_includes(options: str) -> str:
-    """Build options without PyOpenCL's own folder, which it adds to every build."""
+    """Return build options without PyOpenCL's own folder, which it adds to every build."""
     from pyopencl import _find_pyopencl_include_path
 
     own = _find_pyopencl_include_path()
     try:
-        words = shlex.split(options)
+        parts = shlex.split(options)
     except ValueError:  # quotes that no shell has
         return options
     kept: list[str] = []
-    for word in words:
-        if word == own and kept and kept[-1] == "-I":
+    for part in parts:
+        if part == own and kept and kept[-1] == "-I":
             kept.pop()
-        elif word != f"-I{own}":
-            kept.append(word)
+        elif part != f"-I{own}":
+            kept.append(part)
     return shlex.join(kept)
 
 
 def identify_device(device: int) -> dict[str, str]:
-    """What a binary is for: a device, and a version of its driver."""
+    """Return what a binary is for: a device, and a version of its driver."""
     return {
         "device": query_text(device, "clGetDeviceInfo", "CL_DEVICE_NAME"),
         "driver": query_text(device, "clGetDeviceInfo", "CL_DRIVER_VERSION"),
@@ -144,7 +144,7 @@ def identify_device(device: int) -> dict[str, str]:
 
 
 def _find_source(program: int) -> str:
-    """The source that a living program or kernel of PyOpenCL was made of.
+    """Return the source that a living program or kernel of PyOpenCL was made of.
 
     PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
     Intel's driver tells nothing of a program that only its kernels keep.
@@ -178,7 +178,7 @@ def _get_binary(program: int, device: int) -> bytes:
 
 
 def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
-    """A kernel as a file has it.
+    """Return a kernel as a file has it.
 
     Args:
         kernel: a handle.
@@ -203,17 +203,18 @@ def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
 
 
 def list_flags(memory: int) -> list[str]:
-    """The flags of a memory object that another process can use."""
+    """Return the flags of a memory object that another process can use."""
     return list_flag_names(query_number(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS"))
 
 
 def list_flag_names(flags: int) -> list[str]:
-    """The names of flags of memory that another process can use."""
+    """Return the names of flags of memory that another process can use."""
     return [name.lower() for name in FLAGS if flags & OPENCL[f"CL_MEM_{name}"]]
 
 
 def make_memory_row(memory: int) -> tuple[dict[str, Any], int]:
-    """A memory object as a file has it, and what it is a part of or made from (a handle, 0)."""
+    """Return a memory object as a file has it, and what it is a part of or made from (a handle,
+    0)."""
     routine = "clGetMemObjectInfo"
     kind = IMAGE_TYPES.get(query_number(memory, routine, "CL_MEM_TYPE"))
     whole = query_number(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
@@ -247,7 +248,7 @@ def _make_image_row(image: int, kind: str, whole: int) -> dict[str, Any]:
 
 
 def make_image_row(kind: str, form: int, element: int, extent: Sequence[int]) -> dict[str, Any]:
-    """An image as a file has it.
+    """Return an image as a file has it.
 
     Args:
         kind: the type, one of IMAGE_TYPES.
@@ -269,7 +270,7 @@ def make_image_row(kind: str, form: int, element: int, extent: Sequence[int]) ->
 
 
 def make_sampler_row(sampler: int) -> dict[str, Any]:
-    """A sampler as a file has it."""
+    """Return a sampler as a file has it."""
 
     def query_sampler(name: str) -> int:
         return query_number(sampler, "clGetSamplerInfo", f"CL_SAMPLER_{name}")
@@ -282,7 +283,7 @@ def make_sampler_row(sampler: int) -> dict[str, Any]:
 
 
 def encode_sampler(normalized: int, addressing: int, filtering: int) -> dict[str, Any]:
-    """A sampler as a file has it, of OpenCL's numbers."""
+    """Return a sampler as a file has it, of OpenCL's numbers."""
     import pyopencl as cl
 
     return {

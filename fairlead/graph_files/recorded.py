@@ -18,7 +18,7 @@ from .access import find_inputs_and_outputs, name_memory
 from .checks import check_document
 from .contents import view_as_array
 from .document import KERNEL, MARKER, Document
-from .naming import describe, make_unique
+from .naming import describe_by_argument, make_unique
 from .operations import HOST, OPERATIONS, SVM
 from .order import RecordedOrder
 from .recorded_rows import RecordedRows, read_text, read_word, read_words
@@ -58,7 +58,7 @@ class RecordedGraph:
 
 
 def make_recorded_graph(recording: ProcessRecording, contents: str) -> RecordedGraph:
-    """The graph of a process's commands.
+    """Return the graph of a process's commands.
 
     Args:
         recording: what the layer wrote.
@@ -168,7 +168,7 @@ class _Writer:
     def _make_row(self, routine: str, arguments: Sequence[int], record: Record) -> dict[str, Any]:
         pieces = dict(record.pieces)
         if routine in ("clEnqueueNDRangeKernel", "clEnqueueTask"):
-            return self._launch(routine, pieces)
+            return self._make_launch(routine, pieces)
         if routine in ("clEnqueueSVMMemcpy", "clEnqueueSVMMemFill"):
             return self._make_svm_transfer(_BY_ROUTINE[routine], arguments, pieces)
         if routine == "clEnqueueSVMMap":
@@ -176,14 +176,14 @@ class _Writer:
         if routine == "clEnqueueSVMUnmap":
             return self._make_svm_unmapping(pieces)
         if routine in _BY_ROUTINE:
-            return self._transfer(_BY_ROUTINE[routine], arguments, pieces)
+            return self._make_transfer(_BY_ROUTINE[routine], arguments, pieces)
         if routine in _MAPS:
             return self._make_mapping(arguments, pieces)
         if routine == "clEnqueueUnmapMemObject":
             return self._make_unmapping(pieces)
         return {"op": MARKER}
 
-    def _launch(self, routine: str, pieces: dict[int, bytes]) -> dict[str, Any]:
+    def _make_launch(self, routine: str, pieces: dict[int, bytes]) -> dict[str, Any]:
         kernel = self._rows.number_kernel(read_word(pieces[1]))
         row: dict[str, Any] = {"op": KERNEL, "kernel": kernel}
         if routine == "clEnqueueTask":
@@ -204,7 +204,7 @@ class _Writer:
         declared = self._document.kernels[kernel].get("arguments", ())
         for argument, known in zip(row["args"], declared, strict=False):
             if "memory" in argument:
-                describe(self._document.memory[argument["memory"]], known)
+                describe_by_argument(self._document.memory[argument["memory"]], known)
         return row
 
     def _make_argument(self, kind: int, data: bytes) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class _Writer:
             return {"local": read_word(data)}
         return {"value": bytes(8).hex() if kind == _NO_MEMORY else data.hex()}
 
-    def _transfer(
+    def _make_transfer(
         self, name: str, arguments: Sequence[int], pieces: dict[int, bytes]
     ) -> dict[str, Any]:
         operation = OPERATIONS[name]
@@ -247,7 +247,7 @@ class _Writer:
         return row
 
     def _make_mapping(self, arguments: Sequence[int], pieces: dict[int, bytes]) -> dict[str, Any]:
-        """What is mapped to be read is read; the host's memory is that of a replay."""
+        """Return a read of what is mapped to be read, into memory of the replay."""
         if not arguments[3] & _MAP_READ:
             return {"op": MARKER}
         memory = self._rows.number_memory(read_word(pieces[1]))
@@ -265,7 +265,7 @@ class _Writer:
         return row
 
     def _make_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
-        """What was written while it was mapped."""
+        """Return a write of what the program has written while it was mapped."""
         flags, data, *numbers = read_words(pieces[2])
         if not flags & ~_MAP_READ:
             return {"op": MARKER}
@@ -299,7 +299,7 @@ class _Writer:
         return row
 
     def _describe_svm_place(self, side: str, piece: bytes) -> dict[str, int]:
-        """What a transfer says of a side that is SVM, nothing if it is the host's memory."""
+        """Return what a transfer says of a side that is SVM, nothing if it is the host's memory."""
         serial, start, _ = read_words(piece)
         return {side: self._rows.number_memory(serial), f"{side}_start": start} if serial else {}
 
@@ -317,7 +317,7 @@ class _Writer:
         return {**row, "target": self._rows.number_host_bytes(place, arguments[4])}
 
     def _make_svm_unmapping(self, pieces: dict[int, bytes]) -> dict[str, Any]:
-        """What was written while it was mapped."""
+        """Return a write of what the program has written while it was mapped."""
         flags, data, start, size, *_ = read_words(pieces[2])
         if not flags & ~_MAP_READ:
             return {"op": MARKER}

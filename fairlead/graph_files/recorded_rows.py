@@ -58,7 +58,9 @@ class RecordedRows:
         return self._places[key]
 
     def number_host(self, row: dict[str, Any], side: str, address: Any, number: int = 0) -> int:
-        """Memory of the host's: one for each address that is read to, and for all equal bytes.
+        """Return the number of memory of the host's.
+
+        There is one for each address that is read to, and one for all equal bytes.
 
         Args:
             row, side: the transfer, and "source" or "target".
@@ -70,7 +72,7 @@ class RecordedRows:
         return self.number_host_bytes(address, size, number)
 
     def number_host_bytes(self, address: Any, size: int, number: int = 0) -> int:
-        """The same for so many bytes."""
+        """Return the number of `size` bytes of the host's memory. See `number_host`."""
         data = self.data.get(number)
         key = ("read", address, size) if data is None else ("bytes", number, size)
         if key not in self._places:
@@ -113,7 +115,7 @@ class RecordedRows:
         return self._places[serial]
 
     def _add_kernel(self, record: Record) -> int:
-        """The number of a kernel; objects of equal program and name have one."""
+        """Return the number of a kernel; objects of equal program and name have one."""
         _, program, _ = record.words
         name, *facts = (data for _, data in record.pieces)
         key = KERNEL, program, name
@@ -162,15 +164,15 @@ class RecordedRows:
 
 
 def read_word(data: bytes) -> int:
-    """The number in a piece."""
+    """Return the number in a piece."""
     return int.from_bytes(data[:8], "little")
 
 
 def read_words(data: bytes) -> list[int]:
-    """The numbers in a piece."""
+    """Return the numbers in a piece."""
     return list(struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8]))
 
 
 def read_text(data: bytes) -> str:
-    """The text in a piece."""
+    """Return the text in a piece."""
     return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")

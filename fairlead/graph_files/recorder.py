@@ -30,7 +30,7 @@ class RecordedObjects:
         self.parameters = [_find_pointer(one) for one in parameters]
 
     def refer_to(self, reference: Any, start: int) -> int:
-        """A memory object, or an address, that a transfer refers to."""
+        """Return a memory object, or an address, that a transfer refers to."""
         if isinstance(reference, dict):
             return self.parameters[reference["parameter"]][0]
         return self.addresses[reference] + start
@@ -44,7 +44,7 @@ def _find_address(memory: Any) -> int:
 
 
 def _find_pointer(parameter: Any) -> tuple[int, int]:
-    """The handle of a Parameter's own memory object and 0, or its address and size."""
+    """Return the handle of a Parameter's own memory object and 0, or its address and size."""
     entry = find_entry(parameter)
     if entry is parameter:
         return ctypes.addressof(parameter), parameter.dtype.itemsize
@@ -103,10 +103,10 @@ class DocumentRecorder:
                 listed = ffi.new("uintptr_t[]", waits) if waits else ffi.NULL
                 end = len(waits), address(listed), event
                 if is_launch:
-                    code = self._enqueue(self._queue, *self._launch(command), *end)
+                    code = self._enqueue(self._queue, *self._prepare_launch(command), *end)
                     routine = "clEnqueueNDRangeKernel"
                 else:
-                    routine, arguments = self._call_of(command)
+                    routine, arguments = self._find_call(command)
                     code = _find_recording(self._queue, routine)(self._queue, *arguments, *end)
                 if code:
                     check(code, f"{routine} (command {number})")
@@ -121,7 +121,9 @@ class DocumentRecorder:
         for one in self._events:
             release(one)
 
-    def _call_of(self, command: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    def _find_call(self, command: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+        """Return the function that enqueues a transfer or a marker, and what it takes between queue
+        and wait list."""
         if command["op"] == MARKER:
             return "clEnqueueMarkerWithWaitList", ()
         operation = OPERATIONS[command["op"]]
@@ -130,7 +132,7 @@ class DocumentRecorder:
         return operation.routine, tuple(made)
 
     def _find_values(self, command: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-        """What a transfer's function takes for a name of `FileOperation.order`."""
+        """Return what a transfer's function takes for a name of `FileOperation.order`."""
         if not name:
             return (0,)  # not blocking
         if name in ("source", "target"):
@@ -147,7 +149,8 @@ class DocumentRecorder:
         self._kept.append(room)
         return (address(room),)
 
-    def _launch(self, command: Mapping[str, Any]) -> tuple[int, ...]:
+    def _prepare_launch(self, command: Mapping[str, Any]) -> tuple[int, ...]:
+        """Set a kernel's arguments. Returns what its enqueue takes between queue and wait list."""
         number = command["kernel"]
         kernel, last = self._kernels[number], self._last[number]
         for index, argument in enumerate(command["args"]):
@@ -199,7 +202,7 @@ class DocumentRecorder:
 
 
 def _find_recorder(queue: int, routine: str) -> Any:
-    """The function to which a captured queue's own table leads, a pointer."""
+    """Return the function to which a captured queue's own table leads, a pointer."""
     return ffi.cast("void ***", queue)[0][OPENCL.functions[routine].slot]
 
 

@@ -67,13 +67,13 @@ class GraphRows:
     snapshot: Snapshot | None = None
 
     def list_runtime_commands(self) -> Iterator[Any]:
-        """The commands that are the runtime's."""
+        """Yield the commands that are the runtime's."""
         for row in self.rows:
             if row.block is None and row.command is not None:
                 yield row.command
 
     def list_held_objects(self) -> Iterator[Any]:
-        """The objects that commands keep, which may own memory with an address."""
+        """Yield the objects that commands keep, which may own memory with an address."""
         for block in self.blocks:
             for thing in block.held:  # an object, or that and a view of it
                 yield thing[0] if isinstance(thing, tuple) else thing
@@ -84,7 +84,7 @@ class GraphRows:
                 yield from command.keep if isinstance(command.keep, tuple) else (command.keep,)
 
     def list_host_places(self) -> Iterator[tuple[int, int]]:
-        """The addresses and sizes of host memory that captured transfers use."""
+        """Yield the addresses and sizes of host memory that captured transfers use."""
         for row in self.rows:
             if row.block is not None and row.command.host:
                 yield address(row.command.host), row.command.host_size
@@ -100,7 +100,7 @@ class GraphRows:
 
 
 def list_rows(graph: Savable) -> GraphRows:
-    """The commands of a graph.
+    """Return the commands of a graph.
 
     Raises:
         GraphFileError: files have no such command, or the graph is not for OpenCL.
@@ -143,8 +143,8 @@ def list_rows(graph: Savable) -> GraphRows:
 def _find_parameters(
     graph: CapturedGraph | CommandGraph, snapshot: Snapshot
 ) -> dict[int, dict[int, DynamicParameter]]:
-    """The dynamic parameters of a graph's own launches: by the command's number, and the index of
-    the argument."""
+    """Return the dynamic parameters of a graph's own launches: by the command's number, and the
+    index of the argument."""
     numbers: dict[int, list[int]] = {}
     for node in graph.all_nodes():
         if node.id in snapshot.index:
@@ -160,7 +160,7 @@ def _find_parameters(
 def _make_rows(
     snapshot: Snapshot, parameters: Mapping[int, Mapping[int, DynamicParameter]]
 ) -> Iterator[FileRow]:
-    order = _forward(snapshot)
+    order = _sort_forward(snapshot)
     place = {node: number for number, node in enumerate(order)}
     for node in order:
         command = snapshot.commands[node]
@@ -179,8 +179,8 @@ def _make_rows(
             )
 
 
-def _forward(snapshot: Snapshot) -> list[int]:
-    """The nodes of a snapshot, each after what it depends on."""
+def _sort_forward(snapshot: Snapshot) -> list[int]:
+    """Return the nodes of a snapshot, each after what it depends on."""
     left = [len(set(before)) for before in snapshot.predecessors]
     ready = [node for node, count in enumerate(left) if not count]
     for node in ready:  # which grows

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from .archive import write_arrays
 from .loading import load
 
 
@@ -32,7 +32,7 @@ def main(data: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str, 
     loaded = time.perf_counter()
     progress("running the graph")
     outputs = loop(**data["values"])
-    np.savez(data["outputs"], allow_pickle=False, **outputs)
+    write_arrays(Path(data["outputs"]), outputs)
     queue = graph.new_queue()
     progress("measuring the graph")
     started = time.perf_counter()

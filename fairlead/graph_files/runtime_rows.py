@@ -23,7 +23,7 @@ from ..runtime.memory import Memory
 from ..runtime.program import Kernel
 from ..runtime.transfers import Transfer
 from .document import KERNEL, MARKER
-from .naming import describe, find_type_name
+from .naming import describe_by_argument, find_type_name
 from .operations import HOST, OPERATIONS, SVM, find_extent
 from .rows import FileRow
 from .saved_objects import SavedObjects
@@ -87,15 +87,15 @@ class RuntimeRows:
         self._declared: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
 
     def make_rows(self, row: FileRow) -> Iterable[dict[str, Any]]:
-        """The rows of a command, without their order: each comes after the one before it. Raises
-        GraphFileError."""
+        """Return the rows of a command, without their order: each comes after the one before it.
+        Raises GraphFileError."""
         if isinstance(row.command, KernelLaunch):
-            return [self._launch(row.command, row.parameters)]
-        return self._transfer(row.command)
+            return [self._make_launch(row.command, row.parameters)]
+        return self._make_transfer(row.command)
 
     # launches
 
-    def _launch(
+    def _make_launch(
         self, launch: KernelLaunch, parameters: Mapping[int, DynamicParameter]
     ) -> dict[str, Any]:
         whole, local, offset = launch.sizes
@@ -146,7 +146,7 @@ class RuntimeRows:
         return {"memory": self._number_memory(argument.buffer)}
 
     def _number_parameter(self, parameter: DynamicParameter, used: Argument) -> int | None:
-        """The row of a dynamic parameter, None if files have no such Parameter.
+        """Return the row of a dynamic parameter, None if files have no such Parameter.
 
         A launch may use a number in another type than that of the parameter: then it is a Parameter
         that follows from it.
@@ -179,7 +179,7 @@ class RuntimeRows:
     # memory
 
     def _number_memory(self, memory: Memory) -> int:
-        """The number of a buffer or an image."""
+        """Return the number of a buffer or an image."""
         if isinstance(memory, PyOpenCLMemory):
             return self._objects.number_memory(memory.keep.int_ptr)
         assert self._context is not None
@@ -190,7 +190,7 @@ class RuntimeRows:
 
     # transfers
 
-    def _transfer(self, transfer: Transfer) -> Iterable[dict[str, Any]]:
+    def _make_transfer(self, transfer: Transfer) -> Iterable[dict[str, Any]]:
         name, titles = _TRANSFERS[transfer.row.enqueue]
         if name == MARKER:
             return [{"op": MARKER}]
@@ -213,21 +213,23 @@ class RuntimeRows:
                 row[side] = self._number_memory(fields[side])
         for side, kind in places:
             if kind == SVM:
-                row |= self._place(side, fields[side], row["size"], name)
+                row |= self._describe_place(side, fields[side], row["size"], name)
             elif kind == HOST:
-                return self._with_host(row, side, fields[side])
+                return self._make_host_transfer(row, side, fields[side])
         return [row]
 
-    def _place(self, side: str, pointer: int, size: int, what: str) -> dict[str, Any]:
-        """What a row says of a side that is an address."""
+    def _describe_place(self, side: str, pointer: int, size: int, what: str) -> dict[str, Any]:
+        """Return what a row says of a side that is an address."""
         memory, start = self._objects.find_address(pointer, size, what)
         return {side: memory, f"{side}_start": start} if start else {side: memory}
 
-    def _with_host(self, row: dict[str, Any], side: str, pointer: int) -> list[dict[str, Any]]:
-        """A transfer between a memory object and an address. USM takes part by a copy."""
+    def _make_host_transfer(
+        self, row: dict[str, Any], side: str, pointer: int
+    ) -> list[dict[str, Any]]:
+        """Return a transfer between a memory object and an address. USM takes part by a copy."""
         other = "target" if side == "source" else "source"
         _, size = find_extent(row, side, {"kind": HOST}, self._document.memory[row[other]])
-        place = self._place(side, pointer, size, row["op"])
+        place = self._describe_place(side, pointer, size, row["op"])
         if self._document.memory[place[side]]["kind"] == HOST:
             return [{**row, **place}]
         between = self._objects.add_host_memory(size)
@@ -247,7 +249,7 @@ class RuntimeRows:
                 (self._document.parameters[row.get("from", argument["parameter"])], declared)
             )
 
-    def name_the_rest(self) -> None:
+    def name_others(self) -> None:
         """Give memory and Parameters without a name that of a kernel's argument that they are."""
         used = {row["name"] for row in self._document.memory if "name" in row}
         used |= {row["name"] for row in self._document.parameters if "name" in row}
@@ -255,7 +257,7 @@ class RuntimeRows:
             name = declared["name"]
             free = name if name not in used else ""
             if "kind" in row:
-                describe(row, {**declared, "name": free})
+                describe_by_argument(row, {**declared, "name": free})
             elif "name" not in row and free.isidentifier():
                 row["name"] = name
             used.add(row.get("name", ""))
@@ -264,7 +266,7 @@ class RuntimeRows:
 
 
 def _find_type(argument: Argument) -> str:
-    """What a file calls the type of a number, or of other bytes."""
+    """Return what a file calls the type of a number, or of other bytes."""
     dtype = argument.dtype
     if isinstance(dtype, np.dtype) and dtype.itemsize == argument.size:
         return find_type_name(dtype)
@@ -272,12 +274,12 @@ def _find_type(argument: Argument) -> str:
 
 
 def _encode_value(argument: Argument) -> dict[str, Any]:
-    """A number as the row of a Parameter."""
+    """Return a number as the row of a Parameter."""
     return {"dtype": _find_type(argument), "value": argument.keep.hex()}
 
 
 def _convert_to_plain(value: Any) -> Any:
-    """A number, or the three of an origin or a region."""
+    """Return a number, or the three of an origin or a region."""
     if isinstance(value, ctypes.Structure):
         return [getattr(value, name) for name, *_ in value._fields_]
     return value

@@ -74,7 +74,7 @@ class SavedObjects:
         self._addresses: dict[tuple[int, int], tuple[int, int]] = {}
 
     def number_kernel(self, handle: int, count: int) -> int:
-        """The number of a kernel with so many arguments."""
+        """Return the number of a kernel with so many arguments."""
         known = self._known_kernels.get(handle)
         if known is not None:
             return known
@@ -95,7 +95,7 @@ class SavedObjects:
         return self._kernels[key]
 
     def number_memory(self, handle: int) -> int:
-        """The number of a memory object."""
+        """Return the number of a memory object."""
         if handle not in self._memory:
             record, whole = make_memory_row(handle)
             if whole:
@@ -112,7 +112,7 @@ class SavedObjects:
             self._sources[number] = source
 
     def find_address(self, pointer: int, size: int, what: str) -> tuple[int, int]:
-        """The memory that an address belongs to, and where in it."""
+        """Return the memory that an address belongs to, and where in it."""
         known = self._addresses.get((pointer, size))
         if known is None:
             found = self._book.find(pointer, size)
@@ -133,14 +133,14 @@ class SavedObjects:
         return known
 
     def number_sampler(self, handle: int) -> int:
-        """The number of a sampler."""
+        """Return the number of a sampler."""
         if handle not in self._samplers:
             self._samplers[handle] = len(self._samplers)
             self.document.samplers.append(make_sampler_row(handle))
         return self._samplers[handle]
 
     def add_host_memory(self, size: int, data: bytes | None = None) -> int:
-        """The number of new memory of the host's, with contents if there are any."""
+        """Return the number of new memory of the host's, with contents if there are any."""
         number = len(self.document.memory)
         self.own.add(number)
         self._add_memory(("new", number), {"kind": HOST, "size": size}, None)
@@ -180,7 +180,7 @@ class SavedObjects:
 
 
 def _make_readable(source: Any, record: Mapping[str, Any]) -> Any:
-    """A memory as `read_memory` takes it: a handle becomes an object of PyOpenCL's."""
+    """Return a memory as `read_memory` takes it: a handle becomes an object of PyOpenCL's."""
     import pyopencl as cl
 
     if not isinstance(source, int):

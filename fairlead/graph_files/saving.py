@@ -73,7 +73,7 @@ def _add_commands(rows: GraphRows, objects: SavedObjects, names: Mapping[str, An
             commands.append({**one, "after": after})
             after = [len(commands) - 1]
         ends.append(len(commands) - 1)
-    runtime.name_the_rest()
+    runtime.name_others()
 
 
 def _name_memory(

@@ -16,6 +16,7 @@ import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.icd.command_buffer.direct_trust import trust_of
+from fairlead.runtime import SYCLError
 
 #: PyOpenCL's types do not know all of its own arguments.
 copy: Any = cl.enqueue_copy
@@ -473,6 +474,17 @@ def test_a_file_of_one_driver_runs_on_the_others(
     assert a.size == 256
 
 
+def test_a_loaded_graph_touches_nothing_in_a_forked_child(numbers: Numbers, file: Path) -> None:
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1)
+    graph.save(file)
+    loop = fairlead.load(file, numbers.queue.device).finalize()
+    loop._block._forks -= 1
+    loop._own = None  # no queue of the parent is asked
+    with pytest.raises(SYCLError, match="before this process was forked"):
+        loop()
+
+
 def test_what_cannot_be_saved(numbers: Numbers, file: Path) -> None:
     kernel = cl.Kernel(numbers.program, "add")
     kernel.set_arg(0, numbers.buffer)
@@ -482,6 +494,12 @@ def test_what_cannot_be_saved(numbers: Numbers, file: Path) -> None:
     with pytest.raises(fairlead.GraphFileError, match="argument 0 of the kernel add was set"):
         graph.save(file)
     assert not file.exists() and not list(file.parent.iterdir())
+    with fairlead.capture(numbers.queue, keep=[numbers.buffer]) as graph:
+        numbers.add(1)
+        numbers.mul(1)
+        cl.enqueue_nd_range_kernel(numbers.queue, kernel, (64,), None)
+    with pytest.raises(fairlead.GraphFileError, match="argument 0 of the kernel add was set"):
+        graph.save(file)
     with fairlead.capture(numbers.queue) as graph:
         numbers.add(1)
     with pytest.raises(fairlead.GraphFileError, match="cannot be written: No such file"):

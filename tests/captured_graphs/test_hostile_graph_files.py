@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,7 @@ SOUND: dict[str, Any] = {
             "extent": [4, 4, 1],
         },
         {"kind": "svm", "size": 64, "flags": ["read_write"]},
+        {"kind": "buffer", "size": 32, "flags": []},
     ],
     "samplers": [{"normalized": False, "addressing": "NONE", "filter": "NEAREST"}],
     "parameters": [
@@ -64,7 +66,7 @@ SOUND: dict[str, Any] = {
         {"from": 0, "steps": [["*", {"python": "int", "dtype": "<i8", "value": "02" * 8}, True]]},
         {"name": "u", "memory": 1, "is_array": False},
     ],
-    "swaps": [[0, 1]],
+    "swaps": [[1, 5]],
     "inputs": {"x": 0},
     "outputs": {"x": 0},
     "commands": [
@@ -176,6 +178,17 @@ def test_what_is_no_path_and_no_binary_stream_is_refused(place: Any) -> None:
     assert raised.value.code == "CANNOT_SAVE"
 
 
+def test_a_new_file_has_the_rights_of_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The umask is not changed for that: other threads may create files meanwhile."""
+    (tmp_path / "other").touch()
+    monkeypatch.delattr(os, "umask")
+    write(tmp_path / "x.flg", Document(device={}), {})
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1 and len(list(tmp_path.iterdir())) == 2
+
+
 #: Where a sound document is changed, to what, and a word of the refusal.
 CHANGES: list[tuple[str, Any, str]] = [
     ("version", 2, "install a newer fairlead"),
@@ -184,6 +197,7 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("contents", "some", "one of none, inputs, all"),
     ("commands", {}, "not a list"),
     ("programs/0/options", 3, "not text"),
+    ("programs/0/options", "-DX=\ud800", "not text"),
     ("programs/0/source", "../../etc/passwd", "not a member"),
     ("programs/0/source", "programs/7.cl", "has no programs/7.cl"),
     ("programs/0/code", "import os", "unknown member"),
@@ -217,8 +231,10 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("parameters/2/name", "dt", "the same name"),
     ("swaps/0", [0], "not a pair"),
     ("swaps/0", [0, 0], "not a pair"),
+    ("swaps/0", [0, 1], "not a pair of buffers of the same size"),
+    ("swaps", [[1, 5], [5, 1]], "a buffer of another pair"),
     ("inputs", {"a b": 0}, "not a name"),
-    ("outputs/x", 9, "there are 5"),
+    ("outputs/x", 9, "there are 6"),
     ("commands/0/op", "spawn", "not a command that this version knows"),
     ("commands/0/after", [0], "a cycle"),
     ("commands/1/after", [5], "a cycle"),

@@ -13,6 +13,7 @@ from helpers.drivers import Driver
 
 import fairlead
 from fairlead.cli.compare import ComparedRun, find_difference, is_good
+from fairlead.cli.graph_files import format_size, write_outputs
 from fairlead.cli.main import main
 from fairlead.icd.drivers import platforms
 
@@ -128,6 +129,21 @@ def test_compare_runs_it_everywhere(
     done = ran("compare", "--reference", tmp_path / "wrong.npz", file)
     assert done.exit_code == 1
     assert "host[0] is 10, not 0; 64 of 64 differ" in done.stdout
+
+
+def test_outputs_may_have_any_name(tmp_path: Path) -> None:
+    """One that is called file, too, which numpy.savez has for itself."""
+    outputs = {"file": np.arange(4, dtype=np.float32), "args": np.array(2.5)}
+    write_outputs(tmp_path / "out.npz", outputs)
+    with np.load(tmp_path / "out.npz") as archive:
+        assert set(archive.files) == set(outputs)
+        for name, array in outputs.items():
+            assert archive[name].shape == array.shape and (archive[name] == array).all()
+
+
+def test_sizes_are_short() -> None:
+    sizes = {0: "0 bytes", 1: "1 bytes", 1024: "1 KiB", 1536: "1.5 KiB", 1 << 52: "4096 TiB"}
+    assert {size: format_size(size) for size in sizes} == sizes
 
 
 def test_differences() -> None:
