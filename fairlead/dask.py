@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
 
@@ -49,6 +48,7 @@ from .graph_files.loading import load
 from .graph_files.pickled import dump_graph
 from .icd.objects import CLDevice
 from .loader.base.errors import FairleadError, NotFoundError, explain_error
+from .loader.base.forks import call_in_child, make_lock
 from .loader.base.frames import get_variables
 
 #: The Dask resource that a worker with a device has one of.
@@ -166,7 +166,7 @@ def _find_client() -> Client | None:
 
 
 def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
-    """The file of whatever was given as a graph."""
+    """Return the file of what was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
         GraphArchive(graph).close()  # the refusal of a file that is not a graph
         name, data = Path(graph).name, Path(graph).read_bytes()
@@ -181,7 +181,7 @@ def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _Sa
 
 
 def _get_saved(saved: _SavedGraph) -> _SavedGraph:
-    """The file on a worker. Dask can make it again, unlike what was scattered."""
+    """Return the file, on a worker. Dask can make it again, unlike what was scattered."""
     return saved
 
 
@@ -204,10 +204,17 @@ class _Loaded:
     start: dict[str, Any]
 
 
-_lock = Lock()
-_slot: list[int] = []
+_lock: Final = make_lock()
+_slot: Final[list[int]] = []
 #: By the file and what was asked of the device.
 _executables: OrderedDict[tuple[str, str], _Loaded] = OrderedDict()
+
+
+@call_in_child
+def _forget() -> None:
+    """Forget the number and the graphs of this process, which are the parent's."""
+    _slot.clear()
+    _executables.clear()
 
 
 def _run(
@@ -236,7 +243,7 @@ def _find_worker() -> str:
 
 
 def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
-    """The graph, loaded once in this process."""
+    """Return the graph, loaded once in this process."""
     with _lock:
         found = _executables.get((saved.key, device))
         if found is None:
@@ -251,7 +258,7 @@ def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
 
 
 def _choose_device(wanted: str) -> CLDevice:
-    """This process's share of the machine's devices."""
+    """Return the device of this process: workers divide those of the machine."""
     text = wanted.lower()
     found = [
         one
@@ -269,7 +276,7 @@ def _choose_device(wanted: str) -> CLDevice:
 
 
 def _number_process() -> int:
-    """The lowest number that no other living process of this user and machine has."""
+    """Return the lowest number that no other living process of this user and machine has."""
     if not _slot:
         folder = Path(tempfile.gettempdir(), f"fairlead-dask-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)

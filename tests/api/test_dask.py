@@ -224,6 +224,21 @@ def test_workers_take_different_devices(client: Any) -> None:
     assert len(set(numbers.values())) == 2
 
 
+NUMBERS = """
+import os
+from fairlead.dask import _number_process
+number = _number_process()
+if os.fork() == 0:
+    print(_number_process() != number, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_child_has_a_number_of_its_own(run_python: RunPython) -> None:
+    assert run_python(NUMBERS).out == "True\n"
+
+
 def test_a_file_is_a_graph(
     client: Any, graph: fairlead.CapturedGraph, device: cl.Device, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,24 @@ from typing import Any
 import numpy
 import pytest
 from helpers.drivers import Driver
-from helpers.support import RunPython
+from helpers.support import CHILD_TIMEOUT, RunPython
 from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.api import register_drivers
 from fairlead.icd import driver_profiles
 from fairlead.loader.base.search import Candidate
-from fairlead.runtime import Context, Device, Errc, Program, Queue, SYCLError, devices, platforms
+from fairlead.runtime import (
+    Context,
+    Device,
+    Errc,
+    Platform,
+    Program,
+    Queue,
+    SYCLError,
+    devices,
+    platform,
+    platforms,
+)
 from fairlead.runtime.queue import get_default_context
 
 LIST = "from fairlead.runtime import devices; print([device.platform.name for device in devices()])"
@@ -35,6 +47,44 @@ def test_a_device_is_one_object(device: Device) -> None:
     assert device.platform.devices[0] is device
     assert (device.type, device.backend) == ("cpu", "opencl")
     assert device.info("MAX_COMPUTE_UNITS") >= 1 and device.name in repr(device)
+
+
+def test_threads_that_ask_at_the_same_time_get_the_same_devices(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, tried, lock = threading.current_thread(), threading.Event(), platform._lock
+    threads, results = list[threading.Thread](), list[Any]()
+
+    def note_thread() -> None:
+        if threading.current_thread() is not main:
+            tried.set()
+
+    class Lock:
+        def __enter__(self) -> None:
+            note_thread()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    class Found:
+        handle = 1
+
+        @property
+        def devices(self) -> list[Any]:
+            note_thread()
+            if not threads:
+                threads.append(threading.Thread(target=lambda: results.append(made.devices)))
+                threads[0].start()
+                assert tried.wait(CHILD_TIMEOUT)
+            return [type("FoundDevice", (), {"handle": 2})()]
+
+    monkeypatch.setattr(platform, "_lock", Lock())
+    found: Any = Found()
+    made = Platform(device.adapter, found)
+    results.append(made.devices)
+    threads[0].join()
+    assert results[0][0] is results[1][0]
 
 
 def test_aspects_are_what_the_device_says(device: Device) -> None:

@@ -528,6 +528,23 @@ def test_actions_go_on_after_a_thread_could_not_be_started(monkeypatch: pytest.M
     assert done.wait(CHILD_TIMEOUT) and called == [1, 2]
 
 
+CLOSING_IN_A_CHILD = """
+import os, threading
+from fairlead.runtime import coherent_memory
+coherent_memory._closing.add(lambda: None)  # whose thread no child has
+if os.fork() == 0:
+    done = threading.Event()
+    coherent_memory._closing.add(done.set)
+    print(done.wait(20), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_buffers_are_closed_in_a_forked_child_too(run_python: RunPython) -> None:
+    assert run_python(CLOSING_IN_A_CHILD).out == "True\n"
+
+
 def test_a_finalizer_may_drop_events_while_others_are_dropped() -> None:
     class Finalizer:
         def __init__(self, drop: Callable[[], None]) -> None:
