@@ -73,9 +73,9 @@ def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
     The module has the adapter in a variable `adapter`, or a Level Zero driver in a variable
-    `driver`. The library contains the module's name and
-    the path of this Python environment, but no code of the module. So it need not be built again
-    when the module changes. The command prints the library's path.
+    `driver`. The library contains the module's name and the path of this Python environment, but
+    no code of the module. So it need not be built again when the module changes. The command prints
+    the library's path.
     """
     from ..plugins.sdk import build
 
@@ -91,7 +91,7 @@ def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
         raise click.ClickException(str(error)) from None
     click.echo(str(path))
     variable = "ZE_ENABLE_ALT_DRIVERS" if level_zero else "UR_ADAPTERS_FORCE_LOAD"
-    click.echo(f"use it: {variable}={_list_item(path)} PROGRAM", err=True)
+    click.echo(f"use it: {variable}={_quote_list_item(path)} PROGRAM", err=True)
     if not build.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "
@@ -100,8 +100,8 @@ def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
         )
 
 
-def _list_item(path: Path) -> str:
-    """A path as a loader reads it in a list, and a shell in a command."""
+def _quote_list_item(path: Path) -> str:
+    """Return a path as a loader reads it in a list, and a shell in a command."""
     return shlex.quote(f'"{path}"' if set(str(path)) & set(":;,") else str(path))
 
 

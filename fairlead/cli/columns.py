@@ -17,12 +17,12 @@ _GAP: Final = "  "
 
 
 def find_terminal_width() -> int:
-    """The columns of the terminal, `COLUMNS` if standard output is none."""
+    """Return the columns of the terminal, `COLUMNS` if standard output is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else COLUMNS
 
 
 def format_table(rows: Sequence[Sequence[str]], width: int = COLUMNS) -> list[str]:
-    """The lines of a table.
+    """Return the lines of a table.
 
     Args:
         rows: the cells of each row, the headings first. Runs of blanks become one.

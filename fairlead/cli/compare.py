@@ -101,7 +101,7 @@ def compare(
 
 
 def _read_outputs(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an archive of NumPy's. Raises GraphFileError."""
+    """Return the arrays of an archive of NumPy's. Raises GraphFileError."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -115,7 +115,7 @@ def _read_outputs(path: Path) -> dict[str, np.ndarray]:
 
 
 def _explain_missing_engine(engine: str, explained: str) -> str:
-    """Why an engine that was asked for runs nothing, "" if it runs something."""
+    """Return why an engine that was asked for runs nothing, "" if it runs something."""
     lines = re.findall(rf"^(?:partition \d+: )?\s*{engine}\s+(.*)$", explained, re.M)
     reasons = [line.removeprefix("not chosen: ") for line in lines if line.startswith("not chosen")]
     return reasons[0] if lines and len(reasons) == len(lines) else ""
@@ -124,7 +124,7 @@ def _explain_missing_engine(engine: str, explained: str) -> str:
 def find_difference(
     wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: float
 ) -> str:
-    """What differs first between two sets of outputs, "" if nothing does.
+    """Return what differs first between two sets of outputs, "" if nothing does.
 
     Args:
         wanted, got: arrays by name.
@@ -166,7 +166,7 @@ def is_good(rows: list[ComparedRun]) -> bool:
 
 
 def format_rows(rows: list[ComparedRun]) -> Iterator[str]:
-    """The rows for people, in columns."""
+    """Yield the rows for people, in columns."""
     texts = [_HEAD, *(_format_row(row) for row in rows)]
     widths = [max(len(text[column]) for text in texts) for column in range(len(_HEAD))]
     for text in texts:
@@ -180,5 +180,5 @@ def _format_row(row: ComparedRun) -> tuple[str, ...]:
 
 
 def as_json(rows: list[ComparedRun]) -> dict[str, Any]:
-    """The rows for programs."""
+    """Return the rows for programs."""
     return {"ok": is_good(rows), "runs": [asdict(row) for row in rows]}

@@ -73,7 +73,7 @@ class _Progress:
     shown: bool = field(default_factory=lambda: sys.stderr.isatty())
 
     def tell(self, case: Case) -> None:
-        """A case is over."""
+        """Count a case, and show how far the run is."""
         self.count += 1
         self.failed += case.outcome == "failed"
         if self.shown and self.count % 20 == 0:

@@ -84,7 +84,7 @@ _HEADINGS: Final = ("device", "type", "name", "platform", "driver")
 
 
 def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
-    """The lines of a table of devices. It has a column "selected" if some are not.
+    """Return the lines of a table of devices. It has a column "selected" if some are not.
 
     Args:
         rows: the devices.
@@ -112,8 +112,8 @@ def find_devices(
     """Yield each device with its row, while its driver or plugin is open.
 
     Args:
-        interfaces: keys of INTERFACES. None means all, without fairlead's own Level Zero driver:
-            its devices are those of OpenCL.
+        interfaces: keys of INTERFACES. () means all, without fairlead's own Level Zero driver: its
+            devices are those of OpenCL.
         warnings: gets a sentence for each driver, adapter, plugin or device that failed.
 
     Raises:
@@ -261,7 +261,7 @@ def _make_plugin_rows(
 
 
 def _read_or_empty(platform: Any, what: str) -> str:
-    """What a platform says of itself; one that fails to may have devices that work."""
+    """Return what a platform says of itself; one that fails to may have devices that work."""
     try:
         return getattr(platform, what)
     except FairleadError:
@@ -269,7 +269,7 @@ def _read_or_empty(platform: Any, what: str) -> str:
 
 
 def _describe(plugins: Plugins, warnings: list[str]) -> Iterator[tuple[DeviceRow, PluginDevice]]:
-    """Each root device and its row. Raises NotFoundError if there is none."""
+    """Yield each root device and its row. Raises NotFoundError if there is none."""
     devices = plugins.select()
     wanted = read_selector()
     selected = {

@@ -63,7 +63,7 @@ def write_manifests(paths: Sequence[str]) -> Path:
 
 
 def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
-    """The shell's commands, and what other programs do without: remarks for the user.
+    """Return the shell's commands, and what other programs do without: remarks for the user.
 
     Args:
         loader: Put fairlead's own libOpenCL.so.1 in front, too.
@@ -85,7 +85,7 @@ def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
 
 
 def _find_remarks(driver: Driver) -> list[str]:
-    """What other loaders do not do for a driver."""
+    """Return what other loaders do not do for a driver."""
     return [
         f"{driver.path}: programs without fairlead do not get the repair {row.id}: it {row.does} "
         "(`fairlead run -- PROGRAM` and `fairlead env --loader` give it to them)"

@@ -92,11 +92,13 @@ class DeviceInfo:
     answers: dict[str, Any]
 
     def shorten(self, name: str) -> str:
-        """A query without what all names begin with: hipDeviceAttributeWarpSize is WARP_SIZE."""
+        """Return a query without what all names begin with: hipDeviceAttributeWarpSize is
+        WARP_SIZE."""
         return re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removeprefix(self.prefix)).upper()
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints: the keys of the row, and `info`. Bytes are hexadecimal digits."""
+        """Return what `--json` prints: the keys of the row, and `info`. Bytes are hexadecimal
+        digits."""
         answers = {
             name: value.hex() if isinstance(value, bytes) else value
             for name, value in self.answers.items()
@@ -125,7 +127,7 @@ def describe_devices(
         interfaces = (word,)  # which shows fairlead's own driver of Level Zero, too
     for row, device in find_devices(interfaces, warnings):
         known.append(row.number)
-        if _is(row, wanted):
+        if _is_meant(row, wanted):
             found = True
             yield _describe(row, device)
     if not found:
@@ -135,7 +137,7 @@ def describe_devices(
         )
 
 
-def _is(row: DeviceRow, wanted: str) -> bool:
+def _is_meant(row: DeviceRow, wanted: str) -> bool:
     names = row.number.lower(), row.selector.lower()
     return wanted.lower() in names or (
         wanted.lower() in row.name.lower() and not re.fullmatch(r"\d*:\d*", wanted)
@@ -162,7 +164,7 @@ def _describe(row: DeviceRow, device: AnyDevice) -> DeviceInfo:
 
 
 def render(info: DeviceInfo, width: int) -> str:
-    """A device as text.
+    """Return a device as text.
 
     Args:
         info: the device.
@@ -209,7 +211,7 @@ def _wrap(line: str, width: int) -> list[str]:
 
 
 def _format_answer(api: Api, name: str, short: str, value: Any) -> str:
-    """An answer as text: with the names of its bits, and the unit of a size."""
+    """Return an answer as text: with the names of its bits, and the unit of a size."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, bytes):

@@ -71,7 +71,7 @@ def expand(names: str) -> str:
 
 
 def list_own() -> list[str]:
-    """The layers that come with fairlead: name, then as in `list_layers`.
+    """Return the layers that come with fairlead: name, then as in `list_layers`.
 
     Raises:
         FairleadError: one is missing.
@@ -80,7 +80,7 @@ def list_own() -> list[str]:
 
 
 def list_layers() -> tuple[list[LayerRow], list[str]]:
-    """The layers in the order in which they are loaded, and why others are none."""
+    """Return the layers in the order in which they are loaded, and why others are none."""
     rows, warnings = [], []
     for finding in _search():
         if isinstance(finding, Candidate):

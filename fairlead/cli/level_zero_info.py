@@ -42,7 +42,7 @@ def query_level_zero(device: ZEDevice) -> dict[str, Any]:
     """
     table, found = device.driver.table, dict[str, Any]()
     for routine, struct, word in _STRUCTS:
-        (row,) = _query_rows(struct, 1)
+        (row,) = _make_rows(struct, 1)
         if not getattr(table, routine)(device.handle, ctypes.byref(row)):
             found.update(_read_fields(struct, row, word))
     for routine, struct, word in _LISTS:
@@ -50,7 +50,7 @@ def query_level_zero(device: ZEDevice) -> dict[str, Any]:
         if function(device.handle, ctypes.byref(count), None) or not count.value:
             continue
         count.value = min(count.value, _MOST)
-        rows = _query_rows(struct, count.value)
+        rows = _make_rows(struct, count.value)
         if function(device.handle, ctypes.byref(count), rows):
             continue
         for number, row in enumerate(list(rows)[: count.value]):
@@ -62,7 +62,7 @@ def query_level_zero(device: ZEDevice) -> dict[str, Any]:
     return found
 
 
-def _query_rows(struct: str, count: int) -> Any:
+def _make_rows(struct: str, count: int) -> Any:
     rows = (ZE.get_struct(f"ze_{struct}_t") * count)()
     for row in rows:
         row.stype = ZE[f"ZE_STRUCTURE_TYPE_{struct.upper()}"]
@@ -74,12 +74,12 @@ def _read_fields(struct: str, row: Any, word: str, number: str = "") -> Iterator
     for field in ZE.structs[f"ze_{struct}_t"].fields:
         if field.name in _LEFT_OUT:
             continue
-        rest = field.name.removeprefix(word)  # cacheSize has its word
-        name = word + number + rest[:1].upper() + rest[1:] if word else rest
-        yield name, _answer(field, getattr(row, field.name))
+        end = field.name.removeprefix(word)  # cacheSize has its word
+        name = word + number + end[:1].upper() + end[1:] if word else end
+        yield name, _convert_answer(field, getattr(row, field.name))
 
 
-def _answer(field: Any, value: Any) -> Any:
+def _convert_answer(field: Any, value: Any) -> Any:
     if isinstance(value, ctypes.Structure):  # an identifier
         return bytes(value)
     if isinstance(value, bytes):

@@ -66,9 +66,8 @@ class _Group(click.Group):
 def main() -> None:
     """Find OpenCL drivers, adapters and PI plugins, say why one is missing, and trace calls."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a driver's or a file's name may hold what this locale has no character for
+        # a driver's or a file's name may hold what this locale has no character for
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""Standard output belongs to the command line; what drivers print goes to standard error."""
+"""What the commands print. Standard output is theirs; what drivers print goes to standard error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import os
 import sys
 
 _STDOUT, _STDERR = 1, 2
+
+
+def say(text: str) -> None:
+    """Print a line of fairlead's own to standard error."""
+    sys.stderr.write(f"fairlead: {text}\n")
+
+
+def count_things(number: int, thing: str, ending: str = "s") -> str:
+    """Return a number with the name of what it counts, which gets the ending unless it is one."""
+    return f"{number} {thing}{'' if number == 1 else ending}"
 
 
 def keep_stdout_to_ourselves() -> None:

@@ -64,7 +64,7 @@ def layers(own: bool) -> None:
 
 
 def _parse_apis(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    """A comma list of APIs, in the order in which it is written."""
+    """Return a comma list of APIs, in the order in which it is written."""
     from ..loader.trace.trace import APIS
 
     names = tuple(filter(None, (name.strip().lower() for name in value.split(","))))

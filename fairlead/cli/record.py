@@ -8,7 +8,6 @@ it ended.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from ..graph_files.document import CONTENTS
 from ..graph_files.recorded import RecordedGraph, make_recorded_graph
 from ..icd import libopencl, record_layer
 from ..loader.base.errors import FairleadError
-from .trace import execute
+from .execution import execute
+from .output import count_things, say
 
 NOTHING: Final = """\
 nothing was recorded, and no file was written. Recorded are the commands that a program enqueues
@@ -69,7 +69,7 @@ def run(
             file = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
             problems += not _write(recording, file, contents)
     if not found:
-        _say(NOTHING)
+        say(NOTHING)
     return code or int(problems > 0 or not found)
 
 
@@ -79,20 +79,16 @@ def _write(recording: record_layer.ProcessRecording, file: Path, contents: str) 
         graph = make_recorded_graph(recording, contents)
         archive.write(file, graph.document, graph.members)
     except FairleadError as error:
-        _say(f"process {recording.pid} is not recorded: {error}")
+        say(f"process {recording.pid} is not recorded: {error}")
         return False
-    _say_what(graph, file)
+    _say_what_was_recorded(graph, file)
     return not graph.ending
 
 
-def _say_what(graph: RecordedGraph, file: Path) -> None:
-    count = len(graph.document.commands)
-    _say(f"{count} command{'s' * (count != 1)} of process {graph.pid} in {file}")
+def _say_what_was_recorded(graph: RecordedGraph, file: Path) -> None:
+    commands = count_things(len(graph.document.commands), "command")
+    say(f"{commands} of process {graph.pid} in {file}")
     for warning in dict.fromkeys(graph.warnings):
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     if graph.ending:
-        _say(graph.ending)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"fairlead: {text}\n")
+        say(graph.ending)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ..icd import libopencl
 from ..loader.ze import libze_loader
 from ..loader.ze.drivers import find_sound_drivers
+from .execution import execute
 from .layers import expand
-from .trace import execute
 
 
 def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -> int:

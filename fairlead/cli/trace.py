@@ -14,14 +14,12 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..icd import trace_layer
@@ -30,19 +28,13 @@ from ..loader.trace.device import make_device_events, make_kernel_table
 from ..loader.trace.environment import Wanted
 from ..loader.trace.summary import Span, Summary, summarize
 from ..loader.trace.trace import format_line, make_chrome_event, save_events
+from .execution import SIGNALLED, execute
+from .output import count_things, say
 from .trace_page import make_page
 
 if TYPE_CHECKING:
     from ..loader.trace.names import Names
     from ..loader.trace.printing import TracedCall
-
-_SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
-
-_PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_FROM_TERMINAL: Final = (
-    signal.SIGINT,
-    signal.SIGQUIT,
-)  # a terminal sends them to the command itself
 
 _OTHER_PLACE: Final = "name another one with -o, --html or --dump"
 
@@ -55,14 +47,6 @@ A program whose libOpenCL loads no layers or finds no driver can take fairlead's
 fairlead trace -- fairlead run -- PROGRAM.
 A DPC++ program calls Unified Runtime through its own loader. With `fairlead trace --sycl` that
 loader prints its calls to stdout."""
-
-
-class CommandError(FairleadError):
-    """The command cannot be run. `exit_code` is as in shells: 127 if it is not found, else 126."""
-
-    def __init__(self, message: str, *, exit_code: int, **parts: str) -> None:
-        super().__init__(message, **parts)
-        self.exit_code = exit_code
 
 
 @dataclass
@@ -139,7 +123,7 @@ def run(
         code = execute(command, {**os.environ, **added})
         found = gather(folder)
     for warning in found.warnings:
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     if not (output or html):
         sys.stderr.write(
             "".join(
@@ -149,14 +133,14 @@ def run(
             )
         )
     elif not found.processes:
-        _say(NOTHING + _describe_signal(code))
+        say(NOTHING + _describe_signal(code))
     else:
         everything, kernels = found.events, make_kernel_table(found.events)
-        who = f"{_count(found.processes, 'process', 'es')} traced, see"
+        who = f"{count_things(found.processes, 'process', 'es')} traced, see"
         found.events = [event for event in everything if _is_wanted(event, wanted)]
         if output:
             _save(found.events, output)
-            _say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
+            say(f"{who} {output} in ui.perfetto.dev or chrome://tracing")
         if html:
             title = f"Trace of {shlex.join(command)}"
             with _convert_write_errors(html):
@@ -164,7 +148,7 @@ def run(
                     title, found.events, summarize_events(found.events), kernels, has_failed
                 )
                 html.write_text(text, encoding="utf-8", errors="replace")
-            _say(f"{who} {html} in a browser")
+            say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summarize_events(found.events)}\n")
         if device and kernels:
             sys.stderr.write(f"\n{kernels}\n")
@@ -189,7 +173,7 @@ def make_environment(
     device: bool = False,
     wanted: Wanted | None = None,
 ) -> dict[str, str]:
-    """The variables to add for a traced command.
+    """Return the variables to add for a traced command.
 
     Args:
         environ: the environment that they are added to.
@@ -201,12 +185,12 @@ def make_environment(
         device: say what devices did, too.
         wanted: which calls are printed, None for all.
     """
-    words = [
+    names = [
         *apis,
         *(["times"] if times else []),
         *(["errors"] if wanted and wanted.errors else []),
     ]
-    added = {"FAIRLEAD_TRACE": ",".join(words), "FAIRLEAD_TRACE_FILE": ""}
+    added = {"FAIRLEAD_TRACE": ",".join(names), "FAIRLEAD_TRACE_FILE": ""}
     if wanted and wanted.patterns:
         added["FAIRLEAD_TRACE_ONLY"] = ",".join(wanted.patterns)
     if device:
@@ -221,7 +205,7 @@ def make_environment(
 
 
 def gather(folder: Path) -> Gathered:
-    """What the processes of a traced command left in `folder`."""
+    """Return what the processes of a traced command left in `folder`."""
     found = Gathered()
     for path in sorted(folder.glob("*.json")):
         try:
@@ -263,7 +247,8 @@ def gather(folder: Path) -> Gathered:
 
 
 def summarize_events(events: Sequence[Mapping[str, Any]]) -> Summary:
-    """How often each function was called by all processes, how often it failed, and its time."""
+    """Return how often each function was called by all processes, how often it failed, and its
+    time."""
     calls = (one for one in events if one["ph"] == "X" and one.get("cat") != "device")
     return summarize(map(_make_span, calls))
 
@@ -303,73 +288,12 @@ def _convert_write_errors(output: Path) -> Iterator[None]:
         ) from None
 
 
-def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the command with our standard streams, and pass signals on to it.
-
-    Returns:
-        The exit code as shells give it.
-    """
-    with _forward_signals() as process:
-        try:
-            process.append(subprocess.Popen(command, env=environ))
-        except OSError as error:
-            message = f"{command[0]} cannot be run: {error.strerror}"
-            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                raise CommandError(
-                    message, exit_code=127, remedy="correct its name, or PATH"
-                ) from None
-            raise CommandError(
-                message, exit_code=126, remedy="name an executable program"
-            ) from None
-        code = process[0].wait()
-    return code if code >= 0 else _SIGNALLED - code
-
-
-@contextmanager
-def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass signals that would end us to the process in the list; ignored ones stay ignored."""
-    process: list[subprocess.Popen[bytes]] = []
-    passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        if process and number in passed_on:
-            process[0].send_signal(number)
-
-    caught = [
-        number
-        for number in (*_PASSED_ON, *_FROM_TERMINAL)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
-    before = {number: signal.signal(number, pass_on) for number in caught}
-    try:
-        yield process
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _has_terminal() -> bool:
-    """Whether a terminal controls this process; it sends ^C to all processes of a command."""
-    try:
-        with open("/dev/tty", "rb"):
-            return True
-    except OSError:
-        return False
-
-
 def _describe_signal(code: int) -> str:
-    """A sentence about a command that a signal has ended, which then cannot write its trace."""
-    number = code - _SIGNALLED
+    """Return a sentence about a command that a signal has ended, which then cannot write its
+    trace."""
+    number = code - SIGNALLED
     return (
         f"\nThe command was ended by {signal.Signals(number).name}."
         if number in set(signal.Signals)
         else ""
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"fairlead: {text}\n")
-
-
-def _count(number: int, thing: str, plural: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else plural}"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..loader.trace.device import KernelTable
 from ..loader.trace.summary import Summary
+from .output import count_things
 
 #: Spans beyond this number have no arguments in the page, which would be too large.
 _MOST_WITH_ARGUMENTS: Final = 20_000
@@ -41,8 +42,8 @@ def make_page(
     rows = _make_rows(events, spans, failed)
     length = max((one["ts"] + one["dur"] for one in spans), default=0) - _start(spans)
     graphs = [event["args"] for event in events if event["name"] == "graph"]
-    count = len({one["pid"] for one in spans})
-    words = f"{len(spans)} calls and commands of {count} process{'es' * (count != 1)}"
+    processes = count_things(len({one["pid"] for one in spans}), "process", "es")
+    summary = f"{len(spans)} calls and commands of {processes}"
     sections = [
         _format_table(
             "Kernels and transfers on the devices", kernels, _KERNEL_HEADS, _format_kernel
@@ -53,7 +54,7 @@ def make_page(
     data = json.dumps({"rows": rows, "length": max(length, 0.01)}, separators=(",", ":"))
     parts = {
         "title": escape(title),
-        "words": escape(words),
+        "summary": escape(summary),
         "sections": "\n".join(sections),
         "data": data.replace("<", "\\u003c"),  # nothing in it ends the script
     }
@@ -68,7 +69,8 @@ def _start(spans: Iterable[Event]) -> float:
 def _make_rows(
     events: Iterable[Event], spans: Sequence[Event], failed: Any
 ) -> list[dict[str, Any]]:
-    """The rows of the timeline: a thread or a queue each, with its spans in the order of time."""
+    """Return the rows of the timeline: a thread or a queue each, with its spans in the order of
+    time."""
     names = {
         (one["name"], one["pid"], one["tid"]): one["args"].get("name", "")
         for one in events
@@ -106,7 +108,7 @@ def _format_function(row: Any) -> list[str]:
 
 
 def _format_table(title: str, rows: Iterable[Any], heads: Sequence[str], cells: Any) -> str:
-    """A table, or nothing if it has no rows."""
+    """Return a table, or nothing if it has no rows."""
     lines = [
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells(row)) + "</tr>"
         for row in rows
@@ -118,7 +120,7 @@ def _format_table(title: str, rows: Iterable[Any], heads: Sequence[str], cells: 
 
 
 def _draw_graph(graph: Mapping[str, Any]) -> str:
-    """A graph: each node is in the row below the last of those that it comes after."""
+    """Return a graph: each node is in the row below the last of those that it comes after."""
     nodes, edges = graph["nodes"], [tuple(edge) for edge in graph["edges"]]
     before: dict[int, list[int]] = {}
     for one, other in edges:

@@ -44,7 +44,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
 
 
 def _query_text(library: Any, platform: Any, what: int) -> str:
-    """An answer of clGetPlatformInfo; "" if there is none."""
+    """Return an answer of clGetPlatformInfo; "" if there is none."""
     text, size = ctypes.create_string_buffer(4096), ctypes.c_size_t()
     asked = ctypes.c_void_p(platform), what, ctypes.c_size_t(4095), text, ctypes.byref(size)
     return "" if library.clGetPlatformInfo(*asked) else text.value.decode("utf-8", "replace")

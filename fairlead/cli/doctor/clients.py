@@ -119,7 +119,8 @@ def _make_client(
 
 
 def find_misread_manifests(drivers: Iterable[DriverReport]) -> Iterator[MisreadManifest]:
-    """The manifests of usable drivers that other loaders read as another path than is meant."""
+    """Yield the manifests of usable drivers that other loaders read as another path than is
+    meant."""
     for driver in drivers:
         if driver.manifest and driver.state == "usable" and driver.found_via != "vendors.d":
             content = _read(driver.manifest)
@@ -143,7 +144,7 @@ def _read(path: str) -> bytes:
 
 
 def _find_oddity(content: bytes) -> str:
-    """What other loaders take for a part of the path; "" if nothing.
+    """Return what other loaders take for a part of the path; "" if nothing.
 
     They take all of the file for the path, but for the newline at its end.
     """

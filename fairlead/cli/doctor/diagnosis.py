@@ -145,7 +145,7 @@ class Diagnosis:
         return tuple(driver for driver in self.drivers if driver.state == "usable")
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints: `ok`, then every field of this class, in their order."""
+        """Return what `--json` prints: `ok`, then every field of this class, in their order."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -270,11 +270,13 @@ def _probe_drivers(
         else:
             reports.append(_mark_duplicate(_report_driver(next(probed)), reports))
     folders = {os.path.dirname(driver.manifest) for driver in reports if driver.state == "usable"}
-    return tuple(_as_absent(driver) if _is_spare(driver, folders) else driver for driver in reports)
+    return tuple(
+        _mark_absent(driver) if _is_spare(driver, folders) else driver for driver in reports
+    )
 
 
 def _report_driver(report: ProbeReport) -> DriverReport:
-    """The report of a probe, with its state."""
+    """Return the report of a probe, with its state."""
     candidate = report.candidate
     devices = [device for platform in report.platforms for device in platform.devices]
     faults = [item.fault for item in (*report.platforms, *devices) if item.fault]
@@ -310,24 +312,24 @@ def _report_driver(report: ProbeReport) -> DriverReport:
 
 
 def _describe_direct(report: ProbeReport) -> str:
-    """What the engine `direct` does with a driver; "" for one that is not PoCL."""
+    """Return what the engine `direct` does with a driver; "" for one that is not PoCL."""
     for one in report.platforms:
         if find_profile_by_names(one.name, one.vendor, one.version).has_kernels_in_process:
-            return _on_or_off(direct_trust.try_library(report.real_path, one.version))
+            return _format_switch(direct_trust.try_library(report.real_path, one.version))
     return ""
 
 
 def _describe_cuda(report: ProbeReport) -> str:
-    """What the engine `cuda` does with a driver; "" for one whose compiler gives no PTX."""
+    """Return what the engine `cuda` does with a driver; "" for one whose compiler gives no PTX."""
     profiles = (
         find_profile_by_names(one.name, one.vendor, one.version) for one in report.platforms
     )
     if any(profile.compiles_to_ptx for profile in profiles):
-        return _on_or_off(cuda_trust.try_library(report.real_path))
+        return _format_switch(cuda_trust.try_library(report.real_path))
     return ""
 
 
-def _on_or_off(why_not: str | None) -> str:
+def _format_switch(why_not: str | None) -> str:
     return f"off: {why_not}" if why_not else "on"
 
 
@@ -359,7 +361,7 @@ def _is_spare(driver: DriverReport, folders: set[str]) -> bool:
     )
 
 
-def _as_absent(driver: DriverReport) -> DriverReport:
+def _mark_absent(driver: DriverReport) -> DriverReport:
     remedy = f"nothing; or, to have it no longer registered, delete {driver.manifest}"
     return replace(
         driver,
@@ -384,7 +386,7 @@ def _report_quirks(drivers: Sequence[DriverReport]) -> tuple[QuirkReport, ...]:
 
 
 def _describe_switches() -> str:
-    """What FAIRLEAD_QUIRKS does."""
+    """Return what FAIRLEAD_QUIRKS does."""
     off, unknown = parse_switches()
     ids = [row.id for row in ROWS if row.id in off]
     repairs = {row.id for row in ROWS if row.is_repair}

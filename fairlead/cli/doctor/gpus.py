@@ -143,7 +143,7 @@ def report_variables() -> Iterator[tuple[str, str, str]]:
 def format_lines(
     states: tuple[GpuDriverState, ...], painted: Callable[[str], str]
 ) -> Iterator[str]:
-    """The lines of a report.
+    """Yield the lines of a report.
 
     Args:
         states: the facts.

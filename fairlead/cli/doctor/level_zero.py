@@ -129,7 +129,7 @@ def _explain_no_effect(variable: Variable, environ: Mapping[str, str]) -> str:
 
 
 def format_lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[str]:
-    """The lines of a report.
+    """Yield the lines of a report.
 
     Args:
         survey: the facts.

@@ -91,7 +91,7 @@ class PyOpenCL:
 
 
 def find_copies(also: str = "") -> tuple[LoaderCopy, ...]:
-    """Every libOpenCL that a program of this user may load.
+    """Return every libOpenCL that a program of this user may load.
 
     Args:
         also: the path of one more.
@@ -104,13 +104,14 @@ def find_copies(also: str = "") -> tuple[LoaderCopy, ...]:
 
 
 def find_default_copy() -> str:
-    """The real path of what dlopen("libOpenCL.so.1") opens in this process, "" if nothing."""
+    """Return the real path of what dlopen("libOpenCL.so.1") opens in this process, "" if
+    nothing."""
     found = find_library("libOpenCL.so.1")
     return os.path.realpath(found) if found else ""
 
 
 def find_pyopencl() -> PyOpenCL | None:
-    """The PyOpenCL of this Python, None if it has none."""
+    """Return the PyOpenCL of this Python, None if it has none."""
     extension = _find_extension()
     if extension is None:
         return None
@@ -176,7 +177,7 @@ def _identify(path: str) -> tuple[str, str]:
 
 
 def _find_extension() -> Path | None:
-    """The file of PyOpenCL's extension module."""
+    """Return the file of PyOpenCL's extension module."""
     packages = find_pyopencl_folders()
     paths = (
         Path(package) / f"_cl{suffix}" for package in packages for suffix in EXTENSION_SUFFIXES
@@ -185,7 +186,8 @@ def _find_extension() -> Path | None:
 
 
 def _find_search_places(data: bytes, package: Path) -> Iterator[str]:
-    """Where a loader searches for drivers. It knows the variables whose names its file contains.
+    """Yield where a loader searches for drivers. It knows the variables whose names its file
+    contains.
 
     Every loader takes a directory in OCL_ICD_VENDORS. ocl-icd also takes a manifest, which it
     searches in the vendor directory first, or a library. The loader inside PyOpenCL's wheels then

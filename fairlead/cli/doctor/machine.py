@@ -49,7 +49,8 @@ class DeviceNode:
 
 
 def find_user_name() -> str:
-    """The name of the effective user, or the number if it has no name, as in some containers."""
+    """Return the name of the effective user, or the number if it has no name, as in some
+    containers."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -57,7 +58,7 @@ def find_user_name() -> str:
 
 
 def find_device_nodes(dev: Path = Path("/dev")) -> tuple[DeviceNode, ...]:
-    """The device nodes that are there, in the order of `_NODES`."""
+    """Return the device nodes that are there, in the order of `_NODES`."""
     return tuple(_examine_node(path) for pattern in _NODES for path in sorted(dev.glob(pattern)))
 
 
@@ -77,7 +78,7 @@ def _examine_node(path: Path) -> DeviceNode:
 
 
 def _find_remedy(status: os.stat_result, group: str, members: list[str]) -> str:
-    """What a user does to get access to a node."""
+    """Return what a user does to get access to a node."""
     if status.st_mode & 0o060 != 0o060 or group == "root":
         return (
             "its group gives no access: install the device's driver package, "
@@ -130,7 +131,7 @@ class CacheDirectory:
 
 
 def find_cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
-    """The cache directories of drivers, as far as they are known to have one.
+    """Return the cache directories of drivers, as far as they are known to have one.
 
     Args:
         libraries: the drivers' paths.

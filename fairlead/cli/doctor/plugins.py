@@ -201,7 +201,8 @@ def _describe_candidate(candidate: PluginCandidate) -> tuple[str, str, str, str]
 
 
 def _make_state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
-    """The report of a probe, with its state. The selectors of its devices are not known yet."""
+    """Return the report of a probe, with its state. The selectors of its devices are not known
+    yet."""
     has_device = any(platform.devices for platform in report.platforms)
     state = "refused" if not report.ok else "usable" if has_device else "idle"
     why = "it has no device" if state == "idle" else ""
@@ -268,7 +269,8 @@ class _ProbedDevice:
 def _number_devices(
     states: Sequence[PluginState], selector: Selector | None
 ) -> Iterator[PluginState]:
-    """The states with the selector strings of their devices; each interface counts its own."""
+    """Yield the states with the selector strings of their devices; each interface counts its
+    own."""
     seen = {
         id(device): _ProbedDevice(platform.backend, device.type)
         for state in states
@@ -325,7 +327,7 @@ def report_variables() -> Iterator[tuple[str, str, str]]:
 
 
 def _explain_effect(name: str, selector: SelectorReport | None) -> str:
-    """What a variable does that has no part in the search; "" for one of other programs."""
+    """Return what a variable does that has no part in the search; "" for one of other programs."""
     if name in _SELECTORS:
         return _explain_selector(name, selector)
     if name in _TRACES:
@@ -333,7 +335,7 @@ def _explain_effect(name: str, selector: SelectorReport | None) -> str:
         done = [text for bit, text in _TRACES[name] if bits & bit]
         return "; ".join(done) or "no effect: 1 prints what is found, 2 prints calls, -1 everything"
     if name.startswith("UR_LOG_"):
-        return _log_effect(name.removeprefix("UR_LOG_"))
+        return _explain_log(name.removeprefix("UR_LOG_"))
     return _EFFECTS[name](os.environ[name]) if name in _EFFECTS else ""
 
 
@@ -355,9 +357,9 @@ def _explain_layers(value: str) -> str:
     return "; ".join([*done, *unknown]) or "names no layer"
 
 
-def _trace_effect(value: str) -> str:
-    words = [word.strip() for word in value.split(",")]
-    apis = ", ".join(word for word in APIS if word in words)
+def _explain_trace(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    apis = ", ".join(name for name in APIS if name in names)
     if not apis:
         return f"no effect: it is a comma list of {', '.join(APIS)}"
     to_file = os.environ.get("FAIRLEAD_TRACE_FILE")
@@ -365,7 +367,7 @@ def _trace_effect(value: str) -> str:
     return f"traces the calls of {apis}; {where}"
 
 
-def _trace_file_effect(value: str) -> str:
+def _explain_trace_file(value: str) -> str:
     asked = os.environ.get("FAIRLEAD_TRACE")
     saved = "the calls that FAIRLEAD_TRACE names are saved there"
     return saved if asked else "no effect: FAIRLEAD_TRACE is not set"
@@ -373,12 +375,12 @@ def _trace_file_effect(value: str) -> str:
 
 _EFFECTS: Final = {
     "UR_ENABLE_LAYERS": _explain_layers,
-    "FAIRLEAD_TRACE": _trace_effect,
-    "FAIRLEAD_TRACE_FILE": _trace_file_effect,
+    "FAIRLEAD_TRACE": _explain_trace,
+    "FAIRLEAD_TRACE_FILE": _explain_trace_file,
 }
 
 
-def _log_effect(name: str) -> str:
+def _explain_log(name: str) -> str:
     if name not in _LOGS:
         return "no effect on fairlead, which has no such messages; an adapter may heed it"
     try:

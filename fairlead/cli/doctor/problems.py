@@ -72,22 +72,21 @@ class Problem:
 
 
 def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
-    """All problems, the errors first."""
+    """Return all problems, the errors first."""
     found = [
         *_find_driver_problems(facts),
         *_find_client_problems(facts),
         *_find_plugin_problems(facts),
         *_find_gpu_problems(facts),
-        *_search_problems(facts),
+        *_find_search_problems(facts),
         *_find_variable_problems(facts),
         *_find_machine_problems(facts),
     ]
     if not facts.usable:
         severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
         found.append(Problem(severity, "OpenCL", "no driver with a device is usable", _INSTALL))
-    return tuple(
-        sorted(found, key=lambda problem: problem.severity)
-    )  # "error" < "warning"; the order within each stays
+    # "error" < "warning"; the order within each stays
+    return tuple(sorted(found, key=lambda problem: problem.severity))
 
 
 def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
@@ -122,7 +121,7 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 
 def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """What other loaders do not find although it is there."""
+    """Yield what other loaders do not find although it is there."""
     for client in facts.clients:
         if facts.usable and client.reason:
             yield Problem("error", client.name, f"no platform: {client.reason}", ENV)
@@ -148,7 +147,8 @@ def is_gone(driver: DriverReport) -> bool:
 
 
 def _find_remedy(driver: DriverReport) -> str:
-    """What to do about a refused driver: leave out a file, or remove the name of a missing one."""
+    """Return what to do about a refused driver: leave out a file, or remove the name of a missing
+    one."""
     if not is_gone(driver):
         other = f"leave it out: {_describe_exclusion(driver)}"
     elif driver.manifest:
@@ -185,7 +185,7 @@ def _find_gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
 
 
-def _lacks_its_vendor(plugin: PluginState, facts: Diagnosis) -> bool:
+def _lacks_vendor_library(plugin: PluginState, facts: Diagnosis) -> bool:
     """Whether an adapter for GPUs misses its vendor's library on a machine without a GPU."""
     library = "is not found" in plugin.reason
     return library and plugin.backend != "opencl" and not facts.nodes
@@ -206,7 +206,7 @@ def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
                 plugin.reason,
                 f"{plugin.remedy}; or {leave_out}" if plugin.remedy else leave_out,
             )
-        elif plugin.state == "idle" and not _lacks_its_vendor(plugin, facts):
+        elif plugin.state == "idle" and not _lacks_vendor_library(plugin, facts):
             on_gpu = plugin.backend != "opencl" and closed
             remedy = (
                 closed[0].remedy
@@ -235,7 +235,7 @@ def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
         )
 
 
-def _search_problems(facts: Diagnosis) -> Iterator[Problem]:
+def _find_search_problems(facts: Diagnosis) -> Iterator[Problem]:
     """Return the refusals of the search, except duplicates (no remedy) and fairlead's own
     manifests."""
     for refusal in facts.refusals:
@@ -275,8 +275,7 @@ _VENDORS: Final = (
         "/dev/nvidiactl",
         ("*nvidia-opencl*",),
         "write libnvidia-opencl.so.1 into /etc/OpenCL/vendors/nvidia.icd; start a container with "
-        "the "
-        "NVIDIA container toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        "the NVIDIA container toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ),
     (
         "/dev/kfd",
@@ -287,7 +286,7 @@ _VENDORS: Final = (
 
 
 def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """What is around the drivers: device nodes, caches, PyOpenCL's loader."""
+    """Yield what is around the drivers: device nodes, caches, PyOpenCL's loader."""
     for node in facts.nodes:
         if not node.accessible:
             yield Problem(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ...loader.base.search import Refusal
+from ..output import count_things
 from . import gpus, level_zero
 from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
@@ -32,7 +33,7 @@ def render(
     short: bool = False,
     width: int = 0,
 ) -> str:
-    """The report as text.
+    """Return the report as text.
 
     Args:
         facts: what to report.
@@ -53,7 +54,7 @@ def render(
 
 
 def _wrap(line: str, width: int) -> str:
-    """A line in several, which are indented by four more. A path is never cut."""
+    """Return a line in several, which are indented by four more. A path is never cut."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     options = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
     return "\n".join(textwrap.wrap(line, width, **options)) or line
@@ -63,7 +64,7 @@ _Section = tuple[str, Iterable[str]]
 
 
 def _format_facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_Section, ...]:
-    """The sections behind the verdict: title and content."""
+    """Return the sections behind the verdict: title and content."""
 
     def paint_state(state: str) -> str:
         return paint(state, _COLOURS.get(state, ""))
@@ -254,17 +255,17 @@ def _format_nodes(facts: Diagnosis) -> Iterator[str]:
 
 def _format_verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Iterator[str]:
     errors = sum(problem.severity == "error" for problem in facts.problems)
-    detail = (
-        f" ({_count(errors, 'error')}, {_count(len(facts.problems) - errors, 'warning')})"
-        if facts.problems
-        else ""
-    )
+    warnings = len(facts.problems) - errors
+    detail = f" ({count_things(errors, 'error')}, {count_things(warnings, 'warning')})"
     usable = [plugin.interface for plugin in facts.plugins.plugins if plugin.state == "usable"]
-    counts = [_count(len(facts.usable), "driver")]
+    counts = [count_things(len(facts.usable), "driver")]
     counts += [
-        _count(usable.count(name), what) for name, what in _INTERFACES.items() if name in usable
+        count_things(usable.count(name), what)
+        for name, what in _INTERFACES.items()
+        if name in usable
     ]
-    yield f"{', '.join(counts)} usable, {_count(len(facts.problems), 'problem')}{detail}"
+    problems = count_things(len(facts.problems), "problem") + (detail if facts.problems else "")
+    yield f"{', '.join(counts)} usable, {problems}"
     platforms = [platform.name for driver in facts.usable for platform in driver.platforms]
     yield f"fairlead: {', '.join(platforms) or 'no platform'}"
     for client in facts.clients:
@@ -277,7 +278,3 @@ def _format_verdict(facts: Diagnosis, paint: Callable[[str, str], str]) -> Itera
     for problem in facts.problems:
         severity = paint(problem.severity, _COLOURS[problem.severity])
         yield f"{severity}: {problem.what}: {problem.reason}\n  next: {problem.remedy}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")

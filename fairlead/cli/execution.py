@@ -1,0 +1,87 @@
+"""Runs a command, for `fairlead run`, `record` and `trace`: its exit code is that of shells."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from ..loader.base.errors import FairleadError
+
+SIGNALLED: Final = 128  # and the signal's number: the exit code that shells give
+
+_PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+#: A terminal sends these to the command itself.
+_FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
+
+
+class CommandError(FairleadError):
+    """The command cannot be run. `exit_code` is as in shells: 127 if it is not found, else 126."""
+
+    def __init__(self, message: str, *, exit_code: int, **parts: str) -> None:
+        super().__init__(message, **parts)
+        self.exit_code = exit_code
+
+
+def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a command with our standard streams, and pass signals on to it.
+
+    Args:
+        command: the program and its arguments.
+        environ: its environment.
+
+    Returns:
+        The exit code as shells give it.
+
+    Raises:
+        CommandError: it cannot be run.
+    """
+    with _forward_signals() as process:
+        try:
+            process.append(subprocess.Popen(command, env=environ))
+        except OSError as error:
+            message = f"{command[0]} cannot be run: {error.strerror}"
+            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise CommandError(
+                    message, exit_code=127, remedy="correct its name, or PATH"
+                ) from None
+            raise CommandError(
+                message, exit_code=126, remedy="name an executable program"
+            ) from None
+        code = process[0].wait()
+    return code if code >= 0 else SIGNALLED - code
+
+
+@contextmanager
+def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Pass signals that would end us to the process in the list; ignored ones stay ignored."""
+    process: list[subprocess.Popen[bytes]] = []
+    passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if process and number in passed_on:
+            process[0].send_signal(number)
+
+    caught = [
+        number
+        for number in (*_PASSED_ON, *_FROM_TERMINAL)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, pass_on) for number in caught}
+    try:
+        yield process
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process; it sends ^C to all processes of a command."""
+    try:
+        with open("/dev/tty", "rb"):
+            return True
+    except OSError:
+        return False
