@@ -35,7 +35,8 @@ _lock = make_lock()
 
 
 def platforms() -> tuple[CLPlatform, ...]:
-    """The platforms of every usable driver, always in the same order; opened once for the process.
+    """Return the platforms of every usable driver, always in the same order; opened once for the
+    process.
 
     Returns:
         One platform at least. (OpenCL specification, clGetPlatformIDs; cl_khr_icd.)
@@ -57,7 +58,7 @@ def platforms() -> tuple[CLPlatform, ...]:
 
 
 def devices() -> tuple[CLDevice, ...]:
-    """The devices of all platforms, in the order of the platforms.
+    """Return the devices of all platforms, in the order of the platforms.
 
     A platform whose list of devices is faulty gets a RuntimeWarning.
 
@@ -75,7 +76,7 @@ def devices() -> tuple[CLDevice, ...]:
 
 
 def find_usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:
-    """The devices of all platforms, and a sentence for each faulty list of devices.
+    """Return the devices of all platforms, and a sentence for each faulty list of devices.
 
     Raises:
         PlatformNotFoundError, NotFoundError: as `devices`.
@@ -162,7 +163,7 @@ def make_nested_environment() -> dict[str, str]:
 
 
 def register_drivers(libraries: Sequence[str]) -> dict[str, str]:
-    """The variables by which an OpenCL loader finds these drivers and no others.
+    """Return the variables by which an OpenCL loader finds these drivers and no others.
 
     Args:
         libraries: the drivers' paths.

@@ -141,7 +141,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         """The first of its devices."""
         return self.devices[0]
 
-    # the explicit way
+    # the explicit API
 
     def add(
         self,
@@ -255,7 +255,7 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
                 )
             connect(src, dst)
 
-    # how nodes come in
+    # insertions
 
     def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
         """Make a node of a handler whose command-group function was called."""

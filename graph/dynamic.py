@@ -148,7 +148,9 @@ class DynamicParameter(DynamicArgument):
         if isinstance(found.keep, Accessor):
             graph.check_buffer(found.keep.buffer)
         for command, index in uses if found.type == LOCAL else ():
-            check_local(_with(command, index, found), graph.context, "DynamicParameter.update")
+            check_local(
+                _replace_argument(command, index, found), graph.context, "DynamicParameter.update"
+            )
 
     def __repr__(self) -> str:
         kind, size, *_ = self._argument
@@ -162,7 +164,7 @@ class DynamicParameter(DynamicArgument):
         return f"<{type(self).__name__} of {what}, used {len(self._uses)} times>"
 
 
-def _with(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
+def _replace_argument(command: KernelLaunch, index: int, found: Argument) -> tuple[Argument, ...]:
     """Return a launch's arguments with another one in a place."""
     arguments = list(command.arguments)
     arguments[index] = found
@@ -175,8 +177,9 @@ def _fit(found: Argument, command: KernelLaunch, index: int) -> Argument:
 
 
 def _exchange(command: KernelLaunch, index: int, found: Argument) -> None:
+    """Give a launch another argument, and the accessors that it needs then."""
     old = command.arguments[index]
-    command.arguments = _with(command, index, found)
+    command.arguments = _replace_argument(command, index, found)
     if isinstance(found.keep, Accessor):
         others = {id(one.keep) for one in command.arguments}
         kept = [one for one in command.requirements if one is not old.keep or id(one) in others]
@@ -257,7 +260,7 @@ class DynamicCommandGroup:
             except TypeError as error:
                 check_group(error, function, "DynamicCommandGroup")
                 raise
-        _check(handlers, graph)
+        _check_commands(handlers, graph)
         self.before: list[Node] = graph.predecessors_of(handlers[0])
         self.commands: tuple[Command, ...] = tuple(handler.take_command() for handler in handlers)
         for handler, command in zip(handlers, self.commands, strict=True):
@@ -323,7 +326,7 @@ def _check_graph(value: Any, routine: str) -> CommandGraph:
     return value
 
 
-def _check(handlers: Sequence[Handler], graph: CommandGraph) -> None:
+def _check_commands(handlers: Sequence[Handler], graph: CommandGraph) -> None:
     """Raise SYCLError (invalid) for handlers whose commands cannot replace each other."""
     kinds = {type(handler.command) for handler in handlers}
     if not kinds <= _KINDS:

@@ -242,7 +242,7 @@ class ExecutableGraph(Drawable, Pickles):
             )
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
-        event.profiled = self._not_profiled or self._why_not_profiled(queue) or times
+        event.profiled = self._not_profiled or self._explain_missing_times(queue) or times
         return event
 
     def _run_partitions(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
@@ -278,10 +278,10 @@ class ExecutableGraph(Drawable, Pickles):
             final = events[-1]
             final.others = tuple(end for end in ends if end is not final)
         times += events
-        final.profiled = self._why_not_profiled(queue) or times
+        final.profiled = self._explain_missing_times(queue) or times
         return final
 
-    def _why_not_profiled(self, queue: Queue) -> str:
+    def _explain_missing_times(self, queue: Queue) -> str:
         """Return why a submission to a queue has no times, "" if it has. Both the graph and the
         queue must profile."""
         return self._not_profiled or (
@@ -370,7 +370,7 @@ class ExecutableGraph(Drawable, Pickles):
     # looks
 
     def required_memory(self) -> int:
-        """How many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
+        """Return how many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
         return self.allocations.required if self.allocations is not None else 0
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from ..runtime.errors import SYCLError, make_invalid_error
 
 Neighbours = Sequence[Sequence[int]]
 _Place = TypeVar("_Place", bound=Hashable)
-_Ways: TypeAlias = Callable[[_Place], Iterable[_Place]]
+_FindNeighbours: TypeAlias = Callable[[_Place], Iterable[_Place]]
 
 
 def find_execution_order(
@@ -83,7 +83,9 @@ def _make_cycle_error(waiting: Set[int], predecessors: Neighbours) -> SYCLError:
     )
 
 
-def leads_to(start: _Place, goal: _Place, after: _Ways[_Place], before: _Ways[_Place]) -> bool:
+def leads_to(
+    start: _Place, goal: _Place, after: _FindNeighbours[_Place], before: _FindNeighbours[_Place]
+) -> bool:
     """Whether a path leads from `start` to `goal`.
 
     It searches down from the one and up from the other alternately, and ends when either side has

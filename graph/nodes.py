@@ -41,9 +41,8 @@ class Nodes(NeverCopied):
         """The nodes without successors."""
         with self.lock:
             nodes, (of, seen, leaves) = self.all_nodes(), self._leaves
-            found = (
-                leaves + nodes[seen:] if of is nodes else nodes
-            )  # no other can be one: edges do not go away
+            # no other node can be a leaf, because edges do not go away
+            found = leaves + nodes[seen:] if of is nodes else nodes
             found = [node for node in found if not node.successors]
             self._leaves = nodes, len(nodes), found
             return found.copy()

@@ -350,10 +350,9 @@ def _mark_seeds(
     first turn that came up to it, unless that group was merged. A kernel that no turn reached has
     -1. A turn does not come up through a kernel that an earlier turn came down to.
     """
-    begins = [
-        turns.first.get(node, _NEVER) for node in range(len(order))
-    ]  # the first turn that comes down to a node
-    ends = [turns.last.get(node, -1) for node in range(len(order))]  # the last one
+    # the first turn that comes down to a node, and the last one
+    begins = [turns.first.get(node, _NEVER) for node in range(len(order))]
+    ends = [turns.last.get(node, -1) for node in range(len(order))]
     for node in order:
         if not host[node]:
             begin, end = _NEVER, -1

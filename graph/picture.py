@@ -66,9 +66,7 @@ class Drawable:
         try:
             graphviz: Any = import_module("graphviz")
             return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
-        except (
-            Exception
-        ):  # ImportError, or graphviz's ExecutableNotFound: the notebook shows the repr
+        except Exception:  # ImportError, or graphviz's ExecutableNotFound: the repr is shown
             return None
 
 

@@ -54,9 +54,8 @@ class QueueRecorder:
         """Return the handler for a submission."""
         made = Handler(queue.context, self._graph(), True)
         if queue.in_order:
-            made.after = self._find_predecessors(
-                queue, made
-            )  # here, so that the command group sees it: async_malloc
+            # here, so that the command group sees it: async_malloc
+            made.after = self._find_predecessors(queue, made)
         return made
 
     def record(self, queue: Queue, handler: Handler) -> Event:

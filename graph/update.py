@@ -83,8 +83,6 @@ def _find_changes_of_nodes(
 def _find_changes_of_graph(
     executable: ExecutableGraph, graph: CommandGraph, strict: bool
 ) -> dict[int, Command]:
-    from .snapshot import Snapshot
-
     if graph.devices != executable.devices:
         raise _make_difference_error("Cannot update using a graph created with a different device.")
     if graph.context != executable.context:

@@ -127,7 +127,7 @@ class CoherentMemory(Memory):
         self._array = array
         self._closed = False
 
-    # what buffers and images do in their own ways
+    # what buffers and images do differently
 
     def _set_shape(self, array: tuple[int, ...] | None, given: tuple[int, ...]) -> tuple[int, ...]:
         """Set `shape`, and return that of the host's array.

@@ -80,11 +80,11 @@ class RuntimeAdapter:
             check(code, routine, detail, remedy, self._read_last_error)
 
     def _read_last_error(self) -> str:
-        words, number = ctypes.c_char_p(), ctypes.c_int32()
+        message, number = ctypes.c_char_p(), ctypes.c_int32()
         code = self.ur.urAdapterGetLastError(
-            self.plugin.handles[0], ctypes.byref(words), ctypes.byref(number)
+            self.plugin.handles[0], ctypes.byref(message), ctypes.byref(number)
         )
-        text = b"" if code or words.value is None else words.value
+        text = b"" if code or message.value is None else message.value
         return re.sub(r"^\[\w+\]: ", "", text.decode("utf-8", "replace"))
 
     @mark_leaving_waits
@@ -188,8 +188,6 @@ class URObject(NeverCopied):
 
     def __del__(self) -> None:
         handle, adapter = getattr(self, "handle", 0), getattr(self, "adapter", None)
-        self.handle = (
-            0  # a weak reference still leads here, in another thread, until this has returned
-        )
+        self.handle = 0  # a weak reference of another thread leads here until this has returned
         if handle and adapter is not None and adapter.open:
             getattr(adapter.ur, self._release)(handle)

@@ -158,7 +158,7 @@ class Program(URObject):
                 "urProgramBuild", self.context.handle, self.handle, build, holder=self
             )
         except SYCLError as error:
-            logs = "\n".join(filter(None, (self._log(device.handle) for device in devices)))
+            logs = "\n".join(filter(None, (self._read_log(device.handle) for device in devices)))
             raise SYCLError(
                 Errc.build,
                 f"the program could not be built. {error.message}\n{logs}".rstrip(),
@@ -167,7 +167,7 @@ class Program(URObject):
                 remedy="correct what the compiler names",
             ) from error
 
-    def _log(self, device: int) -> str:
+    def _read_log(self, device: int) -> str:
         try:
             return self.adapter.info(
                 "urProgramGetBuildInfo", self.handle, "UR_PROGRAM_BUILD_INFO_LOG", device

@@ -1,4 +1,4 @@
-"""The scheduler: gives a command to the adapter once the adapter can wait for the rest by itself.
+"""The scheduler: gives a command to the adapter once the adapter can wait for what it comes after.
 
 An adapter orders commands by its own events. The scheduler waits for what the adapter does not
 know: host tasks, open host accessors, and events of other contexts. `submit` is its entry. A
@@ -314,9 +314,7 @@ def _resolve_with(
 ) -> None:
     try:
         result = work()
-    except (
-        BaseException
-    ) as error:  # also a SystemExit of a host task: it must not leave those who wait hanging
+    except BaseException as error:  # SystemExit of a host task, too: nobody must wait for ever
         deferred.resolve(error=error)
     else:
         deferred.resolve(result if gives_handle else 0)

@@ -61,7 +61,7 @@ class ModelUserEvent:
                 remedy="complete each event once",
             )
         self.is_complete = True
-        self.model._pass_on()
+        self.model._receive_unblocked()
 
 
 @dataclass(eq=False)
@@ -263,7 +263,7 @@ class TaskLevels:
         self.passed.append(command)
 
     def _explain_alone(self, command: ModelCommand, was_blocked: bool) -> str:
-        """The limitations: why a command shares no batch, "" if it may."""
+        """Return the limitations: why a command shares no batch, "" if it may."""
         if command.queue.profiling:
             return "its queue has profiling"
         if was_blocked:
@@ -273,7 +273,7 @@ class TaskLevels:
             return "it returns an event in an in-order queue, and no queue is out of order"
         return ""
 
-    def _pass_on(self) -> None:
+    def _receive_unblocked(self) -> None:
         """Give the receiver every command that nothing blocks any more."""
         for command in list(self.blocked):
             if not command.is_blocked:
@@ -324,5 +324,5 @@ class TaskLevels:
 
 
 def _make_batch_key(command: ModelCommand) -> tuple[int | None, int, int]:
-    """What the commands of a batch have in common, as far as they follow each other."""
+    """Return what the commands of a batch have in common, as far as they follow each other."""
     return command.level, command.buffer, id(command) if command.why_alone else 0

@@ -80,7 +80,7 @@ def to_svg(model: TaskLevels) -> str:
 
 
 def _draw_lines(places: Mapping[ModelCommand, tuple[float, float]]) -> Iterator[str]:
-    """The arrows, with the names of their events."""
+    """Yield the arrows, with the names of their events."""
     arrows = list(_find_arrows(list(places)))
     ends = _find_ends(places, arrows)
     for number, (before, after, color, event) in enumerate(arrows):
@@ -102,7 +102,7 @@ def _find_ends(
     places: Mapping[ModelCommand, tuple[float, float]],
     arrows: Sequence[tuple[ModelCommand, ModelCommand, str, str]],
 ) -> dict[int, float]:
-    """How far from the middle of a command's upper edge each arrow ends, by its number.
+    """Return how far from the middle of a command's upper edge each arrow ends, by its number.
 
     The arrow of the queue's order ends in the middle. Others do so if it is missing.
     """
@@ -145,7 +145,8 @@ def _find_arrows(
 def _lay_out(
     model: TaskLevels, rows: _Rows
 ) -> tuple[dict[ModelCommand, tuple[float, float]], list[float], float]:
-    """The middle of each command's upper edge, the middle of each queue's column, and the width."""
+    """Return the middle of each command's upper edge, the middle of each queue's column, and the
+    width."""
     places: dict[ModelCommand, tuple[float, float]] = {}
     columns: list[float] = []
     left = float(_MARGIN)
@@ -166,7 +167,7 @@ def _find_top(row: int) -> int:
 
 
 def _draw_text(x: float, y: float, text: str, style: str = 'text-anchor="middle"') -> str:
-    """A text that begins at a place, or has its middle there."""
+    """Return a text that begins at a place, or has its middle there."""
     return f'<text x="{x:g}" y="{y + 4:g}" {style}>{escape(text)}</text>'
 
 
