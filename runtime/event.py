@@ -156,7 +156,8 @@ class Event(NeverCopied):
         """Whether the command, and everything that the event stands for, is complete or has failed.
 
         Raises:
-            SYCLError: invalid, for an event of a graph's recording.
+            SYCLError: invalid, for an event of a graph's recording; runtime, if the adapter was
+                closed, or opened before this process was forked.
         """
         if self.node is not None:
             raise make_invalid_error(
@@ -171,8 +172,10 @@ class Event(NeverCopied):
             return False
         if self.error is not None or not self.handle or self.context is None:
             return True
-        status = ctypes.c_int32()
-        ask = self.context.adapter.ur.urEventGetInfo
+        status, adapter = ctypes.c_int32(), self.context.adapter
+        if not adapter.open:
+            adapter.check_open("Event.done")
+        ask = adapter.ur.urEventGetInfo
         return (
             ask(self.handle, _ASK_STATUS, 4, ctypes.byref(status), None) != 0
             or status.value not in _UNFINISHED

@@ -130,6 +130,7 @@ class RuntimeAdapter:
     def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
         """Return the answer to a query, as the Python type that the ABI data tells. Raises
         SYCLError."""
+        self.check_open(routine)
         constant = UR.constants[name]
         value = query(
             getattr(self.ur, routine),

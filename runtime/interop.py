@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.forks import make_lock
 from ..loader.ur.abi import UR
 from .arguments import FOREIGN, MEMORY, POINTER, Argument
 from .checks import make_type_error
@@ -105,12 +106,20 @@ def device_of(device: Any) -> Device:
     )
 
 
+_lock: Final = make_lock()  # threads that ask at the same time get the same object
+
+
 def context_of(context: Any) -> Context:
     """Return the runtime's context for a pyopencl.Context. It is the same one each time, as long as
     it lives."""
+    _check(context, "Context", "context_of")
+    with _lock:
+        return _find_context(context)
+
+
+def _find_context(context: Any) -> Context:
     from .context import Context, list_contexts
 
-    _check(context, "Context", "context_of")
     native = context.int_ptr
     for known in list_contexts():
         if (
@@ -143,10 +152,15 @@ def queue_of(queue: Any, routine: str = "queue_of") -> Queue:
     If the queue is in order, commands of both packages follow each other. `routine` is named in
     errors.
     """
-    from .queue import Queue
-
     _check(queue, "CommandQueue", routine)
+    with _lock:
+        return _find_queue(queue, routine)
+
+
+def _find_queue(queue: Any, routine: str) -> Queue:
     import pyopencl
+
+    from .queue import Queue
 
     known = _queues.get(queue.int_ptr)
     if known is not None and known.handle:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 
@@ -149,3 +150,28 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
             make(path)
             done.touch()
     return path
+
+
+class WatchedLock:
+    """A lock that tells when another thread than that of the test wants it.
+
+    Attributes:
+        wanted: is set then.
+    """
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self._owner = lock, threading.current_thread()
+        self.wanted = threading.Event()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the caller is the thread of the test."""
+        return threading.current_thread() is self._owner
+
+    def __enter__(self) -> None:
+        if not self.is_watching:
+            self.wanted.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from helpers.support import RunPython
+from helpers.support import CHILD_TIMEOUT, RunPython, WatchedLock
 from helpers.sycl import SOURCE, N, raises, zeros
 
 from fairlead.runtime import (
@@ -27,6 +28,7 @@ from fairlead.runtime import (
     Sampler,
     SYCLError,
     devices,
+    interop,
 )
 from fairlead.runtime.interop import context_of, device_of, event_of, queue_of, to_pyopencl
 
@@ -61,6 +63,29 @@ def test_their_context_and_queue_are_one_object_each(device: Device) -> None:
     queue.finish()
     assert event.status == "complete" and event.profiling("end") >= event.profiling("start")
     assert (memory.array == 1).all()
+
+
+def test_threads_that_ask_at_the_same_time_get_the_same_context(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, lock = cl.Context([to_pyopencl(device)]), WatchedLock(interop._lock)
+    threads, results = list[threading.Thread](), list[Context]()
+
+    def look_up(one: Any) -> Device:
+        """Between the search for a known context and the making of another one."""
+        if not lock.is_watching:
+            lock.wanted.set()
+        elif not threads:
+            threads.append(threading.Thread(target=lambda: results.append(context_of(theirs))))
+            threads[0].start()
+            assert lock.wanted.wait(CHILD_TIMEOUT)
+        return device_of(one)
+
+    monkeypatch.setattr(interop, "_lock", lock)
+    monkeypatch.setattr(interop, "device_of", look_up)
+    results.append(context_of(theirs))
+    threads[0].join()
+    assert results[0] is results[1]
 
 
 def test_pyopencl_objects_keep_their_context(device: Device) -> None:

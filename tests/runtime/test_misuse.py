@@ -324,8 +324,12 @@ queue, never = Queue(device), threading.Event()
 memory, graph = malloc_shared(16, "int32", queue), CommandGraph(queue)
 node = graph.add(lambda h: h.memset(memory, 1))
 executable = graph.finalize(updatable=True)
+ready = queue.memset(memory, 1)
+ready.wait()
 waiting = queue.memset(memory, 1, depends_on=[queue.host_task(never.wait)])
 uses = {
+    "done": lambda: ready.done,
+    "status": lambda: ready.status,
     "malloc": lambda: malloc_device(4, "int32", queue),
     "add": graph.add,
     "recording": lambda: graph.recording(queue).__enter__(),

@@ -6,6 +6,7 @@ import gc
 import itertools
 import sys
 import threading
+from typing import Any
 
 import numpy
 import pytest
@@ -394,7 +395,7 @@ def test_a_buffer_that_is_collected_is_closed_by_another_thread(
         closed.set()
 
     monkeypatch.setattr(Buffer, "_close_quietly", note)
-    buffer = Buffer(numpy.zeros(N, numpy.int32))
+    buffer: Any = Buffer(numpy.zeros(N, numpy.int32))
     buffer.itself = buffer
     del buffer
     gc.collect()

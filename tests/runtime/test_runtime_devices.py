@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 from helpers.drivers import Driver
-from helpers.support import CHILD_TIMEOUT, RunPython
+from helpers.support import CHILD_TIMEOUT, RunPython, WatchedLock
 from helpers.sycl import SOURCE, N, zeros
 
 from fairlead.api import register_drivers
@@ -52,34 +52,23 @@ def test_a_device_is_one_object(device: Device) -> None:
 def test_threads_that_ask_at_the_same_time_get_the_same_devices(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    main, tried, lock = threading.current_thread(), threading.Event(), platform._lock
+    lock = WatchedLock(platform._lock)
     threads, results = list[threading.Thread](), list[Any]()
-
-    def note_thread() -> None:
-        if threading.current_thread() is not main:
-            tried.set()
-
-    class Lock:
-        def __enter__(self) -> None:
-            note_thread()
-            lock.acquire()
-
-        def __exit__(self, *_: object) -> None:
-            lock.release()
 
     class Found:
         handle = 1
 
         @property
         def devices(self) -> list[Any]:
-            note_thread()
-            if not threads:
+            if not lock.is_watching:
+                lock.wanted.set()
+            elif not threads:
                 threads.append(threading.Thread(target=lambda: results.append(made.devices)))
                 threads[0].start()
-                assert tried.wait(CHILD_TIMEOUT)
+                assert lock.wanted.wait(CHILD_TIMEOUT)
             return [type("FoundDevice", (), {"handle": 2})()]
 
-    monkeypatch.setattr(platform, "_lock", Lock())
+    monkeypatch.setattr(platform, "_lock", lock)
     found: Any = Found()
     made = Platform(device.adapter, found)
     results.append(made.devices)

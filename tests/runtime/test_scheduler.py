@@ -555,11 +555,9 @@ def test_a_finalizer_may_drop_events_while_others_are_dropped() -> None:
 
     for drop in (Unfinished.drop_done, Unfinished.drop_first_done):
         events = Unfinished()
-        for _ in range(3):
-            event = Event()
+        for event in (Event(), Event(), Event()):
             event.held = Finalizer(events.drop_first_done)
             events.add(event)
-        del event
         drop(events)
         assert not list(events)
 
