@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -39,9 +39,9 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     Raises:
         CommandError: it cannot be run.
     """
-    with _forward_signals() as process:
+    with _forward_signals() as forwarding:
         try:
-            process.append(subprocess.Popen(command, env=environ))
+            process = subprocess.Popen(command, env=environ)
         except OSError as error:
             message = f"{command[0]} cannot be run: {error.strerror}"
             if isinstance(error, (FileNotFoundError, NotADirectoryError)):
@@ -51,28 +51,47 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
             raise CommandError(
                 message, exit_code=126, remedy="name an executable program"
             ) from None
-        code = process[0].wait()
+        forwarding.start(process)
+        code = process.wait()
     return code if code >= 0 else SIGNALLED - code
 
 
+class _Forwarding:
+    """Passes signals on to a process, also those that come before it has begun."""
+
+    def __init__(self, signals: Collection[int]) -> None:
+        self._signals = signals
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def pass_on(self, number: int, frame: FrameType | None) -> None:
+        """Pass a signal on. It is a signal's handler."""
+        if number not in self._signals:
+            return
+        if self._process is None:
+            self._early.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def start(self, process: subprocess.Popen[bytes]) -> None:
+        """Note the process, which has begun."""
+        self._process = process
+        for number in self._early:
+            process.send_signal(number)
+
+
 @contextmanager
-def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass signals that would end us to the process in the list; ignored ones stay ignored."""
-    process: list[subprocess.Popen[bytes]] = []
-    passed_on = _PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL)
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        if process and number in passed_on:
-            process[0].send_signal(number)
-
+def _forward_signals() -> Iterator[_Forwarding]:
+    """Pass on signals that would end us. Ignored ones stay ignored."""
+    forwarding = _Forwarding(_PASSED_ON if _has_terminal() else (*_PASSED_ON, *_FROM_TERMINAL))
     caught = [
         number
         for number in (*_PASSED_ON, *_FROM_TERMINAL)
         if signal.getsignal(number) != signal.SIG_IGN
     ]
-    before = {number: signal.signal(number, pass_on) for number in caught}
+    before = {number: signal.signal(number, forwarding.pass_on) for number in caught}
     try:
-        yield process
+        yield forwarding
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
