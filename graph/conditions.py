@@ -115,7 +115,7 @@ def make_loop(
     decision = check_decision(context, device, flag)
     if at_most is not None and as_integer(at_most, "number of turns", "while_loop") < 0:
         raise make_invalid_error(
-            "a loop has 0 turns or more", routine="while_loop", remedy="at_most=None is no limit"
+            "a loop has 0 turns or more", routine="while_loop", remedy="at_most=None sets no limit"
         )
     first = _MOST if at_most is None else min(at_most, _MOST)
 
@@ -171,7 +171,7 @@ def check_executable(graph: IsExecutable, context: Context, routine: str) -> Exe
 
 
 def check_decision(context: Context, device: Device, flag: Any) -> _Decision:
-    """Return what a node with this flag needs. Raises SYCLError (invalid) for what is no flag."""
+    """Return what a node with this flag needs. Raises SYCLError (invalid) for other objects."""
     buffer = getattr(flag, "base_data", None)  # a pyopencl.array.Array
     if buffer is not None:
         if flag.offset or flag.nbytes < WORD:

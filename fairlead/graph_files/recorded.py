@@ -37,6 +37,31 @@ _BARRIERS: Final = (
 _OUT_OF_ORDER: Final = 1
 _MAP_READ: Final = OPENCL["CL_MAP_READ"]
 _BY_ROUTINE: Final = {one.routine: name for name, one in OPERATIONS.items()}
+_MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
+#: Commands of the queue that became places, but are not markers of OpenCL.
+_WITHOUT_PLACE: Final = (
+    *_MAPS,
+    "clEnqueueUnmapMemObject",
+    "clEnqueueMigrateMemObjects",
+    "clEnqueueSVMMap",
+    "clEnqueueSVMUnmap",
+    "clEnqueueSVMFree",
+    "clEnqueueSVMMigrateMem",
+)
+_BLOCKING: Final = ("blocking_read", "blocking_write", "blocking_map", "blocking_copy")
+_LISTS: Final = ("event_wait_list", "event_list")
+#: Why a recording ends (enum fl_record_end).
+_EXTENSION: Final = 8
+_ENDINGS: Final = {
+    1: "{routine} has no place in a graph file",
+    2: "argument {detail} of the kernel {name} was never set",
+    3: "{routine} uses SVM with atomics, or memory of the system: the program may change it unseen",
+    4: "{routine} waits for a user event that the program has not set yet",
+    5: "the contents of memory that {routine} uses cannot be read: {code}",
+    6: "{routine} uses memory of a kind that graph files do not have",
+    7: "{routine} ends a mapping that was not seen",
+    9: "{routine} uses a queue that a function of an extension has made",
+}
 
 
 @dataclass
@@ -373,33 +398,6 @@ class _Writer:
                 self._members[row["contents"]] = view_as_array(row, self._members[row["contents"]])
         check_document(document.to_json())
         return self._made
-
-
-_MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
-#: Commands of the queue that became places, but are not markers of OpenCL.
-_WITHOUT_PLACE: Final = (
-    *_MAPS,
-    "clEnqueueUnmapMemObject",
-    "clEnqueueMigrateMemObjects",
-    "clEnqueueSVMMap",
-    "clEnqueueSVMUnmap",
-    "clEnqueueSVMFree",
-    "clEnqueueSVMMigrateMem",
-)
-_BLOCKING: Final = ("blocking_read", "blocking_write", "blocking_map", "blocking_copy")
-_LISTS: Final = ("event_wait_list", "event_list")
-#: Why a recording ends (enum fl_record_end).
-_EXTENSION: Final = 8
-_ENDINGS: Final = {
-    1: "{routine} has no place in a graph file",
-    2: "argument {detail} of the kernel {name} was never set",
-    3: "{routine} uses SVM with atomics, or memory of the system: the program may change it unseen",
-    4: "{routine} waits for a user event that the program has not set yet",
-    5: "the contents of memory that {routine} uses cannot be read: {code}",
-    6: "{routine} uses memory of a kind that graph files do not have",
-    7: "{routine} ends a mapping that was not seen",
-    9: "{routine} uses a queue that a function of an extension has made",
-}
 
 
 @cache

@@ -207,7 +207,7 @@ def test_a_buffer_stays_in_use_when_another_one_is_refused(numbers: Numbers) -> 
     with capture(numbers.queue) as graph:
         numbers.add(by, u)
         cl.enqueue_copy(numbers.queue, numbers.host, u, is_blocking=False)
-    loop = graph.finalize()
+    loop: Any = graph.finalize()
     first: Any = numbers.new(40)
     handle = first.int_ptr
     loop.set(u=first)
