@@ -262,14 +262,17 @@ class CapturedBlock:
 
     @property
     def uses_host_memory(self) -> bool:
-        """Whether commands use memory that drivers do not keep while they run.
+        """Whether commands use what drivers do not keep while they run.
 
-        It is the host's memory, SVM, or that of images of buffers.
+        It is the host's memory, SVM, that of images of buffers, or samplers.
         """
         return bool(self.host_memory)
 
     @property
     def host_memory(self) -> list[Any]:
-        """The owners of that memory. A list drops its last member first, as `__del__` does."""
+        """The owners of that. A list drops its last member first, as `__del__` does."""
         recording, owners = self.recording, list(self._observer.held.values())
-        return [recording, *owners] if recording.pinned or recording.has_parts else owners
+        if recording.pinned or recording.has_parts:
+            return [recording, *owners]
+        samplers = recording.share_samplers()
+        return owners if samplers is None else [samplers, *owners]

@@ -115,11 +115,6 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             )
         )
 
-    @property
-    def uses_host_memory(self) -> bool:
-        """Whether commands use memory that has no reference count in OpenCL: the host's, or SVM."""
-        return self.block.uses_host_memory
-
     # its command graph, made at its first use
 
     @property

@@ -324,6 +324,14 @@ class Recording:
         """
         return bool(lib.fl_has_parts(self.native))
 
+    def share_samplers(self) -> Any:
+        """Return references to the samplers that it keeps, None if there are none.
+
+        Not every driver keeps those for a command in flight: PoCL 3.0 loses them.
+        """
+        found = lib.fl_share_samplers(self.native)
+        return ffi.gc(found, lib.fl_release_samplers) if found else None
+
     @property
     def pinned(self) -> int:
         """The number of SVM pointers that the recording's commands use."""

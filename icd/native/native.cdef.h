@@ -125,6 +125,9 @@ void *const *fl_pending(const fl_recording *recording, uint32_t *count);
 uint32_t fl_kept(const fl_recording *recording);
 uint32_t fl_pinned(const fl_recording *recording);
 int fl_has_parts(const fl_recording *recording);
+struct fl_keep;
+struct fl_keep *fl_share_samplers(const fl_recording *recording);
+void fl_release_samplers(struct fl_keep *samplers);
 int fl_forgotten_kernels(void);
 
 /* --- argument_lists.c: the arguments of a launch, immutable and shared --- */

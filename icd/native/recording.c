@@ -263,6 +263,23 @@ int fl_has_parts(const fl_recording *r) {
     return r->keep.has_parts;
 }
 
+/* References to the samplers that it keeps, NULL if there are none. */
+struct fl_keep *fl_share_samplers(const fl_recording *r) {
+    fl_keep *made = calloc(1, sizeof *made);
+    for (uint32_t i = 0; made && i < r->keep.count; i++)
+        if (r->keep.entries[i].kind == FL_KEEP_SAMPLER)
+            fl_keep_add(made, r->keep.entries[i].object, FL_KEEP_SAMPLER, false);
+    if (!made || made->count)
+        return made;
+    fl_release_samplers(made);
+    return NULL;
+}
+
+void fl_release_samplers(struct fl_keep *samplers) {
+    fl_keep_release(samplers);
+    free(samplers);
+}
+
 /* How many SVM pointers it pins. */
 uint32_t fl_pinned(const fl_recording *r) {
     return r->pins.count;

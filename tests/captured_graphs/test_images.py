@@ -97,7 +97,7 @@ def test_images_and_samplers_of_launches_live_as_long_as_the_graph(
     loop = graph.finalize()
     gc.collect()
     rubbish = [images.make(queue.context, kind, images.numbers(kind, 10**6)) for _ in range(20)]
-    rubbish += [images.sampler(queue.context) for _ in range(20)]
+    rubbish += [images.sampler(queue.context, normalized=True) for _ in range(20)]
     loop.replay(queue, times=2).wait()
     np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 7))
     assert len(rubbish) == 40
@@ -112,8 +112,9 @@ def test_a_graph_gives_back_what_it_kept(queue: cl.CommandQueue) -> None:
         triple(queue, kind.region[:2], None, one, two, near)
         cl.enqueue_copy(queue, one, two, src_origin=(0, 0), dest_origin=(0, 0), region=(4, 4))
     assert [thing.reference_count for thing in (one, two, near)] == [n + 1 for n in uses]
-    graph.finalize().replay(queue).wait()
-    del graph
+    loop = graph.finalize()
+    loop.replay(queue).wait()  # what a replay uses is kept until its end
+    del graph, loop
     gc.collect()
     assert [thing.reference_count for thing in (one, two, near)] == uses
 
@@ -132,7 +133,7 @@ def test_images_and_samplers_are_updated(queue: cl.CommandQueue) -> None:
     del graph
     gc.collect()
     rubbish = [images.make(context, kind) for _ in range(20)]
-    rubbish += [images.sampler(context) for _ in range(20)]
+    rubbish += [images.sampler(context, normalized=True) for _ in range(20)]
     loop.replay(queue).wait()
     np.testing.assert_array_equal(images.read(queue, target, kind), 3 * images.numbers(kind, 50))
     assert len(rubbish) == 40
@@ -180,13 +181,11 @@ def test_what_an_image_or_a_sampler_cannot_become(queue: cl.CommandQueue) -> Non
     context, foreign = queue.context, cl.Context([queue.device])
     graph, target = _tripled(queue, IMAGE2D)
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096)
-    released, gone = images.make(context, IMAGE2D), images.sampler(context)
-    near = images.sampler(context)
+    released, near = images.make(context, IMAGE2D), images.sampler(context)
     with capture(queue) as other:
         fill = build_once(context, "kernel void set(global int *a, long b) { a[0] = b; }")
         fill.set(queue, (1,), None, buffer, np.int64(3))
     released.release()
-    del gone
     wrong = [
         (graph[0], 0, buffer, "argument 0 is a 2D image"),
         (graph[0], 0, images.make(context, KINDS[5]), "argument 0 is a 2D image"),
@@ -399,9 +398,27 @@ def test_a_replay_that_is_not_over_outlives_its_graph(
     del graph, triple, near
     gc.collect()
     rubbish = [images.make(context, kind, images.numbers(kind, 10**6)) for _ in range(20)]
-    rubbish += [images.sampler(context) for _ in range(20)]
+    rubbish += [images.sampler(context, normalized=True) for _ in range(20)]
     gate.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
     for one, other in zip(captured.state()[1:], expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(rubbish) == 40
+
+
+def test_a_sampler_is_kept_until_the_last_replay_has_ended(queue: cl.CommandQueue) -> None:
+    context, kind = queue.context, IMAGE2D
+    near, gate = images.sampler(context), cl.UserEvent(context)
+    one, two = (images.make(context, kind) for _ in range(2))
+    uses = near.reference_count
+    with capture(queue) as graph:
+        images.kernel(context, kind)(queue, kind.region[:2], None, one, two, near)
+    event = graph.finalize().replay(queue, wait_for=[gate])
+    del graph
+    gc.collect()
+    kept = near.reference_count
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    event.wait()
+    assert kept > uses  # PoCL reads it when the launch begins
+    _tripled(queue, kind)[0].finalize()  # looks what has ended
+    assert near.reference_count == uses

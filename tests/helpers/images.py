@@ -109,9 +109,10 @@ def kernel(context: cl.Context, kind: Kind) -> cl.Kernel:
     return build_once(context, source).triple
 
 
-def sampler(context: cl.Context) -> cl.Sampler:
-    """One that takes the nearest pixel."""
-    return cl.Sampler(context, False, cl.addressing_mode.CLAMP_TO_EDGE, cl.filter_mode.NEAREST)
+def sampler(context: cl.Context, normalized: bool = False) -> cl.Sampler:
+    """One that takes the nearest pixel. The kernels here need one that is not `normalized`."""
+    mode = cl.addressing_mode.CLAMP_TO_EDGE
+    return cl.Sampler(context, normalized, mode, cl.filter_mode.NEAREST)
 
 
 @dataclass
