@@ -26,10 +26,10 @@ from ..icd.command_buffer.edits import (
 from ..loader.base.memory import read_word
 from ..runtime.errors import Errc, SYCLError
 
-#: By kind of argument: the query of such an object, what asks for its context, and a word for it.
+#: By kind of argument: the query of such an object, how its questions begin, and a word for it.
 _QUERIES: Final = {
-    MEMORY: ("clGetMemObjectInfo", "CL_MEM_CONTEXT", "memory"),
-    SAMPLER: ("clGetSamplerInfo", "CL_SAMPLER_CONTEXT", "a sampler"),
+    MEMORY: ("clGetMemObjectInfo", "CL_MEM", "memory"),
+    SAMPLER: ("clGetSamplerInfo", "CL_SAMPLER", "a sampler"),
 }
 _REMEDY: Final = "keep the type that the kernel expects"
 #: What images are by CL_MEM_TYPE.
@@ -104,7 +104,7 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
 def check_context(name: str, kind: int, handle: int, context: int) -> None:
     """Raise SYCLError (kernel_argument) unless a handle is an object of a context.
 
-    A released object is usually freed memory.
+    A released object is freed memory. What it was may still be there, with a count of 0.
 
     Args:
         name: what it has to be, for the message.
@@ -112,14 +112,17 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
         handle: the object.
         context: of the graph, a handle.
     """
-    routine, query, what = _QUERIES[kind]
+    routine, begin, what = _QUERIES[kind]
     if read_word(handle) != read_word(context):
         raise make_argument_error(
             f"{name} is not an object of the graph's driver", "give one that lives"
         )
-    value = ffi.new("uintptr_t *")
-    code = call(handle, routine, OPENCL[query], 8, address(value), None)
-    if code or value[0] != context:
+    value, uses = ffi.new("uintptr_t *"), ffi.new("uint32_t *")
+    code = call(handle, routine, OPENCL[f"{begin}_CONTEXT"], 8, address(value), None)
+    if code == 0:
+        count = OPENCL[f"{begin}_REFERENCE_COUNT"]
+        code = call(handle, routine, count, 4, address(uses), None)
+    if code or value[0] != context or not uses[0]:
         raise make_argument_error(
             f"{name} is {what} of another context, or was released",
             "give one of the context that was captured",

@@ -3,6 +3,7 @@ executable graphs."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 from typing import Any
@@ -15,8 +16,10 @@ from helpers.captures import SOURCE, Numbers
 from helpers.programs import build_once
 
 import fairlead
+from fairlead.captured_graphs import argument_objects
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.segment import ReplayError
+from fairlead.icd.abi import OPENCL
 from fairlead.icd.calls import find_device_profile
 from fairlead.runtime import Errc, LocalMemory, NDRange, RawArgument, SYCLError
 
@@ -291,6 +294,23 @@ def test_memory_that_is_gone_or_of_another_context_is_refused(numbers: Numbers) 
         graph[0].set_arg(0, other)
     graph.finalize().replay(queue)
     assert numbers.value() == 3
+
+
+def test_memory_without_a_reference_is_refused(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was released, and what it was is still there."""
+    graph, ask = captured(numbers), argument_objects.call
+
+    def answer(handle: int, routine: str, query: int, size: int, value: int, needed: None) -> int:
+        code = ask(handle, routine, query, size, value, needed)
+        if query == OPENCL["CL_MEM_REFERENCE_COUNT"]:
+            ctypes.c_uint32.from_address(value).value = 0
+        return code
+
+    monkeypatch.setattr(argument_objects, "call", answer)
+    with pytest.raises(SYCLError, match="of another context, or was released"):
+        graph[0].set_arg(0, numbers.new())
 
 
 def test_null_and_back(numbers: Numbers) -> None:
