@@ -77,15 +77,19 @@ class ZEObjects:
         self.ze, self.context, self.device = ze, context, device
         self._module = module
         self._ends: list[Callable[[], object]] = []
-        self._waits: list[Callable[[], object]] = []
+        self._finishes: dict[int, str] = {}  # queues and immediate lists: the function that waits
+        self._events: list[int] = []
 
     def close(self) -> None:
         """Destroy everything, the last object first, when nothing runs any more.
 
-        A driver may run what a case expects it to refuse. That would use memory that is freed.
+        A driver may run what a case expects it to refuse. That would use memory that is freed. A
+        case that has failed may leave commands that wait for an event.
         """
-        while self._waits:
-            self._waits.pop()()
+        for event in self._events:
+            self.ze.number("zeEventHostSignal", event)
+        for handle, routine in self._finishes.items():
+            self.ze.number(routine, handle, _LONG)
         while self._ends:
             self._ends.pop()()
 
@@ -135,7 +139,7 @@ class ZEObjects:
         made = self._create(
             "zeCommandQueueDestroy", routine, self.context, self.device, byref(desc)
         )
-        self._waits.append(lambda: self.ze.number("zeCommandQueueSynchronize", made, _LONG))
+        self._finishes[made] = "zeCommandQueueSynchronize"
         return made
 
     def list(self, *, mutable: bool = False, in_order: bool = False, flags: int = 0) -> int:
@@ -151,7 +155,7 @@ class ZEObjects:
         desc = new("ze_command_queue_desc_t", **fields)
         given = self.context, self.device, byref(desc)
         made = self._create("zeCommandListDestroy", "zeCommandListCreateImmediate", *given)
-        self._waits.append(lambda: self.ze.number("zeCommandListHostSynchronize", made, _LONG))
+        self._finishes[made] = "zeCommandListHostSynchronize"
         return made
 
     def events(self, count: int = 1, flags: int = 1) -> list[int]:
@@ -160,7 +164,7 @@ class ZEObjects:
         given = self.context, byref(desc), 0, None
         pool = self._create("zeEventPoolDestroy", "zeEventPoolCreate", *given)
         scope = ZE["ZE_EVENT_SCOPE_FLAG_HOST"]
-        return [
+        made = [
             self._create(
                 "zeEventDestroy",
                 "zeEventCreate",
@@ -169,6 +173,8 @@ class ZEObjects:
             )
             for index in range(count)
         ]
+        self._events += made
+        return made
 
     def fence(self, queue: int) -> int:
         """Return a fence of a queue."""
@@ -225,7 +231,16 @@ class ZEObjects:
         routine = "zeCommandQueueExecuteCommandLists"
         self.ze.ok(routine, queue, len(lists), handles(*lists), None)
         if wait:
-            self.ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+            self.finish(queue)
+
+    def finish(self, queue: int, *events: int) -> None:
+        """Wait for a queue or an immediate list, whose commands have signaled these events then.
+
+        A case that waits for an event hangs if a driver forgets to signal it.
+        """
+        self.ze.ok(self._finishes[queue], queue, FOREVER)
+        for event in events:
+            self.ze.ok("zeEventQueryStatus", event)
 
     # mutable lists
 

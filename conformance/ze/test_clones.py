@@ -8,7 +8,7 @@ from ctypes import byref, c_int32
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, ZECalls
+from fairlead.conformance.ze.calls import ZECalls
 from fairlead.conformance.ze.objects import Ints, ZEObjects, argument, needs
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice
@@ -77,7 +77,7 @@ def test_running(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> No
     make.check_result(other, made, out, 5)
     out.fill(0)
     ze.ok("zeEventHostSignal", event)
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    make.finish(queue)
     equal(out.all, [5], "what the source has written")
 
 
@@ -90,7 +90,7 @@ def test_events(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> Non
     make.run(queue, clones.clone(source), wait=False)
     ze.answers("NOT_READY", "zeEventQueryStatus", end)
     ze.ok("zeEventHostSignal", gate)
-    ze.ok("zeEventHostSynchronize", end, FOREVER)
+    make.finish(queue, end)
     equal(out.all, [5], "what the clone has written")
 
 
@@ -106,7 +106,7 @@ def test_inherits(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> N
 
 
 @rule(CLONE, "a mutable list and its clone are changed alone, by the same identifiers")
-def test_mutable(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones, mutable: int) -> None:
+def test_mutable(make: ZEObjects, queue: int, clones: Clones, mutable: int) -> None:
     needs(mutable, "KERNEL_ARGUMENTS")
     out, source = make.ints(count=1), clones.list(mutable=True)
     number = make.next_id(source)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice
@@ -89,7 +89,7 @@ def test_context_of_part(
     try:
         out, made = make.ints(0, 0), make.immediate()
         make.launch(made, make.kernel("store", out.pointer, ctypes.c_int32(5)), 2)
-        ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+        make.finish(made)
         equal(out.all, [5, 5], "what the list has written")
     finally:
         make.close()

@@ -71,7 +71,7 @@ def test_launch_signals(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     make.run(queue, made, wait=False)
     ze.ok("zeEventHostSynchronize", event, FOREVER)
     equal(out.all, [3] * 4, "what the kernel has written")
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    make.finish(queue)
 
 
 @rule("zeCommandListAppendLaunchKernel", "waits for all its events")
@@ -84,7 +84,7 @@ def test_launch_waits(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     for event in events:
         equal(out.all, [0] * 4, "the memory before all events are signaled")
         ze.ok("zeEventHostSignal", event)
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    make.finish(queue)
     equal(out.all, [3] * 4, "what the kernel has written")
 
 
@@ -99,13 +99,12 @@ def test_barrier(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     make.run(queue, made, wait=False)
     ze.answers("NOT_READY", QUERY, end)
     ze.ok("zeEventHostSignal", event)
-    ze.ok("zeEventHostSynchronize", end, FOREVER)
+    make.finish(queue, end)
     equal(out.all, [4, 4], "what the kernel has written")
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
 
 
 @rule("zeCommandQueueExecuteCommandLists", "one queue's list waits for another queue's")
-def test_two_queues(make: ZEObjects, ze: ZECalls) -> None:
+def test_two_queues(make: ZEObjects) -> None:
     out, (event,) = make.ints(count=2), make.events()
     first, second = make.list(), make.list()
     make.launch(first, make.kernel("store", out.pointer, c_int32(1)), 2, event)
@@ -116,7 +115,7 @@ def test_two_queues(make: ZEObjects, ze: ZECalls) -> None:
     make.run(queues[1], second, wait=False)
     make.run(queues[0], first, wait=False)
     for queue in queues:
-        ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+        make.finish(queue)
     equal(out.all, [2, 1], "what both kernels have written")
 
 

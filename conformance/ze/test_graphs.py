@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.conformance.checks import equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles
+from fairlead.conformance.ze.calls import ZECalls, handles
 from fairlead.conformance.ze.objects import Ints, ZEObjects
 from fairlead.loader.ze.driver import ZEDevice
 
 BEGIN, END = "zeCommandListBeginGraphCaptureExt", "zeCommandListEndGraphCaptureExt"
 INTO, ENABLED = "zeCommandListBeginCaptureIntoGraphExt", "zeCommandListIsGraphCaptureEnabledExt"
 APPEND, INSTANTIATE = "zeCommandListAppendGraphExt", "zeGraphInstantiateExt"
-EMPTY, SYNCHRONIZE = "zeGraphIsEmptyExt", "zeCommandListHostSynchronize"
+EMPTY = "zeGraphIsEmptyExt"
 _NAME = "ZE_extension_record_replay_graph"
 
 
@@ -46,7 +46,7 @@ class Graphs:
     def check_replay(self, executable: int, out: Ints, *expected: int) -> None:
         """Replay a graph, and check what it has written."""
         self.append(executable)
-        self.ze.ok(SYNCHRONIZE, self.list, FOREVER)
+        self.make.finish(self.list)
         equal(out.all, list(expected), "what the graph has written")
 
 
@@ -119,7 +119,7 @@ def test_events(graphs: Graphs, make: ZEObjects, ze: ZECalls) -> None:
     graphs.append(executable, after, before)
     ze.answers("NOT_READY", "zeEventQueryStatus", after)
     ze.ok("zeEventHostSignal", before)
-    ze.ok("zeEventHostSynchronize", after, FOREVER)
+    make.finish(graphs.list, after)
     equal(out.all, [5], "what the graph has written")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from fairlead.conformance.checks import each, equal, rule, unsupported
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, new
+from fairlead.conformance.ze.calls import ZECalls, new
 from fairlead.conformance.ze.objects import IMAGE_SIZES, ZEObjects
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice
@@ -107,7 +107,7 @@ def test_whole(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
 
 
 @rule("zeKernelSetArgumentValue", "a kernel samples an image, and writes another")
-def test_kernel(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
+def test_kernel(make: ZEObjects, queue: int, append: Any) -> None:
     images = [make.image(described()) for _ in range(2)]
     append(FROM, images[0], pixels(), None)
     given = (ctypes.c_void_p(one) for one in (*images, make.sampler()))
@@ -162,9 +162,8 @@ def test_events(ze: ZECalls, make: ZEObjects, append: Any) -> None:
     ze.ok(TO, made, out, image, None, last, 1, (ctypes.c_void_p * 1)(first))
     ze.answers("NOT_READY", "zeEventQueryStatus", last)
     ze.ok("zeEventHostSignal", first)
-    ze.ok("zeEventHostSynchronize", last, FOREVER)
+    make.finish(made, last)
     equal(list(out.raw), list(data.raw), "the bytes of the pixels")
-    ze.ok("zeCommandListHostSynchronize", made, FOREVER)
 
 
 @rule("zeImageViewCreateExt", "a view has the pixels of its image, and the image those of its view")

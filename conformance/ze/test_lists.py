@@ -6,14 +6,14 @@ import ctypes
 from ctypes import byref, c_int32
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import ZEObjects
 
 EXECUTE = "zeCommandQueueExecuteCommandLists"
 
 
 @rule(EXECUTE, "a list runs as often as it is executed")
-def test_again(make: ZEObjects, ze: ZECalls, queue: int) -> None:
+def test_again(make: ZEObjects, queue: int) -> None:
     out = make.ints(1)
     made, kernel = make.list(in_order=True), make.kernel("twice", out.pointer)
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_moment(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 
 
 @rule(EXECUTE, "runs several lists one after the other")
-def test_several(make: ZEObjects, ze: ZECalls, queue: int) -> None:
+def test_several(make: ZEObjects, queue: int) -> None:
     out, lists = make.ints(count=2), []
     for value, groups in ((1, 2), (2, 1)):
         lists.append(make.list())
@@ -81,13 +81,13 @@ def test_null(make: ZEObjects, ze: ZECalls, queue: int) -> None:
 
 
 @rule("zeCommandListAppendLaunchKernel", "an immediate list runs at once, in order")
-def test_immediate(make: ZEObjects, ze: ZECalls) -> None:
+def test_immediate(make: ZEObjects) -> None:
     out, made = make.ints(count=2), make.immediate(flags=2)
     kernel = make.kernel("store", out.pointer, c_int32(1))
     make.launch(made, kernel, 2)
     make.set(kernel, 1, c_int32(5))
     make.launch(made, kernel, 1)
-    ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    make.finish(made)
     equal(out.all, [5, 1], "what both kernels have written")
 
 
@@ -140,4 +140,4 @@ def test_not_ready(make: ZEObjects, ze: ZECalls, queue: int) -> None:
     make.run(queue, made, wait=False)
     ze.answers("NOT_READY", "zeCommandQueueSynchronize", queue, 1000)
     ze.ok("zeEventHostSignal", event)
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    make.finish(queue)

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.conformance.checks import equal, failed, rule, unsupported
 from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles, new
+from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice
@@ -56,7 +56,7 @@ def stored(make: ZEObjects, ze: ZECalls, module: int, value: int) -> int:
     try:
         out, made = own.ints(0), own.immediate()
         own.launch(made, own.kernel("store", out.pointer, c_int32(value)), 1)
-        ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+        own.finish(made)
         return out.all[0]
     finally:
         own.close()

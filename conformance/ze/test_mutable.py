@@ -12,7 +12,7 @@ import ctypes
 from ctypes import byref, c_int32
 
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.ze.calls import FOREVER, ZECalls, handles
+from fairlead.conformance.ze.calls import ZECalls, handles
 from fairlead.conformance.ze.objects import (
     ZEObjects,
     argument,
@@ -186,7 +186,7 @@ def test_kernel_waits(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) ->
     make.run(queue, made, wait=False)
     equal(out.all, [2] * 4, "the memory before the event is signaled")
     ze.ok("zeEventHostSignal", event)
-    ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    make.finish(queue)
     equal(out.all, [4] * 4, "the memory after that")
 
 
@@ -262,7 +262,7 @@ def test_lists_on_an_immediate_list(make: ZEObjects, ze: ZECalls, mutable: int) 
     make.change(made, argument(number, 1, c_int32(3)))
     routine = "zeCommandListImmediateAppendCommandListsExp"
     ze.ok(routine, immediate, 2, handles(regular, made), None, 0, None)
-    ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+    make.finish(immediate)
     equal(out.all, [3, 1], "what both lists have written")
 
 
