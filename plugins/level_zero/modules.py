@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
+from ...icd.nvidia_ptx import PtxError, PtxProgram
 from ...icd.pocl_structs import find_struct_sizes
 from ...loader.base.spirv import SpirvModule, is_spirv, read_module
 from ...loader.ur.abi import URError
@@ -38,6 +39,7 @@ from ..sdk._native import ffi as ur_ffi
 from ..sdk._native_ze import ffi
 from ..sdk.conversions import keep_text
 from ..sdk.objects import Object
+from ..sdk.rules import is_ptx
 from .contexts import ZeContext
 from .core import ZE, driver, find_adapter_code, find_struct, make_failure
 from .devices import ZeDevice
@@ -247,6 +249,15 @@ class ZeModule(Object):
             OpenCLError: the driver does not tell.
         """
         return self.program.binaries[self.program.devices.index(self.whole)]
+
+    @cached_property
+    def ptx(self) -> PtxProgram | None:
+        """Return its PTX, which tells what arguments are. None if the driver makes none."""
+        binary = self.binary.rstrip(b"\0")
+        try:
+            return PtxProgram(binary.decode()) if is_ptx(binary) else None
+        except (UnicodeDecodeError, PtxError):
+            return None
 
     @cached_property
     def struct_sizes(self) -> Mapping[str, Mapping[int, int]]:

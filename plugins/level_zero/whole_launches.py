@@ -3,15 +3,16 @@
 The caller gives an address for each argument, and no sizes. OpenCL does not tell the size of a
 value. But its drivers refuse another one, so sizes are tried until one is taken. PoCL takes a
 struct of any size. Its binaries have the size. For a version whose binaries are unknown the
-compiler tells it, if the module is made of OpenCL C.
+compiler tells it, if the module is made of OpenCL C. The PTX of NVIDIA's driver has all sizes.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from ...icd.nvidia_ptx import PtxParameter
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .appends import append_with_extensions
@@ -69,6 +70,10 @@ class _SizeProbe:
 
 def _find_sizes(kernel: ZeKernel) -> None:
     """Find out the size of each value, and which arguments are local memory."""
+    ptx = kernel.module.ptx
+    if ptx is not None and kernel.name in ptx.kernels:
+        _read_sizes(kernel, ptx.kernels[kernel.name].parameters)
+        return
     probe = _SizeProbe(kernel)
     try:
         for index, kind in enumerate(kernel.kinds):
@@ -78,6 +83,15 @@ def _find_sizes(kernel: ZeKernel) -> None:
                 kernel.value_sizes[index] = probe.size_of(index) or _ask_compiler(kernel, index)
     finally:
         probe.close()
+
+
+def _read_sizes(kernel: ZeKernel, parameters: Sequence[PtxParameter]) -> None:
+    """Take what PTX says of arguments. NVIDIA's driver crashes if sizes are tried."""
+    for index, one in enumerate(parameters):
+        if one.kind == "local":
+            kernel.local_arguments.add(index)
+        elif one.kind != "other":
+            kernel.value_sizes[index] = one.size if one.kind == "value" else HANDLE_SIZE
 
 
 def _ask_compiler(kernel: ZeKernel, index: int) -> int:

@@ -231,16 +231,23 @@ class LZCommandBuffer(CommandBufferObject):
         cells = [record.cell for record in self.records if record.cell is not None]
         if not (self.profiling and queue.profiles and cells):
             return None, None
-        kind = _Times * len(cells)
-        address = allocate_plain(self.context, ctypes.sizeof(kind), None)
+        events = len(cells), make_handle_array([cell.ze for cell in cells])
+        rows = self._allocate_times(queue, len(cells))
+        return rows, (*events, ctypes.addressof(rows), None)
+
+    def _allocate_times(self, queue: LZQueue, count: int) -> Any:
+        """Return room for the times of so many commands, which the driver writes."""
+        kind, context = _Times * count, self.context  # which has to live longer than its memory
+        if not queue.device.access.hostAllocCapabilities:
+            return kind()  # fairlead's driver takes any address of the host
+        address = allocate_plain(context, ctypes.sizeof(kind), None)
         rows = kind.from_address(address)
-        context = self.context  # which has to live longer than its memory
 
         def free() -> None:
             context.table.zeMemFree(context.ze, address)
 
         weakref.finalize(rows, free).atexit = False
-        return rows, (len(cells), make_handle_array([cell.ze for cell in cells]), address, None)
+        return rows
 
     def explain(self, queue: Any = None) -> str:
         lists = "a list of commands" if self.copies is None else "lists of kernels and of copies"

@@ -7,6 +7,7 @@ from ctypes import byref
 from typing import Any, Final
 
 import pytest
+from helpers.drivers import Driver
 from helpers.usm_ways import forget_answers
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import new
@@ -111,12 +112,14 @@ def test_a_region_is_written(bench: ZeBench, made: int) -> None:
 @pytest.mark.parametrize("usm", ["auto", "buffer", "svm"])
 @pytest.mark.parametrize("kind", ["1DARRAY", "2DARRAY"])
 def test_memory_has_pitches(
-    bench: ZeBench, kind: str, usm: str, monkeypatch: pytest.MonkeyPatch
+    bench: ZeBench, kind: str, usm: str, each_driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the way to a device allocation and back, also where drivers have only buffers or SVM.
 
     SVM is of coarse grain here: the host may not use its addresses.
     """
+    if kind == "1DARRAY" and each_driver.name == "nvidia":
+        pytest.skip("NVIDIA's driver copies no 1D arrays from buffers and to them")
     monkeypatch.setenv("FAIRLEAD_USM", usm)
     if usm == "svm":
         support = {**dict.fromkeys(("host", "shared", "cross", "system"), 0), "device": 3}

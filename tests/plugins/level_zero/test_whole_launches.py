@@ -10,7 +10,8 @@ import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
 from helpers.ze_calls import array, new
 
-from fairlead.plugins.level_zero import kernels, whole_launches
+from fairlead.icd.nvidia_ptx import PtxProgram
+from fairlead.plugins.level_zero import kernels, modules, whole_launches
 from fairlead.plugins.level_zero.in_c import UNKNOWN
 
 LAUNCH = "zeCommandListAppendLaunchKernelWithArguments"
@@ -27,6 +28,25 @@ kernel void take(global int *out, char small, record one, float4 four, local int
     }
 }
 kernel void nothing(void) {}
+"""
+PTX = """
+.version 9.0
+.target sm_90
+.address_size 64
+.entry sums(
+    .param .u64 .ptr .global .align 4 sums_param_0,
+    .param .u64 .ptr .shared .align 4 sums_param_1
+)
+{
+    ret;
+}
+.entry add(
+    .param .u64 .ptr .global .align 4 add_param_0,
+    .param .u32 add_param_1
+)
+{
+    ret;
+}
 """
 
 
@@ -162,6 +182,22 @@ def test_a_size_that_nobody_tells(bench: ZeBench) -> None:
     given = places(again.ints(count=1).pointer, c_int(5))
     assert append(again, again.immediate(), again.kernel("add"), given) == "UNSUPPORTED_FEATURE"
     again.close()
+
+
+def test_ptx_tells_of_arguments(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried, because that crashes NVIDIA's driver."""
+    monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
+    monkeypatch.setattr(whole_launches, "_SizeProbe", None)
+    monkeypatch.setattr(modules.ZeModule, "ptx", PtxProgram(PTX))
+    out, immediate = bench.ints(count=4), bench.immediate()
+    given = places(out.pointer, c_size_t(16))
+    assert append(bench, immediate, bench.kernel("sums"), given, size=4) == "SUCCESS"
+    bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+    assert out.all == [10] * 4
+    given = places(out.pointer, c_int(5))
+    assert append(bench, immediate, bench.kernel("add"), given, groups=4) == "SUCCESS"
+    bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
+    assert out.all == [15] * 4
 
 
 def test_a_driver_that_tells_nothing_of_arguments(

@@ -14,6 +14,7 @@ from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
+from fairlead.plugins.ur_level_zero.command_buffer import command_buffers
 from fairlead.plugins.ur_level_zero.command_buffer.command_buffers import LZCommandBuffer
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
@@ -206,9 +207,21 @@ def test_copies_have_a_list_of_their_own(
     assert "lists of kernels and of copies" in buffer.explain()
 
 
+@pytest.mark.parametrize("has_host_memory", [True, False])
 def test_a_profiled_execution_has_the_times_of_its_commands(
-    path: str, make: URObjects, context: int, program: int, calls: URCalls
+    path: str,
+    has_host_memory: bool,
+    make: URObjects,
+    context: int,
+    program: int,
+    calls: URCalls,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where OpenCL has SVM of coarse grain only, as NVIDIA's."""
+    if not has_host_memory:
+        monkeypatch.setattr(behind.access, "hostAllocCapabilities", 0)
+        monkeypatch.setattr(command_buffers, "allocate_plain", None)
     queue = make.queue(context, "PROFILING_ENABLE")
     chain = Chain(make, context, program, enableProfiling=True)
     chain.recording.finalize()
