@@ -185,6 +185,8 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
         name, equals, number = text.partition("=")
         if not equals or not name.isidentifier():
             raise click.BadParameter(f"{text!r} is not NAME=NUMBER")
+        if name == "times":
+            raise click.BadParameter("no Parameter is called times: --times says how often it runs")
         try:
             is_whole = re.fullmatch(r"[+-]?\d+", number.strip())
             values[name] = int(number) if is_whole else float(number)
@@ -197,6 +199,12 @@ def run_file(
     path: Path, device: str, times: int, values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Load a file and run it.
+
+    Args:
+        path: the graph file.
+        device: what `find_device` takes, "" for the first device.
+        times: how often it runs.
+        values: of Parameters, by name.
 
     Returns:
         What is to be told of it: device, platform, driver, engines, milliseconds; and the outputs.
@@ -237,7 +245,13 @@ def write_outputs(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
 def format_results(
     facts: Mapping[str, Any], times: int, outputs: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-    """Yield what `fairlead replay` prints."""
+    """Yield what `fairlead replay` prints.
+
+    Args:
+        facts: what `run_file` tells.
+        times: how often it ran.
+        outputs: arrays by name.
+    """
     yield escape_text(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
     yield f"loaded in {facts['load_ms']:.1f} ms; {times} runs took {facts['run_ms']:.3f} ms"
     for name, array in outputs.items():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyopencl as cl
@@ -142,6 +143,17 @@ def test_the_variables_of_the_caller_name_the_memory(
     assert (again()["host"] == 0.5).all(), "u is kept, and dt begins as in the block"
 
 
+class Strided:
+    """An array of another package with gaps between its elements."""
+
+    __sycl_usm_array_interface__: Final = {
+        "data": (4096, False),
+        "shape": (4,),
+        "strides": (2,),
+        "typestr": "<i4",
+    }
+
+
 class Secretive:
     """What cannot even be looked at."""
 
@@ -152,13 +164,18 @@ class Secretive:
 def test_odd_variables_of_the_caller_do_no_harm(
     numbers: Numbers, file: Path, device: cl.Device
 ) -> None:
-    odd, pair, here = Secretive(), (np.zeros(64, np.int32), 1), np.zeros(64, np.int32)
+    strided, odd, pair, here = (
+        Strided(),
+        Secretive(),
+        (np.zeros(64, np.int32), 1),
+        np.zeros(64, np.int32),
+    )
     with fairlead.capture(numbers.queue) as graph:
         copy(numbers.queue, here, numbers.buffer, is_blocking=False)
         copy(numbers.queue, pair[0], numbers.buffer, is_blocking=False)
     graph.save(file)
     assert fairlead.load(file, device).outputs == ("here", "memory2")
-    assert odd
+    assert odd and strided
 
 
 def test_inputs_and_outputs_can_be_named(numbers: Numbers, file: Path, device: cl.Device) -> None:
@@ -432,6 +449,21 @@ def test_binaries_are_for_their_device(numbers: Numbers, file: Path, device: cl.
     with GraphArchive(file) as archive:
         (program,) = archive.document.programs
         assert program["source"] and len(archive.read_program(program["binaries"][0]["file"])) > 100
+    assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
+
+
+def test_a_binary_that_the_driver_refuses_is_built_from_source(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    """The driver was built differently, under the same version."""
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(3)
+    graph.save(file, names={"a": numbers.buffer}, binaries=True)
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, b"not a binary" if name.endswith(".bin") else data)
     assert (fairlead.load(file, device).finalize()()["a"].view(np.int32) == 3).all()
 
 

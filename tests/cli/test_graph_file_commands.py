@@ -95,6 +95,7 @@ def test_replay_runs_it_and_saves_the_outputs(file: Path, selector: str, tmp_pat
     [
         (["--set", "by"], 2, "not NAME=NUMBER"),
         (["--set", "by=x"], 2, "not a number"),
+        (["--set", "times=3"], 2, "--times says how often it runs"),
         (["--set", "with=1"], 1, "nothing that is called with"),
         (["--set", "by=0.5"], 1, "is int32"),
         (["--device", "no such device"], 1, "no device is meant by"),
