@@ -99,7 +99,15 @@ class Allocations:
         self, nbytes: int, dtype: Any, graph: CommandGraph, before: Sequence[Node], zero_init: bool
     ) -> USM:
         """Return memory: freed memory that is large enough, if its free comes before the new
-        allocation, else new memory."""
+        allocation, else new memory.
+
+        Args:
+            nbytes: its size in bytes.
+            dtype: of its elements.
+            graph: whose memory it is.
+            before: the nodes that the allocation comes after.
+            zero_init: whether it begins with zeros.
+        """
         # what was used before is not zero in the middle of a run
         found = None if zero_init else self._reuse(nbytes, before)
         if found is None:

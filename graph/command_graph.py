@@ -258,7 +258,13 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
     # insertions
 
     def insert(self, handler: Handler, device: Device, queue: Queue | None = None) -> Node:
-        """Make a node of a handler whose command-group function was called."""
+        """Make a node of a handler whose command-group function was called.
+
+        Args:
+            handler: the handler.
+            device: where the node runs.
+            queue: the queue that is recorded, None for a node that is added.
+        """
         command = handler.command
         if command is None or handler.requirements:
             command = handler.take_command()
@@ -369,7 +375,12 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         self, updatable: bool, profiling: bool, policy: str, schedule: str = "auto"
     ) -> ExecutableGraph:
         """Do what `finalize` does, with a schedule for commands that are not the adapter's
-        (Command.segment_maker)."""
+        (Command.segment_maker).
+
+        Args:
+            updatable, profiling, policy: as of `finalize`.
+            schedule: a name of fairlead.captured_graphs.executable.SCHEDULES.
+        """
         if policy not in POLICIES:
             raise make_invalid_error(
                 f"there is no policy {policy!r}",

@@ -107,6 +107,12 @@ def make_loop(
 ) -> Callable[[], None]:
     """Return the function of a node that repeats a graph for as long as a flag is set.
 
+    Args:
+        context, device: where the graph runs.
+        body: the graph.
+        flag: memory whose first word decides.
+        at_most: after so many turns the node fails, None for no limit.
+
     Raises:
         SYCLError: invalid, if the graph is not executable or of another context, the flag is not
             memory, or the limit is negative.
@@ -142,7 +148,13 @@ def make_choice(
     then: IsExecutable | None,
     otherwise: IsExecutable | None,
 ) -> Callable[[], None]:
-    """Return the function of a node that runs one of two graphs. See `make_loop`."""
+    """Return the function of a node that runs one of two graphs. Raises what `make_loop` raises.
+
+    Args:
+        context, device: where the graphs run.
+        flag: memory whose first word decides.
+        then, otherwise: what runs if the word is not 0, and if it is. None: nothing.
+    """
     graphs = [
         None if one is None else check_executable(one, context, "if_else")
         for one in (otherwise, then)

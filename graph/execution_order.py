@@ -26,6 +26,10 @@ def find_execution_order(
     Predecessors outside of `nodes` do not count. (DPC++ counted them until PR #22565, and
     lost the nodes that have some.)
 
+    Args:
+        nodes: numbers of nodes.
+        successors, predecessors: of each node of the graph.
+
     Raises:
         SYCLError: invalid, if the nodes have a cycle, which `make_edge` can make without its check.
     """
@@ -43,8 +47,13 @@ def find_execution_orders(
     successors: Neighbours,
     predecessors: Neighbours,
 ) -> list[list[int]]:
-    """Return the order of each of several groups of nodes. `of` is the number of each node's group,
-    negative for none. None: one group has all nodes."""
+    """Return the order of each of several groups of nodes. See `find_execution_order`.
+
+    Args:
+        groups: the nodes of each group.
+        of: the number of each node's group, negative for none. None: one group has all nodes.
+        successors, predecessors: of each node of the graph.
+    """
     waiting = list(map(len, predecessors)) if of is None else [0] * len(of)
     for node, own in enumerate(of or ()):
         for before in predecessors[node]:

@@ -33,7 +33,12 @@ def find_changes(
     executable: ExecutableGraph, what: HasCommandGraph | Node | Iterable[Node], strict: bool
 ) -> dict[int, Command]:
     """Return the commands that `ExecutableGraph.update` puts in the place of others, by index.
-    Raises SYCLError (invalid)."""
+    Raises SYCLError (invalid).
+
+    Args:
+        executable: the graph that is updated.
+        what, strict: as of `ExecutableGraph.update`.
+    """
     executable.context.adapter.check_open("update")
     if not executable.updatable:
         raise make_invalid_error(

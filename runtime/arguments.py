@@ -174,7 +174,13 @@ _MOST_VALUES: Final = 256
 
 def make_value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -> Argument:
     """Return the argument for a value that is copied to the kernel. Equal values share one
-    argument, because many launches use the same few."""
+    argument, because many launches use the same few.
+
+    Args:
+        value: its bytes.
+        dtype: of a number, None for another value.
+        is_raw: whether the bytes are taken as they are.
+    """
     key = is_raw or dtype, value
     found = _values.get(key)
     if found is None:

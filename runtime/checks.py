@@ -45,8 +45,15 @@ def make_type_error(value: Any, what: str, routine: str, remedy: str = "") -> SY
 def expect(
     value: Any, kinds: type | tuple[type, ...], routine: str, remedy: str = "", what: str = ""
 ) -> None:
-    """Raise SYCLError (invalid) unless a value is of one of the kinds. `what` names these in the
-    message, by default by their class names."""
+    """Raise SYCLError (invalid) unless a value is of one of the kinds.
+
+    Args:
+        value: what was given.
+        kinds: the classes that it may have.
+        routine: named in the error.
+        remedy: what to do.
+        what: names the kinds in the message. By default their class names do.
+    """
     if not isinstance(value, kinds):
         names = (
             _NAMES.get(kind, kind.__name__)
@@ -58,7 +65,13 @@ def expect(
 def as_list(
     given: T | Iterable[T], kind: type[T], routine: str, remedy: str = "", what: str = ""
 ) -> list[T]:
-    """Return one object of a kind, or several, as a list. Raises SYCLError (invalid)."""
+    """Return one object of a kind, or several, as a list. Raises SYCLError (invalid).
+
+    Args:
+        given: the object or objects.
+        kind: the class that each must have.
+        routine, remedy, what: as of `expect`.
+    """
     try:
         found: list[Any] = [given] if isinstance(given, kind) else list(cast("Iterable[T]", given))
     except TypeError:
@@ -69,7 +82,13 @@ def as_list(
 
 
 def as_integer(value: Any, what: str, routine: str) -> int:
-    """Return an integer, NumPy's too, that fits into C's 64 bits. Raises SYCLError (invalid)."""
+    """Return an integer, NumPy's too, that fits into C's 64 bits. Raises SYCLError (invalid).
+
+    Args:
+        value: what was given.
+        what: names it in the error.
+        routine: named in the error.
+    """
     try:
         found = operator.index(value)
     except TypeError as error:

@@ -52,12 +52,24 @@ class SYCLError(FairleadError):
 
 
 def make_invalid_error(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
-    """Return the error for a misuse."""
+    """Return the error for a misuse.
+
+    Args:
+        message: what is wrong.
+        routine: that was called.
+        remedy: what to do.
+    """
     return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
 
 
 def make_unsupported_error(message: str, *, routine: str = "", remedy: str = "") -> SYCLError:
-    """Return the error for something that the device or its adapter cannot do."""
+    """Return the error for something that the device or its adapter cannot do.
+
+    Args:
+        message: what cannot be done.
+        routine: that was called.
+        remedy: what to do instead.
+    """
     return SYCLError(Errc.feature_not_supported, message, routine=routine, remedy=remedy)
 
 

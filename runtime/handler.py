@@ -260,7 +260,13 @@ class Handler:
         self.set_command(make_memory_copy(destination, source, nbytes, "memcpy"))
 
     def memset(self, destination: Any, value: int, nbytes: int | None = None) -> None:
-        """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid)."""
+        """Set every byte of USM memory to a value from 0 to 255. Raises SYCLError (invalid).
+
+        Args:
+            destination: USM memory, or another object with memory.
+            value: of each byte.
+            nbytes: how many bytes; by default all.
+        """
         if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:
             raise make_invalid_error(
                 f"{value} is not a value of a byte",

@@ -75,7 +75,14 @@ class RuntimeAdapter:
 
     def check(self, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
         """Raise SYCLError if a function of the adapter failed, with the adapter's last error in
-        this thread."""
+        this thread.
+
+        Args:
+            code: what the function returned.
+            routine: its name.
+            detail: follows the sentence of the code.
+            remedy: what to do; by default what helps for the code.
+        """
         if code:
             check(code, routine, detail, remedy, self._read_last_error)
 
@@ -129,7 +136,14 @@ class RuntimeAdapter:
 
     def info(self, routine: str, handle: int, name: str, *more: int) -> Any:
         """Return the answer to a query, as the Python type that the ABI data tells. Raises
-        SYCLError."""
+        SYCLError.
+
+        Args:
+            routine: the function that is asked, "urDeviceGetInfo".
+            handle: of the object.
+            name: the query.
+            more: what the function takes between the object and the query.
+        """
         self.check_open(routine)
         constant = UR.constants[name]
         value = query(

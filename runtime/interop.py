@@ -186,8 +186,13 @@ def _find_queue(queue: Any, routine: str) -> Queue:
 
 
 def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
-    """Return an event for a pyopencl.Event, of this context or of another. `routine` is named in
-    errors."""
+    """Return an event for a pyopencl.Event, of this context or of another.
+
+    Args:
+        event: of PyOpenCL.
+        context: of the runtime.
+        routine: named in errors.
+    """
     _check(event, "Event", routine)
     its_own = _get_context(event, routine)
     if its_own.int_ptr != context.native():
@@ -204,7 +209,12 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
 
 
 def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kernel:
-    """Return a kernel for a pyopencl.Kernel of the context. `routine` is named in errors.
+    """Return a kernel for a pyopencl.Kernel of the context.
+
+    Args:
+        kernel: of PyOpenCL.
+        context: of the runtime.
+        routine: named in errors.
 
     Raises:
         SYCLError: invalid, if the kernel's program is gone. Intel's driver does not know it then.

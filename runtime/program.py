@@ -115,7 +115,13 @@ class Program(URObject):
     def from_binary(
         cls, context: Context | Queue | Device, binary: bytes, options: str = ""
     ) -> Program:
-        """Make a program of what `binary` returned, for the context's one device."""
+        """Make a program of what `binary` returned, for the context's one device.
+
+        Args:
+            context: as of Program.
+            binary: what `binary` returned.
+            options: of the build.
+        """
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
         context = find_context(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))

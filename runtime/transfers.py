@@ -202,10 +202,7 @@ class Transfer(Command):
         self.requirements: Sequence[Accessor] = ()
         self.keep = keep
         owners = keep if isinstance(keep, tuple) else (keep,)
-        # USM frees itself when its context is idle, and adapters copy patterns
-        self.host_memory = any(
-            not isinstance(owner, (USM, ctypes.Array, type(None))) for owner in owners
-        )
+        self.host_memory = not all(map(_outlives_commands, owners))
 
     def _list_arguments(self, context: Context) -> list[Any]:
         return [
@@ -245,6 +242,18 @@ class Transfer(Command):
         return [
             f"{name}: {_format_field(field, name in pointers)}" for name, field in named.items()
         ]
+
+
+def _outlives_commands(owner: Any) -> bool:
+    """Whether memory lives until its commands have ended, also if its owner is dropped.
+
+    USM is freed when its context is idle. Adapters copy patterns. OpenCL keeps memory objects.
+    """
+    if isinstance(owner, numpy.ndarray):
+        return False
+    if owner is None or isinstance(owner, (USM, ctypes.Array)):
+        return True
+    return hasattr(getattr(owner, "base_data", owner), "int_ptr")
 
 
 def _format_field(field: Any, is_pointer: bool) -> str:
@@ -299,7 +308,12 @@ def check_byte_count(nbytes: int | None, room: int | None, there: int | None, ro
 
 
 def find_copy_row(to: Any, start: Any, count: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the row of TRANSFERS, and its fields, for a copy of addresses or memory objects."""
+    """Return the row of TRANSFERS, and its fields, for a copy of addresses or memory objects.
+
+    Args:
+        to, start: the destination and the source.
+        count: how many bytes.
+    """
     if isinstance(to, Memory):
         if isinstance(start, Memory):
             return "buffer_copy", (start, to, start.offset, to.offset, count)

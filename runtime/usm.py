@@ -248,7 +248,13 @@ def _find_context_and_device(where: Any, kind: str, routine: str) -> tuple[Conte
 
 def count_bytes(count: int, dtype: Any, routine: str) -> int:
     """Return the size of an allocation of `count` elements, in bytes. Raises SYCLError (invalid)
-    unless it is at least one byte, and fits into C's 64 bits."""
+    unless it is at least one byte, and fits into C's 64 bits.
+
+    Args:
+        count: the number of elements.
+        dtype: of the elements.
+        routine: named in errors.
+    """
     nbytes = (
         as_integer(count, "number of elements", routine)
         * check_element_type(dtype, routine).itemsize

@@ -36,7 +36,13 @@ class ArgumentError(FairleadError, TypeError):
 
 
 def get_handle(thing: Any, kind: str, routine: str) -> int:
-    """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError."""
+    """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError.
+
+    Args:
+        thing: the object.
+        kind: the name of its class in PyOpenCL, "CommandQueue".
+        routine: named in errors.
+    """
     import pyopencl
 
     if not isinstance(thing, getattr(pyopencl, kind)):
@@ -257,7 +263,12 @@ def _find_memory_in(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[in
 
 def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     """Return what to hold to keep `size` bytes at `address` alive; None if none of `things` owns
-    them."""
+    them.
+
+    Args:
+        things: objects that may have memory.
+        address, size: of the bytes.
+    """
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):
             continue
@@ -271,7 +282,12 @@ def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
 
 
 def find_owner(caller: FrameType | None, address: int, size: int) -> Any:
-    """Return what `find_owner_in` finds among the variables of the functions that are calling."""
+    """Return what `find_owner_in` finds among the variables of the functions that are calling.
+
+    Args:
+        caller: the innermost of the functions.
+        address, size: of the bytes.
+    """
     for frame in _walk_frames(caller):
         owner = find_owner_in(list(frame.f_locals.values()), address, size)
         if owner is not None:

@@ -288,6 +288,13 @@ class CapturedSegment:
     ) -> tuple[int, bool]:
         """Enqueue it until a word is not 0, and wait for the end: `CommandBuffer.enqueue_until`.
 
+        Args:
+            queue: a handle.
+            times: how often at most.
+            every: after how many enqueues the word is read.
+            flag: a memory object (a handle), and the offset of the word in it, in bytes.
+            waits: events, handles.
+
         Returns:
             How often it was enqueued, and whether the word was set.
         """
@@ -340,7 +347,13 @@ class CapturedSegment:
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        """Enqueue it on a runtime queue after `count` events. Returns the handle of its event."""
+        """Enqueue it on a runtime queue after `count` events. Returns the handle of its event.
+
+        Args:
+            queue: of the runtime.
+            count, waits: how many events there are, and their handles.
+            times: gets the events of its first command and of its end, if it profiles.
+        """
         adapter, native = queue.adapter, queue.native()
         before = [
             adapter.obtain("urEventGetNativeHandle", waits[number]) for number in range(count)

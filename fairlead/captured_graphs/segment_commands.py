@@ -68,7 +68,14 @@ class SegmentCommands:
         *,
         profiled: bool = False,
     ) -> SegmentCommands:
-        """Return all commands of a block, as they lie in its recording."""
+        """Return all commands of a block, as they lie in its recording.
+
+        Args:
+            block: the block.
+            command_at: returns the command of a number.
+            schedule: how commands that branch run.
+            profiled: whether the first command's event is wanted.
+        """
         array, owner = block.recording.commands, block
         if block.parameters:  # they change in commands of its own
             copied = copy_of_commands(array, len(block))

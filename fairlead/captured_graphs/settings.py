@@ -53,6 +53,11 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
     """Return a value as a NumPy scalar of a Parameter's type.
 
     Raises SYCLError (kernel_argument) if it is not exactly that. Floats are rounded.
+
+    Args:
+        name: of the Parameter, for messages.
+        parameter: the Parameter.
+        value: a number.
     """
     dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
     if isinstance(value, GraphParameter):
@@ -80,6 +85,12 @@ def convert_series(name: str, parameter: GraphParameter, values: Any, times: int
     """Return values for each of the replays as an array of a Parameter's type.
 
     Raises SYCLError (kernel_argument).
+
+    Args:
+        name: of the Parameter, for messages.
+        parameter: the Parameter.
+        values: numbers.
+        times: how many there must be.
     """
     given, dtype = np.asarray(values), parameter.dtype
     if given.shape != (times,):
@@ -294,7 +305,14 @@ class ParameterSettings:
         names: Mapping[int, str],
         swaps: Sequence[Swap] = (),
     ) -> None:
-        """Add Parameters of commands that may be put into the array."""
+        """Add Parameters of commands that may be put into the array.
+
+        Args:
+            parameters: by number.
+            memory: as of `CapturedBlock.memory`.
+            names: of those that the program made, by number.
+            swaps: pairs of buffers that alternate.
+        """
         self._parameters = {**self._parameters, **parameters}
         self._names = {**self._names, **names}
         self.cells.learn(memory)

@@ -59,6 +59,15 @@ def compare(
 ) -> list[ComparedRun]:
     """Run a file everywhere, by the order of `fairlead.devices()`.
 
+    Args:
+        file: the graph file.
+        times: how many runs are timed, after the first one, whose outputs are compared.
+        values: of Parameters, by name.
+        tolerance: as of `find_difference`.
+        reference: an archive of outputs to compare with. None: those of the first run, or those
+            that the file has.
+        timeout: seconds for each device and engine.
+
     Raises:
         GraphFileError: the file or the reference cannot be read.
         NotFoundError: there is no device.

@@ -68,6 +68,7 @@ class _Check:
         self._swapped: set[int] = set()
 
     def check_all(self) -> None:
+        """Check every record."""
         one = self.document
         members.make_choice_rule(*CONTENTS).check("contents", one.contents)
         for name in ("device", "inputs", "outputs"):

@@ -38,6 +38,10 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
 def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndarray) -> Any:
     """Begin to read a memory into bytes, which are there when the queue has finished.
 
+    Args:
+        queue, record, memory: as of `read_memory`.
+        into: the bytes.
+
     Returns:
         What has to be kept until then. An event of PyOpenCL's waits when it is dropped, and lets no
             thread of Python run. So a host task that the queue waits for would never end.
@@ -64,6 +68,10 @@ def write_memory(queue: Any, record: Mapping[str, Any], memory: Any, data: np.nd
 
 def start_write(queue: Any, record: Mapping[str, Any], memory: Any, data: np.ndarray) -> Any:
     """Begin to write a memory. The contiguous `data` is used until the queue has finished.
+
+    Args:
+        queue, record, memory: as of `read_memory`.
+        data: the new bytes.
 
     Returns:
         What has to be kept until then, as for `start_read`.

@@ -94,6 +94,7 @@ def make_triple_rule(least: int, most: int = MOST) -> Callable[[Any], bool]:
 
 
 def are_sizes(value: Any) -> bool:
+    """Whether a value is a list of one to three whole numbers."""
     return isinstance(value, list) and 1 <= len(value) <= 3 and all(map(is_number, value))
 
 

@@ -54,7 +54,13 @@ def _find_handle(value: Any) -> int:
 
 
 def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
-    """Return the name of a memory, and the type and shape of the array that has it."""
+    """Return the name of a memory, and the type and shape of the array that has it.
+
+    Args:
+        name: what the program calls it.
+        value: the object of that name.
+        size: of the memory, in bytes.
+    """
     made: dict[str, Any] = {"name": name} if name.isidentifier() else {}
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if not isinstance(dtype, np.dtype) or getattr(value, "offset", 0) or dtype.itemsize == 0:

@@ -51,7 +51,14 @@ NOT_WRITTEN: Final = (
 
 
 def query_data(handle: int, routine: str, name: str | int, *between: int) -> bytes:
-    """Return what a query answers, b"" if the driver does not answer it."""
+    """Return what a query answers, b"" if the driver does not answer it.
+
+    Args:
+        handle: of the object.
+        routine: the function, "clGetKernelInfo".
+        name: the query, by its name or number.
+        between: what the function takes between the object and the query.
+    """
     query = OPENCL[name] if isinstance(name, str) else name
     size = ffi.new("size_t *")
     if call(handle, routine, *between, query, 0, None, address(size)) or not size[0]:
@@ -283,7 +290,12 @@ def make_sampler_row(sampler: int) -> dict[str, Any]:
 
 
 def encode_sampler(normalized: int, addressing: int, filtering: int) -> dict[str, Any]:
-    """Return a sampler as a file has it, of OpenCL's numbers."""
+    """Return a sampler as a file has it, of OpenCL's numbers.
+
+    Args:
+        normalized: whether coordinates are from 0 to 1.
+        addressing, filtering: its modes.
+    """
     import pyopencl as cl
 
     return {

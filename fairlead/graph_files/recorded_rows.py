@@ -87,6 +87,7 @@ class RecordedRows:
         self.members[name] = np.frombuffer(data, np.uint8)
 
     def number_memory(self, serial: int) -> int:
+        """Return the number of a memory object, given by its serial."""
         if serial in self._places:
             return self._places[serial]
         _, kind, flags, size, of, offset, *image = self.facts[serial].words
@@ -104,12 +105,14 @@ class RecordedRows:
         return self._number_row(serial, self.document.memory, row)
 
     def number_sampler(self, serial: int) -> int:
+        """Return the number of a sampler, given by its serial."""
         if serial in self._places:
             return self._places[serial]
         row = encode_sampler(*self.facts[serial].words[1:])
         return self._number_row(serial, self.document.samplers, row)
 
     def number_kernel(self, serial: int) -> int:
+        """Return the number of a kernel, given by its serial."""
         if serial not in self._places:
             self._places[serial] = self._add_kernel(self.facts[serial])
         return self._places[serial]

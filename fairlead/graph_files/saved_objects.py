@@ -112,7 +112,12 @@ class SavedObjects:
             self._sources[number] = source
 
     def find_address(self, pointer: int, size: int, what: str) -> tuple[int, int]:
-        """Return the memory that an address belongs to, and where in it."""
+        """Return the memory that an address belongs to, and where in it.
+
+        Args:
+            pointer, size: an address, and how many bytes are used from there on.
+            what: names them in errors.
+        """
         known = self._addresses.get((pointer, size))
         if known is None:
             found = self._book.find(pointer, size)

@@ -78,6 +78,7 @@ def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
 
 
 def can_load(driver: GpuDriverState) -> bool:
+    """Whether its library loads."""
     return driver.state in ("usable", "idle")
 
 
