@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ur.abi import UR, check
 from .abi import PI
-from .mapping import ENUMS, make_struct, refuse
+from .mapping import ENUMS, make_struct, read_struct, refuse
 from .translation import read_list, read_properties, read_words, serves, write_handles
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ def _partition_device(
 @serves("piextDeviceSelectBinary")
 def _select_binary(service: Service, device: int, binaries: int, count: int, selected: int) -> int:
     """UR looks only at the target of a binary."""
+    if count and not binaries:
+        raise refuse("PI_ERROR_INVALID_VALUE", "binaries is NULL.")
     described = (UR.get_struct("ur_device_binary_t") * max(count, 1))()
     for entry, address in zip(described, read_words(binaries, count), strict=False):
         entry.stype = UR["UR_STRUCTURE_TYPE_DEVICE_BINARY"]
-        entry.pDeviceTargetSpec = (
-            PI.get_struct("pi_device_binary_struct").from_address(address).DeviceTargetSpec
-        )
+        entry.pDeviceTargetSpec = read_struct(address, "pi_device_binary_struct").DeviceTargetSpec
     return service.call("urDeviceSelectBinary", device, described, count, selected)
 
 

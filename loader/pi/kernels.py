@@ -264,6 +264,8 @@ def _suggest_group_count(
 @serves("piKernelSetExecInfo")
 def _set_exec_info(service: Service, kernel: int, name: int, size: int, value: int) -> int:
     """A pi_bool has four bytes, UR's bool has one. Pointers are equal in both."""
+    if not value:
+        return PI.codes["PI_ERROR_INVALID_VALUE"]
     asked = ENUMS["pi_kernel_exec_info"].convert_to_ur(name)
     given: Any = value
     if name == PI["PI_USM_INDIRECT_ACCESS"]:

@@ -221,10 +221,25 @@ def make_struct(name: str, **fields: Any) -> Any:
     return struct
 
 
+def read_struct(address: int, name: str) -> Any:
+    """Return the PI struct `name` at an address.
+
+    Raises:
+        PIError: the address is NULL.
+    """
+    if not address:
+        raise refuse("PI_ERROR_INVALID_VALUE", f"A {name} is NULL.")
+    return PI.get_struct(name).from_address(address)
+
+
 def convert_struct(address: int, name: str) -> Any:
-    """Return the UR struct `name`, filled from the PI struct at `address`."""
+    """Return the UR struct `name`, filled from the PI struct at `address`.
+
+    Raises:
+        PIError: the address is NULL.
+    """
     pi, fields = STRUCTS[name]
-    source = PI.get_struct(pi).from_address(address)
+    source = read_struct(address, pi)
     types = {f.name: f.type for f in PI.structs[pi].fields}
     values = {ur: getattr(source, of) for ur, of in fields.items()}
     return make_struct(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ur.abi import UR
 from .abi import PI
-from .mapping import ENUMS, make_struct
+from .mapping import ENUMS, make_struct, read_struct, refuse
 from .translation import UNSUPPORTED_FEATURE, make_c_string, read_word, read_words, serves
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def _create_program_from_binary(
 ) -> int:
     properties = None
     if num_metadata:
+        if not metadata:
+            raise refuse("PI_ERROR_INVALID_VALUE", "metadata is NULL.")
         entries = (UR.get_struct("ur_program_metadata_t") * num_metadata)()
         for entry, address in zip(entries, read_words(metadata, num_metadata), strict=False):
-            _convert_metadata(
-                entry, PI.get_struct("pi_device_binary_property_struct").from_address(address)
-            )
+            _convert_metadata(entry, read_struct(address, "pi_device_binary_property_struct"))
         properties = ctypes.byref(
             make_struct("ur_program_properties_t", count=num_metadata, pMetadatas=entries)
         )

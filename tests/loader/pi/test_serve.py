@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 from helpers.pi_service import Adapter, give, tell, word
+from helpers.support import ROOT, RunPython
 
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi import devices
@@ -355,3 +356,57 @@ def test_tear_down_releases_the_adapter_and_ends_the_service(adapter: Adapter) -
 def test_tables_that_are_torn_down_make_room_for_others(adapter: Adapter) -> None:
     for _ in range(40):
         serve(adapter.table).piTearDown(None)
+
+
+_NULLS = """
+import ctypes
+import os
+import sys
+from itertools import product
+
+sys.path.insert(0, sys.argv[1])
+from helpers.pi_service import Adapter
+from fairlead.loader.pi.abi import PI, serve
+from fairlead.loader.ur.abi import UR
+
+adapter = Adapter()
+for function in UR.slots:
+    if function.name != "urAdapterGet":
+        adapter.on(function.name)
+pi = serve(adapter.table)
+zeros = (ctypes.c_uint64 * 4096)()
+
+
+def call(function, null, count):
+    words = [
+        (0 if index == null else ctypes.addressof(zeros))
+        if p.stars
+        else count
+        if p.name.startswith(("num", "count", "size"))
+        else 0
+        if "pfn" in p.name
+        else 0x10
+        for index, p in enumerate(function.parameters)
+    ]
+    address = ctypes.c_void_p.from_address(pi.top + 8 * function.slot).value
+    ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_uint64] * len(words))(address)(*words)
+
+
+for function in PI.slots:
+    if function.name == "piTearDown":
+        continue
+    pointers = [index for index, p in enumerate(function.parameters) if p.stars]
+    for null, count in product([-1, *pointers], range(2)):
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            call(function, null, count)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            print(function.name, null, count)
+"""
+
+
+def test_no_pointer_that_is_null_ends_the_program(run_python: RunPython) -> None:
+    """Each pointer of each function is NULL once, and what the others point at is zeros."""
+    assert run_python(_NULLS, str(ROOT / "tests")).out == ""

@@ -236,3 +236,14 @@ def test_metadata_of_a_binary(adapter: Adapter, pi: DispatchTable) -> None:
     )
     assert code == status.value == PI.codes["PI_ERROR_INVALID_BINARY"]
     assert seen == [(b"name", 0, 4, 7), (b"name", 2, 4, ctypes.addressof(data) & 0xFFFFFFFF)]
+
+
+@pytest.mark.parametrize(
+    "name", ["PI_USM_INDIRECT_ACCESS", "PI_EXT_KERNEL_EXEC_INFO_CACHE_CONFIG", "PI_USM_PTRS"]
+)
+def test_a_setting_of_a_kernel_without_a_value_is_refused(
+    adapter: Adapter, pi: DispatchTable, name: str
+) -> None:
+    adapter.on("urKernelSetExecInfo")
+    assert pi.piKernelSetExecInfo(0x10, PI[name], 4, None) == PI.codes["PI_ERROR_INVALID_VALUE"]
+    assert not adapter.calls.get("urKernelSetExecInfo")
