@@ -282,15 +282,17 @@ class LayerCommandBuffer:
             if code:
                 detail = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise error(code, "clEnqueueCommandBufferKHR", detail)
-            for other in others:
-                self._mark(other, [end], releases)
-            if end and not wanted:
-                call(end, "clReleaseEvent")
+            begin = exported[-1] if exported else 0
+            with ExitStack() as unwanted:
+                for event in filter(None, (end, begin)):
+                    unwanted.callback(call, event, "clReleaseEvent")
+                for other in others:
+                    self._mark(other, [end], releases)
+                if wanted:
+                    unwanted.pop_all()
         is_default = len(self.queues) == 1 and given[0] == self.queues[0].handle
         self._publish(runner.again if is_default else None)
-        if exported and not wanted:
-            call(exported[-1], "clReleaseEvent")
-        return (end, exported[-1] if exported else 0) if wanted else (0, 0)
+        return (end, begin) if wanted else (0, 0)
 
     @staticmethod
     def _mark(queue: int, waits: Sequence[int], releases: ExitStack) -> int:

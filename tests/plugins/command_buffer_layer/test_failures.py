@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from fairlead.icd.errors import OpenCLError
 from fairlead.plugins.command_buffer_layer import buffers, remap
 from fairlead.plugins.command_buffer_layer.buffers import LayerCommandBuffer, LayerQueue
+from fairlead.plugins.command_buffer_layer.entries import make_error
 
 
 class Layer:
@@ -56,7 +58,7 @@ def test_a_copy_that_fails_is_closed(
     layer = Layer(0x100, 0x200)
     monkeypatch.setattr(buffers, "_state", layer)
     old = LayerCommandBuffer([queue], None)
-    old.runner = Any  # it is finalized
+    old.runner = cast("Any", object())  # it is finalized
 
     def fail(self: LayerCommandBuffer) -> None:
         raise MemoryError
@@ -67,3 +69,32 @@ def test_a_copy_that_fails_is_closed(
     assert layer.freed == [0x200] and set(buffers._buffers) == {0x100}
     old.runner = None
     old.close()
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_the_events_of_an_enqueue_that_fails_at_its_end_are_released(
+    calls: list[tuple[Any, ...]],
+    queue: LayerQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: bool,
+) -> None:
+    monkeypatch.setattr(buffers, "_state", Layer(0x100))
+
+    class Runner:
+        def enqueue(self, *arguments: Any, **options: Any) -> tuple[int, int, int, list[int]]:
+            return 0, 50, -1, [60]
+
+    def enqueue_marker(handle: int, waits: list[int], routine: str) -> int:
+        if 50 in waits:
+            raise make_error("CL_OUT_OF_RESOURCES", "")
+        return 40
+
+    monkeypatch.setattr(buffers, "enqueue_marker", enqueue_marker)
+    other = LayerQueue.__new__(LayerQueue)
+    other.__dict__.update(vars(queue) | {"handle": 4})
+    buffer = LayerCommandBuffer([queue, other], None)
+    buffer.runner = cast("Any", Runner())
+    calls.clear()
+    with pytest.raises(OpenCLError):
+        buffer.enqueue([], [], wanted)
+    assert sorted(calls) == [(40, "clReleaseEvent"), (50, "clReleaseEvent"), (60, "clReleaseEvent")]
