@@ -82,9 +82,13 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
     output.parent.mkdir(parents=True, exist_ok=True)
     # A library that is mapped must not change while it is used, so it is replaced.
     scratch = output.with_name(f".{output.name}.{os.getpid()}")
-    scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
-    scratch.chmod(0o755)
-    os.replace(scratch, output)
+    try:
+        scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
+        scratch.chmod(0o755)
+        os.replace(scratch, output)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def build_adapter(

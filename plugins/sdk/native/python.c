@@ -239,6 +239,19 @@ static enum answer read_last_line(int pipe, double until, char *line, size_t siz
     }
 }
 
+/* Waits for a child until a time, and then kills it with all that it has started. */
+static void end_child(pid_t child, double until) {
+    pid_t ended;
+    while (((ended = waitpid(child, NULL, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) &&
+           now() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (ended)
+        return; /* it has ended, or the program ignores its children */
+    kill(-child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
 /* Asks a Python where its library is. It takes about 20 ms, so it is done only if the configuration
  * does not say. */
 static bool ask_for_library(const char *program, char *library, size_t size) {
@@ -262,10 +275,7 @@ static bool ask_for_library(const char *program, char *library, size_t size) {
         complain("%s cannot be run: %s", program, strerror(code));
         return false;
     }
-    if (answer == LATE)
-        kill(-child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    end_child(child, answer == LATE ? 0 : until);
     if (answer == LATE)
         complain("%s did not say within %g s where its shared library is: is it a Python?", program,
                  limit);

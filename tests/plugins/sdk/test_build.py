@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 from fairlead.plugins import build_adapter
 from fairlead.plugins.sdk import build
 from fairlead.plugins.sdk._native import ffi
-from fairlead.plugins.sdk.build import configure
+from fairlead.plugins.sdk.build import configure, find_python_library
 from fairlead.plugins.sdk.start import StartError, get_shell
 
 TOY = ROOT / "examples/toy_adapter.py"
@@ -152,6 +153,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a shell"):
         configure(tmp_path / "empty", tmp_path / "x.so", "m")
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_a_library_that_cannot_be_replaced_leaves_no_file(tmp_path: Path) -> None:
+    (tmp_path / "x.so").mkdir()
+    with pytest.raises(IsADirectoryError):
+        configure(SHELL, tmp_path / "x.so", "m")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.so"]
 
 
 def test_building_again_leaves_a_library_in_use_alone(adapter_of: Callable[..., Path]) -> None:
@@ -340,6 +348,21 @@ def test_a_python_that_hangs_or_cannot_be_run_is_said_to(
         lines(done)[1] == f"table: {UNINITIALIZED}"
         and done.err == f"fairlead: {toy} cannot start: {program} {says}\n"
     )
+
+
+def test_a_python_that_answers_and_does_not_end_is_ended(
+    host: Host, toy: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    library = find_python_library()
+    program.write_text(f"#!/bin/sh\necho {library}\nexec >&- 2>&-\nread line < $0.pipe\n")
+    program.chmod(0o755)
+    os.mkfifo(f"{program}.pipe")  # nobody writes to it
+    started = time.monotonic()
+    host(
+        "open", toy, "table", env={"FAIRLEAD_PYTHON": str(program), "FAIRLEAD_PROBE_TIMEOUT": "0.5"}
+    )
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(

@@ -149,13 +149,13 @@ static void open_own_driver(fl_drivers *into) {
 
 static void open_all(fl_drivers *into) {
     const char *named = secure_getenv("ZE_ENABLE_ALT_DRIVERS");
-    char *list = named ? strdup(named) : NULL;
-    if (!list) {
+    if (!named) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             open_driver(into, names[i], false);
         open_own_driver(into);
         return;
     }
+    char *list = strdup(named);
     for (char *rest = list, *name; (name = strsep(&rest, ","));) {
         name += strspn(name, " ");
         for (size_t size = strlen(name); size && name[size - 1] == ' ';)
