@@ -37,7 +37,7 @@ _OPAQUE_POINTER: Final = 25
 _FLOATS: Final = {3: 4, 4: 8, 10: 2}  # bytes of float, double, half
 
 _BY_VALUE: Final = 3  # an attribute
-#: How many numbers an attribute of a kind has, and where its type is.
+#: How many numbers an attribute of a kind has, that of its kind among them.
 _WORDS_OF: Final = {0: 2, 1: 3, 5: 2, 6: 3}
 _WITH_TYPE: Final = 6
 _TEXTS_OF: Final = {3: 1, 4: 2}  # attributes of texts, each with a 0 at its end

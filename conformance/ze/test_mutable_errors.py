@@ -197,39 +197,90 @@ def test_wait_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     ze.refuses("INVALID_ARGUMENT", WAITS, made, number, 0, None)
 
 
-def alternatives(make: ZEObjects, kernel: int) -> tuple[int, int]:
-    """Return a closed list of a launch that may become `twice`, and its identifier."""
+@pytest.fixture
+def twice(make: ZEObjects, mutable: int) -> int:
+    """Another kernel, where launches may come to one."""
+    needs(mutable, "KERNEL_INSTRUCTION")
+    return make.kernel("twice")
+
+
+@pytest.fixture
+def alternatives(make: ZEObjects, kernel: int, twice: int) -> tuple[int, int]:
+    """A closed list of a launch that may become `twice`, and its identifier."""
     made = make.list(mutable=True)
     flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
-    number = make.next_id(made, flags, kernel, make.kernel("twice"))
+    number = make.next_id(made, flags, kernel, twice)
     make.launch(made, kernel, 2)
     make.close_list(made)
     return made, number
 
 
-@rule(KERNELS, "refuses a kernel that was not announced")
-def test_other_kernel(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> None:
-    needs(mutable, "KERNEL_INSTRUCTION")
-    made, number = alternatives(make, kernel)
-    other = make.kernel("sizes")
-    given = byref(ctypes.c_uint64(number)), handles(other)
-    ze.refuses("INVALID_KERNEL_HANDLE", KERNELS, made, 1, *given)
+def one_kernel(number: int, kernel: int) -> tuple[int, Any, Any]:
+    """Return arguments that give a command another kernel."""
+    return 1, byref(ctypes.c_uint64(number)), handles(kernel)
 
 
-@rule("zeCommandListClose", "refuses a launch whose new kernel lacks an argument")
-def test_new_kernel_lacks_arguments(
-    make: ZEObjects, ze: ZECalls, mutable: int, kernel: int
-) -> None:
-    needs(mutable, "KERNEL_INSTRUCTION")
+@rule(NEXT, "refuses to let kernels change, since it is given none")
+def test_next_identifier_without_kernels(make: ZEObjects, ze: ZECalls, twice: int) -> None:
+    flags = flag_of("KERNEL_INSTRUCTION")
+    number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=flags)
     made = make.list(mutable=True)
-    flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
-    twice = make.kernel("twice")
-    number = make.next_id(made, flags, kernel, twice)
-    make.launch(made, kernel, 2)
-    make.close_list(made)
-    ze.ok(KERNELS, made, 1, byref(ctypes.c_uint64(number)), handles(twice))
-    ze.ok(UPDATE, made, byref(chained(group_count(number, 2))))
+    ze.refuses("INVALID_ARGUMENT", NEXT, made, byref(desc), byref(number))
+
+
+@rule(KERNELS, "refuses a kernel that was not announced")
+def test_other_kernel(make: ZEObjects, ze: ZECalls, alternatives: tuple[int, int]) -> None:
+    made, number = alternatives
+    other = make.kernel("sizes")
+    ze.refuses("INVALID_KERNEL_HANDLE", KERNELS, made, *one_kernel(number, other))
+
+
+@rule(KERNELS, "refuses an identifier that did not ask for it")
+def test_kernel_flag(make: ZEObjects, ze: ZECalls, kernel: int, twice: int) -> None:
+    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
+    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *one_kernel(number, twice))
+
+
+@rule(KERNELS, "refuses a kernel after another change of its command")
+def test_kernel_after_all_else(ze: ZECalls, alternatives: tuple[int, int], twice: int) -> None:
+    made, number = alternatives
+    ze.ok(UPDATE, made, byref(chained(group_count(number, 1))))
+    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *one_kernel(number, twice))
+
+
+#: What another kernel needs, without one part of it.
+INCOMPLETE: dict[str, Callable[[int, Ints], list[Any]]] = {
+    "an argument": lambda number, _: [group_count(number, 2)],
+    "a group count": lambda number, out: [argument(number, 0, out.pointer)],
+}
+
+
+@pytest.mark.parametrize(
+    "lacks", each(INCOMPLETE, "zeCommandListClose", "refuses a launch whose new kernel lacks {}")
+)
+def test_new_kernel_lacks(
+    lacks: str, ze: ZECalls, out: Ints, alternatives: tuple[int, int], twice: int
+) -> None:
+    made, number = alternatives
+    ze.ok(KERNELS, made, *one_kernel(number, twice))
+    ze.ok(UPDATE, made, byref(chained(*INCOMPLETE[lacks](number, out))))
     ze.refuses("INVALID_ARGUMENT", "zeCommandListClose", made)
+
+
+#: Changes of a command that is not there.
+UNKNOWN: dict[str, Callable[[int, int], tuple[Any, ...]]] = {
+    SIGNAL: lambda number, _: (number, None),
+    WAITS: lambda number, _: (number, 0, None),
+    KERNELS: one_kernel,
+}
+
+
+@pytest.mark.parametrize("routine", each(UNKNOWN, "{}", "refuses an unknown identifier"))
+def test_no_such_command(
+    routine: str, ze: ZECalls, alternatives: tuple[int, int], twice: int
+) -> None:
+    made, number = alternatives
+    ze.refuses("INVALID_ARGUMENT", routine, made, *UNKNOWN[routine](number + 1, twice))
 
 
 @rule("zeCommandListCreate", "refuses flags of a mutable list, which are reserved")

@@ -62,6 +62,11 @@ BROKEN = {
         {"mutable-errors::close_after_update"},
     ),
     "wait events are not counted": ("mutable-errors", _WAITS, {"mutable-errors::wait_count"}),
+    "kernels change after all else": (
+        "mutable-errors",
+        "MutableCommand.was_changed = property(lambda self: False)",
+        {"mutable-errors::kernel_after_all_else"},
+    ),
     "any group size is set": (
         "modules",
         "@driver.entry\ndef zeKernelSetGroupSize(hKernel): pass",

@@ -45,28 +45,21 @@ def program(each_driver: Driver) -> cl.Program:
     return cl.Program(context, SOURCE).build()
 
 
-@pytest.fixture
-def binary(program: cl.Program) -> bytes:
-    found = program.binaries[0]
-    if not found.startswith(b"poclbin"):
-        assert find_struct_sizes(found) == {}
-        pytest.skip("only PoCL's binaries have the sizes, and other drivers refuse wrong ones")
-    return found
-
-
-def test_sizes_are_those_of_the_device(program: cl.Program, binary: bytes) -> None:
+def test_sizes_are_those_of_the_device(program: cl.Program) -> None:
+    """Those of other drivers are unknown: these refuse a struct of another size."""
     queue, told = cl.CommandQueue(program.context), np.empty(len(TYPES), np.int32)
     out = cl.Buffer(program.context, cl.mem_flags.WRITE_ONLY, told.nbytes)
     cl.Kernel(program, "tell")(queue, (1,), (1,), out)
     cl.enqueue_copy(queue, told, out)
     sizes = dict(enumerate(told.tolist(), 1))
     joined = sizes[1 + list(TYPES).index("joined")]
-    found = {name: dict(rows) for name, rows in find_struct_sizes(binary).items()}
-    assert found == {"take": sizes, "other": {1: joined}, "nothing": {}, "tell": {}}
+    expected = {"take": sizes, "other": {1: joined}, "nothing": {}, "tell": {}}
+    binary = program.binaries[0]
+    assert find_struct_sizes(binary) == (expected if binary.startswith(b"poclbin") else {})
 
 
-def test_damaged_binaries_have_sizes_or_none(binary: bytes) -> None:
-    lot = Random(1)
+def test_damaged_binaries_have_sizes_or_none(program: cl.Program) -> None:
+    lot, binary = Random(1), program.binaries[0]
     for _ in range(40):
         damaged = bytearray(binary[: lot.randrange(len(binary))] if lot.random() < 0.3 else binary)
         for _ in range(lot.randint(1, 20)):
