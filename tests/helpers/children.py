@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from helpers.kept_files import digest
 from helpers.support import CHILD_TIMEOUT, Output
 
 #: What most children import. No module here loads a driver, or reads a variable, when imported.
@@ -55,7 +56,7 @@ class ForkServer:
 
     def __init__(self, *, shortens: bool = False) -> None:
         self._lock = threading.Lock()
-        self._shortens, self._ended = shortens, set[str]()
+        self._shortens = shortens
         self._environ = {
             name: value for name, value in os.environ.items() if name != _READ_EARLY[0]
         }
@@ -100,13 +101,14 @@ class ForkServer:
             return Output(self._answer(), *texts)
 
     def _has_ended(self, code: str, arguments: Sequence[str]) -> bool:
-        """Whether a child has run this before, with other temporary files or variables at most."""
+        """Whether a child of this run of tests has run this before, with other temporary files or
+        variables at most."""
         lasting = [part for part in arguments if tempfile.gettempdir() not in part]
-        run = "\0".join([code, *lasting])
         try:
-            return run in self._ended
-        finally:
-            self._ended.add(run)
+            Path(working_folder(), f"ended-{digest([code, *lasting])}").touch(exist_ok=False)
+        except FileExistsError:
+            return True
+        return False
 
     def _answer(self) -> int:
         line = self._answers.readline()
