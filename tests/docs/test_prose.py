@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -86,13 +84,20 @@ def comments_of_c(text: str) -> Iterator[str]:
         yield re.sub(r"\n\s*\*? ?", "\n", comment).strip("- ")
 
 
+#: A string or a comment of Python. A quotation mark in a comment begins no string.
+TOKEN = re.compile(r"(?P<quote>\"{3}|'{3}|\"|')(?:\\.|(?!(?P=quote)).)*(?P=quote)|#[^\n]*", re.S)
+
+
 def comments_of_python(text: str) -> Iterator[str]:
     lines: dict[int, str] = {}  # of a comment that begins there
-    begin = last = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            begin, last = token.start[0] if token.start[0] > last + 1 else begin, token.start[0]
-            lines[begin] = f"{lines.get(begin, '')} {token.string.lstrip('#: ')}"
+    begin = last = line = 1
+    end = 0
+    for token in TOKEN.finditer(text):
+        line += text.count("\n", end, token.start())
+        end = token.start()
+        if not token["quote"]:
+            begin, last = line if line > last + 1 else begin, line
+            lines[begin] = f"{lines.get(begin, '')} {token[0].lstrip('#: ')}"
     yield from lines.values()
 
 
