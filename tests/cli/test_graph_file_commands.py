@@ -120,6 +120,8 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 def test_compare_runs_it_everywhere(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By two engines. test_an_unmodified_python_program of test_record_command.py takes all."""
+    monkeypatch.setattr("fairlead.cli.compare.ENGINES", ("direct", "replay"))
     done = ran("compare", "--json", "--times", 2, file)
     told = json.loads(done.stdout)
     states = {run["engine"]: run["state"] for run in told["runs"] if run["state"] != "not possible"}

@@ -43,12 +43,15 @@ def test_it_computes_what_numpy_does() -> None:
 
 
 def test_it_says_and_draws_what_it_found(run_python: RunPython, tmp_path: Path) -> None:
-    code = (
-        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], "
-        "run_name='__main__')"
-    )
+    """On a cluster of one worker: it has one for each core."""
+    code = """
+import os, runpy, sys
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
     sizes = "--size 12 --steps 4 --feeds 3 --removals 2 --picture"
     out = run_python(code, str(EXAMPLE), *sizes.split(), str(tmp_path / "map.svg")).out
-    assert "6 simulations of 4 steps on " in out and "% of them end with patterns" in out
+    assert "6 simulations of 4 steps on 1 workers: " in out and "% of them end with patterns" in out
     assert (tmp_path / "map.svg").read_text(encoding="utf-8").count("<rect ") == 6
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 120

@@ -60,8 +60,9 @@ def test_it_is_right(each_driver: Driver, run_python: RunPython) -> None:
     check_claims(run_python(RUN, str(EXAMPLE), version, "fairlead").out, version)
 
 
-@pytest.mark.one_driver
+@pytest.mark.thorough
 def test_pyopencl_may_be_imported_first(each_driver: Driver, run_python: RunPython) -> None:
+    """`make test` imports it first in captured_graphs/test_processes.py."""
     version = each_driver.version
     check_claims(run_python(RUN, str(EXAMPLE), version, "pyopencl").out, version)
 
