@@ -161,14 +161,18 @@ class GraphRecorder:
         with _lock:
             chosen = list(self._recording) if queues is None else list(queues)
             for queue in chosen:
-                if queue.recorder is not None and queue.recorder is not self._tracks.get(queue):
+                recorder = queue.recorder
+                if recorder is None or recorder is self._tracks.get(queue):
+                    continue
+                if recorder.graph is not None:
                     raise make_invalid_error(
                         "end_recording called for a queue which is recording to a different graph.",
                         routine="end_recording",
                         remedy="end it with the graph that it records to: queue.get_graph()",
                     )
             for queue in chosen:
-                queue.recorder = None
+                if queue.recorder is self._tracks.get(queue):  # not in a forked child
+                    queue.recorder = None
                 self._recording.discard(queue)
 
 

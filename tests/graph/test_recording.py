@@ -10,6 +10,7 @@ import numpy
 import pyopencl as cl
 import pytest
 from helpers.graphs import edges, refused
+from helpers.support import RunPython
 from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter, Node
@@ -410,3 +411,28 @@ def test_a_queue_that_goes_is_no_longer_recorded(
     graph.add(depends_on=graph.nodes)
     queue.graph(graph.finalize()).wait()
     assert (memory.array == 0x01010101).all()
+
+
+FORKED = """
+import os
+from fairlead.graph import CommandGraph
+from fairlead.runtime import Queue, SYCLError
+queue = Queue()
+graph = CommandGraph(queue)
+graph.begin_recording(queue)
+if os.fork() == 0:
+    del graph
+    try:
+        queue.host_task(lambda: None)
+    except SYCLError as error:
+        print("forked" in str(error), flush=True)
+    os._exit(0)
+os.wait()
+graph.end_recording()
+print(queue.state)
+"""
+
+
+def test_a_forked_child_lets_a_graph_go_that_records(run_python: RunPython) -> None:
+    done = run_python(FORKED)
+    assert (done.out, done.err) == ("True\nexecuting\n", "")
