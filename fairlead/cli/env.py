@@ -55,7 +55,9 @@ def write_manifests(paths: Sequence[str]) -> Path:
             stem = os.path.basename(path).split(".so")[0].removeprefix("lib")
             manifest, content = directory / f"{number:02}-{stem}.icd", os.fsencode(path) + b"\n"
             if not manifest.is_file() or manifest.read_bytes() != content:
-                manifest.write_bytes(content)
+                complete = manifest.with_suffix(f".{os.getpid()}")  # other programs read manifests
+                complete.write_bytes(content)
+                os.replace(complete, manifest)
     except OSError as error:
         reason = f"{directory} cannot be written: {error.strerror}."
         raise ManifestError(reason, remedy=remedy) from None

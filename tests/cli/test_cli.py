@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.support import FakeDriver, FakePlugin, Output, RunPython
 
+from fairlead.cli.env import write_manifests
 from fairlead.cli.main import main
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
@@ -599,3 +600,20 @@ def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: Fak
     }
     code = "from fairlead.cli.main import main; main(['devices', '--json', '--interface', 'ur'])"
     assert [row["interface"] for row in json.loads(run_python(code, env=env).out)] == ["UR"]
+
+
+def test_a_manifest_is_complete_when_other_programs_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, write = list[str](), Path.write_bytes
+
+    def note_name(self: Path, data: bytes) -> int:
+        written.append(self.suffix)
+        return write(self, data)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "write_bytes", note_name)
+    folder = write_manifests(["/a/libx.so.1", "/b/liby.so"])
+    assert len(written) == 2 and ".icd" not in written
+    contents = {path.name: path.read_text() for path in folder.iterdir()}
+    assert contents == {"00-x.icd": "/a/libx.so.1\n", "01-y.icd": "/b/liby.so\n"}
