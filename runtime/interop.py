@@ -321,9 +321,9 @@ class PyOpenCLImage(PyOpenCLMemory):
         return f"<pyopencl image of {self.nbytes} bytes>"
 
 
-def find_memory(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
-    """Return the memory object, or the address, and the size in bytes of a pyopencl.Buffer,
-    pyopencl.array.Array or SVM. None for others."""
+def find_memory(value: Any) -> tuple[PyOpenCLMemory | int, int | None] | None:
+    """Return the memory object, or the address, and the size in bytes (None if unknown) of a
+    pyopencl.Buffer, pyopencl.array.Array or SVM. None for others."""
     offset, nbytes = 0, None
     if _is(value, "Array"):
         if not value.flags.forc:
@@ -332,7 +332,7 @@ def find_memory(value: Any) -> tuple[PyOpenCLMemory | int, int] | None:
             )
         offset, nbytes, value = value.offset, value.nbytes, value.base_data
     if _is(value, "SVMPointer"):
-        return value.svm_ptr + offset, value.nbytes - offset if nbytes is None else nbytes
+        return value.svm_ptr + offset, value.size if nbytes is None else nbytes
     if _is(value, "MemoryObjectHolder") and not _is(value, "Image"):
         nbytes = value.size if nbytes is None else nbytes
         return PyOpenCLMemory(value, offset, nbytes), nbytes

@@ -214,6 +214,21 @@ def test_their_memory_is_copied_and_filled(
         queue.prefetch(other)
 
 
+def test_their_svm_is_an_argument_and_copied_and_filled(
+    queue: Queue, theirs: cl.CommandQueue, program: Program
+) -> None:
+    made: list[Any] = [
+        cl.SVMAllocation(theirs.context, 4 * N, 0, cl.svm_mem_flags.READ_WRITE, queue=theirs)
+        for _ in range(2)
+    ]
+    data = numpy.zeros(N, numpy.int32)
+    event = queue.fill(made[0], numpy.int32(4))
+    event = queue.parallel_for(N, program.add, made[0], numpy.int32(3), depends_on=[event])
+    event = queue.memcpy(made[1], made[0], depends_on=[event])
+    queue.memcpy(data, made[1], depends_on=[event]).wait()
+    assert (data == 7).all()
+
+
 def test_memory_of_another_context_of_theirs_is_refused(
     queue: Queue, device: Device, program: Program
 ) -> None:
