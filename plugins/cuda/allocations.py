@@ -13,7 +13,7 @@ from .contexts import CuContext
 from .core import API, failure, get_constant
 from .devices import CuDevice
 
-#: The end of the addresses that there are.
+#: The first number that is too large for an address.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 _PORTABLE: Final = get_constant("CU_MEMHOSTALLOC_PORTABLE") | get_constant(
     "CU_MEMHOSTALLOC_DEVICEMAP"
@@ -34,7 +34,7 @@ class CuRequest(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Return the bytes in which an aligned allocation has its place."""
+        """Return the bytes to allocate, so that an aligned part has `size` bytes."""
         return self.size + self.align if self.align > ALIGNMENT else self.size
 
 
@@ -49,8 +49,8 @@ class CuAllocation:
 
     Attributes:
         pool: the pool that it was taken from.
-        key: by what its pool finds it.
-        in_driver_pool: whether a pool of the driver's has it, which frees it in a stream's order.
+        key: the key under which its pool keeps it.
+        in_driver_pool: whether it is of a pool of the driver, which frees it in a stream's order.
         access: ur_virtual_mem_access_flags_t of mapped memory, None of other memory.
     """
 
@@ -134,7 +134,7 @@ def add(allocation: CuAllocation) -> CuAllocation:
 
 
 def remove(context: CuContext, address: int) -> CuAllocation:
-    """Forget an allocation, which is not freed.
+    """Forget an allocation. It is not freed.
 
     Raises:
         URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
@@ -163,14 +163,18 @@ def _find_elsewhere(address: int) -> CuAllocation | None:
 
 
 def _query_pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
-    """Ask the driver about an address. None: it knows nothing of it."""
+    """Return the driver's answer about an address, None if it does not know the address."""
     attribute = get_constant(f"CU_POINTER_ATTRIBUTE_{name}")
     code = device.ask("PointerGetAttribute", ctypes.byref(value), attribute, address)
     return None if code else value.value
 
 
 def find_foreign(context: CuContext, address: int) -> CuAllocation | None:
-    """Return memory of another context of its devices, or of the driver. None: it has neither."""
+    """Return memory that another context or the driver allocated on a device of the context.
+
+    Returns:
+        The allocation, None if there is none.
+    """
     found = _find_elsewhere(address)
     if found is not None:
         return found if found.is_for(context) else None
@@ -200,8 +204,7 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
 
     Raises:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
-            is no memory at the first or the last byte, or memory of a device that the context has
-            not.
+            is no memory at the first or the last byte, or if another device has it.
     """
     if address + size > _END:
         raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")

@@ -37,7 +37,7 @@ class CudaApi(GpuApi):
         "BACKEND_RUNTIME_VERSION": lambda device: "{}.{}".format(*device.found.capability),
         "VENDOR_ID": 0x10DE,
         "MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP": lambda device: bool(
-            device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+            device.query_attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
         ),
     }
     widest_element, widest_pattern = 4, 128
@@ -67,7 +67,7 @@ class CudaApi(GpuApi):
 
     def query_image_limit(self, device: ApiDevice, name: str) -> int:
         """Return the limit of surfaces, which textures have at least."""
-        return device.attribute(f"MAXIMUM_SURFACE{name}")
+        return device.query_attribute(f"MAXIMUM_SURFACE{name}")
 
     def get_peer(self, device: ApiDevice) -> int:
         return device.context
@@ -81,7 +81,7 @@ class CudaApi(GpuApi):
     def list_copy_arguments(self, target: int, source: int, size: int) -> tuple[int, ...]:
         return target, source, size
 
-    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+    def make_copy(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
         made = _Copy()
         for prefix, place in (("src", source), ("dst", target)):
             if place.array:
@@ -90,7 +90,7 @@ class CudaApi(GpuApi):
                 for name, start in zip(("XInBytes", "Y", "Z"), place.origin, strict=True):
                     setattr(made, f"{prefix}{name}", start)
                 continue
-            start, row, slice_ = place.start(region)
+            start, row, slice_ = place.find_start(region)
             setattr(made, f"{prefix}MemoryType", _DEVICE if place.on_device else _HOST)
             setattr(made, f"{prefix}{'Device' if place.on_device else 'Host'}", start)
             if region[1:] != (1, 1):  # a single row may be longer than any pitch
@@ -99,10 +99,10 @@ class CudaApi(GpuApi):
         made.WidthInBytes, made.Height, made.Depth = region
         return made
 
-    def set_of(self, one: GpuSet) -> Any:
+    def make_set(self, one: GpuSet) -> Any:
         return _Set(*one)
 
-    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+    def make_launch(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(function, *grid, *block, shared, pointers)
 
     def make_cluster_launch(
@@ -121,33 +121,33 @@ class CudaApi(GpuApi):
     def list_node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return (device.context,)
 
-    def place(self, number: int | None) -> tuple[Any, ...]:
+    def list_location(self, number: int | None) -> tuple[Any, ...]:
         kind = "HOST" if number is None else "DEVICE"
         return (_Location(CUDA[f"CU_MEM_LOCATION_TYPE_{kind}"], number or 0),)
 
-    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
-        return *self.place(number), 0
+    def list_prefetch_location(self, number: int | None) -> tuple[Any, ...]:
+        return *self.list_location(number), 0
 
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == _HOST
 
     def make_pool_properties(self, device: ApiDevice) -> Any:
         kind, none = CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"], CUDA["CU_MEM_HANDLE_TYPE_NONE"]
-        return _Pool(kind, none, *self.place(device.native))
+        return _Pool(kind, none, *self.list_location(device.native))
 
     def make_physical_properties(self, device: ApiDevice) -> Any:
         made = _Properties()
         made.type, (made.location,) = (
             CUDA["CU_MEM_ALLOCATION_TYPE_PINNED"],
-            self.place(device.native),
+            self.list_location(device.native),
         )
         return made
 
     def find_opening_flags(self, device: ApiDevice) -> int:
         return CUDA["CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"]
 
-    def access(self, device: ApiDevice, flags: int) -> Any:
-        return _Access(*self.place(device.native), flags)
+    def make_access(self, device: ApiDevice, flags: int) -> Any:
+        return _Access(*self.list_location(device.native), flags)
 
 
 API: Final = CudaApi()

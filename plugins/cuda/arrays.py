@@ -40,7 +40,7 @@ _FORMATS: Final = {
         "FLOAT": "FLOAT",
     }.items()
 }
-#: Types that a texture gives a kernel as integers, or as they are.
+#: Channel types that a texture returns as integers.
 _INTEGERS: Final = frozenset(
     UR[f"UR_IMAGE_CHANNEL_TYPE_{sign}_INT{bits}"]
     for sign in ("SIGNED", "UNSIGNED")
@@ -82,7 +82,7 @@ class ImageShape(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Return whether textures have integers."""
+        """Return whether a texture of it returns integers."""
         return self.format[1] in _INTEGERS
 
     def get_field(self, name: str) -> int:
@@ -169,7 +169,7 @@ class CuArray:
         """Make a surface object. Raises DriverError."""
         return self.device.make("SurfObjectCreate", ctypes.byref(self.make_resource()))
 
-    def place(self, origin: Rect, region: Rect) -> CopyPlace:
+    def make_place(self, origin: Rect, region: Rect) -> CopyPlace:
         """Return the end of a copy that is a region. Raises URError (INVALID_SIZE)."""
         check_region(self.shape.extent, origin, region)
         start, pixel = self.shape.convert_to_bytes(origin), self.shape.pixel
@@ -188,13 +188,13 @@ def make_copies(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[
         A copy, or one for each slice if a slice of memory does not end with a whole row.
     """
     if all(not one.slice % (one.row or region[0]) for one in (target, source)):
-        return [API.copy_of(target, source, region)]
+        return [API.make_copy(target, source, region)]
     size = region[0], region[1], 1
-    return [API.copy_of(_slice(target, z), _slice(source, z), size) for z in range(region[2])]
+    return [API.make_copy(_slice(target, z), _slice(source, z), size) for z in range(region[2])]
 
 
 def _slice(place: CopyPlace, number: int) -> CopyPlace:
-    """Return the place of a slice of it alone."""
+    """Return the end of a copy of one slice."""
     x, y, z = place.origin
     if place.array:
         return place._replace(origin=(x, y, z + number))

@@ -156,11 +156,11 @@ def urBindlessImagesImageCopyExp(
     shape = one.shape
     if kind == _IMAGE_TO_IMAGE:
         other = _get_array(pDst)
-        ends = other.place(to, size), one.place(start, size)
+        ends = other.make_place(to, size), one.make_place(start, size)
     elif kind == _IMAGE_TO_MEM:
-        ends = _make_place(enqueue, one, pDst, to, size, pDstImageDesc), one.place(start, size)
+        ends = _make_place(enqueue, one, pDst, to, size, pDstImageDesc), one.make_place(start, size)
     else:
-        ends = one.place(to, size), _make_place(enqueue, one, pSrc, start, size, pSrcImageDesc)
+        ends = one.make_place(to, size), _make_place(enqueue, one, pSrc, start, size, pSrcImageDesc)
     return copy_pixels(enqueue, make_copies(*ends, shape.convert_to_bytes(size)))
 
 

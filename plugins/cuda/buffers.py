@@ -1,8 +1,8 @@
 """Buffers and sub-buffers.
 
-A buffer is device memory. If the program asks for that, it is host memory that devices reach. In a
-context of several devices it is managed memory. Memory of the program (USE_HOST_POINTER) is copied
-into it, and back when the buffer is mapped.
+A buffer is device memory. If the program asks for host memory, it is host memory that devices
+reach. In a context of several devices it is managed memory. Memory of the program
+(USE_HOST_POINTER) is copied into it, and back when the buffer is mapped.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class CuExecutableGraph(Object):
         self.native = self.device.make("GraphInstantiateWithFlags", graph.native, 0)
         self._graph, self._ends = weakref.ref(graph), graph.ends
 
-    def child(self) -> int:
+    def get_source(self) -> int:
         """Return the CUgraph that it was made of.
 
         Raises:
@@ -191,7 +191,7 @@ def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent 
     enqueue.check_context("the graph", hGraph)
     if enqueue.queue.device is not hGraph.device:
         raise failure("INVALID_DEVICE", "the queue is of another device")
-    return enqueue.run_graph(hGraph.native, hGraph.child, hGraph)
+    return enqueue.run_graph(hGraph.native, hGraph.get_source, hGraph)
 
 
 @adapter.entry

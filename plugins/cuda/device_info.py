@@ -143,9 +143,9 @@ def _query_free_memory(device: CuDevice) -> int:
 
 def _query_managed(device: CuDevice) -> int:
     """Return what a device can do with managed memory."""
-    if not device.attribute("MANAGED_MEMORY"):
+    if not device.query_attribute("MANAGED_MEMORY"):
         return 0
-    concurrent = bool(device.attribute("CONCURRENT_MANAGED_ACCESS"))
+    concurrent = bool(device.query_attribute("CONCURRENT_MANAGED_ACCESS"))
     return _ACCESS | (_ATOMIC | _CONCURRENT) * concurrent
 
 
@@ -156,13 +156,13 @@ def _format_pci_address(device: CuDevice) -> str:
 
 
 def _query_clock(device: CuDevice) -> int:
-    return device.attribute("CLOCK_RATE") // 1000  # kHz to MHz
+    return device.query_attribute("CLOCK_RATE") // 1000  # kHz to MHz
 
 
 def _compute_bandwidth(device: CuDevice) -> int:
     """Return bytes a second: two transfers a cycle of as many bits as the bus has."""
-    rate = device.attribute("MEMORY_CLOCK_RATE") * 1000
-    return 2 * rate * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
+    rate = device.query_attribute("MEMORY_CLOCK_RATE") * 1000
+    return 2 * rate * device.query_attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8
 
 
 def _list_updates(device: CuDevice) -> int:
@@ -172,7 +172,7 @@ def _list_updates(device: CuDevice) -> int:
 
 
 def _list_group_limits(device: CuDevice) -> list[int]:
-    return [device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ"]
+    return [device.query_attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ"]
 
 
 FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
@@ -185,25 +185,25 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "MAX_MEM_ALLOC_SIZE": lambda device: device.found.memory,
     "GLOBAL_MEM_FREE": _query_free_memory,
     "MAX_WORK_ITEM_SIZES": lambda device: [
-        device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"
+        device.query_attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"
     ],
     "MAX_WORK_GROUPS": lambda device: max(_list_group_limits(device)),
     "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *_list_group_limits(device)),
     "MAX_CLOCK_FREQUENCY": _query_clock,
-    "MEMORY_CLOCK_RATE": lambda device: device.attribute("MEMORY_CLOCK_RATE") // 1000,
+    "MEMORY_CLOCK_RATE": lambda device: device.query_attribute("MEMORY_CLOCK_RATE") // 1000,
     "MAX_MEMORY_BANDWIDTH": _compute_bandwidth,
     "MAX_NUM_SUB_GROUPS": lambda device: (
-        device.attribute("MAX_THREADS_PER_BLOCK") // device.attribute("WARP_SIZE")
+        device.query_attribute("MAX_THREADS_PER_BLOCK") // device.query_attribute("WARP_SIZE")
     ),
-    "SUB_GROUP_SIZES_INTEL": lambda device: [device.attribute("WARP_SIZE")],
-    "ERROR_CORRECTION_SUPPORT": lambda device: bool(device.attribute("ECC_ENABLED")),
-    "HOST_UNIFIED_MEMORY": lambda device: bool(device.attribute("INTEGRATED")),
-    "IS_INTEGRATED_GPU": lambda device: bool(device.attribute("INTEGRATED")),
+    "SUB_GROUP_SIZES_INTEL": lambda device: [device.query_attribute("WARP_SIZE")],
+    "ERROR_CORRECTION_SUPPORT": lambda device: bool(device.query_attribute("ECC_ENABLED")),
+    "HOST_UNIFIED_MEMORY": lambda device: bool(device.query_attribute("INTEGRATED")),
+    "IS_INTEGRATED_GPU": lambda device: bool(device.query_attribute("INTEGRATED")),
     "PCI_ADDRESS": _format_pci_address,
     "USM_SINGLE_SHARED_SUPPORT": _query_managed,
     "USM_CROSS_SHARED_SUPPORT": _query_managed,
     "USM_SYSTEM_SHARED_SUPPORT": lambda device: (
-        _query_managed(device) * bool(device.attribute("PAGEABLE_MEMORY_ACCESS"))
+        _query_managed(device) * bool(device.query_attribute("PAGEABLE_MEMORY_ACCESS"))
     ),
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.is_cooperative
@@ -211,16 +211,16 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     ),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _list_updates,
     "VIRTUAL_MEMORY_SUPPORT": lambda device: bool(
-        device.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")
+        device.query_attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")
     ),
     "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP": lambda device: bool(
-        device.attribute("HOST_REGISTER_SUPPORTED")
+        device.query_attribute("HOST_REGISTER_SUPPORTED")
     ),
 }
 
 
 def _make_attribute_query(name: str) -> Callable[[CuDevice], int]:
-    return lambda device: device.attribute(name)
+    return lambda device: device.query_attribute(name)
 
 
 def _make_requirement(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:

@@ -80,7 +80,7 @@ class CuDevice(Object):
         }
         return ffi.new("fl_gpu_device *", made)
 
-    def slot(self, name: str) -> int:
+    def find_slot(self, name: str) -> int:
         """Return where a function is in the driver's table. `name`: its neutral name."""
         found = API.abi.functions[find_routine(name)].slot
         assert found is not None
@@ -148,12 +148,14 @@ class CuDevice(Object):
     @cached_property
     def is_cooperative(self) -> bool:
         """Return whether it can launch kernels whose work-groups run at the same time."""
-        return bool(self.attribute("COOPERATIVE_LAUNCH")) and self.has("LaunchCooperativeKernel")
+        return bool(self.query_attribute("COOPERATIVE_LAUNCH")) and self.has(
+            "LaunchCooperativeKernel"
+        )
 
     @cached_property
     def has_clusters(self) -> bool:
         """Return whether work-groups of a launch can form clusters."""
-        return self.has("LaunchKernelEx") and bool(self.attribute("CLUSTER_LAUNCH"))
+        return self.has("LaunchKernelEx") and bool(self.query_attribute("CLUSTER_LAUNCH"))
 
     @cached_property
     def early_threads(self) -> int:
@@ -166,10 +168,10 @@ class CuDevice(Object):
         if API.abi is not CUDA or self.found.capability < EARLY_SINCE:
             return 0
         names = "MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_MULTIPROCESSOR"
-        count, most = map(self.attribute, names)
+        count, most = map(self.query_attribute, names)
         return count * most // 2 if all(map(self.has, edges)) else 0
 
-    def attribute(self, name: str) -> int:
+    def query_attribute(self, name: str) -> int:
         """Return an attribute (CU_DEVICE_ATTRIBUTE_…), 0 if the driver does not know it."""
         if name not in self._attributes:
             self._attributes[name] = self._ask_attribute(f"CU_DEVICE_ATTRIBUTE_{name}")

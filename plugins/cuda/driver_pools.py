@@ -101,14 +101,16 @@ class DriverPool:
 
     def set_access(self, reader: CuDevice, flags: int) -> None:
         """Set what a device may do with its memory, CUmemAccess_flags. Raises DriverError."""
-        access = ctypes.byref(API.access(reader, flags))
+        access = ctypes.byref(API.make_access(reader, flags))
         self.device.call("MemPoolSetAccess", self.handle, access, 1)
 
 
 @cache
 def has_pools(device: CuDevice) -> bool:
     """Return whether the driver has pools for a device."""
-    return bool(device.attribute("MEMORY_POOLS_SUPPORTED")) and all(map(device.has, _FUNCTIONS))
+    return bool(device.query_attribute("MEMORY_POOLS_SUPPORTED")) and all(
+        map(device.has, _FUNCTIONS)
+    )
 
 
 def grant_access(owner: CuDevice, reader: CuDevice) -> None:

@@ -98,6 +98,7 @@ class CuEvent(Object):
         if self.capture is not None:
             raise failure("GRAPH_INTERNAL_EVENT")
 
+    @property
     def times(self) -> tuple[int, int, int]:
         """Return when its command was enqueued, began and ended.
 
@@ -213,7 +214,7 @@ adapter.info("urEventGetInfo", EVENT_INFO)
 adapter.info(
     "urEventGetProfilingInfo",
     {
-        f"UR_PROFILING_INFO_COMMAND_{name}": lambda event, index=index: event.times()[index]
+        f"UR_PROFILING_INFO_COMMAND_{name}": lambda event, index=index: event.times[index]
         for name, index in {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}.items()
     },
 )

@@ -74,7 +74,7 @@ class CudaImage(DeviceImage):
             sizes.append(size.value)
         return tuple(sizes)
 
-    def variant(self, dimensions: int, offset: Sizes) -> Any:
+    def find_variant(self, dimensions: int, offset: Sizes) -> Any:
         if any(offset):
             raise failure("UNSUPPORTED_FEATURE", "CUDA has no global offsets, only OpenCL C has")
         return None
@@ -92,7 +92,7 @@ class TranslatedImage(CudaImage):
         self._ptx = ptx
         self.waits = device.early_threads if ptx.can_wait and can_start_early(device) else 0
         super().__init__(device, b"")
-        self.data = self.make_data(self.variant(1, _NO_OFFSET))
+        self.data = self.make_data(self.find_variant(1, _NO_OFFSET))
 
     def find_refusal(self, name: str) -> str:
         found = self._ptx.kernels.get(name)
@@ -102,7 +102,7 @@ class TranslatedImage(CudaImage):
         found = self._ptx.kernels.get(name)
         return found.required if found is not None else None
 
-    def variant(self, dimensions: int, offset: Sizes) -> Variant:
+    def find_variant(self, dimensions: int, offset: Sizes) -> Variant:
         return replace(self._ptx.variant(dimensions, offset), waits=self.waits)
 
     def choose_part(self, variant: Variant, first: Sizes, groups: Sizes, local: Sizes) -> Variant:
@@ -191,10 +191,10 @@ def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) ->
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
         DriverError: what else the driver answers.
     """
-    are = {one.is_opencl_c for one in objects}
-    if len(are) > 1:
+    kinds = {one.is_opencl_c for one in objects}
+    if len(kinds) > 1:
         raise ImageLinkError("OpenCL C is linked with OpenCL C alone")
-    if are == {True}:
+    if kinds == {True}:
         ptx = link_ptx(device, [(one.data, one.options) for one in objects], options)
         if ptx is not None:
             return TranslatedImage(device, ptx)

@@ -1,7 +1,7 @@
 """Memory and events of other processes, by handles: bytes that one process sends to another.
 
-A handle has the driver's one, and what this adapter adds. The driver opens no handle in the process
-that has made it. There it leads to the memory or the event itself.
+A handle contains the driver's handle, and what this adapter adds. A driver does not open a handle
+in the process that made it. There this adapter returns the memory or the event itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _REMEDY: Final = "allocate by urUSMDeviceAlloc without a pool"
 
 
 class _Handle(ctypes.Structure):
-    """A handle: of which process and context, the driver's, and what it leads to.
+    """A handle: the process that made it, the driver's handle, and the memory or event.
 
-    `place` is the address of the memory or the CUevent there. The driver's handle is that of all
-    that was allocated together: the memory begins `offset` bytes behind it.
+    `place` is the address of the memory, or the CUevent, in that process. The driver's handle is
+    for a whole allocation. The memory begins `offset` bytes after the beginning of it.
     """
 
     _fields_ = (

@@ -16,8 +16,8 @@ from .kernels import CuKernel
 from .queues import CuQueue
 
 
-def _on_first(name: str) -> Any:
-    return lambda kernel: kernel.attribute(kernel.program.any_module.device, name)
+def _make_attribute_query(name: str) -> Any:
+    return lambda kernel: kernel.query_attribute(kernel.program.any_module.device, name)
 
 
 adapter.info(
@@ -29,9 +29,9 @@ adapter.info(
         "UR_KERNEL_INFO_CONTEXT": lambda kernel: kernel.context,
         "UR_KERNEL_INFO_PROGRAM": lambda kernel: kernel.program,
         "UR_KERNEL_INFO_ATTRIBUTES": "",
-        "UR_KERNEL_INFO_NUM_REGS": _on_first("NUM_REGS"),
+        "UR_KERNEL_INFO_NUM_REGS": _make_attribute_query("NUM_REGS"),
         "UR_KERNEL_INFO_SPILL_MEM_SIZE": lambda kernel: [
-            kernel.attribute(device, "LOCAL_SIZE_BYTES") for device in kernel.program.modules
+            kernel.query_attribute(device, "LOCAL_SIZE_BYTES") for device in kernel.program.modules
         ],
     },
 )
@@ -40,7 +40,8 @@ adapter.info(
 def _query_most_items(device: CuDevice) -> bytes:
     """Return the most work-items in each dimension, as three size_t."""
     most = (
-        device.attribute(f"MAX_GRID_DIM_{axis}") * device.attribute(f"MAX_BLOCK_DIM_{axis}")
+        device.query_attribute(f"MAX_GRID_DIM_{axis}")
+        * device.query_attribute(f"MAX_BLOCK_DIM_{axis}")
         for axis in "XYZ"
     )
     return struct.pack("@3N", *most)
@@ -57,11 +58,11 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
     if name == "COMPILE_WORK_GROUP_SIZE":
         return struct.pack("@3N", *(hKernel.find_required_size(hDevice) or (0, 0, 0)))
     if name == "LOCAL_MEM_SIZE":
-        return hKernel.attribute(hDevice, "SHARED_SIZE_BYTES")
+        return hKernel.query_attribute(hDevice, "SHARED_SIZE_BYTES")
     if name == "PREFERRED_WORK_GROUP_SIZE_MULTIPLE":
         return hKernel.find_sub_group_size(hDevice)
     if name == "PRIVATE_MEM_SIZE":
-        return hKernel.attribute(hDevice, "LOCAL_SIZE_BYTES")
+        return hKernel.query_attribute(hDevice, "LOCAL_SIZE_BYTES")
     return None
 
 
@@ -107,7 +108,7 @@ def urKernelSuggestMaxCooperativeGroupCount(
         raise failure("INVALID_WORK_DIMENSION")
     hKernel.context.check_device(hDevice)
     hKernel.check_group(hDevice, pLocalWorkSize)
-    count, function = ctypes.c_int(), hKernel.function(hDevice)
+    count, function = ctypes.c_int(), hKernel.get_function(hDevice)
     size, shared = math.prod(pLocalWorkSize), dynamicSharedMemorySize
     name = "OccupancyMaxActiveBlocksPerMultiprocessor"
     try:
@@ -116,4 +117,4 @@ def urKernelSuggestMaxCooperativeGroupCount(
         if error.value != INVALID_VALUE:
             raise
         return 0  # no work-group fits
-    return count.value * hDevice.attribute("MULTIPROCESSOR_COUNT")
+    return count.value * hDevice.query_attribute("MULTIPROCESSOR_COUNT")

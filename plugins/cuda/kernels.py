@@ -84,10 +84,10 @@ class CuKernel(Object):
 
     def _find_function(self, module: CuModule) -> int:
         if module not in self._functions:
-            self._functions[module] = module.function(self.name)
+            self._functions[module] = module.find_function(self.name)
         return self._functions[module]
 
-    def function(
+    def get_function(
         self,
         device: CuDevice,
         dimensions: int = 1,
@@ -110,20 +110,20 @@ class CuKernel(Object):
         x, y, z = (*(offset or ()), 0, 0, 0)[:3]
         return self._find_function(self.program.get_module(device, dimensions, (x, y, z), part))
 
-    def attribute(self, device: CuDevice, name: str) -> int:
+    def query_attribute(self, device: CuDevice, name: str) -> int:
         """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises DriverError."""
         key = device, name
         if key not in self._attributes:
             value = ctypes.c_int()
             number = get_constant(f"CU_FUNC_ATTRIBUTE_{name}")
-            function = self._find_function(self.program.module(device))
+            function = self._find_function(self.program.get_plain_module(device))
             device.call("FuncGetAttribute", ctypes.byref(value), number, function)
             self._attributes[key] = value.value
         return self._attributes[key]
 
     def query_group_size(self, device: CuDevice) -> int:
         """Return how many work-items a work-group of it may have."""
-        return self.attribute(device, "MAX_THREADS_PER_BLOCK")
+        return self.query_attribute(device, "MAX_THREADS_PER_BLOCK")
 
     def find_required_size(self, device: CuDevice) -> Sizes | None:
         """Return the size of work-groups that it is compiled for, None for any size."""
@@ -134,7 +134,7 @@ class CuKernel(Object):
         """Return how many work-items a sub-group of it has."""
         found = self.program.built.get(device)
         size = found.find_sub_group_size(self.name) if found is not None else 0
-        return size or device.attribute("WARP_SIZE")
+        return size or device.query_attribute("WARP_SIZE")
 
     # arguments
 
@@ -231,7 +231,7 @@ class CuKernel(Object):
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.
         """
-        limits = [device.attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
+        limits = [device.query_attribute(f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ"]
         required = self.find_required_size(device)
         check_group_size(local, limits, self.query_group_size(device), required)
 
@@ -256,7 +256,7 @@ def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
 @adapter.entry
 def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
     """Return the driver's function on the first device of its program."""
-    return hKernel.function(hKernel.program.any_module.device)
+    return hKernel.get_function(hKernel.program.any_module.device)
 
 
 @adapter.entry

@@ -50,7 +50,7 @@ class CuLaunch(NamedTuple):
         """Return the parameters of a node that launches it."""
         packed = self.packed
         sizes = self.grid, self.block, packed.shared
-        return API.launch_of(self.function, *sizes, ctypes.addressof(packed.pointers))
+        return API.make_launch(self.function, *sizes, ctypes.addressof(packed.pointers))
 
 
 def plan_parts(
@@ -75,7 +75,7 @@ def plan_parts(
         URError: sizes or arguments that the launch cannot have.
         DriverError: what the driver answers.
     """
-    module = kernel.program.module(device)
+    module = kernel.program.get_plain_module(device)
     key = (
         *(module, tuple(size), tuple(offset) if offset else None),
         tuple(local) if local is not None else None,
@@ -85,7 +85,7 @@ def plan_parts(
         if len(kernel.shapes) == _MOST_SHAPES:
             kernel.shapes.clear()
         shapes = kernel.shapes[key] = _find_shapes(kernel, device, offset, size, local)
-    packed = kernel.pack(arguments, kernel.program.image(device), offset)
+    packed = kernel.pack(arguments, kernel.program.get_image(device), offset)
     if packed.shared:
         for function, _, _ in shapes:
             _allow_shared(kernel, device, function, packed.shared)
@@ -110,15 +110,15 @@ def _find_shapes(
         )
     grid = _fill_to_three(whole // part for whole, part in zip(size, local, strict=True))
     block, dimensions = _fill_to_three(local), len(size)
-    most = _fill_to_three(device.attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
+    most = _fill_to_three(device.query_attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
     if all(map(le, grid, most)):
-        return [(kernel.function(device, dimensions, offset), grid, block)]
-    _check_parts(kernel.program.image(device), grid, most)
+        return [(kernel.get_function(device, dimensions, offset), grid, block)]
+    _check_parts(kernel.program.get_image(device), grid, most)
     found = list[tuple[int, Sizes, Sizes]]()
     for first in product(*map(range, (0, 0, 0), grid, most)):
         start = _fill_to_three(first)
         part = _fill_to_three(map(min, most, map(sub, grid, start)))
-        function = kernel.function(device, dimensions, offset, (start, grid, block))
+        function = kernel.get_function(device, dimensions, offset, (start, grid, block))
         found.append((function, part, block))
     return found
 
@@ -131,12 +131,12 @@ def _fill_to_three(numbers: Iterable[int]) -> Sizes:
 def _check_parts(image: DeviceImage, grid: Sizes, most: Sizes) -> None:
     """Raise URError unless a launch that is too large for the driver can be made in parts."""
     axis, count, limit = next(one for one in zip("XYZ", grid, most, strict=True) if one[1] > one[2])
-    words = f"{count} work-groups in {axis}, of {limit}"
-    if image.choose_part(image.variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
+    size = f"{count} work-groups in {axis}, of {limit}"
+    if image.choose_part(image.find_variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
         why = "only OpenCL C that NVIDIA's compiler has compiled is launched in parts"
-        raise failure("INVALID_WORK_GROUP_SIZE", f"{words}: {why}")
+        raise failure("INVALID_WORK_GROUP_SIZE", f"{size}: {why}")
     if prod(-(-whole // part) for whole, part in zip(grid, most, strict=True)) > _MOST_PARTS:
-        raise failure("INVALID_WORK_GROUP_SIZE", f"{words}: that is more than {_MOST_PARTS} parts")
+        raise failure("INVALID_WORK_GROUP_SIZE", f"{size}: that is more than {_MOST_PARTS} parts")
 
 
 def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
@@ -145,9 +145,9 @@ def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int
     Raises:
         URError: OUT_OF_RESOURCES if the device does not have so much.
     """
-    whole = shared + kernel.attribute(device, "SHARED_SIZE_BYTES")
+    whole = shared + kernel.query_attribute(device, "SHARED_SIZE_BYTES")
     if not API.asks_for_local:
-        if whole > device.attribute("MAX_SHARED_MEMORY_PER_BLOCK"):
+        if whole > device.query_attribute("MAX_SHARED_MEMORY_PER_BLOCK"):
             raise failure("OUT_OF_RESOURCES", f"{whole} bytes of local memory")
         return
     if whole <= API.asks_for_local:

@@ -36,7 +36,7 @@ class CuExportable(CuAllocation):
 
 def _check_type(device: CuDevice, kind: int) -> None:
     """Raise URError (UNSUPPORTED_FEATURE) unless memory is exported as a type of handles."""
-    has = device.attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
+    has = device.query_attribute("HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")
     if kind != _OPAQUE_FD or not has:
         raise failure("UNSUPPORTED_FEATURE", "memory is exported as a file descriptor, or not")
 

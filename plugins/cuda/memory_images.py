@@ -94,7 +94,7 @@ def urMemImageCreate(
     if flags & (USE | COPY):
         whole, stream = shape.extent, device.clock_stream.handle
         host = shape.make_host_place(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
-        image = made.array.place((0, 0, 0), whole)
+        image = made.array.make_place((0, 0, 0), whole)
         for copy in make_copies(image, host, shape.convert_to_bytes(whole)):
             device.call("Memcpy3DAsync", ctypes.byref(copy), stream)
         device.call("StreamSynchronize", stream)
@@ -196,7 +196,7 @@ def _transfer(
     """Read or write a region. `pitches` are two for host memory."""
     (image,) = _check_images(enqueue.queue.context, memory)
     size = read_region(region)
-    here = image.array.place(read_offset(origin), size)
+    here = image.array.make_place(read_offset(origin), size)
     there = image.shape.make_host_place(host, size, *pitches)
     ends = (there, here) if reads else (here, there)
     return copy_pixels(enqueue, make_copies(*ends, image.shape.convert_to_bytes(size)), image)
@@ -223,7 +223,7 @@ def urEnqueueMemImageCopy(
     if source.shape.format != target.shape.format:
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
     start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
-    ends = target.array.place(to, size), source.array.place(start, size)
+    ends = target.array.make_place(to, size), source.array.make_place(start, size)
     if source is target and overlap(start, to, size):
         raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     if source.shape.kind.is_lines != target.shape.kind.is_lines and size[1:] != (1, 1):

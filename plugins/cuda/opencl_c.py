@@ -95,7 +95,7 @@ def _make_program(found: Any, context: int, source: bytes) -> Iterator[int]:
         found.platform.table.clReleaseProgram(program)
 
 
-def _log(found: Any, program: int) -> str:
+def _read_log(found: Any, program: int) -> str:
     name = OPENCL["CL_PROGRAM_BUILD_LOG"]
     log = query(found.platform.table, "clGetProgramBuildInfo", program, found.handle, name)
     return log.rstrip(b"\0").decode(errors="replace")
@@ -120,7 +120,7 @@ def _call(found: Any, name: str, program: int, options: str, *others: Any) -> No
     handle = (ctypes.c_void_p * 1)(found.handle)
     failed = getattr(found.platform.table, name)(program, 1, handle, options.encode(), *others)
     if failed:
-        raise SourceError.from_code(failed, name, _log(found, program))
+        raise SourceError.from_code(failed, name, _read_log(found, program))
 
 
 def _compile(found: Any, source: bytes, options: str) -> bytes:
@@ -151,7 +151,7 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
         if linked:
             stack.callback(table.clReleaseProgram, linked)
         if code.value:
-            log = _log(found, linked) if linked else ""
+            log = _read_log(found, linked) if linked else ""
             raise SourceLinkError.from_code(code.value, "clLinkProgram", log)
         return _query_binary(found, linked)
 

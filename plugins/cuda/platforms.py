@@ -85,7 +85,7 @@ def urPlatformGetApiVersion(hPlatform: CuPlatform) -> int:
 
 @adapter.entry
 def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> str:
-    """Return the driver's option for one of DPC++: its compiler optimizes always."""
+    """Return "" for each option of DPC++, because the driver's compiler always optimizes."""
     if pFrontendOption not in ("", "-O0", "-O1", "-O2", "-O3", "-ftarget-compile-fast"):
         raise failure("INVALID_VALUE", f"the driver has no option for {pFrontendOption}")
     return ""
@@ -93,7 +93,7 @@ def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> s
 
 @adapter.entry
 def urPlatformGetNativeHandle(hPlatform: CuPlatform) -> int:
-    """Return nothing that leads anywhere: drivers have no platforms. It is the adapter's handle."""
+    """Return the adapter's own handle, because drivers have no platforms."""
     return hPlatform.handle
 
 

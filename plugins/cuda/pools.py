@@ -20,7 +20,7 @@ from .devices import CuDevice
 from .driver_pools import ATTRIBUTES, DriverPool, has_pools
 from .enqueue import CuEnqueue, declare_enqueue, enqueues
 from .events import CuEvent
-from .usm import allocate_usm, check_allocated, release_memory, request_of
+from .usm import allocate_usm, check_allocated, make_request, release_memory
 
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 
@@ -174,7 +174,7 @@ def _allocate(
     queue = enqueue.queue
     if device is None or kind != "device" or queue.part is not None or not has_pools(device):
         return _allocate_now(enqueue, kind, device, pool, size)
-    request = request_of(queue.context, kind, device, None, size)
+    request = make_request(queue.context, kind, device, None, size)
     chosen: Any = pool or pools.get_default(queue.context, device)
     if not chosen.has_for(request):
         return _allocate_now(enqueue, kind, device, pool, size)

@@ -68,7 +68,7 @@ class CuModule:
         log.check(code, "ModuleLoadDataEx", ModuleError.from_code)
         return cls(device, made.value or 0, log.text)
 
-    def function(self, name: str) -> int:
+    def find_function(self, name: str) -> int:
         """Return the driver's function of a kernel. Raises DriverError."""
         return self.device.make("ModuleGetFunction", self.handle, name.encode())
 
@@ -164,16 +164,16 @@ class CuProgram(Object):
         self.modules[device], self.logs[device] = module, module.log
         self.built[device], self.status[device] = image, _STATUS["SUCCESS"]
 
-    def module(self, device: CuDevice) -> CuModule:
+    def get_plain_module(self, device: CuDevice) -> CuModule:
         """Return its module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
         found = self.modules.get(device)
         if found is None:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
         return found
 
-    def image(self, device: CuDevice) -> DeviceImage:
+    def get_image(self, device: CuDevice) -> DeviceImage:
         """Return what it is built to on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
-        self.module(device)
+        self.get_plain_module(device)
         return self.built[device]
 
     def get_module(
@@ -191,11 +191,11 @@ class CuProgram(Object):
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
             DriverError: what the driver answers.
         """
-        first, image = self.module(device), self.image(device)
-        variant = image.variant(dimensions, offset)
+        first, image = self.get_plain_module(device), self.get_image(device)
+        variant = image.find_variant(dimensions, offset)
         if part:
             variant = image.choose_part(variant, *part)
-        if variant == image.variant(1, (0, 0, 0)):
+        if variant == image.find_variant(1, (0, 0, 0)):
             return first
         if (first, variant) not in self._variants:
             self._variants[first, variant] = CuModule.load(device, image.make_data(variant))
@@ -362,7 +362,7 @@ def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int,
         URError: INVALID_VALUE if there is none, INVALID_PROGRAM_EXECUTABLE.
         DriverError: what the driver answers.
     """
-    address, size, module = ctypes.c_uint64(), ctypes.c_size_t(), program.module(device)
+    address, size, module = ctypes.c_uint64(), ctypes.c_size_t(), program.get_plain_module(device)
     pointers = ctypes.byref(address), ctypes.byref(size)
     try:
         device.call("ModuleGetGlobal", *pointers, module.handle, name.encode())
@@ -386,7 +386,7 @@ def urProgramGetGlobalVariablePointer(
 def urProgramGetFunctionPointer(hDevice: CuDevice, hProgram: CuProgram, pFunctionName: str) -> int:
     """Say whether the program has a function: it has no address for the host."""
     hProgram.context.check_device(hDevice)
-    module = hProgram.module(hDevice)
+    module = hProgram.get_plain_module(hDevice)
     if pFunctionName in hProgram.built[hDevice].list_kernel_names(module.handle):
         raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
     raise failure("INVALID_KERNEL_NAME", "the program has no function of that name")

@@ -63,7 +63,7 @@ class CuQueue(Object):
             "fl_gpu_queue *",
             {
                 "device": device.in_c,
-                "synchronize": device.slot("StreamSynchronize"),
+                "synchronize": device.find_slot("StreamSynchronize"),
                 "owner": id(context),
             },
         )

@@ -1,4 +1,4 @@
-"""Samplers, which are only a description: CUDA has their modes in texture objects (bindless.py)."""
+"""Samplers. They only describe modes: in CUDA texture objects have these (bindless.py)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def set_bytes(enqueue: CuEnqueue, one: GpuSet, stream: int) -> None:
 
 
 def copy_rows(enqueue: CuEnqueue, copy: Any, keep: Any = None) -> CuEvent | None:
-    """Enqueue a copy of rows and slices (`API.copy_of`)."""
+    """Enqueue a copy of rows and slices (`API.make_copy`)."""
     pointer = ctypes.byref(copy)
     return enqueue.run(lambda stream: enqueue.call("Memcpy3DAsync", pointer, stream), keep)
 
@@ -120,7 +120,7 @@ def check_copy(
 # rectangles
 
 
-def place_in(
+def make_buffer_place(
     buffer: CuBuffer, origin: Any, region: tuple[int, int, int], row: int, slice_: int
 ) -> CopyPlace:
     """Return the end of a copy that is a rectangle of a buffer. Raises URError (INVALID_SIZE)."""
@@ -129,7 +129,7 @@ def place_in(
     return CopyPlace(buffer.address, not buffer.is_host, start, *pitches)
 
 
-def place_at(
+def make_host_place(
     host: int, origin: Any, region: tuple[int, int, int], row: int, slice_: int
 ) -> CopyPlace:
     """Return the end of a copy that is in host memory. Raises URError (INVALID_SIZE)."""
@@ -149,9 +149,9 @@ def _transfer_rect(
     """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
     check_buffers(enqueue.queue.context, buffer)
     size = read_region(region)
-    there = place_at(host, host_origin, size, *pitches[2:])
-    here = place_in(buffer, buffer_origin, size, *pitches[:2])
-    copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
+    there = make_host_place(host, host_origin, size, *pitches[2:])
+    here = make_buffer_place(buffer, buffer_origin, size, *pitches[:2])
+    copy = API.make_copy(there, here, size) if reads else API.make_copy(here, there, size)
     return copy_rows(enqueue, copy, buffer)
 
 
@@ -182,9 +182,9 @@ def urEnqueueMemBufferCopyRect(
 ) -> CuEvent | None:
     check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
     size = read_region(region)
-    source = place_in(hBufferSrc, srcOrigin, size, srcRowPitch, srcSlicePitch)
-    target = place_in(hBufferDst, dstOrigin, size, dstRowPitch, dstSlicePitch)
-    return copy_rows(enqueue, API.copy_of(target, source, size), (hBufferSrc, hBufferDst))
+    source = make_buffer_place(hBufferSrc, srcOrigin, size, srcRowPitch, srcSlicePitch)
+    target = make_buffer_place(hBufferDst, dstOrigin, size, dstRowPitch, dstSlicePitch)
+    return copy_rows(enqueue, API.make_copy(target, source, size), (hBufferSrc, hBufferDst))
 
 
 # fills

@@ -26,7 +26,7 @@ from .core import adapter, failure, get_constant
 from .devices import CuDevice
 
 
-def request_of(
+def make_request(
     context: CuContext, kind: str, device: CuDevice | None, descriptor: Any, size: int
 ) -> CuRequest:
     """Return what is asked for. Arguments and errors are those of `allocate_usm`."""
@@ -37,7 +37,7 @@ def request_of(
     devices = (device,) if device is not None else context.devices
     if not size or any(size > one.found.memory for one in devices):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
-    if kind == "shared" and not all(one.attribute("MANAGED_MEMORY") for one in devices):
+    if kind == "shared" and not all(one.query_attribute("MANAGED_MEMORY") for one in devices):
         raise failure("INVALID_OPERATION", "the device has no shared USM")
     align = descriptor.align if descriptor else 0
     return CuRequest(context, kind, device, size, align)
@@ -64,7 +64,7 @@ def allocate_usm(
             that the device does not have.
         DriverError: what the driver answers.
     """
-    request = request_of(context, kind, device, descriptor, size)
+    request = make_request(context, kind, device, descriptor, size)
     made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
     return add(made).base
 

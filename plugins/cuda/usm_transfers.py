@@ -72,7 +72,7 @@ def urEnqueueUSMMemcpy2D(
     source = _find_rows(enqueue.queue.context, pSrc, srcPitch, width, height)
     if not width:
         return enqueue.run()
-    return copy_rows(enqueue, API.copy_of(target, source, (width, height, 1)))
+    return copy_rows(enqueue, API.make_copy(target, source, (width, height, 1)))
 
 
 # fills
@@ -116,7 +116,7 @@ def urEnqueueUSMFill2D(
     block = ctypes.create_string_buffer(data, len(data))
     source = CopyPlace(ctypes.addressof(block), False, (0, 0, 0), width)
     enqueue.blocking = True  # nothing but this call keeps the block
-    return copy_rows(enqueue, API.copy_of(place, source, (width, height, 1)), block)
+    return copy_rows(enqueue, API.make_copy(place, source, (width, height, 1)), block)
 
 
 # hints
@@ -134,11 +134,11 @@ def _is_managed(context: CuContext, address: int, size: int) -> bool:
 def urEnqueueUSMPrefetch(enqueue: CuEnqueue, pMem: int, size: int, flags: int) -> CuEvent | None:
     queue = enqueue.queue
     device = queue.device
-    if not _is_managed(queue.context, pMem, size) or not device.attribute(
+    if not _is_managed(queue.context, pMem, size) or not device.query_attribute(
         "CONCURRENT_MANAGED_ACCESS"
     ):
         return enqueue.run()
-    where = API.prefetch_place(None if flags & _TO_HOST else device.native)
+    where = API.list_prefetch_location(None if flags & _TO_HOST else device.native)
     return enqueue.run(lambda stream: enqueue.call("MemPrefetchAsync", pMem, size, *where, stream))
 
 
@@ -166,9 +166,9 @@ def urEnqueueUSMAdvise(
 ) -> CuEvent | None:
     device = hQueue.device
     managed = _is_managed(hQueue.context, pMem, size)
-    if managed and device.attribute("CONCURRENT_MANAGED_ACCESS"):
+    if managed and device.query_attribute("CONCURRENT_MANAGED_ACCESS"):
         for flag, (number, host) in _ADVICE.items():
             if advice & flag:
-                place = API.place(None if host else device.native)
+                place = API.list_location(None if host else device.native)
                 device.call("MemAdvise", pMem, size, number, *place)
     return CuEnqueue(hQueue, "USM_ADVISE", (), phEvent).run()

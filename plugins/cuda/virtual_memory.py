@@ -116,7 +116,7 @@ def _get_mapped(context: CuContext, start: int) -> CuAllocation:
 
 
 def _set_access(device: CuDevice, start: int, size: int, flags: int) -> None:
-    access = ctypes.byref(API.access(device, _ACCESS[flags]))
+    access = ctypes.byref(API.make_access(device, _ACCESS[flags]))
     device.call("MemSetAccess", start, size, access, 1)
 
 

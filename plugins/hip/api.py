@@ -97,7 +97,7 @@ class HipApi(GpuApi):
         driver, support = device.platform.driver, HIP["hipDeviceAttributeImageSupport"]
         if "LAYERED" in name or not driver.number("DeviceGetAttribute", support, device.native):
             return 0
-        return device.attribute(f"MAXIMUM_TEXTURE{name}")
+        return device.query_attribute(f"MAXIMUM_TEXTURE{name}")
 
     def get_peer(self, device: ApiDevice) -> int:
         return device.native
@@ -117,7 +117,7 @@ class HipApi(GpuApi):
     def list_copy_arguments(self, target: int, source: int, size: int) -> tuple[int, ...]:
         return target, source, size, _ANY_KIND
 
-    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+    def make_copy(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
         made, pixel = _Copy(), max(target.pixel, source.pixel)
         for prefix, place in (("src", source), ("dst", target)):
             if place.array:
@@ -125,25 +125,25 @@ class HipApi(GpuApi):
                 setattr(made, f"{prefix}Array", place.array)
                 setattr(made, f"{prefix}Pos", _Position(x // pixel, y, z))
                 continue
-            start, row, slice_ = place.start(region)
+            start, row, slice_ = place.find_start(region)
             setattr(made, f"{prefix}Ptr", _Pitched(start, row, row, slice_ // row))
         made.extent, made.kind = _Extent(region[0] // pixel, *region[1:]), _ANY_KIND
         return made
 
-    def set_of(self, one: GpuSet) -> Any:
+    def make_set(self, one: GpuSet) -> Any:
         return _Set(one.dst, one.elementSize, one.height, one.pitch, one.value, one.width)
 
-    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+    def make_launch(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         return _Launch(_Sizes(*block), None, function, _Sizes(*grid), pointers, shared)
 
     def list_node_context(self, device: ApiDevice) -> tuple[int, ...]:
         return ()
 
-    def place(self, number: int | None) -> tuple[Any, ...]:
+    def list_location(self, number: int | None) -> tuple[Any, ...]:
         return (HIP["hipCpuDeviceId"] if number is None else number,)
 
-    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
-        return self.place(number)
+    def list_prefetch_location(self, number: int | None) -> tuple[Any, ...]:
+        return self.list_location(number)
 
     def is_host_memory(self, device: ApiDevice, kind: int) -> bool:
         return kind == device.platform.driver.get_constant("hipMemoryTypeHost")
@@ -162,7 +162,7 @@ class HipApi(GpuApi):
         """Return hipIpcMemLazyEnablePeerAccess, which was 0 before HIP 6."""
         return int(device.platform.driver.generation >= 6)
 
-    def access(self, device: ApiDevice, flags: int) -> Any:
+    def make_access(self, device: ApiDevice, flags: int) -> Any:
         return _Access(self._make_location(device), flags)
 
     def _make_location(self, device: ApiDevice) -> Any:

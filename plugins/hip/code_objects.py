@@ -117,7 +117,7 @@ def _unbundle(data: bytes, processor: str) -> bytes:
     raise CodeObjectError(f"the bundle has no code for {processor}, only {', '.join(found)}")
 
 
-def _note_of(data: bytes) -> tuple[int, bytes]:
+def _find_note(data: bytes) -> tuple[int, bytes]:
     """Return the place of the metadata in an ELF file, and the metadata."""
     file = ELFFile(io.BytesIO(data))
     if file["e_machine"] not in ("EM_AMDGPU", _AMD_GPU):
@@ -167,33 +167,33 @@ def prepare(data: bytes, processor: str) -> CodeObject:
     try:
         if data.startswith(_BUNDLE):
             data = _unbundle(data, processor)
-        start, note = _note_of(data)
+        start, note = _find_note(data)
         metadata = read_messagepack(note)
         kernels = {row[".name"]: _parse_kernel(row) for row in metadata.get("amdhsa.kernels", [])}
         target = str(metadata.get("amdhsa.target", ""))
     except (ELFError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise CodeObjectError(f"the code object cannot be read: {error}") from error
-    changed = _with_values(note)
+    changed = _name_values(note)
     return CodeObject(data[:start] + changed + data[start + len(note) :], target, kernels)
 
 
-def _parse_text(value: str) -> bytes:
+def _encode_text(value: str) -> bytes:
     return bytes([0xA0 + len(value)]) + value.encode()
 
 
-def _with_values(note: bytes) -> bytes:
+def _name_values(note: bytes) -> bytes:
     """Return metadata of the same size in which what HIP would fill is called a value.
 
     A shorter word leaves room. An entry of its own at the end fills it.
     """
-    made, key = note, _parse_text(".value_kind")
+    made, key = note, _encode_text(".value_kind")
     for kind in (*_OFFSETS, _LOCAL):
-        made = made.replace(key + _parse_text(kind), key + _parse_text(_VALUE))
+        made = made.replace(key + _encode_text(kind), key + _encode_text(_VALUE))
     room = len(note) - len(made)
     if not room:
         return note
     if not 0x80 <= note[0] < 0x8F:
         raise CodeObjectError("the metadata has no room for another entry")
-    filler = room - len(_parse_text(".pad")) - 5
-    end = _parse_text(".pad") + struct.pack(">BI", 0xDB, filler) + b" " * filler
+    filler = room - len(_encode_text(".pad")) - 5
+    end = _encode_text(".pad") + struct.pack(">BI", 0xDB, filler) + b" " * filler
     return bytes([made[0] + 1]) + made[1:] + end

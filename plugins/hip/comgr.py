@@ -194,15 +194,15 @@ class Comgr:
         """Take the first of some steps, and then the others. Returns what the last one made."""
         if not steps:
             return self._read_contents(given, _EXECUTABLE) or self._read_contents(given, _BITCODE)
-        (number, options), *rest = steps
-        words = (ctypes.c_char_p * max(len(options), 1))(*(one.encode() for one in options))
+        (number, options), *others = steps
+        listed = (ctypes.c_char_p * max(len(options), 1))(*(one.encode() for one in options))
         with self._make_owned("data_set") as made:
-            self._call("action_info_set_option_list", action, words, len(options))
+            self._call("action_info_set_option_list", action, listed, len(options))
             status = self._library.amd_comgr_do_action(number, action, given, made)
             if status:
                 log = self._read_contents(made, _LOG).decode(errors="replace").strip("\0\n ")
                 raise ComgrError(log or self._describe_status(status))
-            return self._run(action, made, rest)
+            return self._run(action, made, others)
 
     def _add(self, to: _ComgrHandle, kind: int, contents: bytes, name: str) -> None:
         data = _ComgrHandle()
@@ -246,9 +246,9 @@ class Comgr:
             raise ComgrError(f"amd_comgr_{name}: {self._describe_status(status)}")
 
     def _describe_status(self, status: int) -> str:
-        words = ctypes.c_char_p()
-        self._library.amd_comgr_status_string(status, ctypes.byref(words))
-        return (words.value or b"an unknown error").decode(errors="replace")
+        text = ctypes.c_char_p()
+        self._library.amd_comgr_status_string(status, ctypes.byref(text))
+        return (text.value or b"an unknown error").decode(errors="replace")
 
 
 def _list_libraries(options: Sequence[str]) -> list[str]:

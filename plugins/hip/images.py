@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NOT_PASSED: Final = frozenset({"image", "sampler", "pipe", "queue"})
 _INSTEAD: Final = "write the kernel in HIP C++, with texture and surface objects"
 
-#: What the body asks for: a compiler's error with a code of its own. There is none.
+#: The shared modules catch this error of a compiler. HIP's compilers have no other one.
 SourceError: Final = ImageError
 
 

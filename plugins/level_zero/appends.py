@@ -23,7 +23,7 @@ from .recording import ListLaunch, ListRecording
 _COOPERATIVE: Final = ZE["ZE_STRUCTURE_TYPE_COMMAND_LIST_APPEND_PARAM_COOPERATIVE_DESC"]
 
 
-def _check_counts(pLaunchFuncArgs: Any) -> tuple[int, int, int]:
+def _read_counts(pLaunchFuncArgs: Any) -> tuple[int, int, int]:
     row = pLaunchFuncArgs
     return row.groupCountX, row.groupCountY, row.groupCountZ
 
@@ -36,7 +36,7 @@ def zeCommandListAppendLaunchKernel(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    shape = LaunchShape(_check_counts(pLaunchFuncArgs), hKernel.sizes, hKernel.offsets)
+    shape = LaunchShape(_read_counts(pLaunchFuncArgs), hKernel.sizes, hKernel.offsets)
     append_launch(hCommandList, hKernel, shape, hSignalEvent, phWaitEvents)
 
 
@@ -164,7 +164,7 @@ def zeCommandListAppendLaunchCooperativeKernel(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    counts = _check_counts(pLaunchFuncArgs)
+    counts = _read_counts(pLaunchFuncArgs)
     if counts not in ((1, 1, 1), (0, 0, 0)):
         raise make_failure("UNSUPPORTED_FEATURE", "groups of OpenCL do not wait for each other")
     shape = LaunchShape(counts, hKernel.sizes, hKernel.offsets)

@@ -1,8 +1,9 @@
 """Arguments of kernels: what they are, read from the caller, and as commands have them.
 
 An argument of Level Zero is a size and an address. What it is, the kernel says: OpenCL tells it
-(clGetKernelArgInfo). Programs of SPIR-V and binaries may not tell. Then eight bytes are what they
-are the handle or the address of: an image, a sampler, or memory of the context.
+(clGetKernelArgInfo). Programs of SPIR-V and binaries may not tell. Then eight bytes are an image or
+a sampler if they are a handle of one. They are a pointer if they are an address in memory of the
+context.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HANDLES: Final = {
 }
 
 
-def type_name(kernel: URKernel, index: int) -> bytes:
+def query_type_name(kernel: URKernel, index: int) -> bytes:
     """Return the name of an argument's type, b"" where the driver does not tell it."""
     name = ctypes.create_string_buffer(_NAME_SIZE)
     return name.value if _ask(kernel, index, "TYPE_NAME", _NAME_SIZE, name) else b""
@@ -58,7 +59,7 @@ def _ask(kernel: URKernel, index: int, what: str, size: int, into: Any) -> bool:
 
 def find_kind(kernel: URKernel, index: int) -> int:
     """Return what an argument is: IMAGE and its like, UNKNOWN where the driver does not tell."""
-    name, place = type_name(kernel, index), ctypes.c_uint32()
+    name, place = query_type_name(kernel, index), ctypes.c_uint32()
     for start, kind in _TYPES.items():
         if name.startswith(start):
             return kind
@@ -108,7 +109,7 @@ def read_argument(
 
 
 def _guess(context: ZeContext, number: int, size: int, is_given: bool) -> int:
-    """Say what an argument is of which the driver tells nothing."""
+    """Return what an argument probably is. The driver does not tell."""
     if not is_given:
         return LOCAL
     if size != HANDLE_SIZE:
@@ -144,7 +145,7 @@ def _make_object_conversion(
 
 
 #: What `edits.set_argument` takes for an argument, and what has to live as long.
-_WORDS: Final = {
+_CONVERSIONS: Final = {
     URKernelArgument.LOCAL: _convert_local,
     URKernelArgument.VALUE: _convert_value,
     URKernelArgument.POINTER: _convert_pointer,
@@ -162,7 +163,7 @@ def set_in_command(
         OpenCLError: there is no memory.
         URError: an address that the context cannot use.
     """
-    kind, size, word, kept = _WORDS[argument.kind](argument, context)
+    kind, size, word, kept = _CONVERSIONS[argument.kind](argument, context)
     edits.set_argument(command, index, kind, size, word)
     del kept
 
@@ -186,7 +187,7 @@ def make_arguments(
     """
     changes, kept = icd_ffi.new("fl_change[]", len(arguments)), list[Any]()
     for row, (index, argument) in zip(changes, arguments.items(), strict=True):
-        kind, size, word, keep = _WORDS[argument.kind](argument, context)
+        kind, size, word, keep = _CONVERSIONS[argument.kind](argument, context)
         row.index, row.kind, row.size = index, kind, size
         if kind in (edits.MEMORY, edits.SAMPLER):
             row.kind = kind if word else edits.VALUE  # NULL is a value like any other

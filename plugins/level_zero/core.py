@@ -2,7 +2,7 @@
 
 The driver stands on the objects of the reference adapter (plugins/opencl): its platforms, devices,
 contexts, programs and kernels, and its memory by address. These objects have no handles here. So
-each way in which a driver has memory by address works under Level Zero, too (FAIRLEAD_USM).
+every kind of memory by address of OpenCL drivers works under Level Zero, too (FAIRLEAD_USM).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, MUTABLE, ZeDevice, list_structs
 
 _INTEL: Final = 0x8086
-#: Bits of CL_DEVICE_…_FP_CONFIG that have another place in ze_device_fp_flags_t: OpenCL's, its own.
+#: Bits of CL_DEVICE_…_FP_CONFIG, and the flags for them that have other numbers in Level Zero.
 _MOVED: Final = (
     (1 << 7, ZE["ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT"]),
     (1 << 6, ZE["ZE_DEVICE_FP_FLAG_SOFT_FLOAT"]),
@@ -59,21 +59,21 @@ _CHAINED: Final[dict[int, Callable[[int], None]]] = {
 @driver.entry
 def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
     icd, row = hDevice.ur.icd, pDeviceProperties
-    units = hDevice.number("CL_DEVICE_MAX_COMPUTE_UNITS", 1)
+    units = hDevice.query_number("CL_DEVICE_MAX_COMPUTE_UNITS", 1)
     kinds = {"CPU": "CPU", "GPU": "GPU", "ACCELERATOR": "FPGA"}
     kind = "GPU" if has_intel_id() else kinds.get(str(icd.type), "CPU")
     row.type = ZE[f"ZE_DEVICE_TYPE_{kind}"]
-    row.vendorId = _INTEL if has_intel_id() else hDevice.number("CL_DEVICE_VENDOR_ID")
+    row.vendorId = _INTEL if has_intel_id() else hDevice.query_number("CL_DEVICE_VENDOR_ID")
     row.deviceId, row.subdeviceId = 0, hDevice.place[-1] if hDevice.root is not None else 0
     row.flags = ZE["ZE_DEVICE_PROPERTY_FLAG_INTEGRATED"] | (
         ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"] if hDevice.root is not None else 0
     )
-    row.coreClockRate = hDevice.number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
-    row.maxMemAllocSize = hDevice.number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
+    row.coreClockRate = hDevice.query_number("CL_DEVICE_MAX_CLOCK_FREQUENCY")
+    row.maxMemAllocSize = hDevice.query_number("CL_DEVICE_MAX_MEM_ALLOC_SIZE")
     row.maxHardwareContexts, row.maxCommandQueuePriority = LARGEST, 0
     row.numThreadsPerEU = row.numEUsPerSubslice = row.numSubslicesPerSlice = 1
     row.numSlices = units
-    row.physicalEUSimdWidth = max(hDevice.number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
+    row.physicalEUSimdWidth = max(hDevice.query_number("CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT", 1), 1)
     # Both units of the specification: nanoseconds a tick, and since 1.2 ticks a second.
     in_hertz = row.stype == ZE["ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2"]
     row.timerResolution = 1_000_000_000 if in_hertz else 1
@@ -88,12 +88,12 @@ def zeDeviceGetProperties(hDevice: ZeDevice, pDeviceProperties: Any) -> None:
 @driver.entry
 def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> None:
     row, limits = pComputeProperties, hDevice.group_limits
-    row.maxTotalGroupSize = hDevice.number("CL_DEVICE_MAX_WORK_GROUP_SIZE", 1)
+    row.maxTotalGroupSize = hDevice.query_number("CL_DEVICE_MAX_WORK_GROUP_SIZE", 1)
     row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ = (
         min(limit, row.maxTotalGroupSize) for limit in limits
     )
     row.maxGroupCountX = row.maxGroupCountY = row.maxGroupCountZ = LARGEST
-    row.maxSharedLocalMemory = min(hDevice.number("CL_DEVICE_LOCAL_MEM_SIZE"), LARGEST)
+    row.maxSharedLocalMemory = min(hDevice.query_number("CL_DEVICE_LOCAL_MEM_SIZE"), LARGEST)
     sizes = hDevice.sub_group_sizes
     row.numSubGroupSizes = len(sizes)
     for index, size in enumerate(sizes):
@@ -101,7 +101,7 @@ def zeDeviceGetComputeProperties(hDevice: ZeDevice, pComputeProperties: Any) -> 
 
 
 def _query_fp_flags(hDevice: ZeDevice, kind: str) -> int:
-    config = hDevice.number(f"CL_DEVICE_{kind}_FP_CONFIG")
+    config = hDevice.query_number(f"CL_DEVICE_{kind}_FP_CONFIG")
     return config & 0x3F | sum(flag for bit, flag in _MOVED if config & bit)
 
 
@@ -121,8 +121,8 @@ def zeDeviceGetModuleProperties(hDevice: ZeDevice, pModuleProperties: Any) -> No
             else 0
         )
     )
-    row.maxArgumentsSize = min(hDevice.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), LARGEST)
-    row.printfBufferSize = min(hDevice.number("CL_DEVICE_PRINTF_BUFFER_SIZE"), LARGEST)
+    row.maxArgumentsSize = min(hDevice.query_number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024), LARGEST)
+    row.printfBufferSize = min(hDevice.query_number("CL_DEVICE_PRINTF_BUFFER_SIZE"), LARGEST)
     row.nativeKernelSupported.id = bytes(16)  # there are no kernels of the host
 
 
@@ -145,7 +145,7 @@ def zeDeviceGetCommandQueueGroupProperties(
 def zeDeviceGetMemoryProperties(hDevice: ZeDevice, pCount: Any, pMemProperties: Any) -> None:
     def fill(row: Any) -> None:
         row.flags = row.maxClockRate = row.maxBusWidth = 0
-        row.totalSize = hDevice.number("CL_DEVICE_GLOBAL_MEM_SIZE")
+        row.totalSize = hDevice.query_number("CL_DEVICE_GLOBAL_MEM_SIZE")
         row.name = b"global memory"
 
     list_structs(pCount, pMemProperties, [fill])
@@ -166,7 +166,7 @@ def zeDeviceGetMemoryAccessProperties(hDevice: ZeDevice, pMemAccessProperties: A
 @driver.entry
 def zeDeviceGetCacheProperties(hDevice: ZeDevice, pCount: Any, pCacheProperties: Any) -> None:
     def fill(row: Any) -> None:
-        row.flags, row.cacheSize = 0, hDevice.number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
+        row.flags, row.cacheSize = 0, hDevice.query_number("CL_DEVICE_GLOBAL_MEM_CACHE_SIZE")
 
     list_structs(pCount, pCacheProperties, [fill])
 
@@ -202,7 +202,7 @@ def zeDeviceGetVectorWidthPropertiesExt(
         for kind in ("preferred", "native"):
             for name in _NUMBERS:
                 asked = f"CL_DEVICE_{kind.upper()}_VECTOR_WIDTH_{name.upper()}"
-                setattr(row, f"{kind}_vector_width_{name}", hDevice.number(asked))
+                setattr(row, f"{kind}_vector_width_{name}", hDevice.query_number(asked))
         row.vector_width_size = row.native_vector_width_char
 
     list_structs(pCount, pVectorWidthProperties, [fill])

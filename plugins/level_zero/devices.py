@@ -136,18 +136,18 @@ class ZeDevice(Object):
 
     @cached_property
     def pitch_alignment(self) -> int:
-        """Return the pixels of which rows of 2D images of buffers have a multiple.
+        """Return the number of pixels of which a 2D image of a buffer has a multiple in a row.
 
         It is 0 for a device without such images.
         """
-        return self.number("CL_DEVICE_IMAGE_PITCH_ALIGNMENT") if self.has_images else 0
+        return self.query_number("CL_DEVICE_IMAGE_PITCH_ALIGNMENT") if self.has_images else 0
 
     @property
     def has_image_views(self) -> bool:
         """Return whether some of its images can have views: those that are of buffers."""
         return bool(self.pitch_alignment) or self.has_images_of_buffers
 
-    def number(self, name: str, otherwise: int = 0) -> int:
+    def query_number(self, name: str, otherwise: int = 0) -> int:
         """Return the answer to a query of OpenCL, `otherwise` if the driver has none."""
         try:
             value = self.ur.icd.info(name)

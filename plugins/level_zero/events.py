@@ -14,7 +14,7 @@ from .contexts import ZeContext
 from .core import ZE, driver, find_struct, make_failure
 from .devices import ZeDevice
 from .in_c import EventInC, get_address
-from .streams import NOT_READY, Signal, Stream, enqueue_order
+from .streams import NOT_READY, Signal, Stream, get_order_lock
 
 _TIMES: Final = (
     ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"] | ZE["ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP"]
@@ -82,9 +82,9 @@ class ZeEvent(Signal):
         cl = self.in_c.take()
         if cl:
             self._signaled, self.error, self.timing = True, None, None
-            self.completion = self.end_in_c(cl)
+            self.completion = self.make_end_in_c(cl)
 
-    def end_in_c(self, cl: int) -> Completion:
+    def make_end_in_c(self, cl: int) -> Completion:
         """Return the end of what C has enqueued: its event, a reference."""
         return Completion(cl, None, self.context.ur.platform.profile.waits_one_at_a_time)
 
@@ -164,7 +164,7 @@ class ZeCounterEvent(ZeEvent):
     def learn(self) -> None:
         cl = self.in_c.take()
         if cl:
-            end, known = self.end_in_c(cl), self._latest.completion
+            end, known = self.make_end_in_c(cl), self._latest.completion
             if known is None or known.cl != cl:  # C has signaled it again
                 self._latest = _CountedCall(self, signaled=True)
                 self._latest.completion = end
@@ -179,12 +179,12 @@ class ZeCounterEvent(ZeEvent):
         return self.latest.signaled
 
     def query(self) -> int:
-        with enqueue_order():
+        with get_order_lock():
             latest = self.latest
         return latest.query()
 
     def wait(self, timeout: int) -> int:
-        with enqueue_order():
+        with get_order_lock():
             latest = self.latest
         return latest.wait(timeout)
 
@@ -303,7 +303,7 @@ def query_times(completion: Completion | None) -> tuple[int, int]:
 def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
     if not hEvent.has_times:
         raise make_failure("INVALID_ARGUMENT", "the event's pool has no timestamps")
-    with enqueue_order():
+    with get_order_lock():
         latest = hEvent.latest
     if latest.query() == NOT_READY:
         return NOT_READY
@@ -322,7 +322,7 @@ def _write_times(signal: Signal, row: Any) -> None:
 def zeEventQueryTimestampsExp(
     hEvent: ZeEvent, hDevice: ZeDevice, pCount: Any, pTimestamps: Any
 ) -> int:
-    with enqueue_order():
+    with get_order_lock():
         latest = hEvent.latest
     if latest.query() == NOT_READY:
         return NOT_READY

@@ -15,7 +15,7 @@ from .devices import ZeDevice
 from .events import ZeEvent
 from .lists import ZeCommandList, get_stream
 from .queues import SYNCHRONOUS, ZeFence, ZeQueue
-from .streams import Stream, StreamStep, enqueue_order
+from .streams import Stream, StreamStep, get_order_lock
 
 _PATIENCE: Final = 10_000_000_000  # nanoseconds
 
@@ -137,7 +137,7 @@ def _finish() -> None:
     """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
     deadline = time.monotonic_ns() + _PATIENCE
     for stream in _list_streams():
-        with enqueue_order():
+        with get_order_lock():
             stream.pending.clear()  # nothing is enqueued any more
             last = stream.learn_last()
         if last is not None and last.is_pending:

@@ -219,7 +219,7 @@ def zeCommandListIsGraphCaptureEnabledExt(hCommandList: ZeCommandList) -> int:
     return _TRUE if hCommandList.capture is not None else _FALSE
 
 
-def _capture_of(made: ZeCommandList) -> ListCapture:
+def _get_capture(made: ZeCommandList) -> ListCapture:
     if made.capture is None:
         raise make_failure("INVALID_ARGUMENT", "the list is not captured")
     return made.capture
@@ -227,7 +227,7 @@ def _capture_of(made: ZeCommandList) -> ListCapture:
 
 @driver.entry
 def zeCommandListEndGraphCaptureExt(hCommandList: ZeCommandList, phGraph: Any) -> None:
-    capture = _capture_of(hCommandList)
+    capture = _get_capture(hCommandList)
     if capture.first is not hCommandList:
         raise make_failure("INVALID_ARGUMENT", "another list began the capture, and has to end it")
     graph = capture.graph
@@ -242,7 +242,7 @@ def zeCommandListEndGraphCaptureExt(hCommandList: ZeCommandList, phGraph: Any) -
 
 @driver.entry
 def zeCommandListGetGraphExt(hCommandList: ZeCommandList) -> ZeGraph:
-    return _capture_of(hCommandList).graph
+    return _get_capture(hCommandList).graph
 
 
 @driver.entry

@@ -43,10 +43,10 @@ class CountsInMemory:
 
     def check(self) -> None:
         """Raise URError if there is no such memory."""
-        for where, size in self.places():
+        for where, size in self.list_places():
             locate(self.context.ur, where, size)
 
-    def places(self) -> list[tuple[int, int]]:
+    def list_places(self) -> list[tuple[int, int]]:
         """Return the addresses and sizes of what is read: the counts, and how many there are."""
         number = [(self.number, _NUMBER)] if self.number else []
         return [(self.rows, self.most * _ROW), *number]
@@ -69,7 +69,7 @@ class CountsReading:
         """Enqueue the copies to the host, as `StreamStep.run` says. The launches come after."""
         end, target = 0, address(self._numbers)
         try:
-            for where, size in self._counts.places():
+            for where, size in self._counts.list_places():
                 operation = as_copy(self._counts.context.ur, target, where, size)
                 before, end = end, make_copy(self._counts.context.ur, operation)(stream.cl, waits)
                 if before:
@@ -91,7 +91,7 @@ class CountsReading:
         self._error = error
         self.done.signal_by_host()
 
-    def counts(self) -> list[Triple]:
+    def read_counts(self) -> list[Triple]:
         """Return the group counts, zeros for launches that do not run.
 
         Raises:

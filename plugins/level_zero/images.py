@@ -68,12 +68,12 @@ class ZeImage(Object):
         self.context, self.ur, self.kind, self.buffer = context, ur, kind, buffer
 
 
-def _access(desc: Any) -> str:
+def _find_access(desc: Any) -> str:
     """Return what kernels do with an image, as names of flags end."""
     return "READ_WRITE" if desc.flags & _WRITTEN else "READ_ONLY"
 
 
-def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
+def _find_format(context: URContext, desc: Any) -> tuple[int, int]:
     """Return the order and the type of channels that a ze_image_desc_t asks for.
 
     Raises:
@@ -83,7 +83,7 @@ def _format_of(context: URContext, desc: Any) -> tuple[int, int]:
     found = convert_to_ur(desc.format)
     if found is None:
         raise make_failure("UNSUPPORTED_IMAGE_FORMAT", "OpenCL has no such format")
-    bits, kind = OPENCL[f"CL_MEM_{_access(desc)}"], _TYPES[desc.type][1]
+    bits, kind = OPENCL[f"CL_MEM_{_find_access(desc)}"], _TYPES[desc.type][1]
     if not has_format(context, bits, kind, make_opencl_format(*found)):
         raise make_failure("UNSUPPORTED_IMAGE_FORMAT", "the OpenCL driver has no such images")
     return found
@@ -110,7 +110,7 @@ def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
     made.width, made.height, made.depth = desc.width, desc.height, desc.depth
     made.arraySize = desc.arraylevels
     pixel = ur_ffi.new("ur_image_format_t *", format)
-    return urMemImageCreate(context, UR[f"UR_MEM_FLAG_{_access(desc)}"], pixel, made, 0)
+    return urMemImageCreate(context, UR[f"UR_MEM_FLAG_{_find_access(desc)}"], pixel, made, 0)
 
 
 def _create_of_buffer(
@@ -124,7 +124,7 @@ def _create_of_buffer(
     """
     is_lines = desc.type != _BUFFER
     names = ("2D_MAX_WIDTH", "2D_MAX_HEIGHT") if is_lines else ("_MAX_BUFFER_SIZE",)
-    limits = [device.number(f"CL_DEVICE_IMAGE{name}") for name in names]
+    limits = [device.query_number(f"CL_DEVICE_IMAGE{name}") for name in names]
     sizes = (desc.width, desc.height)[: len(limits)]
     if not all(0 < size <= limit for size, limit in zip(sizes, limits, strict=True)):
         raise make_failure("UNSUPPORTED_SIZE", f"no such image has {sizes} pixels")
@@ -156,7 +156,7 @@ def _make_image(
     row = OPENCL.get_struct("cl_image_desc")(
         image_type=_TYPES[desc.type][1], buffer=buffer.cl, **numbers
     )
-    flags, pixel = OPENCL[f"CL_MEM_{_access(desc)}"], make_opencl_format(*format)
+    flags, pixel = OPENCL[f"CL_MEM_{_find_access(desc)}"], make_opencl_format(*format)
     given = context.cl, flags, ctypes.byref(pixel), ctypes.byref(row), None
     return URImage(create(context.table, "clCreateImage", *given), context, kind, format)
 
@@ -176,7 +176,7 @@ def zeImageCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeImage:
     hContext.check(hDevice)
     _check_type(hDevice, desc)
     _check_desc(desc)
-    context, format = hContext.ur, _format_of(hContext.ur, desc)
+    context, format = hContext.ur, _find_format(hContext.ur, desc)
     if desc.type == _BUFFER or (desc.type == _2D and hDevice.pitch_alignment):
         try:
             made, buffer = _create_of_buffer(context, hDevice, desc, format)
@@ -203,7 +203,7 @@ def zeImageViewCreateExt(
     sizes = desc.width, desc.height if desc.type == _2D else 1, 1
     if desc.type != hImage.kind or sizes != image.extent:
         raise make_failure("INVALID_ARGUMENT", "a view has the type and the size of its image")
-    format = _format_of(hContext.ur, desc)
+    format = _find_format(hContext.ur, desc)
     if count_element_bytes(*format) != image.element_size:
         raise make_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.element_size} bytes")
     pitch = image.query_image("ROW_PITCH") if desc.type == _2D else 0
@@ -232,7 +232,7 @@ def zeImageGetProperties(hDevice: ZeDevice, desc: Any, pImageProperties: Any) ->
     pImageProperties.samplerFilterFlags = 0
     try:
         _check_type(hDevice, desc)
-        _format_of(zeDriverGetDefaultContext(hDevice.platform).ur, desc)
+        _find_format(zeDriverGetDefaultContext(hDevice.platform).ur, desc)
     except LevelZeroError:
         if row is None:
             raise
@@ -293,8 +293,8 @@ _LIMITS: Final = {
 def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None:
     """Say how large images may be: zeros for a device without images."""
     there = hDevice.has_images
-    size = hDevice.number("CL_DEVICE_IMAGE_MAX_BUFFER_SIZE")  # pixels of at least one byte
+    size = hDevice.query_number("CL_DEVICE_IMAGE_MAX_BUFFER_SIZE")  # pixels of at least one byte
     pImageProperties.maxImageBufferSize = size if hDevice.has_images_of_buffers else 0
     for field, names in _LIMITS.items():
-        sizes = (min(hDevice.number(f"CL_DEVICE_{name}"), LARGEST) for name in names)
+        sizes = (min(hDevice.query_number(f"CL_DEVICE_{name}"), LARGEST) for name in names)
         setattr(pImageProperties, field, min(sizes) if there else 0)

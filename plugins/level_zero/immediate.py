@@ -17,7 +17,7 @@ from .enqueues import COPIES, enqueue, make_copy
 from .events import ZeEvent
 from .kernels import LaunchShape, ZeKernel
 from .lists import ZeCommandList
-from .streams import StepRun, Stream, StreamStep, enqueue_order, run_now
+from .streams import StepRun, Stream, StreamStep, get_order_lock, run_now
 
 _Sizes: Final = ctypes.c_size_t * 3
 
@@ -38,7 +38,7 @@ def _run(
     if made.capture is not None:
         return False
     timed = [event for event, signaled in effects if signaled and event.has_times]
-    with enqueue_order():
+    with get_order_lock():
         if not stream.can_run(waits):
             return False
         run_now(stream, StreamStep(waits, run, effects, timed))

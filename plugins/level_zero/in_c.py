@@ -169,7 +169,7 @@ class ListInC:
         self._resets: Any = None
 
     def run_on(self, queue: QueueInC | None) -> None:
-        """Let C append lists to an immediate list, which runs on a queue; not if that is None."""
+        """Let C append lists to an immediate list that runs on `queue`. None: Python does."""
         self.struct.stream = queue.struct if queue is not None else ffi.NULL
 
     def begin(self, array: Any) -> None:
@@ -221,7 +221,7 @@ class ListInC:
         self.struct.dirty = ffi.NULL
         return self._commands
 
-    def dirty(self) -> list[int]:
+    def list_dirty(self) -> list[int]:
         """Return the commands that C has changed since the last close, as places in the array."""
         found, one = [], self.struct.dirty
         while one:

@@ -264,7 +264,7 @@ class ZeModule(Object):
         """Return the bytes of structs as far as the binary has them: by kernel, by argument."""
         return find_struct_sizes(self.binary)
 
-    def size_of(self, name: str) -> int:
+    def find_size(self, name: str) -> int:
         """Return the bytes of a type of its OpenCL C, 0 if it is not made of any.
 
         A kernel of this size of groups is compiled with each input. Nothing runs.

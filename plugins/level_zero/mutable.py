@@ -294,7 +294,7 @@ def _commit(made: ZeCommandList) -> None:
     if any(is_new):  # what was built does not know the kernel
         recording.let_go()
     by_place = {one.command.index: (one, new) for one, new in drafts.items() if one.command}
-    changed = [*by_place, *(index for index in made.in_c.dirty() if index not in by_place)]
+    changed = [*by_place, *(index for index in made.in_c.list_dirty() if index not in by_place)]
     for part in recording.list_parts() if changed else ():
         numbers = [index for index in changed if part.first <= index < part.end]
         if numbers and part.buffer is not None:

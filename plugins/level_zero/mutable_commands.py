@@ -199,7 +199,7 @@ class MutableCommand:
         command.signal = event
 
     def put_waits(self, events: Sequence[ZeEvent | None] | None, count: int) -> None:
-        """Give it other events to wait for. None of them, or None for one, means nothing."""
+        """Give it other events to wait for. None in the place of an event means no event."""
         command = self.check("WAIT_EVENTS")
         if (count or events is not None) and count != self._wait_count:
             raise make_failure(

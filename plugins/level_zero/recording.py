@@ -407,14 +407,14 @@ class ListRecording:
         def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
             assert buffer is not None
             if reading is not None:
-                self._put_counts(buffer, part.first, launches, reading.counts())
+                self._put_counts(buffer, part.first, launches, reading.read_counts())
             code, end, failed, events = buffer.enqueue(stream.cl, 1, waits)
             if self.built is not built:  # it was dropped while the step waited for an event
                 self._keep(buffer)
             if code:
                 where = f"Command {failed} could not be enqueued." if failed >= 0 else ""
                 raise opencl_error(code, "a command list", where)
-            step.times = [stream.end_of(event) for event in events]
+            step.times = [stream.make_end(event) for event in events]
             return end
 
         return StreamStep(

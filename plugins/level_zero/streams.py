@@ -287,10 +287,10 @@ class Stream:
         """Return the end of what was enqueued last, by Python or by C. The lock is held."""
         event = self.in_c.take_last()
         if event:
-            before, self.last = self.last, self.end_of(event)
+            before, self.last = self.last, self.make_end(event)
             if before is not None and before.is_pending:  # nobody knows which of them is later
                 end = enqueue_marker(self.cl, (), "clEnqueueMarkerWithWaitList")
-                self.last = self.end_of(end)
+                self.last = self.make_end(end)
         return self.last
 
     def begin_times(self) -> None:
@@ -316,7 +316,7 @@ class Stream:
             self.cl = self.in_c.struct.cl = cl
         self._profiles = True
 
-    def end_of(self, cl: int) -> Completion:
+    def make_end(self, cl: int) -> Completion:
         """Return the end of a command of this stream: its event, a reference."""
         return Completion(cl, self, self.waits_one_at_a_time)
 
@@ -331,7 +331,7 @@ class Stream:
         call(self.cl, "clReleaseCommandQueue")
 
 
-def enqueue_order() -> Any:
+def get_order_lock() -> Any:
     """Return the lock of the order of enqueues, for a step that is made and enqueued at once."""
     return _lock
 
@@ -394,13 +394,13 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     waits = list_unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
     if step.run is not None:
-        stream.last = stream.end_of(step.run(stream, step, waits))
+        stream.last = stream.make_end(step.run(stream, step, waits))
         step.note_times(stream.last)
         return stream.last
     stream.learn_last()
     if waits or step.timed:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
-        stream.last = stream.end_of(end)
+        stream.last = stream.make_end(end)
     if stream.last is not None:
         step.note_times(stream.last)
     return stream.last

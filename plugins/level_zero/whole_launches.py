@@ -16,18 +16,18 @@ from ...icd.nvidia_ptx import PtxParameter
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from .appends import append_with_extensions
-from .arguments import type_name
+from .arguments import query_type_name
 from .core import driver, make_failure
 from .events import ZeEvent
 from .in_c import LOCAL, UNKNOWN, VALUE
 from .kernels import ZeKernel
 from .lists import ZeCommandList
 
-#: Bytes of no value. A driver that takes them takes anything.
+#: A size in bytes that no value has. A driver that takes it takes any size.
 _NO_SIZE: Final = 1 << 16
-#: Bytes of values that are asked first.
+#: Sizes of values in bytes that are tried first.
 _USUAL: Final = 4, 8, 1, 2, 16, 32, 64, 128
-#: Bytes of local memory, which no address has, and hardly any value.
+#: Sizes in bytes that no address has, and hardly any value. Local memory has any size.
 _LOCAL_SIZES: Final = 24, 40
 
 
@@ -58,11 +58,11 @@ class _SizeProbe:
         takes_sizes = all(self.takes(index, size, None) for size in _LOCAL_SIZES)
         return takes_sizes and not self.takes(index, HANDLE_SIZE, self._zeros)
 
-    def size_of(self, index: int) -> int:
+    def find_size(self, index: int) -> int:
         """Return the bytes of a value or an object, 0 if the driver takes any number of them."""
         if self.takes(index, _NO_SIZE, self._zeros):
             return 0
-        most = self._kernel.device.number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024)
+        most = self._kernel.device.query_number("CL_DEVICE_MAX_PARAMETER_SIZE", 1024)
         sizes = (*_USUAL, *range(1, min(most, _NO_SIZE - 1) + 1))
         found = (size for size in sizes if self.takes(index, size, self._zeros))
         return next(found, HANDLE_SIZE)  # objects do not take zeros
@@ -80,7 +80,7 @@ def _find_sizes(kernel: ZeKernel) -> None:
             if kind == UNKNOWN and probe.is_local(index):
                 kernel.local_arguments.add(index)
             elif kind in (UNKNOWN, VALUE) and index not in kernel.value_sizes:
-                kernel.value_sizes[index] = probe.size_of(index) or _ask_compiler(kernel, index)
+                kernel.value_sizes[index] = probe.find_size(index) or _ask_compiler(kernel, index)
     finally:
         probe.close()
 
@@ -98,8 +98,8 @@ def _ask_compiler(kernel: ZeKernel, index: int) -> int:
     """Return the bytes of a value by what was compiled, or by what is, 0 if neither tells."""
     if size := kernel.module.struct_sizes.get(kernel.name, {}).get(index, 0):
         return size
-    name = type_name(kernel.ur, index).decode()
-    return kernel.module.size_of(name) if name else 0
+    name = query_type_name(kernel.ur, index).decode()
+    return kernel.module.find_size(name) if name else 0
 
 
 def _read(kernel: ZeKernel, places: Any) -> Iterator[URKernelArgument]:

@@ -30,7 +30,7 @@ class LZAllocation:
 
     Attributes:
         pool: the pool that it was taken from.
-        key: by what its pool finds it.
+        key: the key under which its pool keeps it.
     """
 
     def __init__(self, base: int, request: LZRequest, imported: bool = False) -> None:
@@ -74,7 +74,7 @@ def release_memory(allocation: LZAllocation) -> None:
         free(allocation)
 
 
-#: Functions of Intel's GPU driver, which no specification has: whose memory of the host they take.
+#: Functions of Intel's GPU driver, which no specification has: they import and release host memory.
 _IMPORT, _RELEASE = "zexDriverImportExternalPointer", "zexDriverReleaseImportedPointer"
 _ImportPrototype: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
@@ -92,7 +92,7 @@ def can_import(device: LZDevice) -> bool:
 
 
 def import_memory(context: LZContext, address: int, size: int) -> None:
-    """Make memory of the program's USM of the host.
+    """Make memory that the program allocated host USM.
 
     Raises:
         URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM.
@@ -131,7 +131,7 @@ def add(allocation: LZAllocation) -> LZAllocation:
 
 
 def remove(context: LZContext, address: int, imported: bool = False) -> LZAllocation:
-    """Forget an allocation, which is not freed.
+    """Forget an allocation. It is not freed.
 
     Args:
         context: its context.

@@ -2,8 +2,8 @@
 
 An event of Level Zero is signaled any number of times, and reset before it is used again unless it
 is counter-based (event_kinds.py). An event of Unified Runtime is complete once. So each command
-that needs one takes a *cell*: an event that nobody uses any more. A cell returns to its supply when
-the last that needs it is gone: the program's event, and the queues whose commands signal it or wait
+that needs one takes a *cell*: an event that nothing else uses. A cell returns to its supply when
+nothing needs it any more: neither the program's event, nor a queue whose commands signal it or wait
 for it.
 """
 

@@ -20,7 +20,7 @@ _LARGEST: Final = (1 << 64) - 1
 
 
 def _make_flag_conversion(pairs: dict[str, str], ur: str, ze: str) -> Callable[[int], int]:
-    """Return a function that makes flags of Unified Runtime of Level Zero's.
+    """Return a function that converts flags of Level Zero to those of Unified Runtime.
 
     Args:
         pairs: the ends of Unified Runtime's names by those of Level Zero's.
@@ -31,7 +31,7 @@ def _make_flag_conversion(pairs: dict[str, str], ur: str, ze: str) -> Callable[[
     return lambda value: sum(ours for bit, ours in bits.items() if value & bit)
 
 
-_fp: Final = _make_flag_conversion(
+_convert_fp_flags: Final = _make_flag_conversion(
     {
         "DENORM": "DENORM",
         "INF_NAN": "INF_NAN",
@@ -45,7 +45,7 @@ _fp: Final = _make_flag_conversion(
     "UR_DEVICE_FP_CAPABILITY_FLAG",
     "ZE_DEVICE_FP_FLAG",
 )
-_access: Final = _make_flag_conversion(
+_convert_access: Final = _make_flag_conversion(
     {
         "RW": "ACCESS",
         "ATOMIC": "ATOMIC_ACCESS",
@@ -55,7 +55,7 @@ _access: Final = _make_flag_conversion(
     "UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG",
     "ZE_MEMORY_ACCESS_CAP_FLAG",
 )
-_updates: Final = _make_flag_conversion(
+_convert_updates: Final = _make_flag_conversion(
     {
         "KERNEL_ARGUMENTS": "KERNEL_ARGUMENTS",
         "GROUP_SIZE": "LOCAL_WORK_SIZE",
@@ -75,7 +75,7 @@ def list_updates(device: LZDevice) -> int:
     """Return what updates of a command-buffer can change."""
     mutable = device.mutable_flags
     events = UR["UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS"]
-    return _updates(mutable) | (events if mutable & _EVENTS == _EVENTS else 0)
+    return _convert_updates(mutable) | (events if mutable & _EVENTS == _EVENTS else 0)
 
 
 def _count_units(device: LZDevice) -> int:
@@ -120,7 +120,7 @@ def _is_integrated(device: LZDevice) -> bool:
 
 
 def _make_usm_query(field: str) -> Callable[[LZDevice], int]:
-    return lambda device: _access(getattr(device.access, f"{field}Capabilities"))
+    return lambda device: _convert_access(getattr(device.access, f"{field}Capabilities"))
 
 
 def _make_requirement(*entries: str) -> Callable[[LZDevice], bool]:
@@ -128,7 +128,7 @@ def _make_requirement(*entries: str) -> Callable[[LZDevice], bool]:
     return lambda device: adapter.declared.issuperset(entries)
 
 
-def _has(function: str) -> Callable[[LZDevice], bool]:
+def _make_function_query(function: str) -> Callable[[LZDevice], bool]:
     """Return a function that says whether the device's driver has a function."""
     return lambda device: device.platform.has(function)
 
@@ -161,9 +161,9 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "NUM_COMPUTE_UNITS": _count_units,
     "MAX_WORK_ITEM_SIZES": _list_sizes,
     "MAX_WORK_GROUP_SIZE": lambda device: device.compute.maxTotalGroupSize,
-    "SINGLE_FP_CONFIG": lambda device: _fp(device.module.fp32flags),
-    "HALF_FP_CONFIG": lambda device: _fp(device.module.fp16flags),
-    "DOUBLE_FP_CONFIG": lambda device: _fp(device.module.fp64flags),
+    "SINGLE_FP_CONFIG": lambda device: _convert_fp_flags(device.module.fp32flags),
+    "HALF_FP_CONFIG": lambda device: _convert_fp_flags(device.module.fp16flags),
+    "DOUBLE_FP_CONFIG": lambda device: _convert_fp_flags(device.module.fp64flags),
     "MAX_CLOCK_FREQUENCY": lambda device: device.properties.coreClockRate,
     "MAX_MEM_ALLOC_SIZE": lambda device: device.properties.maxMemAllocSize,
     "MAX_PARAMETER_SIZE": lambda device: device.module.maxArgumentsSize,
@@ -238,7 +238,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     ),
     "TIMESTAMP_RECORDING_SUPPORT_EXP": _make_requirement("urEnqueueTimestampRecordingExp"),
     "ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP": _make_requirement("urEnqueueNativeCommandExp"),
-    "ENQUEUE_HOST_TASK_SUPPORT_EXP": _has("zeCommandListAppendHostFunction"),
+    "ENQUEUE_HOST_TASK_SUPPORT_EXP": _make_function_query("zeCommandListAppendHostFunction"),
     "USM_POOL_SUPPORT": _make_requirement("urUSMPoolCreate"),
     "ASYNC_USM_ALLOCATIONS_SUPPORT_EXP": _make_requirement("urEnqueueUSMDeviceAllocExp"),
     "USM_CONTEXT_MEMCPY_SUPPORT_EXP": _make_requirement("urUSMContextMemcpyExp"),

@@ -45,7 +45,7 @@ class EventChoice(NamedTuple):
 
     Attributes:
         source: how they are made.
-        why: why they are such.
+        why: why they were chosen, for `explain`.
     """
 
     source: EventSource

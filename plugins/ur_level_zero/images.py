@@ -77,7 +77,7 @@ class LZImage(LZMemory):
         x, y, z = self.extent
         super().__init__(ze, context, self.pixel * x * y * z, owned=owned)
 
-    def size_of(self, field: str) -> int:
+    def get_size(self, field: str) -> int:
         """Return a field of its ur_image_desc_t, 0 if its type has none."""
         sizes = dict(zip(self.kind.sizes, self.extent, strict=False))
         return sizes.get(field, 0)
@@ -156,7 +156,7 @@ def urMemImageCreateWithNativeHandle(
 adapter.info(
     "urMemImageGetInfo",
     {
-        f"UR_IMAGE_INFO_{name}": lambda image, field=field: check_image(image).size_of(field)
+        f"UR_IMAGE_INFO_{name}": lambda image, field=field: check_image(image).get_size(field)
         for name, field in (
             *(("WIDTH", "width"), ("HEIGHT", "height"), ("DEPTH", "depth")),
             ("ARRAY_SIZE", "arraySize"),

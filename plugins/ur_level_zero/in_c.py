@@ -20,7 +20,7 @@ adapter.in_c |= {name.removeprefix(_PREFIX) for name in _OWN}
 
 
 class LockInC:
-    """A lock that a thread may take again: that of Python's threads, and one that C tries.
+    """A re-entrant lock of Python's threads, and a lock that C tries to take.
 
     Args:
         lock: an `fl_lz_lock *`, which lives as long.

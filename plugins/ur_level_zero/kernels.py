@@ -109,7 +109,7 @@ class LZKernel(Object):
         self.lock = make_lock()
         self._has_offset = False
 
-    def on(self, device: LZDevice) -> int:
+    def get_handle(self, device: LZDevice) -> int:
         """Return its handle for a device. Raises URError (INVALID_KERNEL)."""
         for one, handle in self.handles.items():
             if device.is_part_of(one):
@@ -123,7 +123,9 @@ class LZKernel(Object):
 
     def query_properties(self, device: LZDevice) -> Any:
         """Return its ze_kernel_properties_t on a device."""
-        return ask(self.table, "zeKernelGetProperties", self.on(device), "kernel_properties")
+        return ask(
+            self.table, "zeKernelGetProperties", self.get_handle(device), "kernel_properties"
+        )
 
     @property
     def argument_count(self) -> int:
@@ -158,7 +160,7 @@ class LZKernel(Object):
         """Return how many work-items a work-group of it may have."""
         row = make_struct("kernel_max_group_size_properties_ext", tag=_LARGEST_GROUP)
         with contextlib.suppress(LevelZeroError):
-            handle = self.on(device)
+            handle = self.get_handle(device)
             ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
         return row.maxGroupSize or device.compute.maxTotalGroupSize
 
@@ -166,7 +168,7 @@ class LZKernel(Object):
         """Return what group sizes should be multiples of."""
         row = make_struct("kernel_preferred_group_size_properties")
         with contextlib.suppress(LevelZeroError):
-            handle = self.on(device)
+            handle = self.get_handle(device)
             ask(self.table, "zeKernelGetProperties", handle, "kernel_properties", pNext=row)
         return row.preferredMultiple or max(1, self.properties.maxSubgroupSize)
 
@@ -252,7 +254,7 @@ class LZKernel(Object):
             return 1, 1, 1
         found = [ctypes.c_uint32() for _ in total]
         given = map(ctypes.byref, found)
-        call(self.table, "zeKernelSuggestGroupSize", self.on(device), *total, *given)
+        call(self.table, "zeKernelSuggestGroupSize", self.get_handle(device), *total, *given)
         first, second, third = (
             _find_divisor(size, one.value or 1) for size, one in zip(total, found, strict=True)
         )
@@ -260,7 +262,7 @@ class LZKernel(Object):
 
     def apply(self, device: LZDevice, shape: LZLaunchShape) -> int:
         """Set the sizes of a launch, and return the handle to launch. The lock is held."""
-        handle = self.on(device)
+        handle = self.get_handle(device)
         call(self.table, "zeKernelSetGroupSize", handle, *shape.local)
         if any(shape.offset) or self._has_offset:
             self._has_offset = True

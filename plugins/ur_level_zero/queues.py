@@ -328,7 +328,7 @@ class LZQueue(LZObject):
         around._tell_c()
         return LZEvent(cell, context, self, words[3] & lib.FL_COMMAND)
 
-    def end_of_c(self) -> EventCell | None:
+    def get_end_of_c(self) -> EventCell | None:
         """Return what is signaled after all that C has enqueued, None if that has ended."""
         with self.lock:
             return self._end if self._gone else self._append_end()
@@ -374,7 +374,7 @@ class LZQueue(LZObject):
                 self._regular[group] = RegularQueue(self.context, self.device, group.ordinal)
             return self._regular[group]
 
-    def copies(self, ordinal: int) -> LZQueue:
+    def get_copy_queue(self, ordinal: int) -> LZQueue:
         """Return an in-order queue of a group that only copies, beside this one."""
         with self.lock:
             if self._copies is None:

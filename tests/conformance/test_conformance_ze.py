@@ -78,8 +78,8 @@ BROKEN = {
         "right = group_counts.CountsReading\n"
         "known = {}\n"
         "class Once(right):\n"
-        "    def counts(self):\n"  # of one launch: that of a later case may have the same address
-        "        read = self._counts, super().counts()\n"
+        "    def read_counts(self):\n"  # of one launch: that of a later case may have the same address
+        "        read = self._counts, super().read_counts()\n"
         "        return known.setdefault(id(self._counts), read)[1]\n"
         "recording.CountsReading = Once",
         {*(f"indirect::read_anew[{one}]" for one in (False, True)), "indirect::several"},

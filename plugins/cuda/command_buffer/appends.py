@@ -51,7 +51,7 @@ class CuAppend(AppendCall):
             command: the name of its ur_command_t after UR_COMMAND_.
             build: adds its nodes after some nodes, and returns the last one.
             keep: what it uses.
-            waits: whether it is a launch that waits for the one before it (`in_c.waits_of`).
+            waits: whether it is a launch that waits for the one before it (`in_c.does_wait`).
 
         Returns:
             What the caller is given.

@@ -90,7 +90,7 @@ class CuCommand(CommandObject):
         self.state = state
         self._in_c.take(state, launch)
 
-    def present(self) -> Any:
+    def read_state(self) -> Any:
         """Return what it launches now. C does not use the command-buffer meanwhile."""
         self._in_c.learn(self.state)
         return self.state
@@ -242,7 +242,7 @@ class CuCommandBuffer(CommandBufferObject):
             registry.adopt(CuCommand.type, handle)
         for command in self.updates.values():
             if command.is_launch:
-                state = command.present()
+                state = command.read_state()
                 parts = state.plan()
                 if len(parts) < len(state.nodes):
                     raise failure("GRAPH_CAPTURE_UNSUPPORTED", "an update has taken parts away")
@@ -254,11 +254,11 @@ class CuCommandBuffer(CommandBufferObject):
     def explain(self, queue: Any = None) -> str:
         chains = self.in_c.chains
         shape = "a chain" if chains == 1 else f"{chains} chains"
-        words = f"{self.length} commands: a {API.name} Graph of {self.count} nodes in {shape}"
+        text = f"{self.length} commands: a {API.name} Graph of {self.count} nodes in {shape}"
         if self.early:
-            words += f", {self.early} of which start early (programmatic dependent launch)"
+            text += f", {self.early} of which start early (programmatic dependent launch)"
         events = sum(map(len, self.waits.values())) + len(self.signals)
-        return f"{words}, {events} of them for events" if events else words
+        return f"{text}, {events} of them for events" if events else text
 
     def close(self) -> None:
         registry = adapter.registry

@@ -63,15 +63,15 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
     row.values = ffi.cast("void *const *", ctypes.addressof(launch.packed.pointers))
     row.value_count = len(launch.packed.pointers)
     row.parameters = ffi.cast("void *", ctypes.addressof(parameters))
-    row.waits = waits_of(state)
+    row.waits = does_wait(state)
 
 
-def waits_of(state: CuLaunchState) -> bool:
+def does_wait(state: CuLaunchState) -> bool:
     """Return whether a launch waits for the one before it, and so may start early.
 
     An update may choose another kernel, so all have to wait.
     """
-    return all(kernel.program.image(state.device).waits for kernel in state.kernels)
+    return all(kernel.program.get_image(state.device).waits for kernel in state.kernels)
 
 
 def _find_number(state: CuLaunchState) -> int:
@@ -98,18 +98,18 @@ class GraphInC:
     def __init__(
         self, context: CuContext, device: CuDevice, graph: int, in_order: bool, updatable: bool
     ) -> None:
-        parameters = API.launch_of(0, (1, 1, 1), (1, 1, 1), 0, 0)
+        parameters = API.make_launch(0, (1, 1, 1), (1, 1, 1), 0, 0)
         made = ffi.new(
             "fl_gpu_graph *",
             {
                 "device": device.in_c,
-                "add": device.slot("GraphAddKernelNode"),
-                "set": device.slot("GraphExecKernelNodeSetParams"),
-                "launch": device.slot("GraphLaunch"),
+                "add": device.find_slot("GraphAddKernelNode"),
+                "set": device.find_slot("GraphExecKernelNodeSetParams"),
+                "launch": device.find_slot("GraphLaunch"),
                 **(
                     {
-                        "remove_edge": device.slot("GraphRemoveDependencies"),
-                        "add_edge": device.slot("GraphAddDependencies"),
+                        "remove_edge": device.find_slot("GraphRemoveDependencies"),
+                        "add_edge": device.find_slot("GraphAddDependencies"),
                     }
                     if device.early_threads
                     else {}
@@ -154,7 +154,7 @@ class GraphInC:
 
         Args:
             node: the node.
-            waits: whether the command is a launch that waits (`waits_of`), and nothing else.
+            waits: whether the command is a launch that waits (`does_wait`), and nothing else.
         """
         if not lib.fl_add_gpu_node(self.struct, node, waits):
             raise MemoryError

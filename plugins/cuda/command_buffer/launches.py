@@ -11,7 +11,7 @@ from ...sdk.kernel_arguments import URKernelArgument, read_arguments
 from ..core import adapter, failure
 from ..kernels import CuKernel
 from .appends import Appended, CuAppend, declare_append
-from .in_c import waits_of
+from .in_c import does_wait
 from .updates import CuLaunchState
 
 
@@ -45,7 +45,7 @@ def _append(
     append.check_kernels(kernel, others)
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
-        kernel.pack(arguments, kernel.program.image(buffer.device))
+        kernel.pack(arguments, kernel.program.get_image(buffer.device))
         return append.append_empty("KERNEL_LAUNCH")
     parts = state.plan()
 
@@ -56,7 +56,7 @@ def _append(
             after = [made]
         return state.nodes[-1]
 
-    waits = len(parts) == 1 and waits_of(state)
+    waits = len(parts) == 1 and does_wait(state)
     # An update may replace the arguments of a command with a handle, which keeps them itself.
     keep = (kernel, *others), None if append.command else parts[0].packed
     appended = append.add("KERNEL_LAUNCH", build, keep, waits)

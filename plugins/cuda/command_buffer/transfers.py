@@ -14,13 +14,13 @@ from ..allocations import locate
 from ..buffers import CuBuffer, check_buffers
 from ..commands import make_sets
 from ..core import API, failure
-from ..transfers import check_copy, place_at, place_in
+from ..transfers import check_copy, make_buffer_place, make_host_place
 from ..usm_transfers import is_on_device
 from .appends import Appended, CuAppend, appends, declare_append
 
 
 def _copy(append: CuAppend, command: str, copy: Any, keep: Any) -> Appended:
-    """Append a copy (`API.copy_of`)."""
+    """Append a copy (`API.make_copy`)."""
     buffer = append.buffer
 
     def build(after: Sequence[int]) -> int:
@@ -38,12 +38,12 @@ def _fill(
     if sets is None:
         block = ctypes.create_string_buffer((pattern * (size // len(pattern) + 1))[:size], size)
         source = CopyPlace(ctypes.addressof(block), False)
-        copy = API.copy_of(CopyPlace(address, True), source, (size, 1, 1))
+        copy = API.make_copy(CopyPlace(address, True), source, (size, 1, 1))
         return _copy(append, command, copy, (keep, block))
 
     def build(after: Sequence[int]) -> int:
         context = API.list_node_context(buffer.device)
-        given = [(ctypes.byref(API.set_of(one)), *context) for one in sets]
+        given = [(ctypes.byref(API.make_set(one)), *context) for one in sets]
         nodes = [buffer.add_node("MemsetNode", after, *one) for one in given]
         return nodes[0] if len(nodes) == 1 else buffer.add_node("EmptyNode", nodes)
 
@@ -56,7 +56,7 @@ def _check_range(buffer: CuBuffer, offset: int, size: int) -> None:
     check_range(buffer.size, offset, size)
 
 
-def _place(buffer: CuBuffer, offset: int = 0) -> CopyPlace:
+def _make_place(buffer: CuBuffer, offset: int = 0) -> CopyPlace:
     return CopyPlace(buffer.address + offset, not buffer.is_host)
 
 
@@ -66,8 +66,8 @@ def _append_linear(
     """Append a read or a write."""
     check_buffers(append.buffer.context, buffer)
     _check_range(buffer, offset, size)
-    here, there, region = _place(buffer, offset), CopyPlace(host, False), (size, 1, 1)
-    copy = API.copy_of(there, here, region) if reads else API.copy_of(here, there, region)
+    here, there, region = _make_place(buffer, offset), CopyPlace(host, False), (size, 1, 1)
+    copy = API.make_copy(there, here, region) if reads else API.make_copy(here, there, region)
     return _copy(append, f"MEM_BUFFER_{'READ' if reads else 'WRITE'}", copy, buffer)
 
 
@@ -84,9 +84,9 @@ def _append_rect(
     """Append a read or a write of a rectangle. `pitches`: two of the buffer, two of the host."""
     check_buffers(append.buffer.context, buffer)
     size = read_region(region)
-    here = place_in(buffer, buffer_origin, size, *pitches[:2])
-    there = place_at(host, host_origin, size, *pitches[2:])
-    copy = API.copy_of(there, here, size) if reads else API.copy_of(here, there, size)
+    here = make_buffer_place(buffer, buffer_origin, size, *pitches[:2])
+    there = make_host_place(host, host_origin, size, *pitches[2:])
+    copy = API.make_copy(there, here, size) if reads else API.make_copy(here, there, size)
     return _copy(append, f"MEM_BUFFER_{'READ' if reads else 'WRITE'}_RECT", copy, buffer)
 
 
@@ -119,7 +119,9 @@ def urCommandBufferAppendMemBufferCopyExp(
     check_copy(append.buffer.context, hSrcMem, hDstMem, srcOffset, dstOffset, size)
     if not size:
         raise failure("INVALID_SIZE", "there is nothing to transfer")
-    copy = API.copy_of(_place(hDstMem, dstOffset), _place(hSrcMem, srcOffset), (size, 1, 1))
+    copy = API.make_copy(
+        _make_place(hDstMem, dstOffset), _make_place(hSrcMem, srcOffset), (size, 1, 1)
+    )
     return _copy(append, "MEM_BUFFER_COPY", copy, (hSrcMem, hDstMem))
 
 
@@ -138,9 +140,9 @@ def urCommandBufferAppendMemBufferCopyRectExp(
 ) -> Appended:
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     size = read_region(region)
-    source = place_in(hSrcMem, srcOrigin, size, srcRowPitch, srcSlicePitch)
-    target = place_in(hDstMem, dstOrigin, size, dstRowPitch, dstSlicePitch)
-    copy = API.copy_of(target, source, size)
+    source = make_buffer_place(hSrcMem, srcOrigin, size, srcRowPitch, srcSlicePitch)
+    target = make_buffer_place(hDstMem, dstOrigin, size, dstRowPitch, dstSlicePitch)
+    copy = API.make_copy(target, source, size)
     return _copy(append, "MEM_BUFFER_COPY_RECT", copy, (hSrcMem, hDstMem))
 
 
@@ -168,7 +170,7 @@ def urCommandBufferAppendUSMMemcpyExp(
     target, source = (
         CopyPlace(address, is_on_device(locate(context, address, size))) for address in (pDst, pSrc)
     )
-    return _copy(append, "USM_MEMCPY", API.copy_of(target, source, (size, 1, 1)), None)
+    return _copy(append, "USM_MEMCPY", API.make_copy(target, source, (size, 1, 1)), None)
 
 
 @appends

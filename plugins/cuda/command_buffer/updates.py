@@ -130,7 +130,7 @@ def urCommandBufferUpdateKernelLaunchExp(
             update = pUpdateKernelLaunch[number]
             command = find_launch_command(adapter, buffer, update.hCommand)
             if command not in states:
-                states[command] = command.present().copy()
+                states[command] = command.read_state().copy()
             states[command].read(update)
         for state in states.values():
             state.check_complete()

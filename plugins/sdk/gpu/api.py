@@ -62,7 +62,7 @@ class ApiDevice(Protocol):
     platform: Any
     context: cached_property[int]  # the handle of its primary context
 
-    def attribute(self, name: str) -> int:
+    def query_attribute(self, name: str) -> int:
         """Return an attribute by CUDA's name, without CU_DEVICE_ATTRIBUTE_. Raises DriverError."""
         ...
 
@@ -112,7 +112,7 @@ class CopyPlace(NamedTuple):
     array: int = 0
     pixel: int = 1
 
-    def start(self, region: Rect) -> tuple[int, int, int]:
+    def find_start(self, region: Rect) -> tuple[int, int, int]:
         """Return the first byte of a region, its row's and its slice's bytes."""
         row = self.row or region[0]
         slice_ = self.slice or row * region[1]
@@ -210,7 +210,7 @@ class GpuApi(ABC):
         """Return what MemcpyAsync takes before the stream."""
 
     @abstractmethod
-    def copy_of(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
+    def make_copy(self, target: CopyPlace, source: CopyPlace, region: Rect) -> Any:
         """Return the parameters of a copy of rows, for streams and nodes.
 
         Args:
@@ -220,11 +220,11 @@ class GpuApi(ABC):
         """
 
     @abstractmethod
-    def set_of(self, one: GpuSet) -> Any:
+    def make_set(self, one: GpuSet) -> Any:
         """Return the parameters of a node that sets memory."""
 
     @abstractmethod
-    def launch_of(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
+    def make_launch(self, function: int, grid: Any, block: Any, shared: int, pointers: int) -> Any:
         """Return the parameters of a node that launches a kernel.
 
         Args:
@@ -253,12 +253,12 @@ class GpuApi(ABC):
         """Return what nodes that copy or set take behind their parameters."""
 
     @abstractmethod
-    def place(self, number: int | None) -> tuple[Any, ...]:
+    def list_location(self, number: int | None) -> tuple[Any, ...]:
         """Return what MemAdvise takes of a place. `number`: a device's, None for the host."""
 
     @abstractmethod
-    def prefetch_place(self, number: int | None) -> tuple[Any, ...]:
-        """Return what MemPrefetchAsync takes of a place. `number`: see `place`."""
+    def list_prefetch_location(self, number: int | None) -> tuple[Any, ...]:
+        """Return what MemPrefetchAsync takes of a place. `number`: see `list_location`."""
 
     # memory
 
@@ -279,5 +279,5 @@ class GpuApi(ABC):
         """Return what IpcOpenMemHandle takes for flags."""
 
     @abstractmethod
-    def access(self, device: ApiDevice, flags: int) -> Any:
+    def make_access(self, device: ApiDevice, flags: int) -> Any:
         """Return the access of a device to mapped memory. `flags`: CU_MEM_ACCESS_FLAGS_PROT_…"""

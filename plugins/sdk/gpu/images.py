@@ -76,7 +76,7 @@ class DeviceImage(ABC):
         """
         return None
 
-    def variant(self, dimensions: int, offset: Sizes) -> Any:
+    def find_variant(self, dimensions: int, offset: Sizes) -> Any:
         """Return what a launch's module depends on. Launches with equal answers share one.
 
         Args:

@@ -64,7 +64,7 @@ class LZAppend(AppendCall):
         for event in self.outside:
             event.check_outside()
         kernels = [launch.kernel, *others] if launch is not None else []
-        handles = [kernel.on(buffer.device) for kernel in kernels] if others else ()
+        handles = [kernel.get_handle(buffer.device) for kernel in kernels] if others else ()
         with buffer.lock:
             record = CommandRecord(
                 len(buffer.records),
@@ -95,7 +95,7 @@ class LZAppend(AppendCall):
             operation.routine, operation.arguments, command, keep=operation.keep, copies=True
         )
 
-    def place(self, command: str) -> Appended:
+    def append_place(self, command: str) -> Appended:
         """Append a place in the order: a command only if the program needs an event of it."""
         needed = self.event or self.outside or self.buffer.in_order
         return self.add(_BARRIER if needed else "", (), command)
@@ -200,7 +200,7 @@ def urCommandBufferAppendUSMMemcpyExp(
     append: LZAppend, pDst: int, pSrc: int, size: int
 ) -> Appended:
     if not size:  # as libsycl does on queues
-        return append.place("USM_MEMCPY")
+        return append.append_place("USM_MEMCPY")
     for address in (pDst, pSrc):
         check_place(append.buffer.context, address, size)
     return append.append_operation(copy(pDst, pSrc, size), "USM_MEMCPY")
@@ -211,7 +211,7 @@ def urCommandBufferAppendUSMFillExp(
     append: LZAppend, pMemory: int, pPattern: int, patternSize: int, size: int
 ) -> Appended:
     if not size and patternSize:
-        return append.place("USM_FILL")
+        return append.append_place("USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
     check_place(append.buffer.context, pMemory, size)
     return append.append_operation(fill(append.buffer.device, pMemory, pattern, size), "USM_FILL")
@@ -261,7 +261,7 @@ def _append_launch(
         kernel.set(arguments)
         kernel.check_complete()
         if 0 in size and not append.command:  # an update may make it launch something
-            return append.place("KERNEL_LAUNCH")
+            return append.append_place("KERNEL_LAUNCH")
         shape = kernel.find_shape(buffer.device, sizes)
         handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)
         state = LaunchState(kernel, dict(kernel.arguments), sizes, shape)
@@ -288,7 +288,7 @@ def _append_hint(command: str, append: LZAppend, address: int, size: int) -> App
     if not size:
         raise failure("INVALID_SIZE")
     check_place(append.buffer.context, address, size)
-    return append.place(command)
+    return append.append_place(command)
 
 
 for _word in ("Prefetch", "Advise"):

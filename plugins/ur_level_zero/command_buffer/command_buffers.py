@@ -185,7 +185,7 @@ class LZCommandBuffer(CommandBufferObject):
         """Learn what C has enqueued. Raises LevelZeroError."""
         if self._around is not None and self.in_c.struct.pending:
             self.in_c.struct.pending = 0
-            end = self._around.end_of_c()
+            end = self._around.get_end_of_c()
             self._submission = Submission(end) if end is not None else None
             self.path.note_end(end)
 
@@ -302,7 +302,7 @@ class LZCommandBuffer(CommandBufferObject):
             adapter.log("warning", f"a command-buffer was released whose run had failed: {error}")
 
 
-def launch_state(record: CommandRecord) -> LaunchState:
+def get_launch_state(record: CommandRecord) -> LaunchState:
     """Return what a command launches. Raises URError for a command that is not a launch."""
     if record.launch is None:
         raise failure("INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP", "the command is not a launch")

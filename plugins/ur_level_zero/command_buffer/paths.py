@@ -1,4 +1,4 @@
-"""The ways in which a command-buffer runs on Level Zero.
+"""The paths by which a command-buffer runs on Level Zero.
 
 A command-buffer is a regular command list, and a second one for copies where the device has queues
 that only copy. Level Zero executes lists without a wait list and without an event. So events stand
@@ -15,7 +15,7 @@ the commands are ready for the next execution.
   Executions come after each other, so that nothing stands around them.
 
 FAIRLEAD_ZE_COMMAND_BUFFER chooses one of the first two, which are those of the design. By default
-it is the last one that can be.
+it is the last one that the driver and the command-buffer allow.
 
 (The design of SYCL-Graph: "Level Zero"; docs/level_zero_adapter.md.)
 """
@@ -61,7 +61,7 @@ class Submission(NamedTuple):
 
 
 class CommandBufferPath(Protocol):
-    """A way to run a command-buffer.
+    """A path by which a command-buffer runs.
 
     Attributes:
         name: its name in `VARIABLE`.
@@ -110,7 +110,7 @@ class CommandBufferPath(Protocol):
 
 
 class _Path:
-    """What both ways have in common: the events around the lists."""
+    """What two paths have in common: the events around the lists."""
 
     name, is_one_append = "", False
 
@@ -127,8 +127,8 @@ class _Path:
         """End the list of copies. Returns what the main list waits for."""
         if self.copies is None:
             return []
-        self.copies.barrier()
-        self.copies.barrier(signal=self.copied)
+        self.copies.append_barrier()
+        self.copies.append_barrier(signal=self.copied)
         self.copies.close()
         return [self.copied]
 
@@ -139,7 +139,7 @@ class _Path:
 
 
 class WaitEventPath(_Path):
-    """The way by zeCommandQueueExecuteCommandLists."""
+    """The path by zeCommandQueueExecuteCommandLists."""
 
     name = "wait-event"
 
@@ -149,7 +149,7 @@ class WaitEventPath(_Path):
 
     def begin(self, made: LZCommandList) -> None:
         """Append the barrier that waits for the prefix and for the resets."""
-        made.barrier(waits=[self.all_reset, self.wait])
+        made.append_barrier(waits=[self.all_reset, self.wait])
 
     def finish(
         self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
@@ -159,8 +159,8 @@ class WaitEventPath(_Path):
         self._reset(cells)
         call(self.resets.table, "zeCommandListAppendSignalEvent", self.resets.ze, self.all_reset.ze)
         waits = self._end_copies()
-        main.barrier()
-        main.barrier(signal=self.finished, waits=waits)
+        main.append_barrier()
+        main.append_barrier(signal=self.finished, waits=waits)
         self.resets.close()
         main.close()
 
@@ -193,24 +193,24 @@ class WaitEventPath(_Path):
 
 
 class ImmediateAppendPath(_Path):
-    """The way by zeCommandListImmediateAppendCommandListsExp."""
+    """The path by zeCommandListImmediateAppendCommandListsExp."""
 
     name = "immediate-append"
 
     def begin(self, made: LZCommandList) -> None:
         """Append the barrier that waits until the execution before has reset its events."""
-        made.barrier(waits=[self.all_reset])
+        made.append_barrier(waits=[self.all_reset])
 
     def finish(
         self, main: LZCommandList, copies: LZCommandList | None, cells: Sequence[EventCell]
     ) -> None:
         """Append the reset of AllReset, and make the list that resets the other events."""
         self.main, self.copies = main, copies
-        self.resets.barrier(waits=[self.finished])
+        self.resets.append_barrier(waits=[self.finished])
         self._reset(cells)
-        self.resets.barrier(signal=self.all_reset)
+        self.resets.append_barrier(signal=self.all_reset)
         waits = self._end_copies()
-        main.barrier(waits=waits)
+        main.append_barrier(waits=waits)
         main.reset(self.all_reset)
         self.resets.close()
         main.close()
@@ -226,7 +226,7 @@ class ImmediateAppendPath(_Path):
             if self.copies is not None:
                 begun = queue.context.take_cell()
                 around.append(BARRIER, waits=waits, cell=begun)
-                queue.copies(self.copies.group.ordinal).append(
+                queue.get_copy_queue(self.copies.group.ordinal).append(
                     _APPEND, 1, make_handle_array([self.copies.ze]), waits=[begun], keep=keep
                 )
             last = end if query is None else None
@@ -239,7 +239,7 @@ class ImmediateAppendPath(_Path):
 
 
 class OneAppendPath:
-    """The way by one zeCommandListImmediateAppendCommandListsExp.
+    """The path by one zeCommandListImmediateAppendCommandListsExp.
 
     It is for one list. Nobody asks for the times of its commands, which would be gone at its end.
     """
@@ -261,9 +261,9 @@ class OneAppendPath:
         assert copies is None
         self.main = main
         if cells:
-            main.barrier()
+            main.append_barrier()
             main.reset(*cells)
-            main.barrier()
+            main.append_barrier()
         main.close()
 
     def enqueue(
@@ -295,7 +295,7 @@ def choose_path(
         plain: whether there is one list, and nobody asks for the times of its commands.
 
     Raises:
-        URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a way
+        URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for a path
             that the driver does not have.
     """
     wanted = filter_environ().get(VARIABLE, "").strip().lower()

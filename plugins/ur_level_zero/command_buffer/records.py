@@ -88,7 +88,9 @@ class LZCommandList:
         handle = signal.ze if signal is not None else None
         call(self.table, routine, self.ze, *arguments, handle, *listed)
 
-    def barrier(self, signal: EventCell | None = None, waits: Sequence[EventCell] = ()) -> None:
+    def append_barrier(
+        self, signal: EventCell | None = None, waits: Sequence[EventCell] = ()
+    ) -> None:
         """Append a barrier. Raises LevelZeroError."""
         self.append("zeCommandListAppendBarrier", signal=signal, waits=waits)
 

@@ -25,7 +25,7 @@ from ...sdk.kernel_arguments import URKernelArgument
 from ..core import adapter, make_handle_array, make_struct
 from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel, encode_argument
-from .command_buffers import LZCommandBuffer, LZCommandEvent, launch_state
+from .command_buffers import LZCommandBuffer, LZCommandEvent, get_launch_state
 from .records import LaunchState, LZCommand
 
 _INDEX: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
@@ -39,7 +39,7 @@ class _Draft:
     """
 
     def __init__(self, command: LZCommand) -> None:
-        self.command, self.old = command, launch_state(command.record)
+        self.command, self.old = command, get_launch_state(command.record)
         self.kernel, self.sizes = self.old.kernel, self.old.sizes
         self.arguments: dict[int, URKernelArgument] | None = dict(self.old.arguments)
 
@@ -110,7 +110,7 @@ def urCommandBufferUpdateKernelLaunchExp(
         for command, state in states.items():
             _emit(buffer, command, state)
     for command, state in states.items():
-        old = launch_state(command.record)
+        old = get_launch_state(command.record)
         command.before[old.kernel] = old.arguments
         command.record.launch = state
 
@@ -128,12 +128,12 @@ def _open_for_changes(buffer: LZCommandBuffer) -> Iterator[None]:
 
 def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> None:
     """Tell the driver what a launch will be. Raises LevelZeroError."""
-    record, old = command.record, launch_state(command.record)
+    record, old = command.record, get_launch_state(command.record)
     made, identifier = record.list, record.identifier
     assert made is not None
     is_other = state.kernel is not old.kernel
     if is_other:
-        handle = state.kernel.on(buffer.device)
+        handle = state.kernel.get_handle(buffer.device)
         identifiers = (ctypes.c_uint64 * 1)(identifier)
         routine = "zeCommandListUpdateMutableCommandKernelsExp"
         made.change(routine, 1, identifiers, make_handle_array([handle]))

@@ -14,7 +14,7 @@ import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
 
 from fairlead.plugins.level_zero import mutable
-from fairlead.plugins.level_zero.streams import enqueue_order
+from fairlead.plugins.level_zero.streams import get_order_lock
 
 THREADS = 8
 
@@ -141,7 +141,7 @@ def test_a_new_thread_may_collect_a_queue(bench: ZeBench) -> None:
 
     def collect(phase: str, info: dict[str, int]) -> None:
         if threading.get_ident() != here:
-            with enqueue_order():
+            with get_order_lock():
                 pass
 
     thresholds = gc.get_threshold()
