@@ -16,7 +16,7 @@ from ...icd.calls import address, call
 from ..opencl.usm.addresses import as_copy, locate
 from .contexts import ZeContext
 from .enqueues import make_copy
-from .host_threads import call_after
+from .host_threads import call_after, start_thread
 from .streams import Signal, Stream, StreamStep
 
 Triple = tuple[int, int, int]
@@ -69,6 +69,7 @@ class CountsReading:
         """Enqueue the copies to the host, as `StreamStep.run` says. The launches come after."""
         end, target = 0, address(self._numbers)
         try:
+            start_thread(stream)
             for where, size in self._counts.list_places():
                 operation = as_copy(self._counts.context.ur, target, where, size)
                 before, end = end, make_copy(self._counts.context.ur, operation)(stream.cl, waits)

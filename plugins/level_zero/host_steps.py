@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +21,7 @@ from ..sdk._native_ze import ffi
 from .completions import Completion
 from .core import driver, make_failure
 from .events import ZeEvent, query_times
-from .host_threads import call_after
+from .host_threads import call_after, start_thread
 from .lists import ZeCommandList
 from .recording import ListCommand, ListRecording
 from .streams import StepRun, Stream, StreamStep
@@ -35,24 +36,35 @@ def make_host_step(function: HostStep) -> StepRun:
     """Return what enqueues a function of the host."""
 
     def run(stream: Stream, step: StreamStep, waits: Sequence[int]) -> int:
+        start_thread(stream)
         times = [event.timing for event in step.reads]
         context = stream.context.ur
-        turn = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
-        user = create(context.table, "clCreateUserEvent", context.cl)
-        end = enqueue_marker(stream.cl, [user], "clEnqueueBarrierWithWaitList")
-        call(stream.cl, "clFlush")
+        with ExitStack() as undo:  # without its function, the queue must not wait for it
+            turn = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
+            undo.callback(call, turn, "clReleaseEvent")
+            user = create(context.table, "clCreateUserEvent", context.cl)
+            undo.callback(_complete, user)
+            end = enqueue_marker(stream.cl, [user], "clEnqueueBarrierWithWaitList")
+            undo.callback(call, end, "clReleaseEvent")
+            call(stream.cl, "clFlush")
 
-        def finish(_: Exception | None) -> None:  # whatever became of the commands before it
-            try:
-                function(times)
-            finally:
-                call(user, "clSetUserEventStatus", 0)
-                call(user, "clReleaseEvent")
+            def finish(_: Exception | None) -> None:  # whatever became of the commands before it
+                try:
+                    function(times)
+                finally:
+                    _complete(user)
 
-        call_after(stream, turn, finish)
+            call_after(stream, turn, finish)
+            undo.pop_all()
         return end
 
     return run
+
+
+def _complete(user: int) -> None:
+    """Complete a user event and release it, so that the queue goes on."""
+    call(user, "clSetUserEventStatus", 0)
+    call(user, "clReleaseEvent")
 
 
 @dataclass(frozen=True)

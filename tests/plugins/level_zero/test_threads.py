@@ -3,6 +3,7 @@ signal events to each other."""
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import gc
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.ze_bench import FOREVER, ZeBench, argument
+from helpers.ze_calls import array
 
 from fairlead.plugins.level_zero import mutable
 from fairlead.plugins.level_zero.streams import get_order_lock
@@ -129,6 +131,32 @@ def test_a_wait_is_for_all_that_other_threads_wait_for(bench: ZeBench, others: i
     in_threads(run_and_look, 4, wrong)
     bench.ze.ok("zeCommandQueueDestroy", queue)
     assert not wrong
+
+
+def test_a_queue_goes_on_after_a_host_function_that_had_no_thread(
+    bench: ZeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, seen, queue = bench.ints(0), list[int](), bench.new_queue()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: seen.append(out[0]))
+    made = bench.list(in_order=True)
+    host_step = made, ctypes.cast(function, ctypes.c_void_p), None, None, None, 0, None
+    bench.ze.ok("zeCommandListAppendHostFunction", *host_step)
+    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
+    bench.ze.ok("zeCommandListClose", made)
+
+    def refuse(*given: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", refuse)
+        execute = "zeCommandQueueExecuteCommandLists"
+        assert bench.ze.code(execute, queue, 1, array(made), None) != "SUCCESS"
+    bench.ze.ok("zeCommandQueueSynchronize", queue, FOREVER)
+    out[0] = 0
+    for _ in range(2):
+        bench.run(made, queue=queue)
+    assert seen == [0, 1]
+    bench.ze.ok("zeCommandQueueDestroy", queue)
 
 
 def test_a_new_thread_may_collect_a_queue(bench: ZeBench) -> None:
