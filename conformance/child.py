@@ -136,7 +136,7 @@ class Reporter:
         for item in items:
             if not item.get_closest_marker("rule"):
                 self._give_up(f"{item.nodeid} has no rule")
-        cases = [(item, case_of(item)) for item in items]
+        cases = [(item, make_case(item)) for item in items]
         items[:] = [
             item
             for item, case in cases
@@ -144,7 +144,7 @@ class Reporter:
         ]
         for item in items:
             if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
-                item.obj = self.guard(item.obj, case_of(item).entry_point)
+                item.obj = self.guard(item.obj, make_case(item).entry_point)
         self.tell(collected=len(items), beyond=sum(case.beyond for _, case in cases))
 
     def guard(self, case: Callable[..., object], entry_point: str) -> Callable[..., None]:
@@ -202,7 +202,7 @@ class Reporter:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        case, self.failure = case_of(item), None
+        case, self.failure = make_case(item), None
         self.tell(begin=dataclasses.asdict(case))
         begun = time.monotonic()
         result = yield
@@ -210,7 +210,7 @@ class Reporter:
             end={
                 "name": case.name,
                 "seconds": round(time.monotonic() - begun, 4),
-                **outcome_of(self.failure),
+                **read_outcome(self.failure),
             }
         )
         return result
@@ -227,12 +227,12 @@ class Reporter:
         return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, call.when)
 
 
-def case_of(item: pytest.Item) -> Case:
+def make_case(item: pytest.Item) -> Case:
     """Return a case's name and what its marks say.
 
     test_context.py::test_retain[x] is called "context::retain[x]".
     """
-    area = area_of(item.path)
+    area = find_area(item.path)
     mark = item.get_closest_marker("rule")
     assert mark is not None
     entry_point, text = mark.args
@@ -240,12 +240,12 @@ def case_of(item: pytest.Item) -> Case:
     return Case(f"{area}::{item.name.removeprefix('test_')}", area, entry_point, text, beyond)
 
 
-def area_of(path: Path) -> str:
+def find_area(path: Path) -> str:
     """Return the area of a file's cases: "command-buffer" for test_command_buffer.py."""
     return path.stem.removeprefix("test_").replace("_", "-")
 
 
-def cases_of(folder: Path, areas: Sequence[str]) -> list[str]:
+def list_cases(folder: Path, areas: Sequence[str]) -> list[str]:
     """Return the paths of the areas' cases, or the folder of all if there are no areas."""
     return [str(folder / f"test_{area.replace('-', '_')}.py") for area in areas] or [str(folder)]
 
@@ -254,7 +254,7 @@ def cases_of(folder: Path, areas: Sequence[str]) -> list[str]:
 _NO_ANSWER: Final = (NOT_IMPLEMENTED, "_UNSUPPORTED_ENUMERATION")
 
 
-def outcome_of(failure: BaseException | None) -> dict[str, str]:
+def read_outcome(failure: BaseException | None) -> dict[str, str]:
     """Return the outcome that an exception means, as fields of a `Case`."""
     if failure is None:
         return {"outcome": "passed"}
@@ -286,7 +286,7 @@ def run_request(pipe: int, text: str) -> None:
     reporter = Reporter(request, tell)
     if not _open(reporter.target_, tell):
         return
-    code = _pytest(request, reporter)
+    code = _run_pytest(request, reporter)
     if code not in (
         pytest.ExitCode.OK,
         pytest.ExitCode.TESTS_FAILED,
@@ -311,11 +311,11 @@ def _open(target: LibraryUnderTest, tell: Callable[..., None]) -> bool:
         return False
     except (FairleadError, Mismatch, Unsupported) as error:
         failure = error
-    tell(end={"name": OPENING.name, **outcome_of(failure)})
+    tell(end={"name": OPENING.name, **read_outcome(failure)})
     return failure is None
 
 
-def _pytest(request: SuiteRequest, reporter: Reporter) -> int:
+def _run_pytest(request: SuiteRequest, reporter: Reporter) -> int:
     # Other installed pytest plugins would be imported in each child and change the cases.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     package = importlib.import_module(f"fairlead.conformance.{request.interface}")
@@ -330,6 +330,6 @@ def _pytest(request: SuiteRequest, reporter: Reporter) -> int:
     without = [part for name in _PLUGINS_LEFT_OUT for part in ("-p", f"no:{name}")]
     fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
     return pytest.main(
-        [*settings, *without, *fixtures, "--capture=no", *cases_of(folder, request.areas)],
+        [*settings, *without, *fixtures, "--capture=no", *list_cases(folder, request.areas)],
         plugins=[reporter],
     )

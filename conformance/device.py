@@ -41,7 +41,7 @@ def choose(devices: Sequence[D], text: str) -> D:
     except SelectorError:
         found = ()
     if not found:
-        there = "; ".join(_line(number, device) for number, device in enumerate(devices))
+        there = "; ".join(_format_line(number, device) for number, device in enumerate(devices))
         raise UsageError(
             f"the library has no device {text}",
             remedy=(
@@ -52,5 +52,5 @@ def choose(devices: Sequence[D], text: str) -> D:
     return found[0]
 
 
-def _line(number: int, device: Any) -> str:
+def _format_line(number: int, device: Any) -> str:
     return f"{number} ({device.backend}:{device.type}, {device.name})"

@@ -12,6 +12,7 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
@@ -60,7 +61,7 @@ def in_fork(
 
 
 def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
-    """Call a function in a fork. Raises Mismatch or Unsupported."""
+    """Call a function in a fork. Raise what it raised, as Mismatch or Unsupported."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -84,20 +85,27 @@ def _answer(writer: int, function: Callable[..., object], arguments: dict[str, A
     except BaseException as error:
         answer = ["failed", "", f"{type(error).__name__}: {error}"]
     finally:
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
+        try:
+            with open(writer, "wb") as pipe:
+                pipe.write(json.dumps(answer).encode())
+        finally:
+            os._exit(0)
 
 
 def _read(pipe: int, child: int, timeout: float) -> bytes:
     """Return what the fork writes. If its time is over, kill it and return b"hung"."""
-    ready, _, _ = select.select([pipe], [], [], timeout)
-    if not ready:
-        os.kill(child, signal.SIGKILL)
-        return b"hung"
-    return os.read(pipe, 1 << 16)
+    text, end = b"", time.monotonic() + timeout
+    while select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            return text
+        text += part
+    os.kill(child, signal.SIGKILL)
+    return b"hung"
 
 
 def _raise(text: bytes, status: int) -> None:
+    """Raise what a fork reported with its text, or with the status of its end."""
     if text == b"hung":
         raise Mismatch("an answer", "it hung")
     if not text:

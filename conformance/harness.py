@@ -33,7 +33,7 @@ from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.forked import ForkedChild, may_fork
 from fairlead.loader.ur.preview import examine_file
 
-from .child import ENDING, OPENING, SuiteRequest, area_of, run_request
+from .child import ENDING, OPENING, SuiteRequest, find_area, run_request
 from .device import UsageError
 from .report import Case, SuiteReport
 
@@ -52,7 +52,7 @@ run_request(int(sys.argv[1]), sys.stdin.read())
 Progress = Callable[[Case], None]
 
 
-def interface_of(library: str) -> str:
+def find_interface(library: str) -> str:
     """Return the interface of a file, from its symbols.
 
     Returns:
@@ -81,11 +81,11 @@ def interface_of(library: str) -> str:
     )
 
 
-def areas_of(interface: str) -> list[str]:
+def list_areas(interface: str) -> list[str]:
     """Return the areas that an interface has cases for."""
     package = import_module(f"fairlead.conformance.{interface}")
     folders = (Path(folder) for folder in package.__path__)
-    return sorted(area_of(path) for folder in folders for path in folder.glob("test_*.py"))
+    return sorted(find_area(path) for folder in folders for path in folder.glob("test_*.py"))
 
 
 def run(
@@ -111,8 +111,8 @@ def run(
         UsageError: there is no such area or device.
     """
     path = os.path.abspath(library)
-    report = SuiteReport(path, interface_of(path))
-    known = areas_of(report.interface)
+    report = SuiteReport(path, find_interface(path))
+    known = list_areas(report.interface)
     areas = ((area,) if area else ()) if isinstance(area, str) else tuple(area)
     for name in areas:
         if name not in known:
@@ -174,10 +174,10 @@ class _SuiteChild:
         """Start the process and read its lines to the end."""
         with (
             tempfile.TemporaryFile() as printed,
-            _process(self.request, self.environ, printed) as (process, pipe),
+            _run_process(self.request, self.environ, printed) as (process, pipe),
         ):
             try:
-                for line in _lines(
+                for line in _read_lines(
                     pipe, lambda: self.request.timeout if self.any_began else _START
                 ):
                     yield from self._take(line)
@@ -214,9 +214,8 @@ class _SuiteChild:
         """Interpret the end of the process, for the case that was running or for the whole run."""
         if self.running is None:
             if not self.finished and not self.trouble:
-                self.trouble = (
-                    f"{got or 'it ended the process'} while no case was running{_printed(printed)}"
-                )
+                end = got or "it ended the process"
+                self.trouble = f"{end} while no case was running{_quote_printed(printed)}"
             return
         if self.running.name == ENDING.name:
             ok, self.finished = self.finished and not got, True
@@ -230,7 +229,7 @@ class _SuiteChild:
             return
         got = got or "it ended the process"
         if self.running.name == OPENING.name:
-            self.trouble = f"{got} while it was opened{_printed(printed)}"
+            self.trouble = f"{got} while it was opened{_quote_printed(printed)}"
         elif not self.request.forks and not self.hung:
             return  # an earlier case may be to blame: the next child runs this one again
         else:
@@ -239,7 +238,7 @@ class _SuiteChild:
 
 
 @contextmanager
-def _process(
+def _run_process(
     request: SuiteRequest, environ: Mapping[str, str], printed: IO[bytes]
 ) -> Iterator[tuple[ForkedChild | subprocess.Popen[bytes], int]]:
     """Start a child. Yields it and the pipe of its lines; at the end the child is dead."""
@@ -247,8 +246,10 @@ def _process(
     process = None
     text = json.dumps(dataclasses.asdict(request))
     try:
-        process = _start(text, environ, printed.fileno(), writer)
-        os.close(writer)
+        try:
+            process = _start(text, environ, printed.fileno(), writer)
+        finally:
+            os.close(writer)
         yield process, reader
     finally:
         os.close(reader)
@@ -279,7 +280,7 @@ def _start(
     return process
 
 
-def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
+def _read_lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
     """Yield the lines of a pipe. Raises TimeoutError if none comes for `limit()` seconds."""
     rest = b""
     while True:
@@ -293,7 +294,7 @@ def _lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def _printed(file: IO[bytes]) -> str:
+def _quote_printed(file: IO[bytes]) -> str:
     """Return the last line that a child printed, for a message."""
     file.seek(0)
     lines = [

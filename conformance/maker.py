@@ -1,6 +1,6 @@
 """Makes the objects of a case for OpenCL and PI: one checked call each, and a release at the end.
 
-Adapters have an `Objects` of their own (ur/objects.py), because their functions follow one pattern.
+Cases for UR adapters use `URObjects` (ur/objects.py): the functions of UR follow one pattern.
 """
 
 from __future__ import annotations

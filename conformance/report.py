@@ -78,21 +78,25 @@ class SuiteReport:
         for area in sorted({case.area for case in self.cases if not case.beyond}):
             yield (
                 area,
-                _counts([case for case in self.cases if case.area == area and not case.beyond]),
+                _count_outcomes(
+                    [case for case in self.cases if case.area == area and not case.beyond]
+                ),
             )
         if beyond := [case for case in self.cases if case.beyond]:
-            yield BEYOND, _counts(beyond)
+            yield BEYOND, _count_outcomes(beyond)
 
     def failures(self) -> list[Case]:
-        """The failed cases; those beyond the specification come last."""
+        """Return the failed cases; those beyond the specification come last."""
         return sorted(
             (case for case in self.cases if case.outcome == "failed"),
             key=lambda case: (case.beyond, case.area),
         )
 
     def not_implemented(self) -> dict[str, int]:
-        """Return the functions that the library says it does not implement, those that most cases
-        need first, with the number of these cases."""
+        """Return each function that the library says it does not implement.
+
+        With it comes the number of cases that need it. The largest number is first.
+        """
         found = [
             match[1]
             for case in self.cases
@@ -110,7 +114,7 @@ class SuiteReport:
 def render(report: SuiteReport) -> str:
     """Return the table, and a line for each failure."""
     head = [
-        *_how_to_read(report),
+        *_explain(report),
         "",
         f"{report.library} ({report.interface})",
         *(f"{name}: {text}" for name, text in report.facts.items()),
@@ -119,7 +123,7 @@ def render(report: SuiteReport) -> str:
         ("area", OUTCOMES),
         *((area, tuple(map(str, counts))) for area, counts in report.rows()),
     ]
-    rows.append(("total", tuple(map(str, _counts(report.cases)))))
+    rows.append(("total", tuple(map(str, _count_outcomes(report.cases)))))
     width = max(len(area) for area, _ in rows)
     table = [f"{area:{width}}" + "".join(f"  {cell:>11}" for cell in cells) for area, cells in rows]
     parts = ["\n".join(head), "\n".join(table)]
@@ -156,8 +160,8 @@ def render(report: SuiteReport) -> str:
     )
 
 
-def _how_to_read(report: SuiteReport) -> list[str]:
-    """The first lines: the result, and how to read the rest."""
+def _explain(report: SuiteReport) -> list[str]:
+    """Return the first lines: the result, and how to read the table."""
     failed = len(report.failures())
     result = (
         f"{failed} of {len(report.cases)} cases failed." if report.cases else "No case was run."
@@ -171,5 +175,6 @@ def _how_to_read(report: SuiteReport) -> list[str]:
     return lines
 
 
-def _counts(cases: Sequence[Case]) -> tuple[int, ...]:
+def _count_outcomes(cases: Sequence[Case]) -> tuple[int, ...]:
+    """Return the numbers of cases by outcome, in the order of OUTCOMES."""
     return tuple(sum(case.outcome == outcome for case in cases) for outcome in OUTCOMES)

@@ -183,7 +183,7 @@ class CLRecorder:
     def argument(self, name: str) -> Any:
         """Return a legal value for a parameter. It is made at the first request."""
         if name not in self._arguments:
-            self._arguments[name] = self._legal(name)
+            self._arguments[name] = self._make_legal(name)
         return self._arguments[name]
 
     def answer(self, name: str, waits: Sequence[int] = (), **changes: Any) -> int:
@@ -262,7 +262,7 @@ class CLRecorder:
             self.enqueue()
             self.objects.finish(self.queue)
 
-    def _legal(self, name: str) -> Any:
+    def _make_legal(self, name: str) -> Any:
         if name in _CONSTANT:
             return _CONSTANT[name]
         if name == "command_buffer":

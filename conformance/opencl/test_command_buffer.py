@@ -130,7 +130,7 @@ def test_copy_rect(recorder: CLRecorder, objects: CLObjects, depth: int) -> None
     equal(objects.read(recorder.queue, target), expected, "the buffer")
 
 
-def _pixels(objects: CLObjects, queue: int, image: int) -> list[int]:
+def _read_pixels(objects: CLObjects, queue: int, image: int) -> list[int]:
     """Return the first value of each pixel of an 8 × 8 image."""
     into = (ctypes.c_uint32 * 256)()
     objects.call(
@@ -148,7 +148,7 @@ def _pixels(objects: CLObjects, queue: int, image: int) -> list[int]:
     return list(into[::4])
 
 
-def _square(outside: int, inside: int) -> list[int]:
+def _make_square(outside: int, inside: int) -> list[int]:
     """Return the pixels of an 8 × 8 image with a square of 2 × 2 at (3, 4)."""
     return [inside if x in (3, 4) and y in (4, 5) else outside for y in range(8) for x in range(8)]
 
@@ -165,7 +165,7 @@ def test_fill_image(recorder: CLRecorder, objects: CLObjects) -> None:
     )
     colour[0] = 0
     recorder.run()
-    equal(_pixels(objects, recorder.queue, image), _square(1, 9), "the pixels")
+    equal(_read_pixels(objects, recorder.queue, image), _make_square(1, 9), "the pixels")
 
 
 @rule("clCommandCopyImageKHR", "copies a region")
@@ -180,7 +180,7 @@ def test_copy_image(recorder: CLRecorder, objects: CLObjects) -> None:
         **SQUARE,
     )
     recorder.run()
-    equal(_pixels(objects, recorder.queue, target), _square(1, 5), "the pixels")
+    equal(_read_pixels(objects, recorder.queue, target), _make_square(1, 5), "the pixels")
 
 
 @rule("clCommandCopyBufferToImageKHR", "copies the pixels of a region")
@@ -195,7 +195,7 @@ def test_copy_to_image(recorder: CLRecorder, objects: CLObjects) -> None:
         **SQUARE,
     )
     recorder.run()
-    equal(_pixels(objects, recorder.queue, target), _square(1, 3), "the pixels")
+    equal(_read_pixels(objects, recorder.queue, target), _make_square(1, 3), "the pixels")
 
 
 @rule("clCommandCopyImageToBufferKHR", "copies the pixels of a region")

@@ -35,7 +35,7 @@ def adder(recorder: CLRecorder, objects: CLObjects, buffer: int) -> CLRecorder:
     return recorder
 
 
-def first(objects: CLObjects, queue: int, buffer: int) -> int:
+def read_first(objects: CLObjects, queue: int, buffer: int) -> int:
     """Return the first number of the buffer. All numbers must be the same."""
     objects.finish(queue)
     numbers = objects.read(queue, buffer)
@@ -55,7 +55,7 @@ def test_user_event(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
     if objects.status(event) == COMPLETE:
         failed("the event is not complete before the user event is", "CL_COMPLETE")
     signal(objects, gate)
-    equal(first(objects, adder.queue, buffer), 1, "the buffer")
+    equal(read_first(objects, adder.queue, buffer), 1, "the buffer")
 
 
 @rule(ENQUEUE, "waits for all of several user events")
@@ -67,7 +67,7 @@ def test_user_events(adder: CLRecorder, objects: CLObjects, buffer: int) -> None
     if objects.status(event) == COMPLETE:
         failed("the event is not complete before the last user event is", "CL_COMPLETE")
     signal(objects, gates[2])
-    equal(first(objects, adder.queue, buffer), 1, "the buffer")
+    equal(read_first(objects, adder.queue, buffer), 1, "the buffer")
 
 
 @rule(ENQUEUE, "waits for an event of another command, of its own queue or another")
@@ -81,7 +81,7 @@ def test_waits_for_command(adder: CLRecorder, objects: CLObjects, buffer: int, s
     adder.enqueue(waits=[objects.owned(event.value or 0, "cl_event")])
     signal(objects, gate)
     objects.finish(other)
-    equal(first(objects, adder.queue, buffer), 21, "the buffer")
+    equal(read_first(objects, adder.queue, buffer), 21, "the buffer")
 
 
 @rule(ENQUEUE, "a command waits for its event, on its own queue or another")
@@ -94,7 +94,7 @@ def test_command_waits(adder: CLRecorder, objects: CLObjects, buffer: int, same:
     objects.launch(other, objects.kernel("add", buffer, ctypes.c_int32(10)), 1024, [event])
     signal(objects, gate)
     objects.finish(other)
-    equal(first(objects, adder.queue, buffer), 11, "the buffer")
+    equal(read_first(objects, adder.queue, buffer), 11, "the buffer")
 
 
 @rule(ENQUEUE, "waits for the event of another command-buffer, on its own queue or another")
@@ -113,7 +113,7 @@ def test_waits_for_command_buffer(
     objects.call("clFlush", queue)
     signal(objects, gate)
     objects.call("clWaitForEvents", 1, handles(last))
-    equal(first(objects, queue, buffer), 11, "the buffer")
+    equal(read_first(objects, queue, buffer), 11, "the buffer")
 
 
 @rule(ENQUEUE, "clWaitForEvents waits for the events of submissions")
@@ -129,7 +129,7 @@ def test_wait(adder: CLRecorder, objects: CLObjects, buffer: int) -> None:
         [COMPLETE, COMPLETE],
         "the status of the events",
     )
-    equal(first(objects, adder.queue, buffer), 3, "the buffer")
+    equal(read_first(objects, adder.queue, buffer), 3, "the buffer")
 
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
@@ -176,7 +176,7 @@ def test_callback_signals(
     signal(objects, gate)
     objects.finish(adder.queue)
     objects.call("clWaitForEvents", 1, handles(last))
-    equal(first(objects, queue, buffer), 11, "the buffer")
+    equal(read_first(objects, queue, buffer), 11, "the buffer")
 
 
 # What the event says

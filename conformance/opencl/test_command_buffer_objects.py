@@ -27,7 +27,7 @@ from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjec
 from fairlead.icd.abi import OPENCL
 
 
-def refused(
+def check_refused(
     commands: CommandBuffers, codes: tuple[str, ...], count: int, queues: Any, what: Any = None
 ) -> None:
     """Check that creation fails, with NULL and one of the codes."""
@@ -56,7 +56,7 @@ def test_no_flags(commands: CommandBuffers, queue: int) -> None:
 @forked
 @rule(CREATE, "CL_INVALID_VALUE if num_queues is 0")
 def test_no_queues(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_VALUE",), 0, handles(queue))
+    check_refused(commands, ("CL_INVALID_VALUE",), 0, handles(queue))
 
 
 @forked
@@ -68,37 +68,39 @@ def test_no_queues(commands: CommandBuffers, queue: int) -> None:
 def test_two_queues(commands: CommandBuffers, queue: int) -> None:
     if commands.multi_device:
         unsupported("the device has cl_khr_command_buffer_multi_device")
-    refused(commands, ("CL_INVALID_VALUE",), 2, handles(queue, queue))
+    check_refused(commands, ("CL_INVALID_VALUE",), 2, handles(queue, queue))
 
 
 @forked
 @rule(CREATE, "CL_INVALID_VALUE if queues is NULL")
 def test_null_queues(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_VALUE",), 1, None)
+    check_refused(commands, ("CL_INVALID_VALUE",), 1, None)
 
 
 @forked
 @rule(CREATE, "CL_INVALID_COMMAND_QUEUE if a queue is not valid")
 def test_null_queue(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_COMMAND_QUEUE",), 1, handles(0))
+    check_refused(commands, ("CL_INVALID_COMMAND_QUEUE",), 1, handles(0))
 
 
 @forked
 @rule(CREATE, "CL_INVALID_VALUE if a property is not valid")
 def test_unknown_property(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_VALUE",), 1, handles(queue), properties(0x1234, 1))
+    check_refused(commands, ("CL_INVALID_VALUE",), 1, handles(queue), properties(0x1234, 1))
 
 
 @forked
 @rule(CREATE, "CL_INVALID_VALUE if a property is there twice")
 def test_property_twice(commands: CommandBuffers, queue: int) -> None:
-    refused(commands, ("CL_INVALID_VALUE",), 1, handles(queue), properties(FLAGS, 0, FLAGS, 0))
+    check_refused(
+        commands, ("CL_INVALID_VALUE",), 1, handles(queue), properties(FLAGS, 0, FLAGS, 0)
+    )
 
 
 @forked
 @rule(CREATE, "CL_INVALID_VALUE (or CL_INVALID_PROPERTY) if a flag is none that there is")
 def test_unknown_flag(commands: CommandBuffers, queue: int) -> None:
-    refused(
+    check_refused(
         commands,
         ("CL_INVALID_VALUE", "CL_INVALID_PROPERTY"),
         1,
@@ -115,7 +117,7 @@ def test_unknown_flag(commands: CommandBuffers, queue: int) -> None:
 def test_simultaneous_use(commands: CommandBuffers, queue: int) -> None:
     if commands.can("SIMULTANEOUS_USE"):
         unsupported("the device supports simultaneous use")
-    refused(
+    check_refused(
         commands,
         ("CL_INVALID_PROPERTY", "CL_INVALID_VALUE"),
         1,
@@ -135,7 +137,7 @@ def test_required_properties(commands: CommandBuffers, queue: int) -> None:
         unsupported("the device requires no property")
     if commands.version >= (0, 9, 7):
         unsupported("since 0.9.7 it is clEnqueueCommandBufferKHR that asks for the properties")
-    refused(commands, ("CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",), 1, handles(queue))
+    check_refused(commands, ("CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",), 1, handles(queue))
 
 
 # What the device says

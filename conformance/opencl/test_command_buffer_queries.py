@@ -43,14 +43,14 @@ def each_query(text: str) -> pytest.MarkDecorator:
     )
 
 
-def _known(commands: CommandBuffers, name: str) -> None:
+def _require_known(commands: CommandBuffers, name: str) -> None:
     if name == "CL_COMMAND_BUFFER_CONTEXT_KHR" and commands.version < (0, 9, 2):
         unsupported("there is no such query before 0.9.2")
 
 
 @each_query("{} has the value and its size")
 def test_query(recorder: CLRecorder, name: str) -> None:
-    _known(recorder.commands, name)
+    _require_known(recorder.commands, name)
     size, value = QUERIES[name]
     answer = recorder.commands.info(recorder.handle, name)
     equal(
@@ -61,7 +61,7 @@ def test_query(recorder: CLRecorder, name: str) -> None:
 @forked
 @each_query("CL_INVALID_VALUE if param_value_size is too small for {}")
 def test_query_too_small(recorder: CLRecorder, name: str) -> None:
-    _known(recorder.commands, name)
+    _require_known(recorder.commands, name)
     size, _ = QUERIES[name]
     room = ctypes.create_string_buffer(16)
     code = recorder.commands.clGetCommandBufferInfoKHR(
@@ -82,7 +82,7 @@ def test_unknown_query(recorder: CLRecorder) -> None:
 @forked
 @each_query(f"{INVALID} if command_buffer is not a valid command-buffer, for {{}}")
 def test_query_of_nothing(commands: CommandBuffers, name: str) -> None:
-    _known(commands, name)
+    _require_known(commands, name)
     room = ctypes.create_string_buffer(16)
     expect_code(commands.clGetCommandBufferInfoKHR(None, OPENCL[name], 16, room, None), INVALID)
 

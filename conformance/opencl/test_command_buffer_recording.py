@@ -93,7 +93,7 @@ def test_no_properties(recorder: CLRecorder, name: str) -> None:
     expect_code(recorder.answer(name, properties=properties()), "CL_SUCCESS")
 
 
-def _of_another_context(objects: CLObjects, parameter: str) -> int:
+def _make_in_another_context(objects: CLObjects, parameter: str) -> int:
     """Return a legal value for a parameter, in another context."""
     context = objects.new_context()
     if parameter == "kernel":
@@ -122,7 +122,7 @@ CONTEXTS = [
 @pytest.mark.parametrize(("name", "parameter"), CONTEXTS)
 def test_context(recorder: CLRecorder, objects: CLObjects, name: str, parameter: str) -> None:
     recorder.argument(parameter)  # ends the case as unsupported for images and the like
-    changes: dict[str, Any] = {parameter: _of_another_context(objects, parameter)}
+    changes: dict[str, Any] = {parameter: _make_in_another_context(objects, parameter)}
     expect_code(recorder.answer(name, **changes), "CL_INVALID_CONTEXT")
 
 

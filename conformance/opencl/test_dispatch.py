@@ -29,28 +29,34 @@ from fairlead.loader.base.memory import POINTER_SIZE, read_word
 #: The kinds of objects that every device has, and how one is made.
 MADE: dict[str, tuple[str, Callable[[CLObjects], int]]] = {
     "context": ("clCreateContext", lambda objects: objects.new_context()),
-    "context-from-type": ("clCreateContextFromType", lambda objects: _context_from_type(objects)),
+    "context-from-type": (
+        "clCreateContextFromType",
+        lambda objects: _make_context_from_type(objects),
+    ),
     "queue": ("clCreateCommandQueue", lambda objects: objects.queue()),
     "queue-with-properties": (
         "clCreateCommandQueueWithProperties",
-        lambda objects: _queue_with_properties(objects),
+        lambda objects: _make_queue_with_properties(objects),
     ),
     "buffer": ("clCreateBuffer", lambda objects: objects.buffer([1])),
-    "sub-buffer": ("clCreateSubBuffer", lambda objects: _sub_buffer(objects)),
-    "sampler": ("clCreateSampler", lambda objects: _sampler(objects)),
-    "image": ("clCreateImage", lambda objects: _image(objects)),
-    "pipe": ("clCreatePipe", lambda objects: _pipe(objects)),
+    "sub-buffer": ("clCreateSubBuffer", lambda objects: _make_sub_buffer(objects)),
+    "sampler": ("clCreateSampler", lambda objects: _make_sampler(objects)),
+    "image": ("clCreateImage", lambda objects: _make_image(objects)),
+    "pipe": ("clCreatePipe", lambda objects: _make_pipe(objects)),
     "program": ("clCreateProgramWithSource", lambda objects: objects.program),
     "program-from-binary": (
         "clCreateProgramWithBinary",
-        lambda objects: _program_from_binary(objects),
+        lambda objects: _make_program_from_binary(objects),
     ),
     "kernel": ("clCreateKernel", lambda objects: objects.kernel("increment")),
-    "kernel-in-program": ("clCreateKernelsInProgram", lambda objects: _kernels_in_program(objects)),
-    "cloned-kernel": ("clCloneKernel", lambda objects: _cloned(objects)),
-    "event": ("clEnqueueMarkerWithWaitList", lambda objects: _event(objects)),
+    "kernel-in-program": (
+        "clCreateKernelsInProgram",
+        lambda objects: _make_kernels_in_program(objects),
+    ),
+    "cloned-kernel": ("clCloneKernel", lambda objects: _clone_kernel(objects)),
+    "event": ("clEnqueueMarkerWithWaitList", lambda objects: _make_event(objects)),
     "user-event": ("clCreateUserEvent", lambda objects: objects.user_event()),
-    "sub-device": ("clCreateSubDevices", lambda objects: _sub_device(objects)),
+    "sub-device": ("clCreateSubDevices", lambda objects: _make_sub_device(objects)),
 }
 
 
@@ -61,7 +67,7 @@ MADE: dict[str, tuple[str, Callable[[CLObjects], int]]] = {
 )
 def test_devices(platform: CLPlatform) -> None:
     for device in platform.devices:
-        _same_words(platform, device.handle)
+        _check_words(platform, device.handle)
 
 
 #: The kinds that need the program.
@@ -81,7 +87,7 @@ def test_objects(
     if kind in OF_PROGRAM:
         bare_objects.program = request.getfixturevalue("program")
     _, make = MADE[kind]
-    _same_words(platform, make(bare_objects))
+    _check_words(platform, make(bare_objects))
 
 
 @rule(
@@ -91,7 +97,7 @@ def test_objects(
 def test_command_buffer(
     bare_objects: CLObjects, queue: int, commands: CommandBuffers, platform: CLPlatform
 ) -> None:
-    _same_words(platform, commands.create(bare_objects, queue))
+    _check_words(platform, commands.create(bare_objects, queue))
 
 
 @rule("clGetContextInfo", "the devices of a context are those it was made for")
@@ -103,7 +109,7 @@ def test_devices_of_a_context(bare_objects: CLObjects, device: int) -> None:
     )
 
 
-def _same_words(platform: CLPlatform, handle: int) -> None:
+def _check_words(platform: CLPlatform, handle: int) -> None:
     equal(read_word(handle), read_word(platform.handle), "the first word")
     if platform.icd_version == 2:
         equal(
@@ -113,7 +119,7 @@ def _same_words(platform: CLPlatform, handle: int) -> None:
         )
 
 
-def _context_from_type(objects: CLObjects) -> int:
+def _make_context_from_type(objects: CLObjects) -> int:
     platform = objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_PLATFORM")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform, 0)
     return objects.make(
@@ -121,37 +127,37 @@ def _context_from_type(objects: CLObjects) -> int:
     )
 
 
-def _queue_with_properties(objects: CLObjects) -> int:
-    _needs(objects, (2, 0))
+def _make_queue_with_properties(objects: CLObjects) -> int:
+    _require_version(objects, (2, 0))
     return objects.make("clCreateCommandQueueWithProperties", objects.context, objects.device, None)
 
 
-def _sub_buffer(objects: CLObjects) -> int:
+def _make_sub_buffer(objects: CLObjects) -> int:
     region = OPENCL.get_struct("cl_buffer_region")(0, 16)
     arguments = (0, OPENCL["CL_BUFFER_CREATE_TYPE_REGION"], ctypes.byref(region))
     return objects.make("clCreateSubBuffer", objects.buffer(range(64)), *arguments)
 
 
-def _sampler(objects: CLObjects) -> int:
-    _needs_images(objects)
+def _make_sampler(objects: CLObjects) -> int:
+    _require_images(objects)
     arguments = (False, OPENCL["CL_ADDRESS_CLAMP"], OPENCL["CL_FILTER_NEAREST"])
     return objects.make("clCreateSampler", objects.context, *arguments)
 
 
-def _image(objects: CLObjects) -> int:
-    _needs_images(objects)
+def _make_image(objects: CLObjects) -> int:
+    _require_images(objects)
     return objects.image(4, 4)
 
 
-def _pipe(objects: CLObjects) -> int:
-    _needs(objects, (2, 0))
+def _make_pipe(objects: CLObjects) -> int:
+    _require_version(objects, (2, 0))
     if not objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_MAX_PIPE_ARGS"):
         unsupported("the device has no pipes (CL_DEVICE_MAX_PIPE_ARGS)")
     flags = OPENCL["CL_MEM_READ_WRITE"] | OPENCL["CL_MEM_HOST_NO_ACCESS"]
     return objects.make("clCreatePipe", objects.context, flags, 4, 16, None)
 
 
-def _program_from_binary(objects: CLObjects) -> int:
+def _make_program_from_binary(objects: CLObjects) -> int:
     length = objects.number("clGetProgramInfo", objects.program, "CL_PROGRAM_BINARY_SIZES")
     binary = (ctypes.c_ubyte * length)()
     pointer = handles(ctypes.addressof(binary))
@@ -169,7 +175,7 @@ def _program_from_binary(objects: CLObjects) -> int:
     )
 
 
-def _kernels_in_program(objects: CLObjects) -> int:
+def _make_kernels_in_program(objects: CLObjects) -> int:
     count = ctypes.c_uint32()
     objects.call("clCreateKernelsInProgram", objects.program, 0, None, ctypes.byref(count))
     kernels = (ctypes.c_void_p * count.value)()
@@ -177,18 +183,18 @@ def _kernels_in_program(objects: CLObjects) -> int:
     return [objects.owned(kernel or 0, "cl_kernel") for kernel in kernels][-1]
 
 
-def _cloned(objects: CLObjects) -> int:
-    _needs(objects, (2, 1))
+def _clone_kernel(objects: CLObjects) -> int:
+    _require_version(objects, (2, 1))
     return objects.make("clCloneKernel", objects.kernel("increment"))
 
 
-def _event(objects: CLObjects) -> int:
+def _make_event(objects: CLObjects) -> int:
     event = ctypes.c_void_p()
     objects.call("clEnqueueMarkerWithWaitList", objects.queue(), 0, None, ctypes.byref(event))
     return objects.owned(event.value or 0, "cl_event")
 
 
-def _sub_device(objects: CLObjects) -> int:
+def _make_sub_device(objects: CLObjects) -> int:
     if objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_PARTITION_MAX_SUB_DEVICES") < 2:
         unsupported("the device cannot be partitioned (CL_DEVICE_PARTITION_MAX_SUB_DEVICES)")
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
@@ -201,12 +207,12 @@ def _sub_device(objects: CLObjects) -> int:
     return devices[0] or 0
 
 
-def _needs(objects: CLObjects, version: tuple[int, int]) -> None:
+def _require_version(objects: CLObjects, version: tuple[int, int]) -> None:
     if objects.version < version:
         unsupported(f"the device is of OpenCL {objects.version[0]}.{objects.version[1]}")
 
 
-def _needs_images(objects: CLObjects) -> None:
+def _require_images(objects: CLObjects) -> None:
     if not objects.number("clGetDeviceInfo", objects.device, "CL_DEVICE_IMAGE_SUPPORT"):
         unsupported("the device has no images (CL_DEVICE_IMAGE_SUPPORT)")
 

@@ -168,7 +168,7 @@ def test_version(protocol: Protocol) -> None:
 @rule(INFO, "CL_PLATFORM_NUMERIC_VERSION is the version of CL_PLATFORM_VERSION")
 def test_numeric_version(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        _since(protocol, platform, (3, 0))
+        _require_version(protocol, platform, (3, 0))
         number = int.from_bytes(protocol.info(platform, "CL_PLATFORM_NUMERIC_VERSION"), "little")
         equal((number >> 22, number >> 12 & 0x3FF), protocol.version(platform), "the version")
 
@@ -176,9 +176,9 @@ def test_numeric_version(protocol: Protocol) -> None:
 @rule(INFO, "CL_PLATFORM_EXTENSIONS_WITH_VERSION lists what CL_PLATFORM_EXTENSIONS lists")
 def test_extensions_with_version(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        _since(protocol, platform, (3, 0))
+        _require_version(protocol, platform, (3, 0))
         equal(
-            sorted(_versions(protocol, platform)),
+            sorted(_query_versions(protocol, platform)),
             sorted(protocol.ask_text(platform, "CL_PLATFORM_EXTENSIONS").split()),
             "names",
         )
@@ -189,9 +189,9 @@ def test_version_of_the_extension(protocol: Protocol) -> None:
     for platform in protocol.platforms:
         if not protocol.is_icd2(platform):
             unsupported("the driver speaks ICD 1")
-        _since(protocol, platform, (3, 0))
-        if _versions(protocol, platform).get("cl_khr_icd", (0,)) < (2, 0, 0):
-            failed("cl_khr_icd 2.0.0", _versions(protocol, platform).get("cl_khr_icd"))
+        _require_version(protocol, platform, (3, 0))
+        if _query_versions(protocol, platform).get("cl_khr_icd", (0,)) < (2, 0, 0):
+            failed("cl_khr_icd 2.0.0", _query_versions(protocol, platform).get("cl_khr_icd"))
 
 
 @rule(INFO, "CL_PLATFORM_PROFILE is FULL_PROFILE or EMBEDDED_PROFILE")
@@ -262,12 +262,12 @@ def test_unknown_query(protocol: Protocol) -> None:
         )
 
 
-def _since(protocol: Protocol, platform: int, version: tuple[int, int]) -> None:
+def _require_version(protocol: Protocol, platform: int, version: tuple[int, int]) -> None:
     if protocol.version(platform) < version:
         unsupported(f"there is no such query before OpenCL {version[0]}.{version[1]}")
 
 
-def _versions(protocol: Protocol, platform: int) -> dict[str, tuple[int, ...]]:
+def _query_versions(protocol: Protocol, platform: int) -> dict[str, tuple[int, ...]]:
     answer = protocol.info(platform, "CL_PLATFORM_EXTENSIONS_WITH_VERSION")
     pairs = struct.iter_unpack("=I64s", answer)
     return {

@@ -15,34 +15,34 @@ from fairlead.icd.abi import OPENCL
 KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
 
 
-def _queries(mutable: Mutable, kernel: int) -> dict[str, bytes]:
+def _make_answers(mutable: Mutable, kernel: int) -> dict[str, bytes]:
     """Return each query and its answer, for the command of `_command`.
 
     The command has 12 work-items in groups of 4 at offset 2. Its global size is updatable.
     """
 
-    def word(value: int, size: int = 8) -> bytes:
+    def encode(value: int, size: int = 8) -> bytes:
         return value.to_bytes(size, "little")
 
     return {
-        "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR": word(mutable.recorder.queue),
-        "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR": word(mutable.recorder.handle),
-        "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": word(OPENCL["CL_COMMAND_NDRANGE_KERNEL"], 4),
-        "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR": word(UPDATABLE)
-        + word(field("GLOBAL_SIZE"))
-        + word(0),
-        "CL_MUTABLE_DISPATCH_KERNEL_KHR": word(kernel),
-        "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": word(1, 4),
-        "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": word(2),
-        "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": word(12),
-        "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": word(4),
+        "CL_MUTABLE_COMMAND_COMMAND_QUEUE_KHR": encode(mutable.recorder.queue),
+        "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR": encode(mutable.recorder.handle),
+        "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": encode(OPENCL["CL_COMMAND_NDRANGE_KERNEL"], 4),
+        "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR": encode(UPDATABLE)
+        + encode(field("GLOBAL_SIZE"))
+        + encode(0),
+        "CL_MUTABLE_DISPATCH_KERNEL_KHR": encode(kernel),
+        "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": encode(1, 4),
+        "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": encode(2),
+        "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": encode(12),
+        "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": encode(4),
     }
 
 
 QUERIES = list(OPENCL.groups["cl_mutable_command_info_khr"].values())
 
 
-def _command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
+def _record_command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
     """Record that command. Returns it and its kernel."""
     kernel = objects.kernel("increment", objects.buffer([0] * 16))
     range_ = {"local_work_size": sizes(4), "global_work_offset": sizes(2)}
@@ -57,8 +57,8 @@ def _command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
     ],
 )
 def test_query(mutable: Mutable, objects: CLObjects, name: str) -> None:
-    command, kernel = _command(mutable, objects)
-    equal(mutable.info(command, name), _queries(mutable, kernel)[name], "the answer")
+    command, kernel = _record_command(mutable, objects)
+    equal(mutable.info(command, name), _make_answers(mutable, kernel)[name], "the answer")
 
 
 @rule(INFO, "answers what an update has changed")

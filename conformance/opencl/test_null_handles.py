@@ -58,7 +58,7 @@ _NOTHING = (
 )
 
 
-def functions() -> list[Function]:
+def list_functions() -> list[Function]:
     """Return the core functions that have something to refuse.
 
     What a NULL platform means is up to the implementation.
@@ -77,7 +77,7 @@ def functions() -> list[Function]:
     return found
 
 
-def expected(function: Function) -> set[str]:
+def list_errors(function: Function) -> set[str]:
     """Return the errors that zeros may cause."""
     codes = {INVALID[p.type] for p in function.parameters if p.type in INVALID}
     codes |= {BESIDES[p.name] for p in function.parameters if p.name in BESIDES}
@@ -91,7 +91,7 @@ def expected(function: Function) -> set[str]:
     "function",
     [
         pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
-        for f in functions()
+        for f in list_functions()
     ],
 )
 def test_null(cl: DispatchTable, platform: CLPlatform, function: Function) -> None:
@@ -106,8 +106,8 @@ def test_null(cl: DispatchTable, platform: CLPlatform, function: Function) -> No
         result = getattr(cl, function.name)(*scalars[:-1], ctypes.byref(code))
         if result:
             failed("NULL", "an object")
-        expect(OPENCL, code.value, *sorted(expected(function)))
+        expect(OPENCL, code.value, *sorted(list_errors(function)))
     elif function.error_channel == "return":
-        expect(OPENCL, getattr(cl, function.name)(*scalars), *sorted(expected(function)))
+        expect(OPENCL, getattr(cl, function.name)(*scalars), *sorted(list_errors(function)))
     elif getattr(cl, function.name)(*scalars):
         failed("NULL", "something else")

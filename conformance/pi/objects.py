@@ -1,7 +1,7 @@
 """PI objects for a case: made with one checked call each, and released when the case is over.
 
 >>> memory = objects.usm("shared", [1, 2, 3])
->>> objects.launch(queue, objects.kernel("increment", Pointer(memory)), 3)
+>>> objects.launch(queue, objects.kernel("increment", PIPointer(memory)), 3)
 >>> objects.numbers(queue, memory, 3)
 [2, 3, 4]
 

@@ -126,10 +126,10 @@ class PIRecorder:
             return _CONSTANT[name]
         key = f"{name} of USM" if "USM" in routine else name
         if key not in self._arguments:
-            self._arguments[key] = self._legal(name, "USM" in routine)
+            self._arguments[key] = self._make_legal(name, "USM" in routine)
         return self._arguments[key]
 
-    def _legal(self, name: str, of_usm: bool) -> Any:
+    def _make_legal(self, name: str, of_usm: bool) -> Any:
         if name == "command_buffer":
             return self.handle
         if name == "kernel":

@@ -116,7 +116,9 @@ def test_copy_buffer(recorder: PIRecorder, objects: PIObjects, queue: int) -> No
     equal(objects.read(queue, target), [0, 0, 1, 2, 3, 0, 0, 0], "the buffer")
 
 
-def _box(source: list[int], read: tuple[int, int, int], write: tuple[int, int, int]) -> list[int]:
+def _copy_box(
+    source: list[int], read: tuple[int, int, int], write: tuple[int, int, int]
+) -> list[int]:
     """Return 64 numbers, 4 × 4 × 4, with a box of 2 × 2 × 2 copied from one place to another.
 
     Places are counted in numbers, rows and slices.
@@ -138,7 +140,9 @@ def test_copy_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> None
     }
     recorder.record("MemBufferCopyRect", src_buffer=source, dst_buffer=target, **where)
     recorder.run(queue)
-    equal(objects.read(queue, target), _box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the buffer")
+    equal(
+        objects.read(queue, target), _copy_box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the buffer"
+    )
 
 
 @rule(PREFIX + "MemBufferWrite", "writes what the host's memory holds when it runs")
@@ -175,7 +179,9 @@ def test_write_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> Non
     }
     recorder.record("MemBufferWriteRect", buffer=buffer, ptr=data, **where)
     recorder.run(queue)
-    equal(objects.read(queue, buffer), _box(list(range(64)), (2, 2, 0), (1, 1, 1)), "the buffer")
+    equal(
+        objects.read(queue, buffer), _copy_box(list(range(64)), (2, 2, 0), (1, 1, 1)), "the buffer"
+    )
 
 
 @rule(PREFIX + "MemBufferReadRect", "reads a box")
@@ -188,7 +194,7 @@ def test_read_rect(recorder: PIRecorder, objects: PIObjects, queue: int) -> None
     }
     recorder.record("MemBufferReadRect", buffer=buffer, ptr=data, **where)
     recorder.run(queue)
-    equal(list(data), _box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the memory")
+    equal(list(data), _copy_box(list(range(64)), (1, 1, 1), (2, 2, 0)), "the memory")
 
 
 @pytest.mark.parametrize(

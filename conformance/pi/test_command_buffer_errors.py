@@ -49,7 +49,7 @@ Change = Callable[[PIRecorder], dict[str, Any]]
 BIG = 1 << 20
 
 
-def _given(**changes: Any) -> Change:
+def _give(**changes: Any) -> Change:
     return lambda recorder: changes
 
 
@@ -57,42 +57,40 @@ SIZE = ("INVALID_VALUE", "INVALID_BUFFER_SIZE")
 #: Function, what is wrong, the codes that answer it, and the arguments that make it wrong. Buffers
 #: and USM of cases have 256 bytes.
 ERRORS: list[tuple[str, str, tuple[str, ...], Change]] = [
-    ("MemcpyUSM", "dst_ptr is NULL", ("INVALID_VALUE",), _given(dst_ptr=None)),
-    ("MemcpyUSM", "src_ptr is NULL", ("INVALID_VALUE",), _given(src_ptr=None)),
-    ("FillUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
-    ("FillUSM", "pattern is NULL", ("INVALID_VALUE",), _given(pattern=None)),
-    ("FillUSM", "pattern_size is 0", SIZE, _given(pattern_size=0)),
-    ("FillUSM", "size is not a multiple of pattern_size", SIZE, _given(size=18)),
-    ("PrefetchUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
-    ("AdviseUSM", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
-    ("MemBufferCopy", "source and size reach beyond the buffer", SIZE, _given(src_offset=BIG)),
-    ("MemBufferCopy", "destination and size reach beyond the buffer", SIZE, _given(dst_offset=BIG)),
+    ("MemcpyUSM", "dst_ptr is NULL", ("INVALID_VALUE",), _give(dst_ptr=None)),
+    ("MemcpyUSM", "src_ptr is NULL", ("INVALID_VALUE",), _give(src_ptr=None)),
+    ("FillUSM", "ptr is NULL", ("INVALID_VALUE",), _give(ptr=None)),
+    ("FillUSM", "pattern is NULL", ("INVALID_VALUE",), _give(pattern=None)),
+    ("FillUSM", "pattern_size is 0", SIZE, _give(pattern_size=0)),
+    ("FillUSM", "size is not a multiple of pattern_size", SIZE, _give(size=18)),
+    ("PrefetchUSM", "ptr is NULL", ("INVALID_VALUE",), _give(ptr=None)),
+    ("AdviseUSM", "ptr is NULL", ("INVALID_VALUE",), _give(ptr=None)),
+    ("MemBufferCopy", "source and size reach beyond the buffer", SIZE, _give(src_offset=BIG)),
+    ("MemBufferCopy", "destination and size reach beyond the buffer", SIZE, _give(dst_offset=BIG)),
     (
         "MemBufferCopyRect",
         "the region reaches beyond the buffer",
         SIZE,
-        _given(region=region(4, BIG, 1)),
+        _give(region=region(4, BIG, 1)),
     ),
-    ("MemBufferFill", "pattern is NULL", ("INVALID_VALUE",), _given(pattern=None)),
-    ("MemBufferFill", "pattern_size is 0", SIZE, _given(pattern_size=0)),
-    ("MemBufferFill", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
-    ("MemBufferWrite", "ptr is NULL", ("INVALID_VALUE",), _given(ptr=None)),
-    ("MemBufferWrite", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
-    ("MemBufferRead", "dst is NULL", ("INVALID_VALUE",), _given(dst=None)),
-    ("MemBufferRead", "offset and size reach beyond the buffer", SIZE, _given(offset=BIG)),
+    ("MemBufferFill", "pattern is NULL", ("INVALID_VALUE",), _give(pattern=None)),
+    ("MemBufferFill", "pattern_size is 0", SIZE, _give(pattern_size=0)),
+    ("MemBufferFill", "offset and size reach beyond the buffer", SIZE, _give(offset=BIG)),
+    ("MemBufferWrite", "ptr is NULL", ("INVALID_VALUE",), _give(ptr=None)),
+    ("MemBufferWrite", "offset and size reach beyond the buffer", SIZE, _give(offset=BIG)),
+    ("MemBufferRead", "dst is NULL", ("INVALID_VALUE",), _give(dst=None)),
+    ("MemBufferRead", "offset and size reach beyond the buffer", SIZE, _give(offset=BIG)),
     (
         "NDRangeKernel",
         "work_dim is 0",
         ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
-        _given(work_dim=0),
+        _give(work_dim=0),
     ),
     (
         "NDRangeKernel",
         "work_dim is more than 3",
         ("INVALID_WORK_DIMENSION", "INVALID_VALUE"),
-        _given(
-            work_dim=4, global_work_size=sizes(1, 1, 1, 1), global_work_offset=sizes(0, 0, 0, 0)
-        ),
+        _give(work_dim=4, global_work_size=sizes(1, 1, 1, 1), global_work_offset=sizes(0, 0, 0, 0)),
     ),
 ]
 

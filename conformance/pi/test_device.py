@@ -18,12 +18,12 @@ PLATFORMS, DEVICES, PARTITION = "piPlatformsGet", "piDevicesGet", "piDeviceParti
 ALL = PI["PI_DEVICE_TYPE_ALL"]
 
 
-def platforms(pi: DispatchTable) -> list[int]:
+def list_platforms(pi: DispatchTable) -> list[int]:
     """Return all platforms."""
     return query_handles(pi.piPlatformsGet, PLATFORMS, check)
 
 
-def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
+def list_devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
     """Return the devices of a type."""
     count = ctypes.c_uint32()
     code = pi.piDevicesGet(platform, kind, 0, None, ctypes.byref(count))
@@ -37,9 +37,9 @@ def devices(pi: DispatchTable, platform: int, kind: int = ALL) -> list[int]:
 
 @rule(PLATFORMS, "gives the same platforms each time, each once")
 def test_platforms(pi: DispatchTable, platform: int) -> None:
-    found = platforms(pi)
+    found = list_platforms(pi)
     equal(
-        (platforms(pi), len(set(found)), platform in found),
+        (list_platforms(pi), len(set(found)), platform in found),
         (found, len(found), True),
         "the platforms",
     )
@@ -47,7 +47,7 @@ def test_platforms(pi: DispatchTable, platform: int) -> None:
 
 @rule(PLATFORMS, "num_platforms is how many there are, however large num_entries is")
 def test_more_room(pi: DispatchTable) -> None:
-    found, count = platforms(pi), ctypes.c_uint32()
+    found, count = list_platforms(pi), ctypes.c_uint32()
     room = (ctypes.c_void_p * (len(found) + 2))()
     codes(pi.piPlatformsGet(len(room), room, ctypes.byref(count)), "PI_SUCCESS")
     equal((count.value, list(room)[: len(found)]), (len(found), found), "number and platforms")
@@ -55,8 +55,8 @@ def test_more_room(pi: DispatchTable) -> None:
 
 @rule(DEVICES, "gives the same devices each time, each once, and writes no more than num_entries")
 def test_devices(pi: DispatchTable, platform: int) -> None:
-    found = devices(pi, platform)
-    equal((devices(pi, platform), len(set(found))), (found, len(found)), "the devices")
+    found = list_devices(pi, platform)
+    equal((list_devices(pi, platform), len(set(found))), (found, len(found)), "the devices")
     room = (ctypes.c_void_p * (len(found) + 1))()
     codes(pi.piDevicesGet(platform, ALL, 1, room, None), "PI_SUCCESS")
     equal(list(room), [found[0], *[None] * len(found)], "the array")
@@ -72,10 +72,10 @@ def test_types(pi: DispatchTable, bare_objects: PIObjects, platform: int, kind: 
     bit = PI[f"PI_DEVICE_TYPE_{kind}"]
     types = {
         device: bare_objects.number("piDeviceGetInfo", device, "PI_DEVICE_INFO_TYPE")
-        for device in devices(pi, platform)
+        for device in list_devices(pi, platform)
     }
     equal(
-        devices(pi, platform, bit),
+        list_devices(pi, platform, bit),
         [device for device, found in types.items() if found & bit],
         "the devices",
     )
@@ -148,7 +148,7 @@ def test_native_platform(bare_objects: PIObjects, platform: int) -> None:
     )
 
 
-def _binaries(*targets: str) -> tuple[list[object], object]:
+def _make_binaries(*targets: str) -> tuple[list[object], object]:
     """Return binaries for these targets: what must be kept alive, and the list."""
     binary = PI.get_struct("pi_device_binary_struct")
     kept: list[object] = []
@@ -187,7 +187,7 @@ def test_select_binary(
 ) -> None:
     if getattr(chosen, "backend", "") != "opencl":
         unsupported("SPIR-V is for OpenCL and Level Zero")
-    kept, binaries = _binaries(*targets)
+    kept, binaries = _make_binaries(*targets)
     found = ctypes.c_uint32(99)
     code = pi.piextDeviceSelectBinary(device, binaries, len(targets), ctypes.byref(found))
     assert kept

@@ -33,12 +33,12 @@ UNKNOWN = (
 _ODD = ("PI_PROGRAM_INFO_BINARIES",)
 
 
-def queries(group: str) -> list[str]:
+def list_queries(group: str) -> list[str]:
     """Return the names of a group, one for each value."""
     return [name for name in PI.groups[group].values() if name not in _ODD]
 
 
-def size_of(answer: str) -> int:
+def find_size(answer: str) -> int:
     """Return how many bytes an answer of a type has, 0 if the data does not say.
 
     The answer's size is a multiple of it for an array.
@@ -63,7 +63,7 @@ EVERY = [
         routine, name, id=name, marks=rule(routine, f"{name} is answered, with a value of its type")
     )
     for routine, (group, _) in QUERIES.items()
-    for name in queries(group)
+    for name in list_queries(group)
 ]
 
 
@@ -75,7 +75,7 @@ def test_query(pi: DispatchTable, owner: tuple[int, ...], routine: str, name: st
     if name_of(PI, code) in UNKNOWN:
         unsupported(f"the plugin does not know it ({name_of(PI, code)})")
     expect(PI, code, "PI_SUCCESS")
-    one = size_of(constant.answer)
+    one = find_size(constant.answer)
     if constant.answer.endswith("[]"):
         equal(
             size.value % max(one, 1),

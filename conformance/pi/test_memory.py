@@ -18,7 +18,7 @@ CREATE = "piMemBufferCreate"
 COPY_RECT = "piEnqueueMemBufferCopyRect"
 
 
-def _given(struct: Any, *values: int) -> Any:
+def _make_struct(struct: Any, *values: int) -> Any:
     return ctypes.byref(struct(*values))
 
 
@@ -164,7 +164,7 @@ def test_kernel(objects: PIObjects, queue: int) -> None:
 _ORIGIN, _WHOLE = PI.get_struct("pi_image_offset_struct"), PI.get_struct("pi_image_region_struct")
 
 
-def _image(objects: PIObjects, value: int) -> int:
+def _make_image(objects: PIObjects, value: int) -> int:
     if not objects.number("piDeviceGetInfo", objects.device, "PI_DEVICE_INFO_IMAGE_SUPPORT"):
         unsupported("the device has no images (PI_DEVICE_INFO_IMAGE_SUPPORT)")
     form = PI.get_struct("pi_image_format")(
@@ -184,42 +184,54 @@ def _image(objects: PIObjects, value: int) -> int:
     )
 
 
-def _pixels(objects: PIObjects, queue: int, image: int) -> list[int]:
+def _read_pixels(objects: PIObjects, queue: int, image: int) -> list[int]:
     """Return the first value of each pixel."""
     into = (ctypes.c_uint32 * 256)()
-    where = (_given(_ORIGIN, 0, 0, 0), _given(_WHOLE, 8, 8, 1), 0, 0)
+    where = (_make_struct(_ORIGIN, 0, 0, 0), _make_struct(_WHOLE, 8, 8, 1), 0, 0)
     objects.call("piEnqueueMemImageRead", queue, image, True, *where, into, 0, None, None)
     return list(into[::4])
 
 
 @rule("piEnqueueMemImageRead", "gives the pixels")
 def test_image(bare_objects: PIObjects, queue: int) -> None:
-    equal(_pixels(bare_objects, queue, _image(bare_objects, 3)), [3] * 64, "the pixels")
+    equal(_read_pixels(bare_objects, queue, _make_image(bare_objects, 3)), [3] * 64, "the pixels")
 
 
 @rule("piEnqueueMemImageWrite", "writes a region")
 def test_write_image(bare_objects: PIObjects, queue: int) -> None:
-    objects, image, data = bare_objects, _image(bare_objects, 1), (ctypes.c_uint32 * 16)(*[9] * 16)
-    where = (_given(_ORIGIN, 2, 3, 0), _given(_WHOLE, 2, 2, 1), 0, 0)
+    objects, image, data = (
+        bare_objects,
+        _make_image(bare_objects, 1),
+        (ctypes.c_uint32 * 16)(*[9] * 16),
+    )
+    where = (_make_struct(_ORIGIN, 2, 3, 0), _make_struct(_WHOLE, 2, 2, 1), 0, 0)
     objects.call("piEnqueueMemImageWrite", queue, image, True, *where, data, 0, None, None)
     expected = [9 if x in (2, 3) and y in (3, 4) else 1 for y in range(8) for x in range(8)]
-    equal(_pixels(objects, queue, image), expected, "the pixels")
+    equal(_read_pixels(objects, queue, image), expected, "the pixels")
 
 
 @rule("piEnqueueMemImageCopy", "copies a region")
 def test_copy_image(bare_objects: PIObjects, queue: int) -> None:
-    objects, source, target = bare_objects, _image(bare_objects, 5), _image(bare_objects, 1)
-    where = (_given(_ORIGIN, 0, 0, 0), _given(_ORIGIN, 6, 6, 0), _given(_WHOLE, 2, 2, 1))
+    objects, source, target = (
+        bare_objects,
+        _make_image(bare_objects, 5),
+        _make_image(bare_objects, 1),
+    )
+    where = (
+        _make_struct(_ORIGIN, 0, 0, 0),
+        _make_struct(_ORIGIN, 6, 6, 0),
+        _make_struct(_WHOLE, 2, 2, 1),
+    )
     objects.call("piEnqueueMemImageCopy", queue, source, target, *where, 0, None, None)
     expected = [5 if x >= 6 and y >= 6 else 1 for y in range(8) for x in range(8)]
-    equal(_pixels(objects, queue, target), expected, "the pixels")
+    equal(_read_pixels(objects, queue, target), expected, "the pixels")
 
 
 @rule("piEnqueueMemImageFill", "fills a region")
 def test_fill_image(bare_objects: PIObjects, queue: int) -> None:
     objects, image, colour = (
         bare_objects,
-        _image(bare_objects, 1),
+        _make_image(bare_objects, 1),
         (ctypes.c_uint32 * 4)(7, 7, 7, 7),
     )
     code = objects.pi.piEnqueueMemImageFill(
@@ -228,7 +240,7 @@ def test_fill_image(bare_objects: PIObjects, queue: int) -> None:
     if PI.errors[code][0] == "PI_ERROR_UNSUPPORTED_FEATURE":
         unsupported("the plugin does not fill images")
     codes(code, "PI_SUCCESS")
-    equal(_pixels(objects, queue, image), [7] * 8 + [1] * 56, "the pixels")
+    equal(_read_pixels(objects, queue, image), [7] * 8 + [1] * 56, "the pixels")
 
 
 _SAMPLING = """
@@ -238,8 +250,8 @@ kernel void sample(read_only image2d_t image, sampler_t how, global int *out) {
 """
 
 
-def _sampler(objects: PIObjects) -> int:
-    """A sampler that gives the nearest pixel of the image."""
+def _make_sampler(objects: PIObjects) -> int:
+    """Make a sampler that gives the nearest pixel of the image."""
     names = ("NORMALIZED_COORDS", "ADDRESSING_MODE", "FILTER_MODE")
     values = (
         0,
@@ -256,8 +268,8 @@ def _sampler(objects: PIObjects) -> int:
 
 @rule("piextKernelSetArgSampler", "a kernel samples an image")
 def test_sampled_image(bare_objects: PIObjects, queue: int) -> None:
-    objects, image = bare_objects, _image(bare_objects, 6)
-    sampler, out = _sampler(objects), objects.buffer([0] * 10)
+    objects, image = bare_objects, _make_image(bare_objects, 6)
+    sampler, out = _make_sampler(objects), objects.buffer([0] * 10)
     kernel = objects.make("piKernelCreate", objects.build(_SAMPLING), b"sample", ...)
     objects.set_argument(kernel, 0, image)
     objects.call("piextKernelSetArgSampler", kernel, 1, handles(sampler))
@@ -268,7 +280,7 @@ def test_sampled_image(bare_objects: PIObjects, queue: int) -> None:
 
 @rule("piMemImageGetInfo", "the sizes that the image was made with")
 def test_image_sizes(bare_objects: PIObjects) -> None:
-    image = _image(bare_objects, 1)
+    image = _make_image(bare_objects, 1)
     names = ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
     found = [
         bare_objects.number("piMemImageGetInfo", image, f"PI_IMAGE_INFO_{name}") for name in names

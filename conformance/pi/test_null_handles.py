@@ -47,7 +47,7 @@ _NOTHING = (
 )
 
 
-def functions() -> list[Function]:
+def list_functions() -> list[Function]:
     """Return the functions that take a handle, or a list of handles."""
     return [
         f
@@ -57,7 +57,7 @@ def functions() -> list[Function]:
     ]
 
 
-def zero(parameter: Parameter) -> Any:
+def make_zero(parameter: Parameter) -> Any:
     """Return NULL or 0, or memory for what is written."""
     if "out" in parameter.words and not parameter.length:
         return ctypes.byref((ctypes.c_uint64 * 8)())
@@ -70,11 +70,11 @@ def zero(parameter: Parameter) -> Any:
     "function",
     [
         pytest.param(f, id=f.name, marks=rule(f.name, "an error if everything is NULL or 0"))
-        for f in functions()
+        for f in list_functions()
     ],
 )
 def test_null(pi: DispatchTable, function: Function) -> None:
-    code = getattr(pi, function.name)(*map(zero, function.parameters))
+    code = getattr(pi, function.name)(*map(make_zero, function.parameters))
     if name_of(PI, code) in ABSENT:
         absent(function.name)
     if not code:

@@ -35,7 +35,7 @@ def init(plugin: Plugin, version: str) -> tuple[int, bytes, list[int]]:
     return code, bytes(block)[:TABLE_OFFSET], block[TABLE_OFFSET // 8 :]
 
 
-def plugin_version(head: bytes) -> str:
+def read_version(head: bytes) -> str:
     """Return the version that the plugin wrote."""
     return head[VERSION_SIZE : 2 * VERSION_SIZE].split(b"\0")[0].decode("ascii", "replace")
 
@@ -44,8 +44,8 @@ def plugin_version(head: bytes) -> str:
 def test_same_version(plugin: Plugin) -> None:
     code, head, _ = init(plugin, API_VERSION)
     codes(code, "PI_SUCCESS")
-    major, _, rest = plugin_version(head).partition(".")
-    equal((major.isdecimal(), bool(rest)), (True, True), f"{plugin_version(head)!r} is a version")
+    major, _, rest = read_version(head).partition(".")
+    equal((major.isdecimal(), bool(rest)), (True, True), f"{read_version(head)!r} is a version")
 
 
 @rule(INIT, "PI_SUCCESS for a host of a later version")
@@ -62,7 +62,7 @@ def test_later_version(plugin: Plugin, version: str) -> None:
 def test_earlier_version(plugin: Plugin, version: str) -> None:
     code, head, words = init(plugin, version)
     codes(code, "INVALID_OPERATION")
-    equal(plugin_version(head), "", "the plugin's version")
+    equal(read_version(head), "", "the plugin's version")
     equal(words, [_MARK] * len(words), "the table")
 
 

@@ -146,7 +146,7 @@ def test_in_order(objects: PIObjects, queue: int) -> None:
     equal(objects.numbers(queue, memory, 1024), [expected] * 1024, "the memory")
 
 
-def _gated(objects: PIObjects, queue: int, memory: int, after: list[int]) -> list[int]:
+def _enqueue_two(objects: PIObjects, queue: int, memory: int, after: list[int]) -> list[int]:
     """Enqueue two commands that change all of `memory`, one after the other.
 
     Returns the event of the second.
@@ -162,9 +162,9 @@ def _gated(objects: PIObjects, queue: int, memory: int, after: list[int]) -> lis
 @rule("piEnqueueEventsWaitWithBarrier", "what comes after a barrier waits for what is before it")
 def test_barrier(objects: PIObjects, out_of_order: int) -> None:
     memory = objects.usm("shared", [0] * 1024)
-    _gated(objects, out_of_order, memory, [])
+    _enqueue_two(objects, out_of_order, memory, [])
     objects.call("piEnqueueEventsWaitWithBarrier", out_of_order, 0, None, None)
-    _gated(objects, out_of_order, memory, [])
+    _enqueue_two(objects, out_of_order, memory, [])
     equal(
         objects.numbers(out_of_order, memory, 1024),
         [((7 * 2 + 3) * 2 + 7) * 2 + 3] * 1024,
@@ -175,7 +175,7 @@ def test_barrier(objects: PIObjects, out_of_order: int) -> None:
 @rule("piEnqueueEventsWait", "its event is complete when the events are, on another queue too")
 def test_events_wait(objects: PIObjects, out_of_order: int) -> None:
     memory, other = objects.usm("shared", [0] * 1024), objects.queue()
-    last = _gated(objects, out_of_order, memory, [])
+    last = _enqueue_two(objects, out_of_order, memory, [])
     marker = objects.make("piEnqueueEventsWait", other, *waits(*last), ...)
     objects.call("piEventsWait", *waits(marker))
     check(objects.pi.piEventsWait(*waits(*last)), "piEventsWait")

@@ -16,7 +16,7 @@ from fairlead.loader.base.abi import Parameter
 from fairlead.loader.ur.abi import UR
 
 from .objects import COUNT, SIZE
-from .spirv import SPEC_ID, store
+from .spirv import SPEC_ID, make_store
 from .values import CALLBACK, BufferValue
 from .world import World
 
@@ -93,8 +93,8 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "pFunctionName": lambda w: b"store",
     "pFrontendOption": lambda w: b"-O2",
     "pGlobalVariableName": lambda w: b"variable",
-    "pIL": lambda w: w.keep(ctypes.create_string_buffer(store())),
-    "length": lambda w: len(store()),
+    "pIL": lambda w: w.keep(ctypes.create_string_buffer(make_store())),
+    "length": lambda w: len(make_store()),
     **{
         f"urEnqueueMemImage{what}.region": lambda w: UR.get_struct("ur_rect_region_t")(4, 4, 1)
         for what in ("Read", "Write", "Copy")
@@ -109,8 +109,8 @@ _NAMED: Final[dict[str, Callable[[World], Any]]] = {
     "hNativeProgram": lambda w: w.native("urProgramGetNativeHandle", w.the_program),
     "hNativeKernel": lambda w: w.native("urKernelGetNativeHandle", w.the_kernel),
     "hNativeSampler": lambda w: w.native("urSamplerGetNativeHandle", w.the_sampler),
-    "hNativeQueue": lambda w: _native(w, "urQueueGetNativeHandle", w.the_queue, None),
-    "hNativeMem": lambda w: _native(w, "urMemGetNativeHandle", w.the_buffer, w.device),
+    "hNativeQueue": lambda w: _query_native(w, "urQueueGetNativeHandle", w.the_queue, None),
+    "hNativeMem": lambda w: _query_native(w, "urMemGetNativeHandle", w.the_buffer, w.device),
 }
 
 #: How to fill the structs that functions take, besides `stype`.
@@ -131,7 +131,7 @@ _STRUCTS: Final[dict[str, Callable[[World], dict[str, Any]]]] = {
     },
     "ur_buffer_region_t": lambda w: {"origin": 0, "size": COUNT},
     "ur_device_partition_properties_t": lambda w: {
-        "pProperties": ctypes.addressof(w.keep(_partition())),
+        "pProperties": ctypes.addressof(w.keep(_make_partition())),
         "PropCount": 1,
     },
     "ur_device_binary_t": lambda w: {
@@ -172,7 +172,7 @@ class Call:
         self.world, self.function = world, UR.functions[function]
         self.arguments: dict[str, Any] = {}
         for parameter in self.function.parameters:
-            self.arguments[parameter.name] = self._valid(parameter)
+            self.arguments[parameter.name] = self._make_valid(parameter)
 
     def __call__(self) -> int:
         """Call the function and return the code."""
@@ -189,21 +189,22 @@ class Call:
         if field:
             self._change_field(parameter, field, word)
         else:
-            self.arguments[name] = self._value(parameter, word)
+            self.arguments[name] = self._read_value(parameter, word)
 
     def _change_field(self, parameter: Parameter, field: str, word: str) -> None:
+        """Change a field of the struct that an argument points to."""
         struct = self.arguments[parameter.name]
         if isinstance(struct, ctypes.Array):
             struct = struct[0]
         if struct is None:
-            struct = self.arguments[parameter.name] = self._struct(parameter.type)
+            struct = self.arguments[parameter.name] = self._make_struct(parameter.type)
         member = next(f for f in UR.structs[parameter.type].fields if f.name == field)
-        value = self._value(member, word)
+        value = self._read_value(member, word)
         if isinstance(value, ctypes.Array):
             value = ctypes.addressof(self.world.keep(value))
         setattr(struct, field, value)
 
-    def _value(self, parameter: Parameter, word: str) -> Any:
+    def _read_value(self, parameter: Parameter, word: str) -> Any:
         """Return what a word of errors.txt means, as an argument or as the value of a field."""
         if word == "?":
             return 1 << 30 if UR.is_bitfield(parameter.type) else _INVALID_ENUMERATION
@@ -219,7 +220,7 @@ class Call:
             )
         return int(word) if word.isdecimal() else sum(UR[name] for name in word.split("|"))
 
-    def _valid(self, parameter: Parameter) -> Any:
+    def _make_valid(self, parameter: Parameter) -> Any:
         """Return a valid argument."""
         name, function = parameter.name, self.function.name
         named = _NAMED.get(f"{function}.{name}") or _NAMED.get(name)
@@ -228,40 +229,42 @@ class Call:
         if name == "phEvent" and "optional" in parameter.words:
             return None
         if parameter.stars and not {"out", "inout"}.isdisjoint(parameter.words):
-            return self._block()
+            return self._make_block()
         if parameter.stars:
-            return self._pointer(parameter)
+            return self._make_pointer(parameter)
         base = UR.resolve(parameter.type)
         if base == "handle":
             return self.handle(parameter.type)
         if base == "callback":
             return CALLBACK
         if base == "struct":
-            return self._struct(parameter.type)
+            return self._make_struct(parameter.type)
         if parameter.type in UR.groups and not UR.is_bitfield(parameter.type):
             return next(iter(UR.groups[parameter.type]))
-        return self._number(parameter)
+        return self._make_number(parameter)
 
-    def _number(self, parameter: Parameter) -> int:
+    def _make_number(self, parameter: Parameter) -> int:
         """Return 1 for the count of a mandatory list, else 0."""
         counted = [p for p in self.function.parameters if p.length == parameter.name]
         return int(any("optional" not in p.words or "out" in p.words for p in counted))
 
-    def _pointer(self, parameter: Parameter) -> Any:
-        """Return what a parameter points to: NULL if allowed, else a value of its type, else a
-        block."""
+    def _make_pointer(self, parameter: Parameter) -> Any:
+        """Return what a parameter points to.
+
+        That is NULL if it is allowed, else a value of the type, else a block of bytes.
+        """
         if "optional" in parameter.words:
             return None
         base = UR.resolve(parameter.type)
         if base == "handle" and parameter.stars == 1:
             return self.world.keep(handles(self.handle(parameter.type)))
         if base == "struct" and parameter.stars == 1:
-            return self._struct(parameter.type)
+            return self._make_struct(parameter.type)
         if parameter.type == "char":
-            return b"" if parameter.stars == 1 else self._block()
+            return b"" if parameter.stars == 1 else self._make_block()
         if parameter.name in ("pMem", "pMemory", "pDst", "pSrc") and "USM" in self.function.name:
             return self.world.other_usm if parameter.name == "pDst" else self.world.the_usm
-        return self._block()
+        return self._make_block()
 
     def handle(self, kind: str) -> int:
         """Return a valid object of a type."""
@@ -269,19 +272,19 @@ class Call:
             unsupported(f"the suite makes no object of type {kind}")
         return _HANDLES[kind](self.world)
 
-    def _struct(self, name: str) -> Any:
+    def _make_struct(self, name: str) -> Any:
         made = self.world.ur.struct(name, **_STRUCTS.get(name, lambda w: {})(self.world))
         return self.world.keep(made)
 
-    def _block(self) -> Any:
+    def _make_block(self) -> Any:
         return self.world.keep(ctypes.create_string_buffer(_BLOCK))
 
 
-def _native(world: World, routine: str, handle: int, more: Any) -> int:
+def _query_native(world: World, routine: str, handle: int, more: Any) -> int:
     return world.ur.new(routine, handle, more)
 
 
-def _partition() -> Any:
+def _make_partition() -> Any:
     one = UR.get_struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
     one.value.equally = 1
     return one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,7 @@ from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
 from fairlead.icd.drivers import drivers
 from fairlead.loader.base.errors import FairleadError
+from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.discovery import PluginCandidate
@@ -143,7 +145,7 @@ def queue(make: URObjects, context: int) -> int:
 @pytest.fixture
 def out_of_order(ur: URCalls, make: URObjects, context: int) -> int:
     """An out-of-order queue."""
-    ur.require("UR_DEVICE_INFO_QUEUE_PROPERTIES")
+    ur.require("UR_DEVICE_INFO_QUEUE_PROPERTIES", UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
     return make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
 
 
@@ -181,6 +183,16 @@ def images(ur: URCalls) -> None:
 @pytest.fixture
 def opened_objects(
     ur: URCalls, adapter: int, platform: int, device: int
-) -> Callable[[], URObjects]:
-    """Returns a maker of objects for each thread that calls it, and closes all of them."""
-    return lambda: URObjects(ur, adapter, platform, device)
+) -> Iterator[Callable[[], URObjects]]:
+    """A function that returns new `URObjects`, for a thread. At the end all of them are closed."""
+    all_made: list[URObjects] = []
+
+    def open_objects() -> URObjects:
+        made = URObjects(ur, adapter, platform, device)
+        all_made.append(made)
+        return made
+
+    yield open_objects
+    with contextlib.ExitStack() as stack:
+        for made in all_made:
+            stack.callback(made.close)

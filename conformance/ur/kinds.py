@@ -16,7 +16,7 @@ from .world import World
 USM_KINDS: Final = ("Host", "Device", "Shared")
 
 
-def of_kinds(function: str, text: str) -> list:
+def select_kinds(function: str, text: str) -> list:
     """Return a case for each kind of USM; `{}` in the function's name is the kind."""
     return [
         pytest.param(

@@ -3,7 +3,7 @@
 The file also says which entry points may answer UNSUPPORTED_FEATURE.
 
 >>> LISTED["urQueueFinish"].errors
-(Listed error(code='UR_RESULT_ERROR_INVALID_NULL_HANDLE', change='hQueue'),)
+(ListedError(code='UR_RESULT_ERROR_INVALID_NULL_HANDLE', change='hQueue'),)
 """
 
 from __future__ import annotations

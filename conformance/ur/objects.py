@@ -1,6 +1,6 @@
 """Makes the objects that cases need, on one device, and releases them.
 
->>> make = Objects(ur, adapter, platform, device)
+>>> make = URObjects(ur, adapter, platform, device)
 >>> queue = make.queue(context)
 >>> make.close()
 """
@@ -254,7 +254,7 @@ class URObjects:
         text itself, where the device has the extension fairlead_opencl_c.
         """
         if self.takes_text:
-            return self._text_program(context, source, build)
+            return self._make_text_program(context, source, build)
         cl, code = self.cl(context), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
@@ -278,7 +278,8 @@ class URObjects:
         names = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_EXTENSIONS")
         return "fairlead_opencl_c" in names.split()
 
-    def _text_program(self, context: int, source: bytes, build: bool) -> int:
+    def _make_text_program(self, context: int, source: bytes, build: bool) -> int:
+        """Make a program from OpenCL C that the adapter takes as it is."""
         given = context, source, len(source), None
         program = self.own("urProgramRelease", self.ur.new("urProgramCreateWithIL", *given))
         if build:
@@ -290,7 +291,7 @@ class URObjects:
         versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
         if "SPIR-V" not in versions:
             unsupported("the device takes no SPIR-V")
-        module = words or spirv.store()
+        module = words or spirv.make_store()
         return self.own(
             "urProgramRelease",
             self.ur.new("urProgramCreateWithIL", context, module, len(module), None),

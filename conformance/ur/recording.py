@@ -201,6 +201,7 @@ class URRecording:
         )
 
     def _describe(self, entry: Any, update: Update) -> None:
+        """Write an update into an element of the array that the function takes."""
         entry.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC"]
         entry.hCommand, entry.hNewKernel = update.command, update.kernel or None
         given = update.size or update.offset or update.local or (1,)
@@ -214,12 +215,13 @@ class URRecording:
                 )
         if update.local is not None:
             entry.pNewLocalWorkSize = ctypes.addressof(self.make.keep(sizes(*update.local)))
-        for name, values in self._by_kind(update.values).items():
-            array = self._arguments(name, values)
+        for name, values in self._convert_by_kind(update.values).items():
+            array = self._convert_arguments(name, values)
             setattr(entry, f"numNew{name}Args", len(values))
             setattr(entry, f"pNew{name}ArgList", ctypes.addressof(array))
 
-    def _by_kind(self, values: Mapping[int, Any]) -> dict[str, dict[int, Any]]:
+    def _convert_by_kind(self, values: Mapping[int, Any]) -> dict[str, dict[int, Any]]:
+        """Return the values by the names of the lists that take them."""
         kinds: dict[str, dict[int, Any]] = {}
         for index, value in values.items():
             name = (
@@ -232,7 +234,8 @@ class URRecording:
             kinds.setdefault(name, {})[index] = value
         return kinds
 
-    def _arguments(self, name: str, values: Mapping[int, Any]) -> Any:
+    def _convert_arguments(self, name: str, values: Mapping[int, Any]) -> Any:
+        """Return the array of one of the lists."""
         kind = f"exp_command_buffer_update_{name.lower()}_arg_desc"
         array = self.make.keep((UR.get_struct(f"ur_{kind}_t") * len(values))())
         for entry, (index, value) in zip(array, values.items(), strict=True):
@@ -257,7 +260,7 @@ def need(ur: URCalls, *bits: str) -> None:
     ur.require(CAPABILITIES, sum(UR[BIT.format(bit)] for bit in bits))
 
 
-def stored(
+def record_store(
     make: URObjects, context: int, program: int, buffer: int, value: int = 1, **how: Any
 ) -> tuple[URRecording, AppendedCommand]:
     """Make a finalized updatable command-buffer that stores a number.

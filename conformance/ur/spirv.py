@@ -1,11 +1,12 @@
 """Builds SPIR-V modules: a kernel, the same kernel with an import, and what it imports.
 
-`store` is one kernel:
+`make_store` makes a module of one kernel:
 
     kernel void store(global int *out, int value) { out[get_global_id(0)] = value + constant; }
 
-`constant` is specialisation constant 7; its default is 0. `importing_store` is the same kernel, but
-calls `plus` instead, which the module imports. `plus` is a module that exports that function:
+`constant` is specialisation constant 7; its default is 0. `make_importing_store` makes the same
+kernel, but it calls `plus`, which the module imports. `make_plus` makes a module that exports that
+function:
 
     int plus(int value) { return value + constant; }
 
@@ -37,35 +38,44 @@ class _Ids:
         return self.numbers.setdefault(name, len(self.numbers) + 1)
 
 
-def store() -> bytes:
+def make_store() -> bytes:
     """Return the words of the module that has the kernel `store` and a specialization constant."""
     i = _Ids()
-    return _assemble(i, [*_head(i), *_kernel_head(i), *_constant(i), *_kernel_types(i), *_body(i)])
+    return _assemble(
+        i,
+        [
+            *_emit_head(i),
+            *_emit_kernel_head(i),
+            *_emit_constant(i),
+            *_emit_kernel_types(i),
+            *_emit_body(i),
+        ],
+    )
 
 
-def importing_store() -> bytes:
+def make_importing_store() -> bytes:
     """Return the words of the module whose kernel `store` calls `plus`, which it imports."""
     i = _Ids()
-    linkage = _linkage(i, "plus", _IMPORT)
+    linkage = _make_linkage(i, "plus", _IMPORT)
     declared = [*_begin_plus(i), (56, ())]  # OpFunctionEnd: it has no body
     call = 57, (i["uint"], i["sum"], i["plus"], i["value"])  # OpFunctionCall
-    kernel = [*_kernel_types(i), *_plus_type(i), *declared, *_body(i, call)]
-    return _assemble(i, [*_head(i), *_kernel_head(i), linkage, *kernel])
+    kernel = [*_emit_kernel_types(i), *_emit_plus_type(i), *declared, *_emit_body(i, call)]
+    return _assemble(i, [*_emit_head(i), *_emit_kernel_head(i), linkage, *kernel])
 
 
-def plus() -> bytes:
+def make_plus() -> bytes:
     """Return the words of the module that exports `plus` and has the specialization constant."""
     i = _Ids()
-    exported = _linkage(i, "plus", _EXPORT)
+    exported = _make_linkage(i, "plus", _EXPORT)
     body: list[_Instruction] = [
         (248, (i["entry"],)),  # OpLabel
         (128, (i["uint"], i["sum"], i["parameter"], i["constant"])),  # OpIAdd
         (254, (i["sum"],)),  # OpReturnValue
         (56, ()),  # OpFunctionEnd
     ]
-    decorated, integer, constant = _constant(i)
-    function = [decorated, integer, constant, *_plus_type(i), *_begin_plus(i), *body]
-    return _assemble(i, [*_head(i), exported, *function])
+    decorated, integer, constant = _emit_constant(i)
+    function = [decorated, integer, constant, *_emit_plus_type(i), *_begin_plus(i), *body]
+    return _assemble(i, [*_emit_head(i), exported, *function])
 
 
 def _assemble(ids: _Ids, instructions: Sequence[_Instruction]) -> bytes:
@@ -78,37 +88,37 @@ def _assemble(ids: _Ids, instructions: Sequence[_Instruction]) -> bytes:
     return struct.pack(f"<{len(words)}I", *words)
 
 
-def _text(text: str) -> tuple[int, ...]:
+def _encode_text(text: str) -> tuple[int, ...]:
     """Return a literal string: NUL-terminated, in whole words."""
     data = text.encode() + b"\0"
     data += b"\0" * (-len(data) % 4)
     return struct.unpack(f"<{len(data) // 4}I", data)
 
 
-def _head(i: _Ids) -> Iterator[_Instruction]:
+def _emit_head(i: _Ids) -> Iterator[_Instruction]:
     for number in (4, 5, 6, 11):  # Addresses, Linkage, Kernel, Int64
         yield 17, (number,)  # OpCapability
     yield 14, (2, 2)  # OpMemoryModel Physical64 OpenCL
 
 
-def _kernel_head(i: _Ids) -> Iterator[_Instruction]:
+def _emit_kernel_head(i: _Ids) -> Iterator[_Instruction]:
     kernel_model, built_in, constant_decoration = 6, 11, 22
-    yield 15, (kernel_model, i["main"], *_text("store"), i["id_variable"])  # OpEntryPoint
+    yield 15, (kernel_model, i["main"], *_encode_text("store"), i["id_variable"])  # OpEntryPoint
     yield 71, (i["id_variable"], built_in, 28)  # OpDecorate … BuiltIn GlobalInvocationId
     yield 71, (i["id_variable"], constant_decoration)
 
 
-def _constant(i: _Ids) -> Iterator[_Instruction]:
+def _emit_constant(i: _Ids) -> Iterator[_Instruction]:
     yield 71, (i["constant"], 1, SPEC_ID)  # OpDecorate … SpecId
     yield 21, (i["uint"], 32, 0)  # OpTypeInt
     yield 50, (i["uint"], i["constant"], 0)  # OpSpecConstant
 
 
-def _linkage(i: _Ids, name: str, kind: int) -> _Instruction:
-    return 71, (i[name], 41, *_text(name), kind)  # OpDecorate … LinkageAttributes
+def _make_linkage(i: _Ids, name: str, kind: int) -> _Instruction:
+    return 71, (i[name], 41, *_encode_text(name), kind)  # OpDecorate … LinkageAttributes
 
 
-def _kernel_types(i: _Ids) -> Iterator[_Instruction]:
+def _emit_kernel_types(i: _Ids) -> Iterator[_Instruction]:
     yield 19, (i["void"],)  # OpTypeVoid
     if "constant" not in i.numbers:
         yield 21, (i["uint"], 32, 0)  # OpTypeInt
@@ -120,7 +130,7 @@ def _kernel_types(i: _Ids) -> Iterator[_Instruction]:
     yield 59, (i["id_pointer"], i["id_variable"], 1)  # OpVariable Input
 
 
-def _plus_type(i: _Ids) -> Iterator[_Instruction]:
+def _emit_plus_type(i: _Ids) -> Iterator[_Instruction]:
     yield 33, (i["plus_type"], i["uint"], i["uint"])  # OpTypeFunction
 
 
@@ -129,7 +139,7 @@ def _begin_plus(i: _Ids) -> Iterator[_Instruction]:
     yield 55, (i["uint"], i["parameter"])  # OpFunctionParameter
 
 
-def _body(i: _Ids, add: _Instruction | None = None) -> Iterator[_Instruction]:
+def _emit_body(i: _Ids, add: _Instruction | None = None) -> Iterator[_Instruction]:
     yield 54, (i["void"], i["main"], 0, i["function_type"])  # OpFunction
     yield 55, (i["int_pointer"], i["out"])  # OpFunctionParameter
     yield 55, (i["uint"], i["value"])

@@ -49,7 +49,7 @@ MADE = {
 }
 
 
-def codes_for(kind: str) -> list[str]:
+def list_codes(kind: str) -> list[str]:
     """Return the codes for an invalid handle of this type: its own, else those for any argument."""
     stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
     names = [
@@ -84,8 +84,8 @@ CASES = [
 ]
 
 
-def wrong_handle(world: World, make: URObjects, kind: str, how: str) -> int:
-    """An invalid handle of this type."""
+def make_wrong_handle(world: World, make: URObjects, kind: str, how: str) -> int:
+    """Return an invalid handle of this type."""
     if how == "other memory":
         return ctypes.addressof(world.keep(ctypes.create_string_buffer(4096)))
     if how == "another kind":
@@ -103,7 +103,7 @@ def call(
     if not ur.has(function):
         unsupported(f"the adapter has no {function}")
     made = Call(world, function)
-    made.arguments[parameter.name] = wrong_handle(world, make, parameter.type, how)
+    made.arguments[parameter.name] = make_wrong_handle(world, make, parameter.type, how)
     return made
 
 
@@ -115,7 +115,7 @@ def test_wrong_handle(
 ) -> None:
     code = call()
     ur.check_supported(function, code)
-    expected, got = codes_for(parameter.type), name_of(UR, code)
+    expected, got = list_codes(parameter.type), name_of(UR, code)
     if got not in expected:
         failed(f"{expected[0]}, or another code for a wrong argument", got)
 

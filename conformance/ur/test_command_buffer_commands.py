@@ -31,7 +31,7 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def executed(
+def record_and_run(
     make: URObjects, context: int, queue: int, routine: str, *arguments: Any
 ) -> URRecording:
     """Return a command-buffer with one command, executed once."""
@@ -155,7 +155,7 @@ def test_pointer_argument(
 @rule(f"{STEM}KernelLaunchExp", "a kernel without arguments")
 def test_launch_without_arguments(make: URObjects, context: int, queue: int, program: int) -> None:
     kernel = make.kernel(program, "nothing")
-    executed(
+    record_and_run(
         make,
         context,
         queue,
@@ -202,7 +202,7 @@ def test_arguments_complete(
 def test_usm_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     source, target = make.usm(context), make.usm(context)
     make.put(queue, source, range(COUNT))
-    recording = executed(make, context, queue, f"{STEM}USMMemcpyExp", target, source, SIZE)
+    recording = record_and_run(make, context, queue, f"{STEM}USMMemcpyExp", target, source, SIZE)
     equal(make.get(queue, target), list(range(COUNT)), "the target")
     make.put(queue, source, [3] * COUNT)
     recording.run(queue)
@@ -276,7 +276,7 @@ def test_copy(make: URObjects, context: int, queue: int, buffer: int) -> None:
     other = make.buffer(context)
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
-    executed(make, context, queue, f"{STEM}MemBufferCopyExp", buffer, other, 16, 8, 40)
+    record_and_run(make, context, queue, f"{STEM}MemBufferCopyExp", buffer, other, 16, 8, 40)
     equal(make.read(queue, other), [-1, -1, *range(4, 14), *[-1] * (COUNT - 12)], "the target")
 
 
@@ -307,7 +307,7 @@ def test_read(make: URObjects, context: int, queue: int, buffer: int) -> None:
 @rule(f"{STEM}MemBufferWriteExp", "at an offset, and nothing else")
 def test_write_at_offset(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    executed(make, context, queue, f"{STEM}MemBufferWriteExp", buffer, 8, 12, ints([1, 2, 3]))
+    record_and_run(make, context, queue, f"{STEM}MemBufferWriteExp", buffer, 8, 12, ints([1, 2, 3]))
     equal(make.read(queue, buffer), [0, 0, 1, 2, 3, *[0] * (COUNT - 5)], "the buffer")
 
 
@@ -315,7 +315,7 @@ def test_write_at_offset(make: URObjects, context: int, queue: int, buffer: int)
 def test_read_at_offset(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * 4)
-    executed(make, context, queue, f"{STEM}MemBufferReadExp", buffer, 20, 12, data)
+    record_and_run(make, context, queue, f"{STEM}MemBufferReadExp", buffer, 20, 12, data)
     equal(list(data), [5, 6, 7, -1], "the host memory")
 
 
@@ -348,7 +348,7 @@ def test_copy_rect(make: URObjects, context: int, queue: int, buffer: int) -> No
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
     shape = make_offset(4, 1, 1), make_offset(8, 2, 2), make_region(8, 2, 2), ROW, SLICE, ROW, SLICE
-    executed(make, context, queue, f"{STEM}MemBufferCopyRectExp", buffer, other, *shape)
+    record_and_run(make, context, queue, f"{STEM}MemBufferCopyRectExp", buffer, other, *shape)
     expected = [i - 42 + 21 if is_in_box(i, (2, 2, 2), (2, 2, 2)) else -1 for i in range(COUNT)]
     equal(make.read(queue, other), expected, "the target")
 
@@ -357,7 +357,7 @@ def test_copy_rect(make: URObjects, context: int, queue: int, buffer: int) -> No
 def test_write_rect(make: URObjects, context: int, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
     shape = make_offset(8, 0, 1), make_offset(4, 1, 0), make_region(8, 3, 2), ROW, SLICE, ROW, SLICE
-    executed(
+    record_and_run(
         make, context, queue, f"{STEM}MemBufferWriteRectExp", buffer, *shape, ints(range(COUNT))
     )
     expected = [i - 18 + 21 - 16 if is_in_box(i, (2, 0, 1), (2, 3, 2)) else 0 for i in range(COUNT)]
@@ -369,7 +369,7 @@ def test_read_rect(make: URObjects, context: int, queue: int, buffer: int) -> No
     make.write(queue, buffer, range(COUNT))
     data = ints([-1] * COUNT)
     shape = make_offset(4, 1, 2), make_offset(0, 0, 0), make_region(8, 2, 2), ROW, SLICE, 8, 16
-    executed(make, context, queue, f"{STEM}MemBufferReadRectExp", buffer, *shape, data)
+    record_and_run(make, context, queue, f"{STEM}MemBufferReadRectExp", buffer, *shape, data)
     equal(
         list(data),
         [*(i for i in range(COUNT) if is_in_box(i, (1, 1, 2), (2, 2, 2))), *[-1] * (COUNT - 8)],

@@ -20,10 +20,10 @@ FILL = "urCommandBufferAppendMemBufferFillExp"
 # Enqueue
 
 
-def added_up(
+def record_add_one(
     make: URObjects, context: int, program: int, buffer: int, **fields: bool
 ) -> URRecording:
-    """A command-buffer that adds 1 to a buffer."""
+    """Return a command-buffer that adds 1 to a buffer."""
     recording = URRecording(make, context, **fields)
     recording.launch(make.kernel(program, "add_one"), BufferValue(buffer))
     recording.finalize()
@@ -44,7 +44,7 @@ def test_repeated(
 ) -> None:
     queue = make.queue(context, flags)
     make.write(queue, buffer, [0] * COUNT)
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     events = [recording.enqueue(queue) for _ in range(20)]
     make.wait(events[-1])
     ur.ok("urQueueFinish", queue)
@@ -57,7 +57,7 @@ def test_serialised_across_queues(
 ) -> None:
     queues = make.queue(context), make.queue(context)
     make.write(queues[0], buffer, [0] * COUNT)
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     for number in range(20):
         recording.enqueue(queues[number % 2])
     for queue in queues:
@@ -71,7 +71,7 @@ def test_serialised_behind_a_gate(
 ) -> None:
     first, second, gate = make.queue(context), make.queue(context), make.user_event(context)
     make.write(first, buffer, [0] * COUNT)
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     recording.enqueue(first, gate.handle)
     event = recording.enqueue(second)
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
@@ -96,7 +96,7 @@ def test_waits_for_events(
         "urEnqueueMemBufferFill", other, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
     )
     make.events(filled)
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     event = recording.enqueue(queue, filled)
     gate.complete()
     make.wait(event)
@@ -123,7 +123,7 @@ def test_event_when_complete(
 def test_between_commands(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     out = make.buffer(context)
     make.launch(queue, make.kernel(program), BufferValue(buffer), ints([40]))
     recording.enqueue(queue)
@@ -136,7 +136,7 @@ def test_waited_for(
     make: URObjects, context: int, out_of_order: int, program: int, buffer: int
 ) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
-    recording, out = added_up(make, context, program, buffer), make.buffer(context)
+    recording, out = record_add_one(make, context, program, buffer), make.buffer(context)
     event = recording.enqueue(out_of_order)
     make.wait(
         make.launch(
@@ -155,7 +155,7 @@ def test_without_event(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording = added_up(make, context, program, buffer)
+    recording = record_add_one(make, context, program, buffer)
     for _ in range(3):
         ur.ok(ENQUEUE, queue, recording.handle, 0, None, None)
     equal(make.read(queue, buffer), [3] * COUNT, "the buffer")
@@ -165,7 +165,7 @@ def test_without_event(
 def test_command_type(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    event = added_up(make, context, program, buffer).enqueue(queue)
+    event = record_add_one(make, context, program, buffer).enqueue(queue)
     make.wait(event)
     kind = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
     equal(
@@ -178,7 +178,7 @@ def test_command_type(
 @rule(ENQUEUE, "profiling: its event has the times of start and end")
 def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
     queue = make.queue(context, "PROFILING_ENABLE")
-    event = added_up(make, context, program, buffer, enableProfiling=True).enqueue(queue)
+    event = record_add_one(make, context, program, buffer, enableProfiling=True).enqueue(queue)
     make.wait(event)
     names = ("QUEUED", "SUBMIT", "START", "END")
     times = [
@@ -195,7 +195,7 @@ def test_release_while_executing(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording, gate = added_up(make, context, program, buffer), make.user_event(context)
+    recording, gate = record_add_one(make, context, program, buffer), make.user_event(context)
     recording.enqueue(queue, gate.handle)
     recording.enqueue(queue)
     make.release(recording.handle)
@@ -206,7 +206,7 @@ def test_release_while_executing(
 @rule(ENQUEUE, "two command-buffers on one memory, in turn")
 def test_two(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    first, second = added_up(make, context, program, buffer), URRecording(make, context)
+    first, second = record_add_one(make, context, program, buffer), URRecording(make, context)
     second.launch(make.kernel(program, "twice"), BufferValue(buffer))
     second.finalize()
     for _ in range(5):

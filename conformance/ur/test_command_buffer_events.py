@@ -38,7 +38,7 @@ APPENDS = (
 )
 
 
-def arguments_for(name: str, world: World, recording: URRecording) -> tuple[Any, ...]:
+def make_arguments(name: str, world: World, recording: URRecording) -> tuple[Any, ...]:
     """Return the arguments to append a command with."""
     data, zero, box = (
         world.keep(ints([0] * COUNT)),
@@ -76,7 +76,7 @@ def test_signal_refused(
     recording = URRecording(make, context)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
-    given = arguments_for(name, world, recording)
+    given = make_arguments(name, world, recording)
     expect(
         UR,
         recording.try_append(f"{STEM}{name}Exp", *given, event=True)[0],
@@ -89,7 +89,7 @@ def test_wait_refused(ur: URCalls, make: URObjects, world: World, context: int, 
     recording = URRecording(make, context)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
-    given = arguments_for(name, world, recording)
+    given = make_arguments(name, world, recording)
     code, _ = recording.try_append(f"{STEM}{name}Exp", *given, wait=(world.the_event,))
     expect(UR, code, "UR_RESULT_ERROR_UNSUPPORTED_FEATURE")
 
@@ -102,7 +102,7 @@ def test_signal(
 ) -> None:
     recording = URRecording(make, context)
     ur.require(SUPPORT)
-    step = recording.append(f"{STEM}{name}Exp", *arguments_for(name, world, recording), event=True)
+    step = recording.append(f"{STEM}{name}Exp", *make_arguments(name, world, recording), event=True)
     recording.finalize()
     for _ in range(2):
         event = recording.enqueue(queue)
@@ -119,7 +119,7 @@ def test_wait(
     recording, gate = URRecording(make, context), make.user_event(context)
     ur.require(SUPPORT)
     recording.append(
-        f"{STEM}{name}Exp", *arguments_for(name, world, recording), wait=(gate.handle,)
+        f"{STEM}{name}Exp", *make_arguments(name, world, recording), wait=(gate.handle,)
     )
     recording.finalize()
     event = recording.enqueue(queue)

@@ -15,7 +15,7 @@ from fairlead.loader.ur.abi import UR, check
 TYPES = ("UR_DEVICE_TYPE_CPU", "UR_DEVICE_TYPE_GPU", "UR_DEVICE_TYPE_FPGA")
 
 
-def devices_of(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
+def list_devices(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> list[int]:
     """Return the devices of a type. DEVICE_NOT_FOUND means none."""
     count = ctypes.c_uint32()
     code = ur.code("urDeviceGet", platform, UR[kind], 0, None, ctypes.byref(count))
@@ -26,15 +26,15 @@ def devices_of(ur: URCalls, platform: int, kind: str = "UR_DEVICE_TYPE_ALL") -> 
 
 @rule("urDeviceGet", "gives identical handles at every call")
 def test_same_handles(ur: URCalls, platform: int, device: int) -> None:
-    first = devices_of(ur, platform)
-    equal(devices_of(ur, platform), first, "the handles")
+    first = list_devices(ur, platform)
+    equal(list_devices(ur, platform), first, "the handles")
     if device not in first:
         failed("the device among those of its platform", first)
 
 
 @rule("urDeviceGet", "fills no more than NumEntries handles")
 def test_only_as_many_as_asked_for(ur: URCalls, platform: int) -> None:
-    count = len(devices_of(ur, platform))
+    count = len(list_devices(ur, platform))
     found = (ctypes.c_void_p * (count + 1))()
     ur.ok("urDeviceGet", platform, UR["UR_DEVICE_TYPE_ALL"], 1, found, None)
     equal([bool(handle) for handle in found], [True] + [False] * count, "which handles were filled")
@@ -42,7 +42,7 @@ def test_only_as_many_as_asked_for(ur: URCalls, platform: int) -> None:
 
 @pytest.mark.parametrize("kind", each(TYPES, "urDeviceGet", "selects {}"))
 def test_selects_by_type(ur: URCalls, platform: int, kind: str) -> None:
-    found = devices_of(ur, platform, kind)
+    found = list_devices(ur, platform, kind)
     if not found:
         unsupported("the platform has none")
     for device in found:
@@ -147,7 +147,7 @@ def test_select_no_binary(ur: URCalls, device: int) -> None:
     )
 
 
-def partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
+def make_partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
     """Return how to partition a device. Ends the case if the device cannot be partitioned so."""
     if UR[kind] not in ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUPPORTED_PARTITIONS"):
         unsupported(f"the device has no {kind}")
@@ -161,7 +161,7 @@ def partition(ur: URCalls, device: int, kind: str, **value: int) -> Any:
     return how
 
 
-def parts_of(ur: URCalls, device: int, how: Any) -> list[int]:
+def list_parts(ur: URCalls, device: int, how: Any) -> list[int]:
     """Return the sub-devices."""
     count = ctypes.c_uint32()
     ur.ok("urDevicePartition", device, ctypes.byref(how), 0, None, ctypes.byref(count))
@@ -177,7 +177,9 @@ def parts_of(ur: URCalls, device: int, how: Any) -> list[int]:
 )
 def test_partition_equally(ur: URCalls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
-    parts = parts_of(ur, device, partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1))
+    parts = list_parts(
+        ur, device, make_partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1)
+    )
     equal(len(parts), units, "the number of sub-devices")
     for part in parts:
         equal(
@@ -193,7 +195,9 @@ def test_partition_equally(ur: URCalls, device: int) -> None:
 
 @rule("urDevicePartition", "a sub-device is counted by urDeviceRetain and urDeviceRelease")
 def test_sub_device_is_counted(ur: URCalls, device: int) -> None:
-    parts = parts_of(ur, device, partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1))
+    parts = list_parts(
+        ur, device, make_partition(ur, device, "UR_DEVICE_PARTITION_EQUALLY", equally=1)
+    )
     query = "urDeviceGetInfo", parts[0], "UR_DEVICE_INFO_REFERENCE_COUNT"
     first = ur.info(*query)
     ur.ok("urDeviceRetain", parts[0])
@@ -211,7 +215,7 @@ def test_sub_device_is_counted(ur: URCalls, device: int) -> None:
 )
 def test_partition_too_large(ur: URCalls, device: int) -> None:
     units = ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_COMPUTE_UNITS")
-    how = partition(ur, device, "UR_DEVICE_PARTITION_BY_COUNTS", count=units + 1)
+    how = make_partition(ur, device, "UR_DEVICE_PARTITION_BY_COUNTS", count=units + 1)
     count = ctypes.c_uint32()
     errors = "INVALID_DEVICE_PARTITION_COUNT|DEVICE_PARTITION_FAILED|INVALID_VALUE"
     ur.fails("urDevicePartition", errors, device, ctypes.byref(how), 0, None, ctypes.byref(count))

@@ -183,9 +183,13 @@ def test_rect_without_pitches(ur: URCalls, make: URObjects, queue: int, buffer: 
     equal(list(data), list(range(COUNT)), "what was read")
 
 
-def mapped(
+def map_numbers(
     ur: URCalls, queue: int, buffer: int, flags: str, start: int = 0, size: int = SIZE
 ) -> int:
+    """Map a part of a buffer and wait. Returns the address.
+
+    `start` and `size` are in bytes.
+    """
     place = ctypes.c_void_p()
     ur.ok(
         "urEnqueueMemBufferMap",
@@ -208,7 +212,7 @@ def mapped(
 @rule("urEnqueueMemBufferMap", "READ: what the buffer holds can be read")
 def test_map_for_reading(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, range(COUNT))
-    place = mapped(ur, queue, buffer, "READ", 16, 40)
+    place = map_numbers(ur, queue, buffer, "READ", 16, 40)
     found = list((ctypes.c_int32 * 10).from_address(place))
     ur.ok("urEnqueueMemUnmap", queue, buffer, place, 0, None, None)
     ur.ok("urQueueFinish", queue)
@@ -225,7 +229,7 @@ def test_map_for_reading(ur: URCalls, make: URObjects, queue: int, buffer: int) 
 )
 def test_map_for_writing(ur: URCalls, make: URObjects, queue: int, buffer: int, flags: str) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    place = mapped(ur, queue, buffer, flags)
+    place = map_numbers(ur, queue, buffer, flags)
     (ctypes.c_int32 * COUNT).from_address(place)[:] = range(COUNT)
     event = ur.new("urEnqueueMemUnmap", queue, buffer, place, 0, None)
     make.events(event)

@@ -27,7 +27,7 @@ COMMANDS = {
 }
 
 
-def status_of(ur: URCalls, event: int) -> str:
+def query_status(ur: URCalls, event: int) -> str:
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
     return UR.groups["ur_event_status_t"].get(status, str(status))
 
@@ -36,7 +36,7 @@ def status_of(ur: URCalls, event: int) -> str:
 def test_wait(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
     event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
     make.wait(event)
-    equal(status_of(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status")
+    equal(query_status(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status")
 
 
 @rule("urEventWait", "waits for all events of its list, of several queues")
@@ -48,7 +48,9 @@ def test_wait_for_several(ur: URCalls, make: URObjects, context: int, program: i
         for _ in range(4)
     ]
     make.wait(*events)
-    equal({status_of(ur, event) for event in events}, {"UR_EVENT_STATUS_COMPLETE"}, "the statuses")
+    equal(
+        {query_status(ur, event) for event in events}, {"UR_EVENT_STATUS_COMPLETE"}, "the statuses"
+    )
 
 
 @rule("urEventGetInfo", "a command that waits for an event is not complete before it")
@@ -57,11 +59,11 @@ def test_not_complete_before_its_event(
 ) -> None:
     gate = make.user_event(context)
     event = make.barrier(queue, gate.handle)
-    before = status_of(ur, event)
+    before = query_status(ur, event)
     gate.complete()
     make.wait(event)
     equal(before == "UR_EVENT_STATUS_COMPLETE", False, "whether it is complete")
-    equal(status_of(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status after its event")
+    equal(query_status(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status after its event")
 
 
 @rule("urEventGetInfo", "queue and context are those of the command")
@@ -177,7 +179,7 @@ def test_failed_dependency(ur: URCalls, make: URObjects, context: int) -> None:
     event = make.barrier(queue, gate.handle)
     gate.fail()
     ur.code("urEventWait", 1, handles(event))
-    equal(status_of(ur, event), "UR_EVENT_STATUS_ERROR", "the status")
+    equal(query_status(ur, event), "UR_EVENT_STATUS_ERROR", "the status")
 
 
 @rule("urEventWait", "IN_EVENT_LIST_EXEC_STATUS for an event that failed")

@@ -126,7 +126,7 @@ Extent = tuple[int, int, int]
 
 
 def describe_image(ur: URCalls, kind: str, **fields: int) -> Any:
-    """A ur_image_desc_t."""
+    """Return a ur_image_desc_t."""
     if kind.endswith("ARRAY"):
         ur.require("UR_DEVICE_INFO_IMAGE_MAX_ARRAY_SIZE")
     x, y, z = KINDS[kind]
@@ -136,7 +136,7 @@ def describe_image(ur: URCalls, kind: str, **fields: int) -> Any:
 
 
 def make_format(ur: URCalls, channel: str = "UNSIGNED_INT8") -> Any:
-    """RGBA of a type."""
+    """Return a ur_image_format_t: RGBA, with channels of a type."""
     order, kind = UR["UR_IMAGE_CHANNEL_ORDER_RGBA"], UR[f"UR_IMAGE_CHANNEL_TYPE_{channel}"]
     return ur.struct("ur_image_format_t", channelOrder=order, channelType=kind)
 
@@ -144,7 +144,7 @@ def make_format(ur: URCalls, channel: str = "UNSIGNED_INT8") -> Any:
 def make_image(
     ur: URCalls, make: URObjects, context: int, desc: Any, channel: str = "UNSIGNED_INT8"
 ) -> int:
-    """An image, without contents."""
+    """Make an image, without contents."""
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     given = ctypes.byref(make_format(ur, channel)), ctypes.byref(desc), None
     made = ur.new("urMemImageCreate", context, UR["UR_MEM_FLAG_READ_WRITE"], *given)
@@ -156,7 +156,7 @@ def make_box(origin: Extent, size: Extent) -> tuple[Any, Any]:
 
 
 def make_data(kind: str) -> bytes:
-    """Pixels for an image of a kind, all different."""
+    """Return pixels for an image of a kind, all different."""
     x, y, z = KINDS[kind]
     return bytes((7 * i + i // 251) % 256 for i in range(4 * x * y * z))
 
@@ -170,7 +170,7 @@ def fill_image(ur: URCalls, queue: int, image: int, kind: str) -> None:
 
 
 def cut_data(kind: str, origin: Extent, size: Extent) -> bytes:
-    """A part of `make_data`."""
+    """Return a part of `make_data`."""
     (x, y, _), data = KINDS[kind], make_data(kind)
     starts = [
         4 * ((origin[2] + k) * y * x + (origin[1] + j) * x + origin[0])

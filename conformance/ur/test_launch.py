@@ -29,11 +29,11 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def padded(numbers: Sequence[int], fill: int) -> list[int]:
+def pad(numbers: Sequence[int], fill: int) -> list[int]:
     return [*numbers, *[fill] * (3 - len(numbers))]
 
 
-def shape_seen(make: URObjects, queue: int, program: int, context: int, **how: Any) -> list[int]:
+def read_shape(make: URObjects, queue: int, program: int, context: int, **how: Any) -> list[int]:
     """Launch `shape` and return what it saw: dimensions, global size, local size, offset."""
     buffer = make.buffer(context, 80)
     make.launch(queue, make.kernel(program, "shape"), BufferValue(buffer), **how)
@@ -60,14 +60,14 @@ def test_shape(
     local: tuple[int, ...],
     offset: tuple[int, ...],
 ) -> None:
-    seen = shape_seen(make, queue, program, context, size=size, local=local, offset=offset)
+    seen = read_shape(make, queue, program, context, size=size, local=local, offset=offset)
     backend = ur.info("urPlatformGetInfo", make.platform, "UR_PLATFORM_INFO_BACKEND")
     if backend != UR["UR_BACKEND_LEVEL_ZERO"]:  # its launches have three dimensions
         equal(seen[0], len(size), "the number of dimensions")
-    equal(seen[1:4], padded(size, 1), "the global size")
+    equal(seen[1:4], pad(size, 1), "the global size")
     if local:
-        equal(seen[4:7], padded(local, 1), "the local size")
-    equal(seen[7:10], padded(offset, 0), "the offset")
+        equal(seen[4:7], pad(local, 1), "the local size")
+    equal(seen[7:10], pad(offset, 0), "the offset")
 
 
 @rule(LAUNCH, "no offset and no local size: NULL for both")
@@ -163,7 +163,7 @@ def test_too_large_a_group(
     ur: URCalls, make: URObjects, device: int, queue: int, program: int, buffer: int
 ) -> None:
     size = 2 * ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE")
-    given = make.arguments(BufferValue(make.buffer(make_context(ur, queue), 4 * size)), ints([1]))
+    given = make.arguments(BufferValue(make.buffer(query_context(ur, queue), 4 * size)), ints([1]))
     errors = "INVALID_WORK_GROUP_SIZE|INVALID_WORK_ITEM_SIZE|INVALID_GROUP_SIZE_DIMENSION"
     ur.fails(
         LAUNCH,
@@ -180,7 +180,8 @@ def test_too_large_a_group(
     )
 
 
-def make_context(ur: URCalls, queue: int) -> int:
+def query_context(ur: URCalls, queue: int) -> int:
+    """Return the context of a queue."""
     return ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_CONTEXT")
 
 

@@ -83,7 +83,7 @@ def test_alloc_host_pointer(make: URObjects, context: int, queue: int) -> None:
     equal(make.read(queue, buffer), list(range(COUNT)), "what was written")
 
 
-def part_of(
+def make_part(
     ur: URCalls, make: URObjects, buffer: int, origin: int, size: int, flags: str = "READ_WRITE"
 ) -> int:
     region = ur.struct("ur_buffer_region_t", origin=origin, size=size)
@@ -96,17 +96,17 @@ def part_of(
     return make.own("urMemRelease", ur.new("urMemBufferPartition", *given))
 
 
-def alignment(ur: URCalls) -> int:
+def query_alignment(ur: URCalls) -> int:
     return max(ur.device_says("UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN") // 8, 4)
 
 
 @rule("urMemBufferPartition", "a sub-buffer is a window on its buffer")
 def test_sub_buffer(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
-    step = alignment(ur)
+    step = query_alignment(ur)
     count = 3 * step // 4
     buffer = make.buffer(context, 3 * step)
     make.write(queue, buffer, [1] * count)
-    part = part_of(ur, make, buffer, step, step)
+    part = make_part(ur, make, buffer, step, step)
     make.launch(queue, make.kernel(program), BufferValue(part), ints([8]), size=(step // 4,))
     expected = [1] * (step // 4) + [8] * (step // 4) + [1] * (step // 4)
     equal(make.read(queue, buffer, count) == expected, True, "whether just the window was written")
@@ -115,8 +115,8 @@ def test_sub_buffer(ur: URCalls, make: URObjects, context: int, queue: int, prog
 
 @rule("urMemBufferPartition", "a sub-buffer tells its own size")
 def test_sub_buffer_size(ur: URCalls, make: URObjects, context: int) -> None:
-    step = alignment(ur)
-    part = part_of(ur, make, make.buffer(context, 2 * step), step, step)
+    step = query_alignment(ur)
+    part = make_part(ur, make, make.buffer(context, 2 * step), step, step)
     equal(ur.info("urMemGetInfo", part, "UR_MEM_INFO_SIZE"), step, "the size")
 
 
@@ -124,9 +124,9 @@ def test_sub_buffer_size(ur: URCalls, make: URObjects, context: int) -> None:
 def test_sub_buffer_keeps_its_buffer(
     ur: URCalls, make: URObjects, context: int, queue: int
 ) -> None:
-    step = alignment(ur)
+    step = query_alignment(ur)
     buffer = make.buffer(context, 2 * step)
-    part = part_of(ur, make, buffer, 0, step)
+    part = make_part(ur, make, buffer, 0, step)
     make.release(buffer)
     make.write(queue, part, range(step // 4))
     equal(make.read(queue, part, step // 4), list(range(step // 4)), "what the sub-buffer holds")
@@ -134,7 +134,7 @@ def test_sub_buffer_keeps_its_buffer(
 
 @rule("urMemBufferPartition", "an origin that is not aligned: MISALIGNED_SUB_BUFFER_OFFSET")
 def test_misaligned(ur: URCalls, make: URObjects, context: int) -> None:
-    step = alignment(ur)
+    step = query_alignment(ur)
     if step < 8:
         unsupported("the device aligns to no more than a number")
     region = ur.struct("ur_buffer_region_t", origin=step // 2, size=step)

@@ -35,7 +35,7 @@ class Way:
     release: str = ""
 
 
-def nothing(world: World) -> tuple[Any, ...]:
+def list_nothing(world: World) -> tuple[Any, ...]:
     return ()
 
 
@@ -43,7 +43,7 @@ def in_context(world: World) -> tuple[Any, ...]:
     return (world.the_context,)
 
 
-def of_adapter(world: World) -> tuple[Any, ...]:
+def list_adapter(world: World) -> tuple[Any, ...]:
     return (world.adapter,)
 
 
@@ -51,18 +51,18 @@ WAYS = (
     Way(
         "urPlatform",
         lambda w: w.platform,
-        nothing,
+        list_nothing,
         "urPlatformCreateWithNativeHandle",
-        of_adapter,
+        list_adapter,
         "platform",
         "UR_PLATFORM_INFO_NAME",
     ),
     Way(
         "urDevice",
         lambda w: w.device,
-        nothing,
+        list_nothing,
         "urDeviceCreateWithNativeHandle",
-        of_adapter,
+        list_adapter,
         "device",
         "UR_DEVICE_INFO_NAME",
         release="urDeviceRelease",
@@ -70,7 +70,7 @@ WAYS = (
     Way(
         "urContext",
         lambda w: w.the_context,
-        nothing,
+        list_nothing,
         "urContextCreateWithNativeHandle",
         lambda w: (w.adapter, 1, handles(w.device)),
         "context",
@@ -90,7 +90,7 @@ WAYS = (
     Way(
         "urEvent",
         lambda w: w.the_event,
-        nothing,
+        list_nothing,
         "urEventCreateWithNativeHandle",
         in_context,
         "event",
@@ -110,7 +110,7 @@ WAYS = (
     Way(
         "urProgram",
         lambda w: w.the_program,
-        nothing,
+        list_nothing,
         "urProgramCreateWithNativeHandle",
         in_context,
         "program",
@@ -120,7 +120,7 @@ WAYS = (
     Way(
         "urKernel",
         lambda w: w.the_kernel,
-        nothing,
+        list_nothing,
         "urKernelCreateWithNativeHandle",
         lambda w: (w.the_context, w.the_program),
         "kernel",
@@ -130,7 +130,7 @@ WAYS = (
     Way(
         "urSampler",
         lambda w: w.the_sampler,
-        nothing,
+        list_nothing,
         "urSamplerCreateWithNativeHandle",
         in_context,
         "sampler",
@@ -144,7 +144,7 @@ def each(function: Callable[[Way], str], text: str) -> list[Any]:
     return [pytest.param(way, id=way.stem, marks=rule(function(way), text)) for way in WAYS]
 
 
-def native_of(ur: URCalls, world: World, way: Way) -> int:
+def query_native(ur: URCalls, world: World, way: Way) -> int:
     return ur.new(f"{way.stem}GetNativeHandle", way.handle(world), *way.more(world))
 
 
@@ -152,7 +152,7 @@ def native_of(ur: URCalls, world: World, way: Way) -> int:
     "way", each(lambda way: f"{way.stem}GetNativeHandle", "gives the same handle each time")
 )
 def test_get(ur: URCalls, world: World, way: Way) -> None:
-    equal(native_of(ur, world, way), native_of(ur, world, way), "the native handle")
+    equal(query_native(ur, world, way), query_native(ur, world, way), "the native handle")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_create(ur: URCalls, make: URObjects, world: World, way: Way) -> None:
     handle, info = way.handle(world), f"{way.stem}GetInfo"
     first = ur.info(info, handle, way.query)
     how = ur.struct(f"ur_{way.properties}_native_properties_t", isNativeHandleOwned=False)
-    made = ur.new(way.create, native_of(ur, world, way), *way.given(world), ctypes.byref(how))
+    made = ur.new(way.create, query_native(ur, world, way), *way.given(world), ctypes.byref(how))
     again = ur.info(info, made, way.query)
     if way.release:
         ur.ok(way.release, made)
@@ -180,7 +180,7 @@ def test_create(ur: URCalls, make: URObjects, world: World, way: Way) -> None:
 
 @pytest.mark.parametrize("way", each(lambda way: way.create, "NULL for the properties is as good"))
 def test_create_without_properties(ur: URCalls, world: World, way: Way) -> None:
-    made = ur.new(way.create, native_of(ur, world, way), *way.given(world), None)
+    made = ur.new(way.create, query_native(ur, world, way), *way.given(world), None)
     if way.release:
         ur.ok(way.release, made)
 

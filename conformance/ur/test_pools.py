@@ -9,13 +9,13 @@ import pytest
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.conformance.ur.kinds import of_kinds
+from fairlead.conformance.ur.kinds import select_kinds
 from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.values import PointerValue
 
 
 @pytest.mark.parametrize(
-    "kind", of_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
+    "kind", select_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
 )
 def test_allocation(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, kind: str
@@ -27,7 +27,7 @@ def test_allocation(
 
 
 @pytest.mark.parametrize(
-    "kind", of_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
+    "kind", select_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
 )
 def test_pool_of_allocation(ur: URCalls, make: URObjects, context: int, kind: str) -> None:
     pool = make.pool(context)
@@ -67,8 +67,8 @@ def test_reuse(ur: URCalls, make: URObjects, context: int) -> None:
 # The experimental functions
 
 
-def experimental(ur: URCalls, make: URObjects, context: int) -> int:
-    """A pool made by urUSMPoolCreateExp."""
+def make_experimental_pool(ur: URCalls, make: URObjects, context: int) -> int:
+    """Make a pool by urUSMPoolCreateExp."""
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     how = ur.struct("ur_usm_pool_desc_t")
     pool = ur.new("urUSMPoolCreateExp", context, make.device, ctypes.byref(how))
@@ -77,7 +77,7 @@ def experimental(ur: URCalls, make: URObjects, context: int) -> int:
 
 @rule("urUSMPoolCreateExp", "an allocation from it is one as any other")
 def test_experimental_pool(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    memory = make.usm(context, "Device", pool=experimental(ur, make, context))
+    memory = make.usm(context, "Device", pool=make_experimental_pool(ur, make, context))
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
 
@@ -94,7 +94,7 @@ def test_default_pool(ur: URCalls, make: URObjects, context: int, device: int) -
 
 @rule("urUSMPoolSetDevicePoolExp", "urUSMPoolGetDevicePoolExp gives the pool that was set")
 def test_device_pool(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    pool = experimental(ur, make, context)
+    pool = make_experimental_pool(ur, make, context)
     before = ur.new("urUSMPoolGetDevicePoolExp", context, device)
     ur.ok("urUSMPoolSetDevicePoolExp", context, device, pool)
     found = ur.new("urUSMPoolGetDevicePoolExp", context, device)
@@ -104,7 +104,7 @@ def test_device_pool(ur: URCalls, make: URObjects, context: int, device: int) ->
 
 @rule("urUSMPoolTrimToExp", "a pool can be trimmed, and allocated from again")
 def test_trim(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    pool = experimental(ur, make, context)
+    pool = make_experimental_pool(ur, make, context)
     make.release(make.usm(context, "Device", pool=pool))
     ur.ok("urUSMPoolTrimToExp", context, device, pool, 0)
     make.usm(context, "Device", pool=pool)

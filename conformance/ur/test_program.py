@@ -20,7 +20,7 @@ def run_store(make: URObjects, queue: int, program: int, buffer: int, value: int
     return make.read(queue, buffer)
 
 
-def binary_of(ur: URCalls, program: int) -> bytes:
+def query_binary(ur: URCalls, program: int) -> bytes:
     """Return the first binary of a program."""
     length = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")[0]
     room = ctypes.create_string_buffer(max(length, 1))
@@ -36,7 +36,7 @@ def binary_of(ur: URCalls, program: int) -> bytes:
     return room.raw[:length]
 
 
-def from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) -> int:
+def make_from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) -> int:
     """Make a program from a binary."""
     room = ctypes.create_string_buffer(data, len(data))
     lengths, places = (
@@ -65,7 +65,7 @@ def test_build_exp(ur: URCalls, make: URObjects, context: int, queue: int, buffe
 def test_il_is_kept(ur: URCalls, make: URObjects, context: int) -> None:
     program = make.il_program(context)
     equal(
-        ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.store(),
+        ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.make_store(),
         True,
         "whether it is the same",
     )
@@ -117,7 +117,7 @@ def test_no_il(ur: URCalls, make: URObjects, context: int) -> None:
 def test_binary(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    again = from_binary(ur, make, context, binary_of(ur, program))
+    again = make_from_binary(ur, make, context, query_binary(ur, program))
     ur.ok("urProgramBuild", context, again, None)
     equal(run_store(make, queue, again, buffer, 16), [16] * COUNT, "what its kernel wrote")
 
@@ -239,8 +239,8 @@ def test_il_version(ur: URCalls, make: URObjects, context: int, device: int) -> 
 # Variables of programs
 
 
-def with_variable(ur: URCalls, make: URObjects, context: int) -> int:
-    """A program with the variable `variable`."""
+def make_with_variable(ur: URCalls, make: URObjects, context: int) -> int:
+    """Make a program with the variable `variable`."""
     ur.require("UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT")
     program = make.source_program(context, kernels.VARIABLE_SOURCE, build=False)
     ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
@@ -249,7 +249,11 @@ def with_variable(ur: URCalls, make: URObjects, context: int) -> int:
 
 @rule("urProgramGetGlobalVariablePointer", "gives the variable's size and address")
 def test_variable_pointer(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    program, size, place = with_variable(ur, make, context), ctypes.c_size_t(), ctypes.c_void_p()
+    program, size, place = (
+        make_with_variable(ur, make, context),
+        ctypes.c_size_t(),
+        ctypes.c_void_p(),
+    )
     ur.ok(
         "urProgramGetGlobalVariablePointer",
         device,
@@ -266,7 +270,7 @@ def test_variable_pointer(ur: URCalls, make: URObjects, context: int, device: in
     "gives what the program or urEnqueueDeviceGlobalVariableWrite put in",
 )
 def test_variable(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    program, out = with_variable(ur, make, context), ints([0])
+    program, out = make_with_variable(ur, make, context), ints([0])
     seen = []
     for value in (0, 8):
         if value:

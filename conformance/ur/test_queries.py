@@ -45,7 +45,7 @@ CASES = [
 ]
 
 
-def asked(call: Call, constant: Constant, size: int, value: object, returned: object) -> int:
+def ask_query(call: Call, constant: Constant, size: int, value: object, returned: object) -> int:
     """Call a query and return the code."""
     call.arguments.update(
         propName=constant.value, propSize=size, pPropValue=value, pPropSizeRet=returned
@@ -64,7 +64,7 @@ def test_query(ur: URCalls, world: World, function: str, constant: Constant) -> 
             ),
         )
     call, size = Call(world, function), ctypes.c_size_t(_LARGEST)
-    code = asked(call, constant, 0, None, ctypes.byref(size))
+    code = ask_query(call, constant, 0, None, ctypes.byref(size))
     ur.check_supported(function, code)
     answer = name_of(UR, code)
     if answer == "UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION":
@@ -80,13 +80,15 @@ def test_query(ur: URCalls, world: World, function: str, constant: Constant) -> 
     room = ctypes.create_string_buffer(size.value + len(_GUARD))
     ctypes.memmove(ctypes.addressof(room) + size.value, _GUARD, len(_GUARD))
     again = ctypes.c_size_t()
-    expect(UR, asked(call, constant, size.value, room, ctypes.byref(again)), "UR_RESULT_SUCCESS")
+    expect(
+        UR, ask_query(call, constant, size.value, room, ctypes.byref(again)), "UR_RESULT_SUCCESS"
+    )
     equal(again.value, size.value, "the size that is returned with the value")
     equal(room.raw[size.value :], _GUARD, "what lies behind the value")
     check_value(constant, room.raw[: size.value])
     expect(
         UR,
-        asked(call, constant, size.value, room, None),
+        ask_query(call, constant, size.value, room, None),
         "UR_RESULT_SUCCESS",
         what="without pPropSizeRet",
     )

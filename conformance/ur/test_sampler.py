@@ -15,9 +15,10 @@ ADDRESSING = sorted(UR.groups["ur_sampler_addressing_mode_t"].values())
 FILTERS = sorted(UR.groups["ur_sampler_filter_mode_t"].values())
 
 
-def sampler(
+def make_sampler(
     ur: URCalls, make: URObjects, context: int, addressing: str, filter_mode: str, normalised: bool
 ) -> int:
+    """Make a sampler with these modes, the names of constants."""
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     modes = {"addressingMode": UR[addressing], "filterMode": UR[filter_mode]}
     how = ur.struct("ur_sampler_desc_t", normalizedCoords=normalised, **modes)
@@ -28,14 +29,14 @@ def sampler(
     "mode", each(ADDRESSING, "urSamplerGetInfo", "{} is what it was made with")
 )
 def test_addressing(ur: URCalls, make: URObjects, context: int, mode: str) -> None:
-    made = sampler(ur, make, context, mode, FILTERS[0], True)
+    made = make_sampler(ur, make, context, mode, FILTERS[0], True)
     found = ur.info("urSamplerGetInfo", made, "UR_SAMPLER_INFO_ADDRESSING_MODE")
     equal(UR.groups["ur_sampler_addressing_mode_t"].get(found, found), mode, "the mode")
 
 
 @pytest.mark.parametrize("mode", each(FILTERS, "urSamplerGetInfo", "{} is what it was made with"))
 def test_filter(ur: URCalls, make: URObjects, context: int, mode: str) -> None:
-    made = sampler(ur, make, context, "UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE", mode, True)
+    made = make_sampler(ur, make, context, "UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE", mode, True)
     found = ur.info("urSamplerGetInfo", made, "UR_SAMPLER_INFO_FILTER_MODE")
     equal(UR.groups["ur_sampler_filter_mode_t"].get(found, found), mode, "the mode")
 
@@ -44,7 +45,7 @@ def test_filter(ur: URCalls, make: URObjects, context: int, mode: str) -> None:
     "normalised", each((True, False), "urSamplerGetInfo", "normalised coordinates: {}")
 )
 def test_coordinates(ur: URCalls, make: URObjects, context: int, normalised: bool) -> None:
-    made = sampler(
+    made = make_sampler(
         ur, make, context, "UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE", FILTERS[0], normalised
     )
     equal(

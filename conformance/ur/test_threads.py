@@ -29,7 +29,7 @@ ROUNDS = 20
 SHARED = ("context", "program", "kernel")
 
 
-def together(work: Callable[[int], None]) -> None:
+def run_together(work: Callable[[int], None]) -> None:
     """Run the work in all threads at once. Raises the first exception of any."""
     errors: list[BaseException] = []
     gate = threading.Barrier(THREADS)
@@ -50,7 +50,7 @@ def together(work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def counted(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
+def count(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
     """Retain and release one object in all threads, and check its count."""
     handle = kind.make(make, world)
     first = ur.info(kind.info, handle, kind.query)
@@ -61,7 +61,7 @@ def counted(ur: URCalls, make: URObjects, world: World, kind: Kind) -> None:
         for _ in range(ROUNDS):
             ur.ok(kind.release, handle)
 
-    together(work)
+    run_together(work)
     equal(ur.info(kind.info, handle, kind.query), first, "the reference count")
 
 
@@ -80,7 +80,7 @@ def each(kinds: list[Kind]) -> list:
 def test_retain_and_release_one_object(
     ur: URCalls, make: URObjects, world: World, kind: Kind
 ) -> None:
-    counted(ur, make, world, kind)
+    count(ur, make, world, kind)
 
 
 @beyond_specification
@@ -88,7 +88,7 @@ def test_retain_and_release_one_object(
 def test_retain_and_release_one_other_object(
     ur: URCalls, make: URObjects, world: World, kind: Kind
 ) -> None:
-    counted(ur, make, world, kind)
+    count(ur, make, world, kind)
 
 
 @rule("urDeviceGetInfo", f"from {THREADS} threads on one device")
@@ -100,7 +100,7 @@ def test_queries(ur: URCalls, device: int, platform: int) -> None:
             equal(ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_NAME"), name, "the name")
             ur.info("urPlatformGetInfo", platform, "UR_PLATFORM_INFO_NAME")
 
-    together(work)
+    run_together(work)
 
 
 @rule("urContextCreate", f"from {THREADS} threads")
@@ -111,7 +111,7 @@ def test_contexts(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
             make.context()
             make.close()
 
-    together(work)
+    run_together(work)
 
 
 @rule("urMemBufferCreate", f"from {THREADS} threads in one context")
@@ -122,7 +122,7 @@ def test_buffers_of_one_context(opened_objects: Callable[[], URObjects], context
             make.buffer(context)
             make.close()
 
-    together(work)
+    run_together(work)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_usm_of_one_context(
             own.usm(context, kind)
             own.close()
 
-    together(work)
+    run_together(work)
 
 
 @rule("urKernelCreate", f"from {THREADS} threads on one program")
@@ -156,7 +156,7 @@ def test_kernels_of_one_program(opened_objects: Callable[[], URObjects], program
             make.kernel(program)
             make.close()
 
-    together(work)
+    run_together(work)
 
 
 @rule(
@@ -176,7 +176,7 @@ def test_launches(opened_objects: Callable[[], URObjects], context: int, program
         )
         make.close()
 
-    together(work)
+    run_together(work)
 
 
 @rule("urEventGetInfo", f"from {THREADS} threads for events of one context")
@@ -191,7 +191,7 @@ def test_events(ur: URCalls, opened_objects: Callable[[], URObjects], context: i
             equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status")
         make.close()
 
-    together(work)
+    run_together(work)
 
 
 @beyond_specification
@@ -206,6 +206,6 @@ def test_one_queue(ur: URCalls, make: URObjects, context: int, queue: int) -> No
                 "urEnqueueMemBufferFill", queue, buffers[number], pattern, 4, 0, SIZE, 0, None, None
             )
 
-    together(work)
+    run_together(work)
     for number, buffer in enumerate(buffers):
         equal(make.read(queue, buffer), [number] * COUNT, f"buffer {number}")

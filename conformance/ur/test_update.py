@@ -20,7 +20,7 @@ from fairlead.conformance.ur.recording import (
     Update,
     URRecording,
     need,
-    stored,
+    record_store,
 )
 from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
 from fairlead.loader.ur.abi import UR
@@ -33,7 +33,7 @@ def test_argument_value(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     seen = []
     for value in (2, 3):
         recording.run(queue)
@@ -52,7 +52,7 @@ def test_argument_buffer(
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
     make.write(queue, buffer, [0] * COUNT)
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     recording.update(Update(step.command, {0: BufferValue(other)}))
     recording.run(queue)
     equal(
@@ -106,7 +106,7 @@ def test_several_arguments(
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     other = make.buffer(context)
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     recording.update(Update(step.command, {0: BufferValue(other), 1: ints([9])}))
     recording.run(queue)
     equal(make.read(queue, other), [9] * COUNT, "the new buffer")
@@ -117,7 +117,7 @@ def test_global_size(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
-    recording, step = stored(make, context, program, buffer, size=(16,), local=(4,))
+    recording, step = record_store(make, context, program, buffer, size=(16,), local=(4,))
     for size in (8, 64):
         make.write(queue, buffer, [0] * COUNT)
         recording.update(Update(step.command, size=(size,), local=(4,)))
@@ -134,7 +134,7 @@ def test_global_size_alone(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
-    recording, step = stored(make, context, program, buffer, size=(16,), local=(8,))
+    recording, step = record_store(make, context, program, buffer, size=(16,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
     recording.update(Update(step.command, size=(12,)))
     recording.run(queue)
@@ -146,7 +146,7 @@ def test_global_offset(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "GLOBAL_WORK_OFFSET")
-    recording, step = stored(make, context, program, buffer, size=(8,), local=(8,))
+    recording, step = record_store(make, context, program, buffer, size=(8,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
     recording.update(Update(step.command, offset=(5,)))
     recording.run(queue)
@@ -227,7 +227,7 @@ def test_new_dimensions_incomplete(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int, given: str
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     update = Update(
         step.command,
         dimensions=2,
@@ -242,7 +242,7 @@ def test_number_of_dimensions(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int, count: int
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     update = Update(step.command, dimensions=count, size=(1,) * 4, offset=(0,) * 4)
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_WORK_DIMENSION")
 
@@ -257,7 +257,7 @@ def test_missing_capability(
     if ur.device_says(CAPABILITIES) & UR[BIT.format(bit)]:
         unsupported("the device reports it")
     other = make.kernel(program)
-    recording, step = stored(
+    recording, step = record_store(
         make, context, program, buffer, alternatives=(other,) if bit == "KERNEL_HANDLE" else ()
     )
     updates = {

@@ -15,7 +15,7 @@ from fairlead.conformance.arrays import handles, ints
 from fairlead.conformance.checks import each, equal, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, URObjects
-from fairlead.conformance.ur.recording import BIT, CAPABILITIES, URRecording, need, stored
+from fairlead.conformance.ur.recording import BIT, CAPABILITIES, URRecording, need, record_store
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 
@@ -36,7 +36,7 @@ def test_signal_event_refused(
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
         unsupported("the device reports it")
-    _, step = stored(make, context, program, buffer)
+    _, step = record_store(make, context, program, buffer)
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "UNSUPPORTED_FEATURE", step.command, ctypes.byref(ctypes.c_void_p()))
 
@@ -51,7 +51,7 @@ def test_wait_events_refused(
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
         unsupported("the device reports it")
-    _, step = stored(make, context, program, buffer)
+    _, step = record_store(make, context, program, buffer)
     ur.fails("urCommandBufferUpdateWaitEventsExp", "UNSUPPORTED_FEATURE", step.command, 0, None)
 
 
@@ -83,7 +83,7 @@ def test_signal_event_without_event(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need_events(ur)
-    _, step = stored(make, context, program, buffer)
+    _, step = record_store(make, context, program, buffer)
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
 

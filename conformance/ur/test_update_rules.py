@@ -21,7 +21,7 @@ from fairlead.conformance.ur.recording import (
     Update,
     URRecording,
     need,
-    stored,
+    record_store,
 )
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR, UR_RESULT_SUCCESS
@@ -48,7 +48,7 @@ def test_fixed_buffer(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    _, step = stored(make, context, program, buffer)
+    _, step = record_store(make, context, program, buffer)
     fixed = URRecording(make, context)
     fixed.finalize()
     expect(
@@ -71,7 +71,7 @@ def test_while_executing(
     step = recording.launch(
         make.kernel(program, "axpy"),
         BufferValue(buffer),
-        BufferValue(ones(make, context, queue)),
+        BufferValue(make_ones(make, context, queue)),
         ints([1]),
         command=True,
     )
@@ -83,7 +83,8 @@ def test_while_executing(
     equal(make.read(queue, buffer), [1111] * COUNT, "the sum of what four executions added")
 
 
-def ones(make: URObjects, context: int, queue: int) -> int:
+def make_ones(make: URObjects, context: int, queue: int) -> int:
+    """Return a buffer of ones."""
     buffer = make.buffer(context)
     make.write(queue, buffer, [1] * COUNT)
     return buffer
@@ -94,7 +95,7 @@ def test_values_are_copied(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     value = ints([2])
     recording.update(Update(step.command, {1: value}))
     value[0] = 3
@@ -149,7 +150,7 @@ def test_last_update_counts(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     for value in range(2, 20):
         recording.update(Update(step.command, {1: ints([value])}))
     recording.run(queue)
@@ -181,7 +182,7 @@ def test_unknown_argument(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     code = recording.try_update(Update(step.command, {2: ints([2])}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX")
 
@@ -191,7 +192,7 @@ def test_argument_of_wrong_size(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = stored(make, context, program, buffer)
+    recording, step = record_store(make, context, program, buffer)
     code = recording.try_update(Update(step.command, {1: ctypes.c_int64(2)}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE")
 
@@ -201,8 +202,8 @@ def test_foreign_command(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, _ = stored(make, context, program, buffer)
-    _, step = stored(make, context, program, buffer)
+    recording, _ = record_store(make, context, program, buffer)
+    _, step = record_store(make, context, program, buffer)
     code = recording.try_update(Update(step.command, {1: ints([2])}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
 
@@ -223,12 +224,12 @@ def test_no_launch(ur: URCalls, make: URObjects, context: int, buffer: int) -> N
 # Kernels
 
 
-def alternatives(
+def record_alternatives(
     make: URObjects, context: int, program: int, buffer: int
 ) -> tuple[URRecording, AppendedCommand, int, int]:
-    """A command-buffer with a launch of `add_one` and the alternative `twice`.
+    """Return a command-buffer with a launch of `add_one` and the alternative `twice`.
 
-    Also both kernels.
+    With it come the command and both kernels.
     """
     recording = URRecording(make, context, isUpdatable=True)
     one, two = make.kernel(program, "add_one"), make.kernel(program, "twice")
@@ -242,7 +243,7 @@ def test_kernel(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, one, two = alternatives(make, context, program, buffer)
+    recording, step, one, two = record_alternatives(make, context, program, buffer)
     make.write(queue, buffer, [5] * COUNT)
     seen = []
     for kernel in (0, two, two, one):
@@ -273,7 +274,7 @@ def test_unregistered_kernel(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, _, _ = alternatives(make, context, program, buffer)
+    recording, step, _, _ = record_alternatives(make, context, program, buffer)
     update = Update(
         step.command, {0: BufferValue(buffer), 1: ints([1])}, kernel=make.kernel(program)
     )
@@ -285,6 +286,6 @@ def test_kernel_without_arguments(
     ur: URCalls, make: URObjects, context: int, program: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, _, two = alternatives(make, context, program, buffer)
+    recording, step, _, two = record_alternatives(make, context, program, buffer)
     if recording.try_update(Update(step.command, kernel=two)) == UR_RESULT_SUCCESS:
         failed("an error", "UR_RESULT_SUCCESS")

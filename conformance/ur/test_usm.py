@@ -11,7 +11,7 @@ import pytest
 from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule, unsupported
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.conformance.ur.kinds import USM_KINDS, of_kinds
+from fairlead.conformance.ur.kinds import USM_KINDS, select_kinds
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.values import PointerValue
 from fairlead.loader.ur.abi import UR
@@ -20,7 +20,7 @@ COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
 
 
 @pytest.mark.parametrize(
-    "kind", of_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in")
+    "kind", select_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in")
 )
 def test_round_trip(make: URObjects, context: int, queue: int, kind: str) -> None:
     memory = make.usm(context, kind)
@@ -28,7 +28,9 @@ def test_round_trip(make: URObjects, context: int, queue: int, kind: str) -> Non
     equal(make.get(queue, memory), list(range(COUNT)), "what was copied out")
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "a kernel writes it through its address"))
+@pytest.mark.parametrize(
+    "kind", select_kinds("urUSM{}Alloc", "a kernel writes it through its address")
+)
 def test_kernel(make: URObjects, context: int, queue: int, program: int, kind: str) -> None:
     memory = make.usm(context, kind)
     make.launch(queue, make.kernel(program), PointerValue(memory), ints([21]))
@@ -39,7 +41,7 @@ def test_kernel(make: URObjects, context: int, queue: int, program: int, kind: s
     "kind",
     [
         p
-        for p in of_kinds("urUSM{}Alloc", "the host reads and writes it directly")
+        for p in select_kinds("urUSM{}Alloc", "the host reads and writes it directly")
         if p.id != "Device"
     ],
 )
@@ -56,7 +58,9 @@ def test_host_access(
 
 @pytest.mark.parametrize(
     "kind",
-    of_kinds("urUSMGetMemAllocInfo", "says of any address in it: type, beginning, size, device"),
+    select_kinds(
+        "urUSMGetMemAllocInfo", "says of any address in it: type, beginning, size, device"
+    ),
 )
 def test_info(ur: URCalls, make: URObjects, context: int, device: int, kind: str) -> None:
     memory = make.usm(context, kind)
@@ -86,7 +90,9 @@ def test_info_of_other_memory(ur: URCalls, make: URObjects, context: int) -> Non
 
 
 @pytest.mark.parametrize("align", [1, 4, 8, 16, 64, 128])
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "has the alignment that was asked for"))
+@pytest.mark.parametrize(
+    "kind", select_kinds("urUSM{}Alloc", "has the alignment that was asked for")
+)
 def test_alignment(
     ur: URCalls, make: URObjects, context: int, device: int, kind: str, align: int
 ) -> None:
@@ -101,7 +107,9 @@ def test_alignment(
     equal(memory % align, 0, f"the address modulo {align}")
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "allocations of 1 byte and of 16 MiB"))
+@pytest.mark.parametrize(
+    "kind", select_kinds("urUSM{}Alloc", "allocations of 1 byte and of 16 MiB")
+)
 def test_sizes(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
     for size in (1, 3, 1 << 24):
         memory, out = make.usm(context, kind, size), ctypes.c_uint8()
@@ -112,7 +120,7 @@ def test_sizes(ur: URCalls, make: URObjects, context: int, queue: int, kind: str
         equal(out.value, 7, f"the last byte of {size}")
 
 
-@pytest.mark.parametrize("kind", of_kinds("urUSM{}Alloc", "two allocations do not overlap"))
+@pytest.mark.parametrize("kind", select_kinds("urUSM{}Alloc", "two allocations do not overlap"))
 def test_apart(make: URObjects, context: int, kind: str) -> None:
     found = sorted(make.usm(context, kind) for _ in range(16))
     for low, high in pairwise(found):

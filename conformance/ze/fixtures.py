@@ -14,7 +14,7 @@ import pytest
 from fairlead.conformance.checks import unsupported
 from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
-from fairlead.conformance.ur.spirv import store
+from fairlead.conformance.ur.spirv import make_store
 from fairlead.conformance.ze.calls import ZECalls, new
 from fairlead.conformance.ze.kernels import IMAGE_SOURCE, SOURCE
 from fairlead.conformance.ze.objects import ZEObjects
@@ -117,13 +117,13 @@ def module_of(ze: ZECalls) -> Callable[[int, int, str], int]:
     @cache
     def find(context: int, device: int, name: str) -> int:
         source = IMAGE_SOURCE if f"void {name}(".encode() in IMAGE_SOURCE else SOURCE
-        found = all_kernels(context, device, source)
+        found = build_source(context, device, source)
         if not found and name == "store":
-            found = _build(ze, context, device, ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store())
+            found = _build(ze, context, device, ZE["ZE_MODULE_FORMAT_IL_SPIRV"], make_store())
         return found or unsupported(f"the driver takes no module that has the kernel {name}")
 
     @cache
-    def all_kernels(context: int, device: int, source: bytes) -> int:
+    def build_source(context: int, device: int, source: bytes) -> int:
         return _build(ze, context, device, ZE["ZE_MODULE_FORMAT_NATIVE"], source)
 
     return find

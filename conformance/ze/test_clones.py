@@ -24,10 +24,11 @@ class Clones:
         self.make = make
 
     def list(self, *, mutable: bool = False, in_order: bool = False) -> int:
+        """Make a list that can be cloned."""
         flags = ZE["ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE"]
         return self.make.list(mutable=mutable, in_order=in_order, flags=flags)
 
-    def storing(self, out: Ints, value: int) -> int:
+    def make_storing_list(self, out: Ints, value: int) -> int:
         """Return a closed list that stores a value at the first place."""
         made = self.list()
         self.make.launch(made, self.make.kernel("store", out.pointer, c_int32(value)), 1)
@@ -35,6 +36,7 @@ class Clones:
         return made
 
     def clone(self, source: int) -> int:
+        """Clone a closed list."""
         made = self.make.ze.create(CLONE, source)
         self.make.defer(lambda: self.make.ze.number("zeCommandListDestroy", made))
         return made
@@ -69,7 +71,7 @@ def test_same(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones, in_order
 @rule(CLONE, "a clone may be made while its source runs, and run beside it")
 def test_running(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> None:
     out, (event,) = make.ints(count=1), make.events()
-    source, gate, other = clones.storing(out, 5), make.list(), make.queue()
+    source, gate, other = clones.make_storing_list(out, 5), make.list(), make.queue()
     make.barrier(gate, 0, event)
     make.close_list(gate)
     make.run(queue, gate, source, wait=False)
@@ -97,7 +99,7 @@ def test_events(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> Non
 @rule(CLONE, "a clone is closed, and inherits that it can be cloned, changed and reset")
 def test_inherits(make: ZEObjects, ze: ZECalls, queue: int, clones: Clones) -> None:
     out = make.ints(count=2)
-    second = clones.clone(clones.clone(clones.storing(out, 5)))
+    second = clones.clone(clones.clone(clones.make_storing_list(out, 5)))
     make.check_result(queue, second, out, 5, 0)
     ze.ok("zeCommandListReset", second)
     make.launch(second, make.kernel("store", out.pointer, c_int32(6)), 2)

@@ -19,13 +19,13 @@ from fairlead.loader.ze.driver import ZEDevice
 _PART: Final = ZE["ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE"]
 
 
-def properties_of(ze: ZECalls, device: int) -> Any:
+def query_properties(ze: ZECalls, device: int) -> Any:
     row = new("ze_device_properties_t")
     ze.ok("zeDeviceGetProperties", device, byref(row))
     return row
 
 
-def root_of(ze: ZECalls, device: int) -> int:
+def query_root(ze: ZECalls, device: int) -> int:
     root = ctypes.c_void_p()
     ze.ok("zeDeviceGetRootDevice", device, byref(root))
     return root.value or 0
@@ -55,19 +55,19 @@ def on_part(
 
 @rule("zeDeviceGetSubDevices", "each has the flag, a number and a UUID of its own, and its root")
 def test_properties(ze: ZECalls, device: int, parts: list[int]) -> None:
-    rows = [properties_of(ze, part) for part in parts]
+    rows = [query_properties(ze, part) for part in parts]
     equal([row.flags & _PART for row in rows], [_PART] * len(parts), "the flags")
     equal(len({row.subdeviceId for row in rows}), len(parts), "how many numbers there are")
-    named = {bytes(row.uuid.id) for row in (*rows, properties_of(ze, device))}
+    named = {bytes(row.uuid.id) for row in (*rows, query_properties(ze, device))}
     equal(len(named), len(parts) + 1, "how many UUIDs there are")
-    equal([root_of(ze, part) for part in parts], [device] * len(parts), "the root devices")
+    equal([query_root(ze, part) for part in parts], [device] * len(parts), "the root devices")
 
 
 @rule("zeDeviceGetRootDevice", "a device that is not a sub-device has none")
 def test_root(ze: ZECalls, device: int) -> None:
-    if properties_of(ze, device).flags & _PART:
+    if query_properties(ze, device).flags & _PART:
         unsupported("the device is a sub-device")
-    equal(root_of(ze, device), 0, "the root device")
+    equal(query_root(ze, device), 0, "the root device")
 
 
 @rule("zeModuleCreate", "its kernels run on sub-devices of its device, with memory of the device")

@@ -35,7 +35,7 @@ def append(ze: ZECalls, make: ZEObjects) -> Any:
     return lambda routine, *given: ze.ok(routine, made, *given, *END)
 
 
-def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
+def make_description(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
     """Return a ze_image_desc_t of whole numbers."""
     x, y, z = IMAGE_SIZES["1D" if kind == "BUFFER" else kind]
     count = {"1DARRAY": y, "2DARRAY": z}.get(kind, 1)
@@ -49,19 +49,19 @@ def described(kind: str = "2D", layout: str = "8_8_8_8") -> Any:
     return desc
 
 
-def pixels(kind: str = "2D") -> Any:
+def make_pixels(kind: str = "2D") -> Any:
     x, y, z = IMAGE_SIZES[kind]
     count = 4 * x * y * z
     return ctypes.create_string_buffer(bytes(7 * i % 251 for i in range(count)), count)
 
 
-def region(origin: Triple, size: Triple) -> Any:
+def make_region(origin: Triple, size: Triple) -> Any:
     return byref(ZE.get_struct("ze_image_region_t")(*origin, *size))
 
 
-def part(kind: str, origin: Triple, size: Triple) -> list[int]:
+def select_part(kind: str, origin: Triple, size: Triple) -> list[int]:
     """Return a region of `pixels`."""
-    (x, y, _), data = IMAGE_SIZES[kind], pixels(kind).raw
+    (x, y, _), data = IMAGE_SIZES[kind], make_pixels(kind).raw
     starts = [
         4 * (origin[0] + x * (j + y * k))
         for k in range(origin[2], origin[2] + size[2])
@@ -72,35 +72,39 @@ def part(kind: str, origin: Triple, size: Triple) -> list[int]:
 
 @pytest.mark.parametrize("kind", each(IMAGE_SIZES, FROM, "{}: a region is read as it was written"))
 def test_contents(kind: str, make: ZEObjects, append: Any) -> None:
-    image, data, (x, y, z) = make.image(described(kind)), pixels(kind), IMAGE_SIZES[kind]
+    image, data, (x, y, z) = (
+        make.image(make_description(kind)),
+        make_pixels(kind),
+        IMAGE_SIZES[kind],
+    )
     append(FROM, image, data, None)
     origin, size = (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
     out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])
-    append(TO, out, image, region(origin, size))
-    equal(list(out.raw), part(kind, origin, size), "the bytes of the pixels")
+    append(TO, out, image, make_region(origin, size))
+    equal(list(out.raw), select_part(kind, origin, size), "the bytes of the pixels")
 
 
 @rule("zeCommandListAppendImageCopyRegion", "a slice of a 3D image to a 2D image")
 def test_region(make: ZEObjects, append: Any) -> None:
-    volume, flat = make.image(described("3D")), make.image(described())
-    append(FROM, volume, pixels("3D"), None)
-    slices = region((0, 0, 0), (6, 4, 1)), region((0, 0, 2), (6, 4, 1))
+    volume, flat = make.image(make_description("3D")), make.image(make_description())
+    append(FROM, volume, make_pixels("3D"), None)
+    slices = make_region((0, 0, 0), (6, 4, 1)), make_region((0, 0, 2), (6, 4, 1))
     append("zeCommandListAppendImageCopyRegion", flat, volume, *slices)
     out = ctypes.create_string_buffer(96)
     append(TO, out, flat, None)
-    equal(list(out.raw), part("3D", (0, 0, 2), (6, 4, 1)), "the bytes of the pixels")
+    equal(list(out.raw), select_part("3D", (0, 0, 2), (6, 4, 1)), "the bytes of the pixels")
 
 
 @rule("zeCommandListAppendImageCopy", "a whole image in a regular list, as often as it runs")
 def test_whole(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
-    images = [make.image(described()) for _ in range(2)]
+    images = [make.image(make_description()) for _ in range(2)]
     made, out = make.list(), ctypes.create_string_buffer(96)
     ze.ok("zeCommandListAppendImageCopy", made, images[1], images[0], *END)
     make.barrier(made)
     ze.ok(TO, made, out, images[1], None, *END)
     make.close_list(made)
     for first in (0, 4):
-        data = ctypes.create_string_buffer(pixels().raw[first:] + bytes(first), 96)
+        data = ctypes.create_string_buffer(make_pixels().raw[first:] + bytes(first), 96)
         append(FROM, images[0], data, None)
         make.run(queue, made)
         equal(list(out.raw), list(data.raw), "the bytes of the pixels")
@@ -108,16 +112,16 @@ def test_whole(ze: ZECalls, make: ZEObjects, queue: int, append: Any) -> None:
 
 @rule("zeKernelSetArgumentValue", "a kernel samples an image, and writes another")
 def test_kernel(make: ZEObjects, queue: int, append: Any) -> None:
-    images = [make.image(described()) for _ in range(2)]
-    append(FROM, images[0], pixels(), None)
+    images = [make.image(make_description()) for _ in range(2)]
+    append(FROM, images[0], make_pixels(), None)
     given = (ctypes.c_void_p(one) for one in (*images, make.sampler()))
     made = make.list()
     make.launch(made, make.kernel("flip", *given), 6)
     make.close_list(made)
     make.run(queue, made)
     out = ctypes.create_string_buffer(24)
-    append(TO, out, images[1], region((0, 0, 0), (6, 1, 1)))
-    found, data = out.raw, pixels().raw
+    append(TO, out, images[1], make_region((0, 0, 0), (6, 1, 1)))
+    found, data = out.raw, make_pixels().raw
     backwards = [byte for x in reversed(range(6)) for byte in data[4 * x : 4 * x + 4]]
     equal(list(found), backwards, "the first line")
 
@@ -126,19 +130,19 @@ def test_kernel(make: ZEObjects, queue: int, append: Any) -> None:
 def test_image_of_a_buffer(make: ZEObjects, queue: int, append: Any, limits: Any) -> None:
     if not limits.maxImageBufferSize:
         unsupported("the device has no images of buffers (maxImageBufferSize)")
-    image, out = make.image(described("BUFFER")), make.ints(count=6)
-    append(FROM, image, pixels("1D"), None)
+    image, out = make.image(make_description("BUFFER")), make.ints(count=6)
+    append(FROM, image, make_pixels("1D"), None)
     made = make.list()
     make.launch(made, make.kernel("reds", ctypes.c_void_p(image), out.pointer), 6)
     make.close_list(made)
     make.run(queue, made)
-    equal(out.all, list(pixels("1D").raw[::4]), "the first channel of the pixels")
+    equal(out.all, list(make_pixels("1D").raw[::4]), "the first channel of the pixels")
 
 
 @rule("zeImageGetProperties", "what can be created can be sampled")
 def test_properties(ze: ZECalls, device: int) -> None:
     row = new("ze_image_properties_t")
-    ze.ok("zeImageGetProperties", device, byref(described()), byref(row))
+    ze.ok("zeImageGetProperties", device, byref(make_description()), byref(row))
     point = ZE["ZE_IMAGE_SAMPLER_FILTER_FLAG_POINT"]
     equal(row.samplerFilterFlags & point, point, "whether the nearest pixel can be taken")
 
@@ -147,7 +151,7 @@ def test_properties(ze: ZECalls, device: int) -> None:
 def test_refused(ze: ZECalls, make: ZEObjects) -> None:
     ask, out = ("zeImageCreate", make.context, make.device), byref(ctypes.c_void_p())
     ze.refuses("INVALID_NULL_POINTER", *ask, None, out)
-    wrong = described()
+    wrong = make_description()
     wrong.type = 99
     ze.refuses("INVALID_ENUMERATION", *ask, byref(wrong), out)
     ze.refuses("INVALID_NULL_HANDLE", "zeImageDestroy", None)
@@ -155,7 +159,11 @@ def test_refused(ze: ZECalls, make: ZEObjects) -> None:
 
 @rule("zeCommandListAppendImageCopyToMemory", "waits for its events, and signals one")
 def test_events(ze: ZECalls, make: ZEObjects, append: Any) -> None:
-    image, out, data = make.image(described()), ctypes.create_string_buffer(96), pixels()
+    image, out, data = (
+        make.image(make_description()),
+        ctypes.create_string_buffer(96),
+        make_pixels(),
+    )
     append(FROM, image, data, None)
     first, last = make.events(2)
     made = make.immediate()
@@ -172,12 +180,12 @@ def test_view(
 ) -> None:
     if "ZE_extension_image_view" not in chosen.driver.extensions:
         unsupported("the driver has no ZE_extension_image_view")
-    image, desc = make.image(described()), described(layout="32")
+    image, desc = make.image(make_description()), make_description(layout="32")
     desc.format.y = desc.format.z = ZE["ZE_IMAGE_FORMAT_SWIZZLE_0"]
     desc.format.w = ZE["ZE_IMAGE_FORMAT_SWIZZLE_1"]
     view = ze.create("zeImageViewCreateExt", context, device, byref(desc), image)
     make.defer(lambda: ze.number("zeImageDestroy", view))
-    data, room = pixels(), ctypes.create_string_buffer(len(pixels()))
+    data, room = make_pixels(), ctypes.create_string_buffer(len(make_pixels()))
     for target, source in ((image, view), (view, image)):
         append(FROM, target, data, None)
         append(TO, room, source, None)

@@ -121,7 +121,7 @@ def test_fill(make: ZEObjects, ze: ZECalls, queue: int) -> None:
         make.check_result(queue, made, out, *[expected] * 4)
 
 
-@rule("zeCommandListCreate", "refuses NULL and a group of queues that there is not")
+@rule("zeCommandListCreate", "refuses NULL")
 def test_create(make: ZEObjects, ze: ZECalls) -> None:
     desc, made = new("ze_command_list_desc_t"), ctypes.c_void_p()
     given = byref(desc), byref(made)

@@ -17,6 +17,7 @@ KINDS = ("Host", "Device", "Shared")
 
 
 def allocate(ze: ZECalls, make: ZEObjects, kind: str, size: int, alignment: int = 0) -> int:
+    """Allocate memory of a kind. Returns its address; sizes are in bytes."""
     host, device = new("ze_host_mem_alloc_desc_t"), new("ze_device_mem_alloc_desc_t")
     descs: dict[str, tuple[Any, ...]] = {
         "Host": (byref(host),),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import equal, failed, rule, unsupported
-from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
 from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
@@ -20,7 +20,7 @@ CREATE, LINK, INSPECT = "zeModuleCreate", "zeModuleDynamicLink", "zeModuleInspec
 _SPIRV = ZE["ZE_MODULE_FORMAT_IL_SPIRV"]
 
 
-def constants(number: int, value: Any) -> Any:
+def make_constants(number: int, value: Any) -> Any:
     """Return the value of one specialization constant."""
     numbers, values = (c_uint32 * 1)(number), handles(ctypes.addressof(value))
     made = new("ze_module_constants_t", numConstants=1, pConstantIds=numbers)
@@ -33,7 +33,7 @@ def create(
     make: ZEObjects, ze: ZECalls, build: Callable[[int, bytes], int]
 ) -> Callable[..., tuple[str, int]]:
     """Creates a module of SPIR-V. It returns the code and the module."""
-    if not build(_SPIRV, store()):
+    if not build(_SPIRV, make_store()):
         unsupported("the driver takes no SPIR-V")
 
     def make_module(data: bytes = b"", given: Any = None, chained: Any = None) -> tuple[str, int]:
@@ -50,7 +50,7 @@ def create(
     return make_module
 
 
-def stored(make: ZEObjects, ze: ZECalls, module: int, value: int) -> int:
+def run_store(make: ZEObjects, ze: ZECalls, module: int, value: int) -> int:
     """Return what the kernel `store` of a module writes for a value."""
     own = ZEObjects(ze, make.context, make.device, lambda name: module)
     try:
@@ -64,10 +64,10 @@ def stored(make: ZEObjects, ze: ZECalls, module: int, value: int) -> int:
 
 @rule(CREATE, "specialization constants get their values, or their defaults")
 def test_constants(make: ZEObjects, ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None:
-    for given, wanted in ((constants(SPEC_ID, c_int32(10)), 15), (None, 5)):
-        code, module = create(store(), given)
+    for given, wanted in ((make_constants(SPEC_ID, c_int32(10)), 15), (None, 5)):
+        code, module = create(make_store(), given)
         equal(code, "SUCCESS", "the code")
-        equal(stored(make, ze, module, 5), wanted, "what the kernel has written")
+        equal(run_store(make, ze, module, 5), wanted, "what the kernel has written")
 
 
 @rule("ze_module_program_exp_desc_t", "inputs are linked, each with its own constants")
@@ -76,7 +76,7 @@ def test_several(
 ) -> None:
     if "ZE_experimental_module_program" not in chosen.driver.extensions:
         unsupported("the driver has no ZE_experimental_module_program")
-    inputs, given = (importing_store(), plus()), constants(SPEC_ID, c_int32(30))
+    inputs, given = (make_importing_store(), make_plus()), make_constants(SPEC_ID, c_int32(30))
     data = [ctypes.create_string_buffer(one, len(one)) for one in inputs]
     several = new(
         "ze_module_program_exp_desc_t",
@@ -87,12 +87,12 @@ def test_several(
     )
     code, module = create(chained=several)
     equal(code, "SUCCESS", "the code")
-    equal(stored(make, ze, module, 5), 35, "what the kernel has written")
+    equal(run_store(make, ze, module, 5), 35, "what the kernel has written")
 
 
 @rule(LINK, "a module with imports runs after it is linked, and not before")
 def test_link(make: ZEObjects, ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None:
-    (_, caller), (_, other) = create(importing_store()), create(plus())
+    (_, caller), (_, other) = create(make_importing_store()), create(make_plus())
     row = new("ze_module_properties_t")
     ze.ok("zeModuleGetProperties", caller, byref(row))
     equal(bool(row.flags & ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]), True, "whether it has imports")
@@ -100,12 +100,12 @@ def test_link(make: ZEObjects, ze: ZECalls, create: Callable[..., tuple[str, int
     given = caller, byref(new("ze_kernel_desc_t", pKernelName=text)), byref(kernel)
     ze.refuses("INVALID_MODULE_UNLINKED", "zeKernelCreate", *given)
     ze.ok(LINK, 2, handles(caller, other), None)
-    equal(stored(make, ze, caller, 5), 5, "what the kernel has written")
+    equal(run_store(make, ze, caller, 5), 5, "what the kernel has written")
 
 
 @rule(LINK, "refuses imports that nobody defines, with a log")
 def test_unresolved(ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None:
-    (_, caller), log = create(importing_store()), c_void_p()
+    (_, caller), log = create(make_importing_store()), c_void_p()
     ze.refuses("MODULE_LINK_FAILURE", LINK, 1, handles(caller), byref(log))
     if not log.value:
         failed("a log", "none")
@@ -116,7 +116,7 @@ def test_unresolved(ze: ZECalls, create: Callable[..., tuple[str, int]]) -> None
 def test_inspection(ze: ZECalls, chosen: ZEDevice, create: Callable[..., tuple[str, int]]) -> None:
     if "ZE_extension_linkage_inspection" not in chosen.driver.extensions:
         unsupported("the driver has no ZE_extension_linkage_inspection")
-    (_, caller), log, size = create(importing_store()), c_void_p(), ctypes.c_size_t()
+    (_, caller), log, size = create(make_importing_store()), c_void_p(), ctypes.c_size_t()
     desc = new("ze_linkage_inspection_ext_desc_t", flags=3)
     ze.ok(INSPECT, byref(desc), 1, handles(caller), byref(log))
     ze.ok("zeModuleBuildLogGetString", log, byref(size), None)

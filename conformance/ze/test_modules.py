@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ctypes import byref, c_int16, c_int32
 
 from fairlead.conformance.checks import equal, failed, rule, unsupported
-from fairlead.conformance.ur.spirv import store
+from fairlead.conformance.ur.spirv import make_store
 from fairlead.conformance.ze.calls import ZECalls, new
 from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.ze.abi import ZE
@@ -17,9 +17,9 @@ SET = "zeKernelSetArgumentValue"
 
 @rule("zeModuleCreate", "refuses SPIR-V that is damaged, with a build log")
 def test_damaged(make: ZEObjects, ze: ZECalls, build: Callable[[int, bytes], int]) -> None:
-    if not build(ZE["ZE_MODULE_FORMAT_IL_SPIRV"], store()):
+    if not build(ZE["ZE_MODULE_FORMAT_IL_SPIRV"], make_store()):
         unsupported("the driver takes no SPIR-V")
-    data = store()[:40]
+    data = make_store()[:40]
     given = ctypes.create_string_buffer(data, len(data))
     fields = {"format": ZE["ZE_MODULE_FORMAT_IL_SPIRV"], "inputSize": len(data)}
     desc = new("ze_module_desc_t", pInputModule=given, **fields)

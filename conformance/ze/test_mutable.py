@@ -33,7 +33,7 @@ def change_kernel(ze: ZECalls, made: int, number: int, kernel: int) -> None:
     ze.ok(KERNELS, made, 1, byref(ctypes.c_uint64(number)), handles(kernel))
 
 
-def kernels_list(
+def record_kernels(
     make: ZEObjects, old: int, new: int, signal: int = 0, *waits: int
 ) -> tuple[int, int]:
     """Return a closed list of a launch that may become another one, and its identifier."""
@@ -155,7 +155,7 @@ def test_kernel(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) -> None:
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out = make.ints(count=4)
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
-    made, number = kernels_list(make, store, twice)
+    made, number = record_kernels(make, store, twice)
     make.check_result(queue, made, out, 3, 3, 3, 3)
     change_kernel(ze, made, number, twice)
     make.change(made, argument(number, 0, out.pointer), group_count(number, 2))
@@ -167,7 +167,7 @@ def test_kernel_signals(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) 
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out, (event,) = make.ints(2, 2, 2, 2), make.events()
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
-    made, number = kernels_list(make, store, twice, event)
+    made, number = record_kernels(make, store, twice, event)
     change_kernel(ze, made, number, twice)
     make.change(made, argument(number, 0, out.pointer), group_count(number, 4))
     ze.answers("NOT_READY", "zeEventQueryStatus", event)
@@ -180,7 +180,7 @@ def test_kernel_waits(make: ZEObjects, ze: ZECalls, mutable: int, queue: int) ->
     needs(mutable, "KERNEL_INSTRUCTION", "KERNEL_ARGUMENTS", "GROUP_COUNT")
     out, (event,) = make.ints(2, 2, 2, 2), make.events()
     store, twice = make.kernel("store", out.pointer, c_int32(3)), make.kernel("twice")
-    made, number = kernels_list(make, store, twice, 0, event)
+    made, number = record_kernels(make, store, twice, 0, event)
     change_kernel(ze, made, number, twice)
     make.change(made, argument(number, 0, out.pointer), group_count(number, 4))
     make.run(queue, made, wait=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.checks import each, rule
+from fairlead.conformance.checks import each, rule, unsupported
 from fairlead.conformance.ze.calls import ZECalls, handles, new
 from fairlead.conformance.ze.objects import (
     Ints,
@@ -64,12 +64,14 @@ def test_flag(
     flag: str, make: ZEObjects, ze: ZECalls, mutable: int, kernel: int, queue: int
 ) -> None:
     needs(mutable, flag)
-    other = next(name for name in CHANGES if name != flag and mutable & flag_of(name))
-    made, number = make.closed(kernel, 2, flag_of(other))
+    other = next((name for name in CHANGES if name != flag and mutable & get_flag(name)), "")
+    if not other:
+        unsupported("the device can change nothing else")
+    made, number = make.closed(kernel, 2, get_flag(other))
     refuse(ze, made, CHANGES[flag](number))
 
 
-def flag_of(name: str) -> int:
+def get_flag(name: str) -> int:
     return ZE[f"ZE_MUTABLE_COMMAND_EXP_FLAG_{name}"]
 
 
@@ -165,7 +167,7 @@ def test_next_identifier_null(make: ZEObjects, ze: ZECalls, mutable: int) -> Non
 @rule(SIGNAL, "refuses an identifier that did not ask for it")
 def test_signal_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
     (event,) = make.events()
-    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
+    made, number = make.closed(kernel, 2, get_flag("KERNEL_ARGUMENTS"))
     ze.refuses("INVALID_ARGUMENT", SIGNAL, made, number, event)
 
 
@@ -193,7 +195,7 @@ def test_wait_count(make: ZEObjects, ze: ZECalls, mutable: int, kernel: int) -> 
 
 @rule(WAITS, "refuses an identifier that did not ask for it")
 def test_wait_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
-    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
+    made, number = make.closed(kernel, 2, get_flag("KERNEL_ARGUMENTS"))
     ze.refuses("INVALID_ARGUMENT", WAITS, made, number, 0, None)
 
 
@@ -208,21 +210,21 @@ def twice(make: ZEObjects, mutable: int) -> int:
 def alternatives(make: ZEObjects, kernel: int, twice: int) -> tuple[int, int]:
     """A closed list of a launch that may become `twice`, and its identifier."""
     made = make.list(mutable=True)
-    flags = flag_of("KERNEL_ARGUMENTS") | flag_of("GROUP_COUNT") | flag_of("KERNEL_INSTRUCTION")
+    flags = get_flag("KERNEL_ARGUMENTS") | get_flag("GROUP_COUNT") | get_flag("KERNEL_INSTRUCTION")
     number = make.next_id(made, flags, kernel, twice)
     make.launch(made, kernel, 2)
     make.close_list(made)
     return made, number
 
 
-def one_kernel(number: int, kernel: int) -> tuple[int, Any, Any]:
+def give_kernel(number: int, kernel: int) -> tuple[int, Any, Any]:
     """Return arguments that give a command another kernel."""
     return 1, byref(ctypes.c_uint64(number)), handles(kernel)
 
 
 @rule(NEXT, "refuses to let kernels change, since it is given none")
 def test_next_identifier_without_kernels(make: ZEObjects, ze: ZECalls, twice: int) -> None:
-    flags = flag_of("KERNEL_INSTRUCTION")
+    flags = get_flag("KERNEL_INSTRUCTION")
     number, desc = ctypes.c_uint64(), new("ze_mutable_command_id_exp_desc_t", flags=flags)
     made = make.list(mutable=True)
     ze.refuses("INVALID_ARGUMENT", NEXT, made, byref(desc), byref(number))
@@ -232,20 +234,20 @@ def test_next_identifier_without_kernels(make: ZEObjects, ze: ZECalls, twice: in
 def test_other_kernel(make: ZEObjects, ze: ZECalls, alternatives: tuple[int, int]) -> None:
     made, number = alternatives
     other = make.kernel("sizes")
-    ze.refuses("INVALID_KERNEL_HANDLE", KERNELS, made, *one_kernel(number, other))
+    ze.refuses("INVALID_KERNEL_HANDLE", KERNELS, made, *give_kernel(number, other))
 
 
 @rule(KERNELS, "refuses an identifier that did not ask for it")
 def test_kernel_flag(make: ZEObjects, ze: ZECalls, kernel: int, twice: int) -> None:
-    made, number = make.closed(kernel, 2, flag_of("KERNEL_ARGUMENTS"))
-    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *one_kernel(number, twice))
+    made, number = make.closed(kernel, 2, get_flag("KERNEL_ARGUMENTS"))
+    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *give_kernel(number, twice))
 
 
 @rule(KERNELS, "refuses a kernel after another change of its command")
 def test_kernel_after_all_else(ze: ZECalls, alternatives: tuple[int, int], twice: int) -> None:
     made, number = alternatives
     ze.ok(UPDATE, made, byref(chained(group_count(number, 1))))
-    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *one_kernel(number, twice))
+    ze.refuses("INVALID_ARGUMENT", KERNELS, made, *give_kernel(number, twice))
 
 
 #: What another kernel needs, without one part of it.
@@ -262,7 +264,7 @@ def test_new_kernel_lacks(
     lacks: str, ze: ZECalls, out: Ints, alternatives: tuple[int, int], twice: int
 ) -> None:
     made, number = alternatives
-    ze.ok(KERNELS, made, *one_kernel(number, twice))
+    ze.ok(KERNELS, made, *give_kernel(number, twice))
     ze.ok(UPDATE, made, byref(chained(*INCOMPLETE[lacks](number, out))))
     ze.refuses("INVALID_ARGUMENT", "zeCommandListClose", made)
 
@@ -271,7 +273,7 @@ def test_new_kernel_lacks(
 UNKNOWN: dict[str, Callable[[int, int], tuple[Any, ...]]] = {
     SIGNAL: lambda number, _: (number, None),
     WAITS: lambda number, _: (number, 0, None),
-    KERNELS: one_kernel,
+    KERNELS: give_kernel,
 }
 
 

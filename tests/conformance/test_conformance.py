@@ -439,6 +439,12 @@ def test_a_case_of_a_copy_fails_with_what_it_has_found() -> None:
         in_fork(lambda: equal(2, 1), 5, lambda: True)()
 
 
+def test_what_a_case_of_a_copy_has_found_may_be_long() -> None:
+    with pytest.raises(Mismatch) as caught:
+        in_fork(lambda: equal("x" * 200_000, ""), 5, lambda: True)()
+    assert "x" * 200_000 in caught.value.got
+
+
 @pytest.mark.parametrize("forks", [False, True])
 def test_cases_run_in_copies_once_one_of_their_entry_point_has_failed(
     forks: bool, tmp_path: Path

@@ -78,7 +78,7 @@ BROKEN = {
         "right = group_counts.CountsReading\n"
         "known = {}\n"
         "class Once(right):\n"
-        "    def read_counts(self):\n"  # of one launch: that of a later case may have the same address
+        "    def read_counts(self):\n"  # of one launch: a later one may have its address
         "        read = self._counts, super().read_counts()\n"
         "        return known.setdefault(id(self._counts), read)[1]\n"
         "recording.CountsReading = Once",

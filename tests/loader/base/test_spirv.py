@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
 from fairlead.loader.base.spirv import SpirvModule, is_spirv, read_module
 
 
@@ -15,13 +15,13 @@ def swapped(data: bytes) -> bytes:
 
 
 def test_a_module_says_what_it_has() -> None:
-    assert read_module(store()) == SpirvModule({SPEC_ID: 4}, ("store",), (), ())
-    assert read_module(importing_store()) == SpirvModule({}, ("store",), ("plus",), ())
-    assert read_module(plus()) == SpirvModule({SPEC_ID: 4}, (), (), ("plus",))
+    assert read_module(make_store()) == SpirvModule({SPEC_ID: 4}, ("store",), (), ())
+    assert read_module(make_importing_store()) == SpirvModule({}, ("store",), ("plus",), ())
+    assert read_module(make_plus()) == SpirvModule({SPEC_ID: 4}, (), (), ("plus",))
 
 
 def test_both_byte_orders_are_read() -> None:
-    for data in (store(), importing_store(), plus()):
+    for data in (make_store(), make_importing_store(), make_plus()):
         assert is_spirv(swapped(data))
         assert read_module(swapped(data)) == read_module(data)
 
@@ -47,7 +47,7 @@ def test_booleans_and_sizes_of_constants() -> None:
 
 
 def test_what_is_damaged_is_read_as_far_as_it_goes() -> None:
-    whole = store()
+    whole = make_store()
     for end in range(len(whole)):
         found = read_module(whole[:end])
         assert found.constants in ({}, {SPEC_ID: 4}), end

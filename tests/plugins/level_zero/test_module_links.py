@@ -10,7 +10,7 @@ import pytest
 from helpers.ze_bench import ZeBench
 from helpers.ze_calls import array, new
 
-from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
 
 SPIRV, TEXT = 0, 1
 CALLER = b"""
@@ -122,24 +122,24 @@ def has_imports(bench: ZeBench, module: int) -> bool:
 
 def test_a_constant_gets_its_value(bench: ZeBench, spirv: None) -> None:
     for value in (10, 0, -3):
-        code, module, _ = module_of(bench, store(), given=constants((SPEC_ID, c_int(value))))
+        code, module, _ = module_of(bench, make_store(), given=constants((SPEC_ID, c_int(value))))
         assert (code, stored(bench, module, 5)) == ("SUCCESS", 5 + value)
-    code, module, _ = module_of(bench, store())
+    code, module, _ = module_of(bench, make_store())
     assert (code, stored(bench, module, 5)) == ("SUCCESS", 5)
 
 
 def test_constants_that_are_wrong_are_refused(bench: ZeBench, takes_spirv: bool) -> None:
-    code, _, log = module_of(bench, store(), given=constants((99, c_int(1))))
+    code, _, log = module_of(bench, make_store(), given=constants((99, c_int(1))))
     assert (code, "constant 99" in log) == ("MODULE_BUILD_FAILURE", True)
-    code, _, _ = module_of(bench, store(), given=constants((SPEC_ID, None)))
+    code, _, _ = module_of(bench, make_store(), given=constants((SPEC_ID, None)))
     assert code == "INVALID_NULL_POINTER"
     for missing in ("pConstantIds", "pConstantValues"):
         given = constants((SPEC_ID, c_int(1)))
         setattr(given, missing, None)
-        assert module_of(bench, store(), given=given)[0] == "INVALID_NULL_POINTER"
+        assert module_of(bench, make_store(), given=given)[0] == "INVALID_NULL_POINTER"
     code, _, log = module_of(bench, CALLER, TEXT, constants((SPEC_ID, c_int(1))))
     assert (code, "only SPIR-V" in log) == ("INVALID_ARGUMENT", True)
-    code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))
+    code, _, log = module_of(bench, make_store(), given=constants((SPEC_ID, c_int(1))))
     assert code == ("SUCCESS" if takes_spirv else "UNSUPPORTED_FEATURE"), log
 
 
@@ -149,7 +149,7 @@ def test_a_driver_without_specialization_constants(
     from fairlead.plugins.opencl import program_builds
 
     monkeypatch.setattr(program_builds, "can_take_specialization_constants", lambda device: False)
-    code, _, log = module_of(bench, store(), given=constants((SPEC_ID, c_int(1))))
+    code, _, log = module_of(bench, make_store(), given=constants((SPEC_ID, c_int(1))))
     assert code == "UNSUPPORTED_FEATURE"
     assert "specialization constants need SPIR-V and OpenCL 2.2" in log
 
@@ -166,7 +166,10 @@ def test_texts_are_linked(bench: ZeBench) -> None:
 
 
 def test_inputs_of_spirv_are_linked_with_their_constants(bench: ZeBench, spirv: None) -> None:
-    inputs = (importing_store(), None, None), (plus(), None, constants((SPEC_ID, c_int(30))))
+    inputs = (
+        (make_importing_store(), None, None),
+        (make_plus(), None, constants((SPEC_ID, c_int(30)))),
+    )
     code, module, log = module_of_several(bench, SPIRV, *inputs)
     assert code == "SUCCESS", log
     assert (stored(bench, module, 5), has_imports(bench, module)) == (35, False)
@@ -185,7 +188,7 @@ def test_what_of_several_inputs_is_wrong_is_in_the_log(bench: ZeBench) -> None:
     assert (code, "nonsense" in log) == ("MODULE_BUILD_FAILURE", True)
     assert module_of_several(bench, TEXT)[0] == "INVALID_SIZE"
     assert module_of_several(bench, TEXT, (b"", None, None))[0] == "INVALID_SIZE"
-    mixed = (store(), None, None), (PLUS, b"-DNUMBER=1", None)
+    mixed = (make_store(), None, None), (PLUS, b"-DNUMBER=1", None)
     assert module_of_several(bench, SPIRV, *mixed)[0] == "INVALID_NATIVE_BINARY"
 
 
@@ -204,8 +207,8 @@ def test_two_inputs_that_define_the_same_are_refused(bench: ZeBench) -> None:
 
 def test_a_module_runs_after_its_imports_are_linked(bench: ZeBench, spirv: None) -> None:
     (_, caller, _), (_, other, _) = (
-        module_of(bench, importing_store()),
-        module_of(bench, plus(), given=constants((SPEC_ID, c_int(100)))),
+        module_of(bench, make_importing_store()),
+        module_of(bench, make_plus(), given=constants((SPEC_ID, c_int(100)))),
     )
     assert (has_imports(bench, caller), has_imports(bench, other)) == (True, False)
     assert (names(bench, caller), names(bench, other)) == ([b"store"], [])
@@ -218,14 +221,16 @@ def test_a_module_runs_after_its_imports_are_linked(bench: ZeBench, spirv: None)
     assert "no module exports plus" in read_log(bench, log)
     bench.ze.ok(LINK, 2, array(caller, other), None)
     assert stored(bench, caller, 5) == 105
-    third = module_of(bench, plus())[1]
+    third = module_of(bench, make_plus())[1]
     bench.ze.ok(LINK, 3, array(caller, other, third), byref(log))  # it is linked already
     read_log(bench, log)
     assert stored(bench, caller, 5) == 105
 
 
 def test_imports_that_two_modules_define_are_refused(bench: ZeBench, spirv: None) -> None:
-    modules = [module_of(bench, data)[1] for data in (importing_store(), plus(), plus())]
+    modules = [
+        module_of(bench, data)[1] for data in (make_importing_store(), make_plus(), make_plus())
+    ]
     log = c_void_p()
     assert bench.ze.code(LINK, 3, array(*modules), byref(log)) == "MODULE_LINK_FAILURE"
     assert "several modules export plus" in read_log(bench, log)
@@ -244,7 +249,9 @@ def test_what_modules_import_and_export_is_told(bench: ZeBench, takes_spirv: boo
 
     assert told(7, bench.module()) == "imports:\nunresolvable imports:\nexports:"
     if takes_spirv:
-        caller, other = (module_of(bench, data)[1] for data in (importing_store(), plus()))
+        caller, other = (
+            module_of(bench, data)[1] for data in (make_importing_store(), make_plus())
+        )
         assert told(3, caller) == "imports: plus\nunresolvable imports: plus"
         everything = "imports: plus\nunresolvable imports:\nexports: plus"
         assert told(7, caller, other) == everything

@@ -25,7 +25,7 @@ from helpers.launching import (
 )
 from helpers.ur_calls import Calls, array
 
-from fairlead.conformance.ur.spirv import SPEC_ID, store
+from fairlead.conformance.ur.spirv import SPEC_ID, make_store
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
@@ -106,7 +106,7 @@ def test_text_is_opencl_c(ur: Calls, context: int, queue: int) -> None:
 def test_spirv_is_for_drivers_that_take_it(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
-    made, module = ctypes.c_void_p(), store()
+    made, module = ctypes.c_void_p(), make_store()
     code = ur("urProgramCreateWithIL", context, module, len(module), None, ctypes.byref(made))
     if not takes_spirv(ur, device):
         assert code == "COMPILER_NOT_AVAILABLE"
@@ -141,7 +141,7 @@ def test_a_broken_spirv_module_fails_when_it_is_made_or_built(
 ) -> None:
     if not is_intel(device):
         return
-    for data in (store()[:40], store()[:20], b"\x03\x02\x23\x07\0\0\1\0" + b"\xff" * 40):
+    for data in (make_store()[:40], make_store()[:20], b"\x03\x02\x23\x07\0\0\1\0" + b"\xff" * 40):
         made = ctypes.c_void_p()
         code = ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
         if code == "SUCCESS":
@@ -402,7 +402,7 @@ def constants(*given: tuple[int, int, Any]) -> Any:
 def test_specialisation_constants(
     ur: Calls, context: int, queue: int, device: PluginDevice
 ) -> None:
-    module, ten = store(), ctypes.c_int32(10)
+    module, ten = make_store(), ctypes.c_int32(10)
     if not takes_spirv(ur, device):
         program = program_of(ur, context)
         assert (
@@ -435,7 +435,7 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
 ) -> None:
     if not is_intel(device):
         pytest.skip("needs a driver that takes SPIR-V: Intel's")
-    module, ten = store(), ctypes.c_int32(10)
+    module, ten = make_store(), ctypes.c_int32(10)
     program = ur.make("urProgramCreateWithIL", context, module, len(module), None).value or 0
     assert reference.registry is not None
     table = reference.registry.list_owned("ur_program_handle_t")[program].table

@@ -10,10 +10,10 @@ import pytest
 from helpers.drivers import Driver
 from helpers.suites import RunSuite
 
-from fairlead.conformance.harness import areas_of
+from fairlead.conformance.harness import list_areas
 from fairlead.plugins import level_zero_adapter
 
-AREAS = areas_of("ur")
+AREAS = list_areas("ur")
 #: No case passes here, because no OpenCL driver has virtual memory.
 WITHOUT = {"virtual-memory"}
 #: The longest areas, for a process of their own.

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
-from fairlead.conformance.ur.spirv import SPEC_ID, importing_store, plus, store
+from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
 from fairlead.plugins.ur_level_zero.devices import LZDevice
@@ -62,7 +62,7 @@ def test_wrong_constants_are_refused_at_once(make: URObjects, context: int, queu
 def test_linked_programs_keep_their_constants(
     make: URObjects, context: int, queue: int, order: tuple[int, int]
 ) -> None:
-    programs = [make.il_program(context, data) for data in (importing_store(), plus())]
+    programs = [make.il_program(context, data) for data in (make_importing_store(), make_plus())]
     make.ur.ok(SET, programs[1], 1, byref(constant(SPEC_ID, 4, ctypes.c_int32(20))))
     for program in programs:
         make.ur.ok("urProgramCompile", context, program, None)
@@ -74,7 +74,7 @@ def test_linked_programs_keep_their_constants(
 def test_programs_that_lack_something_are_refused(
     make: URObjects, context: int, calls: URCalls
 ) -> None:
-    program, made = make.il_program(context, importing_store()), ctypes.c_void_p()
+    program, made = make.il_program(context, make_importing_store()), ctypes.c_void_p()
     assert calls.code("urProgramBuild", context, program, None).endswith("PROGRAM_BUILD_FAILURE")
     make.ur.ok("urProgramCompile", context, program, None)
     given = context, 1, listed(program), None, byref(made)
@@ -84,7 +84,10 @@ def test_programs_that_lack_something_are_refused(
 def test_executables_are_linked_when_they_are_there(
     make: URObjects, context: int, queue: int, calls: URCalls
 ) -> None:
-    programs = [make.il_program(context, data) for data in (importing_store(), plus(), store())]
+    programs = [
+        make.il_program(context, data)
+        for data in (make_importing_store(), make_plus(), make_store())
+    ]
     for program in programs:
         given = program, 1, listed(make.device), _MAY_IMPORT, None
         make.ur.ok("urProgramBuildExp", *given)
