@@ -398,8 +398,8 @@ class ExecutableGraph(Drawable, Pickles):
             lines.append(f"  {number}: {what}{after}")
             segment = self._segments[number]
             if isinstance(segment, BufferSegment):
-                said = segment.buffer.explain() or "the adapter does not say how it runs them"
-                lines += [f"     {line}" for line in said.splitlines()]
+                text = segment.buffer.explain() or "the adapter does not say how it runs them"
+                lines += [f"     {line}" for line in text.splitlines()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

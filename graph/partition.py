@@ -310,8 +310,8 @@ def _find_hosts_below(
     seen, found, edges = {task}, [], 0
     path = [(task, iter(successors[task]))]
     while path:
-        node, rest = path[-1]
-        after = next((after for after in rest if entry[after] < task and after not in seen), None)
+        node, others = path[-1]
+        after = next((after for after in others if entry[after] < task and after not in seen), None)
         if after is not None:
             seen.add(after)
             path.append((after, iter(successors[after])))

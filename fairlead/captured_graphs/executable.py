@@ -184,8 +184,8 @@ class Executable(Settable, Drawable, Pickles):
     def suggest_speedup(self) -> str | None:
         """Return what the program could do so that a replay is much faster, None if nothing is
         known."""
-        said = (one.suggest_speedup() for one in self._list_captured_segments())
-        return next(filter(None, said), None)
+        advice = (one.suggest_speedup() for one in self._list_captured_segments())
+        return next(filter(None, advice), None)
 
     def replay(
         self,

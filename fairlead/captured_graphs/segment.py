@@ -84,8 +84,8 @@ class CapturedSegment:
     def suggest_speedup(self) -> str | None:
         """Return what the program could do so that a replay is faster, None if nothing is known."""
         device = self._listed.devices[0]
-        said = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
-        return next(filter(None, said), None)
+        advice = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
+        return next(filter(None, advice), None)
 
     # running
 

@@ -147,9 +147,9 @@ def to_svg(document: Document) -> str:
             encoding="utf-8",
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+        message = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
         raise GraphFileError(
-            f"Graphviz' program dot drew nothing: {said}",
+            f"Graphviz' program dot drew nothing: {message}",
             routine="show",
             code="NO_PICTURE",
             remedy="install Graphviz (Debian: apt-get install graphviz), or take --dot",

@@ -263,13 +263,13 @@ class GraphArchive:
                 raise make_invalid_error(f"{name} is not a .npy file of version 1.0")
             np.lib.format.read_magic(stream)
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-            rest = data[stream.tell() :]
+            numbers = data[stream.tell() :]
             size = dtype.itemsize
             for one in shape:
                 size *= one
-            if dtype.hasobject or is_fortran or size != memory["size"] or len(rest) != size:
+            if dtype.hasobject or is_fortran or size != memory["size"] or len(numbers) != size:
                 raise make_invalid_error(f"{name} has not the {memory['size']} bytes of its memory")
-            return np.frombuffer(rest, np.uint8)
+            return np.frombuffer(numbers, np.uint8)
 
     def read_results(self) -> dict[str, np.ndarray]:
         """Return what a recorded program had in outputs in the end, by name.

@@ -94,8 +94,8 @@ def describe_by_argument(memory: dict[str, Any], argument: dict[str, Any]) -> No
     if found and dtype:
         width = int(found.group(2) or 1)
         width += width == 3  # three numbers have the room of four
-        count, rest = divmod(memory["size"], width * int(dtype[2:]))
-        if not rest:
+        count, remainder = divmod(memory["size"], width * int(dtype[2:]))
+        if not remainder:
             memory |= {"dtype": dtype, "shape": [count, width] if width > 1 else [count]}
 
 

@@ -435,4 +435,4 @@ print(queue.state)
 
 def test_a_forked_child_lets_a_graph_go_that_records(run_python: RunPython) -> None:
     done = run_python(FORKED)
-    assert (done.out, done.err) == ("True\nexecuting\n", "")
+    assert done.out == "True\nexecuting\n" and "Exception ignored" not in done.err
