@@ -55,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _rewrite_share(config: pytest.Config, number: int, count: int) -> None:
-    """Let pytest rewrite the assertions of each `count`th new file of tests, and keep the result.
+    """Let pytest rewrite the assertions of each `count`th new file of tests or helpers, and keep
+    the result.
 
     In a new checkout every worker would rewrite all files, at the same time, for 20 seconds.
     """
@@ -64,6 +65,7 @@ def _rewrite_share(config: pytest.Config, number: int, count: int) -> None:
         return
     paths = [config.invocation_params.dir / name.split("::")[0] for name in config.args]
     files = sorted({file for path in paths for file in path.rglob("test_*.py")})
+    files += sorted(Path(__file__).with_name("helpers").rglob("*.py"))
     for file in files[number::count]:
         if any(file.parent.glob(f"__pycache__/{file.stem}.*-pytest-*")):
             continue
