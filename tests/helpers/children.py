@@ -51,7 +51,8 @@ class ForkServer:
     """A process that has imported `_IMPORTED`, and runs code in forks of itself, one at a time.
 
     Args:
-        shortens: whether what has run to the end of an interpreter is not taken there again.
+        shortens: whether what has run to the end of an interpreter is not taken there again, and
+            no end takes down the modules of other projects that the server has imported.
     """
 
     def __init__(self, *, shortens: bool = False) -> None:
@@ -87,6 +88,7 @@ class ForkServer:
                 "arguments": arguments,
                 "environ": dict(environ),
                 "short": self._shortens and self._has_ended(code, arguments),
+                "whole": not self._shortens,
             }
             data = json.dumps(request).encode()
             out, out_end = os.pipe()

@@ -9,6 +9,9 @@ To take an interpreter down costs as much as all that most children do. A reques
 `short` end. Then a child that went well runs the functions of atexit, drops its globals, and ends
 as a C program does.
 
+Unless a request asks for a `whole` end, the interpreter does not take down the modules of other
+projects that the server has imported. It would copy the pages of all their objects first.
+
 Every child releases what its globals hold. Intel's driver crashes at the end of a process that has
 an out-of-order queue on which commands run. So the code gets a module of its own: this one's
 dictionary is frozen, and cycles through it are never collected.
@@ -27,9 +30,20 @@ def _serve():
     import threading
     import types
 
+    @atexit.register  # the first one is called last
+    def keep_modules():
+        if not request["whole"]:
+            for name, module in theirs.items():
+                if sys.modules.get(name) is module:
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules.pop(name)))
+
     server = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    ours = "fairlead", "__main__", "builtins", "sys"
+    theirs = {
+        name: module for name, module in sys.modules.items() if name.partition(".")[0] not in ours
+    }
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page
     while True:

@@ -70,7 +70,8 @@ class RunPython(Protocol):
 
     It ends as an interpreter does. Where a child has ended so before, with the same code and with
     other temporary files or variables at most, `make test` lets the next one end as a C program
-    does, behind the functions of atexit. `make test-all` takes each to the interpreter's end.
+    does, behind the functions of atexit. In the others the modules of other projects stay, which
+    the fork server has imported. `make test-all` takes each to the interpreter's whole end.
     """
 
     def __call__(
