@@ -299,8 +299,8 @@ static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
     return r;
 }
 
-/* Tell this thread's recordings, but none that keeps `memory`. The list is looked at anew each time,
- * because an observer may end a recording. */
+/* Tell this thread's recordings, but none that keeps `memory`. The list is looked at anew each
+ * time, because an observer may end a recording. */
 static void tell_all(int what, cl_mem memory, size_t detail) {
     static _Atomic uint64_t numbers;
     uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
