@@ -14,6 +14,7 @@ from helpers.cuda_program import Program, count_launches
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
 from fairlead.icd._native import lib
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.command_buffer import cuda_functions
@@ -50,11 +51,16 @@ def test_what_is_enqueued_around_it_keeps_its_order(program: Program) -> None:
     assert program.values(y) == [expected]
 
 
-def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
+def doubling(program: Program) -> tuple[cl.Buffer, Executable, cl.UserEvent]:
+    """A buffer of fives, a graph that doubles them, and an event that the host sets."""
     y, gate = program.buffer(5), cl.UserEvent(program.context)
     with capture(program.queue) as graph:
         program.scale(y, 2, 0)
-    loop = graph.finalize()
+    return y, graph.finalize(), gate
+
+
+def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
+    y, loop, gate = doubling(program)
     end = loop.replay(program.queue, wait_for=[gate])
     assert end.command_execution_status > 0
     gate.set_status(cl.command_execution_status.COMPLETE)
@@ -63,10 +69,7 @@ def test_it_waits_for_events_and_blocks_nobody(program: Program) -> None:
 
 
 def test_an_enqueue_does_not_wait_for_the_replay_before_it(program: Program) -> None:
-    y, gate = program.buffer(5), cl.UserEvent(program.context)
-    with capture(program.queue) as graph:
-        program.scale(y, 2, 0)
-    loop = graph.finalize()
+    y, loop, gate = doubling(program)
     before = program.fake.calls("cuStreamSynchronize")
     program.fake.library.fake_cuda_hold(1)
     loop.replay(program.queue, wait_for=[gate])
@@ -80,12 +83,9 @@ def test_an_enqueue_does_not_wait_for_the_replay_before_it(program: Program) -> 
 
 
 def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
-    y, gate = program.buffer(5), cl.UserEvent(program.context)
-    with capture(program.queue) as graph:
-        program.scale(y, 2, 0)
-    loop = graph.finalize()
+    y, loop, gate = doubling(program)
     end = loop.replay(program.queue, wait_for=[gate])
-    del loop, graph
+    del loop
     gc.collect()
     (native,) = _unfinished
     assert not lib.fl_cuda_has_ended(native)

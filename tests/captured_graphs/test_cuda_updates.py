@@ -12,16 +12,27 @@ from helpers.cuda_program import Program
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.icd.command_buffer import cuda_functions
 
 
-def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
+def repeating(program: Program, *, scales: bool = False) -> tuple[cl.Buffer, Executable]:
+    """A buffer of ones, and four launches that add the Parameter `by`.
+
+    Args:
+        program: the kernels.
+        scales: whether they multiply by it first.
+    """
     y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
     with capture(program.queue) as graph:
         for _ in range(4):
-            program.scale(y, 1, by)
-    loop = graph.finalize()
+            program.scale(y, by if scales else 1, by)
+    return y, graph.finalize()
+
+
+def test_updates_and_parameters_reach_the_graph(program: Program) -> None:
+    y, loop = repeating(program)
     built = program.fake.calls("cuGraphInstantiateWithFlags")
     loop.replay(program.queue, wait=True)
     assert program.values(y) == [13]
@@ -57,11 +68,7 @@ def test_a_whole_graph_updates_the_launches_that_differ(program: Program) -> Non
 
 
 def test_a_changed_parameter_is_one_copy_for_all_launches(program: Program) -> None:
-    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
-    with capture(program.queue) as graph:
-        for _ in range(4):
-            program.scale(y, 1, by)
-    loop = graph.finalize()
+    y, loop = repeating(program)
     loop.replay(program.queue, wait=True)
     names = "cuGraphExecKernelNodeSetParams_v2", "cuMemcpyAsync"
     before = [program.fake.calls(name) for name in names]
@@ -77,11 +84,7 @@ def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
 ) -> None:
     text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
     monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: text)
-    y, by = program.buffer(1), fairlead.Parameter(np.int32(3), name="by")
-    with capture(program.queue) as graph:
-        for _ in range(4):
-            program.scale(y, by, by)
-    loop = graph.finalize()
+    y, loop = repeating(program, scales=True)
     before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
     for value in (1, 2):
         loop.replay(program.queue, by=value, wait=True)
