@@ -171,7 +171,7 @@ def _make_level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[Devi
                 device=counts[number] - 1,
                 type=device.type,
                 name=device.name,
-                platform_name=driver.name_of(device.driver_handle),
+                platform_name=driver.find_name(device.driver_handle),
                 platform_version=f"Level Zero {driver.api_version}",
                 driver_version=device.driver_version,
                 icd_version=0,

@@ -73,7 +73,7 @@ class HipDriver(DeviceDriver[HipDevice]):
         """Return a constant of hip.abi, as the library's version has it."""
         return HIP[find_name(name, self.version)]
 
-    def struct(self, name: str) -> Any:
+    def get_struct(self, name: str) -> Any:
         """Return the ctypes class of a struct of hip.abi, as the library's version has it."""
         return HIP.get_struct(find_name(name, self.version))
 
@@ -91,7 +91,7 @@ class HipDriver(DeviceDriver[HipDevice]):
         return HIP[CONSTANTS[f"CU_DEVICE_ATTRIBUTE_{name}"]]
 
     def make_device(self, found: DriverDevice) -> HipDevice:
-        properties = self.struct("hipDeviceProp_t")()
+        properties = self.get_struct("hipDeviceProp_t")()
         name = "hipGetDeviceProperties" + ("R0600" if self.generation == 6 else "")
         code = getattr(self.table, name)(ctypes.byref(properties), found.handle)
         if code:

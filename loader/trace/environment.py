@@ -98,7 +98,7 @@ class Wanted:
         """Make one of a comma list of patterns."""
         return cls(tuple(filter(None, map(str.strip, patterns.split(",")))), errors)
 
-    def name(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Whether calls of a function are shown."""
         return not self.patterns or any(fnmatchcase(name, one) for one in self.patterns)
 
@@ -123,7 +123,7 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
     def before(slot: int, arguments: Sequence[int]) -> None:
         call = make_running_call(api, slot, arguments, label)
         for output in outputs:
-            if not output.wanted.errors and output.wanted.name(call.name):
+            if not output.wanted.errors and output.wanted.includes(call.name):
                 output.write(format_before(call, output.indent))
         begun.times = [*getattr(begun, "times", ()), time.monotonic_ns()]
 
@@ -134,7 +134,7 @@ def _print_calls(layer: Layer, table: DispatchTable, outputs: Sequence[_Output])
         call = replace(call, end=end, result=result, pieces=read_pieces(layer, slot, arguments))
         names.learn(call)
         for output in outputs:
-            if output.wanted.name(call.name) and (call.failed or not output.wanted.errors):
+            if output.wanted.includes(call.name) and (call.failed or not output.wanted.errors):
                 output.write(format_after(call, output.indent, output.times, names.format_call))
 
     layer.handle(before, after)

@@ -101,7 +101,7 @@ class ZEDriver:
         """
         return self.query_extensions(self.handles[0])
 
-    def name_of(self, handle: int) -> str:
+    def find_name(self, handle: int) -> str:
         """What one of its handles stands for.
 
         Level Zero has no names of drivers. fairlead's own driver has a handle for each OpenCL

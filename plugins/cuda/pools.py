@@ -143,8 +143,8 @@ class CuPool(USMPool):
         if self.driver_pool is not None:
             self.driver_pool.close()
 
-    def number(self, name: str) -> int:
-        own, driver = super().number(name), self.driver_pool
+    def get_number(self, name: str) -> int:
+        own, driver = super().get_number(name), self.driver_pool
         if driver is None or name not in ATTRIBUTES:
             return own
         return driver.query_number(name) + (own if name != "threshold" else 0)

@@ -153,7 +153,7 @@ class HipApi(GpuApi):
         return _Pool(kind, none, self._make_location(device))
 
     def make_physical_properties(self, device: ApiDevice) -> Any:
-        made = device.platform.driver.struct("hipMemAllocationProp")()
+        made = device.platform.driver.get_struct("hipMemAllocationProp")()
         made.type = HIP["hipMemAllocationTypePinned"]
         made.location = self._make_location(device)
         return made

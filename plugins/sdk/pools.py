@@ -82,7 +82,7 @@ class USMPool(Object):
         """Give memory back to the driver. Raises what the driver answers."""
         raise NotImplementedError
 
-    def number(self, name: str) -> int:
+    def get_number(self, name: str) -> int:
         """Return a number of bytes: an attribute, such as "used_high"."""
         return getattr(self, name)
 
@@ -216,12 +216,12 @@ class USMPool(Object):
 _INFO: Final[dict[str, Callable[[USMPool], Any]]] = {
     "UR_USM_POOL_INFO_REFERENCE_COUNT": lambda pool: pool.references,
     "UR_USM_POOL_INFO_CONTEXT": lambda pool: pool.context,
-    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.number("threshold"),
-    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": lambda pool: pool.number("maximum"),
-    "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP": lambda pool: pool.number("reserved"),
-    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": lambda pool: pool.number("reserved_high"),
-    "UR_USM_POOL_INFO_USED_CURRENT_EXP": lambda pool: pool.number("used"),
-    "UR_USM_POOL_INFO_USED_HIGH_EXP": lambda pool: pool.number("used_high"),
+    "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": lambda pool: pool.get_number("threshold"),
+    "UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP": lambda pool: pool.get_number("maximum"),
+    "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP": lambda pool: pool.get_number("reserved"),
+    "UR_USM_POOL_INFO_RESERVED_HIGH_EXP": lambda pool: pool.get_number("reserved_high"),
+    "UR_USM_POOL_INFO_USED_CURRENT_EXP": lambda pool: pool.get_number("used"),
+    "UR_USM_POOL_INFO_USED_HIGH_EXP": lambda pool: pool.get_number("used_high"),
 }
 _SETTABLE: Final = {
     "UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP": "threshold",

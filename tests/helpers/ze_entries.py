@@ -58,7 +58,7 @@ def asked_of_python() -> Iterator[list[str]]:
     asked = list[str]()
 
     def watch(name: str) -> None:
-        real = driver.compiled(name)
+        real = driver.compile_entry(name)
 
         def entry(number: int, *arguments: Any) -> int:
             asked.append(name)

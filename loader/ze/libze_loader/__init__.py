@@ -42,14 +42,14 @@ def make_environment(
     folder = str(find_library().parent)
     added = {
         "ZEL_LIBRARY_PATH": folder,
-        "LD_LIBRARY_PATH": _with(folder, environ.get("LD_LIBRARY_PATH", "")),
-        "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
+        "LD_LIBRARY_PATH": _prepend(folder, environ.get("LD_LIBRARY_PATH", "")),
+        "LD_PRELOAD": _prepend(library, environ.get("LD_PRELOAD", "")),
     }
     if drivers is not None and "ZE_ENABLE_ALT_DRIVERS" not in environ:
         added["ZE_ENABLE_ALT_DRIVERS"] = ",".join(path for path in drivers if "," not in path)
     return added
 
 
-def _with(element: str, others: str) -> str:
+def _prepend(element: str, others: str) -> str:
     """A `:`-list with an element before the others."""
     return f"{element}:{others}" if others else element

@@ -172,7 +172,7 @@ class LevelZeroDriver:
         """
         self.registry = Registry(table, ze_lib.FL_ZE_DRIVERS + number, kinds=_KINDS)
 
-    def compiled(self, name: str) -> Callable[..., int]:
+    def compile_entry(self, name: str) -> Callable[..., int]:
         """Return what C calls for an entry point."""
         return compile_ze_entry(self.objects, ZE.functions[name], self._functions[name], self.fail)
 

@@ -129,7 +129,7 @@ def _bind(name: str) -> None:
     def find(number: int, *arguments: Any) -> int:
         found = compiled.get(number)
         if found is None:
-            found = compiled[number] = _running[number].driver.compiled(name)
+            found = compiled[number] = _running[number].driver.compile_entry(name)
             if len(having) == 1:
                 ffi.def_extern(name=f"py_{name}", error=_UNKNOWN)(found)
         return found(number, *arguments)

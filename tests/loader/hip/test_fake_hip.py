@@ -120,7 +120,7 @@ def test_kinds_of_memory(hip: Hip) -> None:
     host, device = hip.make("HostMalloc", 64, 0), hip.make("Malloc", 64)
     managed = hip.make("MallocManaged", 64, 1)
     for address, name in ((host, "Host"), (device, "Device")):
-        attributes = hip.driver.struct("hipPointerAttribute_t")()
+        attributes = hip.driver.get_struct("hipPointerAttribute_t")()
         hip.PointerGetAttributes(ctypes.byref(attributes), address + 3)
         first = attributes._fields_[0][0]
         expected = hip.driver.get_constant(f"hipMemoryType{name}")
@@ -129,7 +129,7 @@ def test_kinds_of_memory(hip: Hip) -> None:
         attribute = HIP["HIP_POINTER_ATTRIBUTE_MEMORY_TYPE"]
         hip.PointerGetAttribute(ctypes.byref(kind), attribute, address)
         assert kind.value == expected
-    attributes = hip.driver.struct("hipPointerAttribute_t")()
+    attributes = hip.driver.get_struct("hipPointerAttribute_t")()
     hip.PointerGetAttributes(ctypes.byref(attributes), managed)
     assert attributes.isManaged == 1
     unknown = ctypes.create_string_buffer(1)
@@ -204,7 +204,7 @@ def test_copies_of_rows(hip: Hip, stream: int) -> None:
             wrong = hip.table.hipMemcpy3DAsync(ctypes.byref(copy), stream)
             assert wrong == HIP.codes["hipErrorInvalidMemcpyDirection"]
         else:
-            copy = hip.driver.struct("HIP_MEMCPY3D")()
+            copy = hip.driver.get_struct("HIP_MEMCPY3D")()
             copy.srcMemoryType = hip.driver.get_constant("hipMemoryTypeHost")
             copy.srcHost, copy.srcPitch, copy.srcXInBytes, copy.srcY = source, 16, 4, 1
             copy.dstMemoryType = hip.driver.get_constant("hipMemoryTypeDevice")
@@ -218,7 +218,7 @@ def test_copies_of_rows(hip: Hip, stream: int) -> None:
 
 
 def test_physical_memory(hip: Hip) -> None:
-    kind = hip.driver.struct("hipMemAllocationProp")()
+    kind = hip.driver.get_struct("hipMemAllocationProp")()
     kind.type, kind.location.type = HIP["hipMemAllocationTypePinned"], 1
     size = hip.make("MemGetAllocationGranularity", ctypes.byref(kind), 0)
     assert hip.make("MemCreate", size, ctypes.byref(kind), 0) == size

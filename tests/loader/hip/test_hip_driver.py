@@ -28,7 +28,7 @@ def test_the_generation_is_that_of_the_symbols(fake_hip: FakeHip) -> None:
     old = fake_hip.profile == "5.2"
     assert fake_hip.driver.generation == (5 if old else 6)
     assert fake_hip.driver.get_constant("hipMemoryTypeHost") == (0 if old else 1)
-    layout = fake_hip.driver.struct("hipMemAllocationProp")
+    layout = fake_hip.driver.get_struct("hipMemAllocationProp")
     assert (layout.location.offset, layout.type.offset) == ((4, 16) if old else (8, 0))
 
 
