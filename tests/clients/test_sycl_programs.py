@@ -16,7 +16,6 @@ from helpers.clients import (
     CASES,
     HERE,
     LEAK,
-    OUR_CASES,
     PROGRAMS,
     WATCHED,
     Case,
@@ -145,7 +144,7 @@ _ON_ONE_DRIVER: Final = [
             *([] if case.id == "fairlead-intel_cpu" else [pytest.mark.thorough]),
         ),
     )
-    for case in OUR_CASES
+    for case in CASES
 ]
 
 
