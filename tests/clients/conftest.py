@@ -6,7 +6,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from helpers.clients import Compiler
+from helpers.clients import DEVICE_PROGRAMS, Compiler
 from helpers.drivers import Driver
 
 
@@ -32,8 +32,8 @@ def compile_client(now: Path, tmp_path_factory: pytest.TempPathFactory) -> Compi
 
 @pytest.fixture(scope="session")
 def compile_then(dpcpp_then: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    """Compiles the programs for DPC++ 2025.3."""
-    return Compiler(dpcpp_then, tmp_path_factory)
+    """Compiles the programs with device code, for DPC++ 2025.3."""
+    return Compiler(dpcpp_then, tmp_path_factory, DEVICE_PROGRAMS)
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def test_binaries_of_programs_come_from_the_cache_of_libsycl(
     made_of_binaries = []
     for _ in range(2):
         output = run(
-            compile_client.device("groups"),
+            compile_client.sycl("groups"),
             now,
             drivers[driver],
             adapter_path("fairlead"),

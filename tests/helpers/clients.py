@@ -229,11 +229,11 @@ _NO_COMPLAINT: Final = ("[ERROR]: There are no valid references to handle 0", ""
 LEAK: Final = "[ERROR]: Retained 1 reference(s) to handle 0x…"
 
 
-#: The SYCL programs of a folder are one program, which is told which of them to be: the headers
-#: take longest to compile, and are compiled once. Told several, it is one after the other, and
-#: writes between them which one begins and what the last one returned.
+#: The SYCL programs are one program, which is told which of them to be: the headers take longest to
+#: compile, and are compiled once. Told several, it is one after the other, and writes between them
+#: which one begins and what the last one returned.
 _ALL: Final = """\
-#include "{header}.hpp"
+#include "device.hpp"
 #include <cstring>
 #define main program_main
 {includes}
@@ -284,22 +284,24 @@ class Compiler:
     """Compiles the programs of tests/clients, by the host's compilers alone.
 
     What is made of SYCL is kept for later runs, until a program or libsycl changes.
+
+    Args:
+        home: the folder of its DPC++.
+        factory: the fixture `tmp_path_factory`.
+        programs: the names of the SYCL programs that this DPC++ compiles.
     """
 
-    def __init__(self, home: Path, factory: pytest.TempPathFactory) -> None:
-        self.home, self.factory = home, factory
+    def __init__(
+        self,
+        home: Path,
+        factory: pytest.TempPathFactory,
+        programs: Sequence[str] = (*PROGRAMS, "leaking", *DEVICE_PROGRAMS),
+    ) -> None:
+        self.home, self.factory, self.programs = home, factory, programs
         self.library = next(home.glob("lib/libsycl.so.[0-9]"))
         library = self.library.stat()
         parts = f"{home} {library.st_size} {library.st_mtime_ns}", Path(__file__).read_text("utf-8")
         self.kept = KeptFiles(HERE / "sycl/client.hpp", [HERE / "sycl", HERE / "device"], *parts)
-
-    def sycl(self, *names: str) -> list[str]:
-        """The command that runs sycl/{name}.cpp, or several in one process: see `outputs`."""
-        return self._program("sycl", "client", (*PROGRAMS, "leaking"), *names)
-
-    def device(self, *names: str) -> list[str]:
-        """The command that runs device/{name}.cpp, or several in one process: see `outputs`."""
-        return self._program("device", "device", DEVICE_PROGRAMS, *names)
 
     def run_device(
         self, names: Sequence[str], driver: str, adapter: str | None, **variables: str | Path
@@ -317,7 +319,7 @@ class Compiler:
                 "SYCL_CACHE_PERSISTENT": "1",
                 "SYCL_CACHE_DIR": cache,
             }
-            output = run(self.device(*names), self.home, driver, adapter, **caching, **variables)
+            output = run(self.sycl(*names), self.home, driver, adapter, **caching, **variables)
             for entry in own.iterdir() if output.code == 0 else ():
                 with suppress(OSError):  # it is there already
                     entry.rename(compiled / entry.name)
@@ -336,26 +338,27 @@ class Compiler:
             )
         ]
 
-    def _program(self, folder: str, header: str, names: Sequence[str], *run: str) -> list[str]:
+    def sycl(self, *names: str) -> list[str]:
+        """The command that runs a program of sycl/ or device/, or several: see `outputs`."""
+
         def make(program: Path) -> None:
-            includes = (f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in names)
+            includes = (
+                f'namespace program_{name} {{\n#include "{name}.cpp"\n}}' for name in self.programs
+            )
             calls = (
                 f'  if (!std::strcmp(name, "{name}"))\n    return program_{name}::program_main();'
-                for name in names
+                for name in self.programs
             )
             source = program.with_name(f"{program.name}.cpp")
-            source.write_text(
-                _ALL.format(header=header, includes="\n".join(includes), calls="\n".join(calls))
-            )
-            folders = [f"-I{HERE / 'sycl'}", f"-I{HERE / folder}"]
+            source.write_text(_ALL.format(includes="\n".join(includes), calls="\n".join(calls)))
+            folders = [f"-I{HERE / folder}" for folder in ("sycl", "device")]
             self.kept.copy(
                 source.stem,
                 program,
                 lambda: self._run(cxx(), source, program, self.library, *folders),
             )
 
-        made = once(self.factory, f"{folder}_programs_{self.library.name}", make)
-        return [str(made), *run]
+        return [str(once(self.factory, f"programs_{self.library.name}", make)), *names]
 
     def _run(
         self, compiler: list[str], source: Path, program: Path, library: Path, *more: str
