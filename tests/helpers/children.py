@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from helpers.kept_files import digest
-from helpers.support import CHILD_TIMEOUT, Output
+from helpers.support import CHILD_TIMEOUT, ROOT, Output
 
 #: What most children import. No module here loads a driver, or reads a variable, when imported.
 _IMPORTED: Final = (
@@ -45,6 +45,8 @@ _IMPORTED: Final = (
 #: Variables that are read when a process starts, or when one of these modules is imported. The
 #: first one opens CUDA then, which does not work in a fork.
 _READ_EARLY: Final = ("FAIRLEAD_CUDA", "LANG", "LC_", "LD_", "GLIBC_", "MALLOC_", "NPY_", "PYTHON")
+#: With it, code imports the helpers. A fork can add that to its path.
+_HELPERS: Final = ("PYTHONPATH", str(ROOT / "tests"))
 
 
 class ForkServer:
@@ -77,8 +79,8 @@ class ForkServer:
 
     def can_run(self, environ: Mapping[str, str]) -> bool:
         """Whether a fork differs in nothing from a new interpreter with this environment."""
-        differing = {name for name, _ in environ.items() ^ self._environ.items()}
-        return not any(name.startswith(_READ_EARLY) for name in differing)
+        differing = (environ.items() ^ self._environ.items()) - {_HELPERS}
+        return not any(name.startswith(_READ_EARLY) for name, _ in differing)
 
     def run(self, code: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Output:
         """Run code in a fork, and return what it came to."""

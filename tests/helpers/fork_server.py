@@ -66,6 +66,9 @@ def _serve():
     for number, pipe in enumerate(pipes, 1):
         os.dup2(pipe, number)
         os.close(pipe)
+    helpers = request["environ"].get("PYTHONPATH")
+    if helpers and "PYTHONPATH" not in os.environ:
+        sys.path.insert(1, helpers)
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.argv[1:] = request["arguments"]

@@ -7,7 +7,12 @@ from typing import Final
 
 from helpers.support import ROOT, RunPython
 
-_CODE: Final = "from helpers.graph_updates_program import main; main()"
+_CODE: Final = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from helpers.graph_updates_program import main
+main()
+"""
 _STEPS: Final = 10
 
 
@@ -18,8 +23,7 @@ def compare_updates(run_python: RunPython, *environments: Mapping[str, str]) -> 
         run_python: the fixture.
         environments: variables that choose an adapter and its driver, of one device.
     """
-    path = {"PYTHONPATH": str(ROOT / "tests")}
-    first, *others = (run_python(_CODE, env={**env, **path}).out for env in environments)
+    first, *others = (run_python(_CODE, env=env).out for env in environments)
     assert all(other == first for other in others)
     states = first.splitlines()
     assert len(states) == len({tuple(line.split()[-2:]) for line in states}) == _STEPS
