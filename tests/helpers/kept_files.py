@@ -3,8 +3,8 @@ changes."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -56,19 +56,23 @@ class KeptFiles:
                 shutil.rmtree(old, ignore_errors=True)
 
     def copy(self, name: str, path: Path, make: Callable[[], object]) -> None:
-        """Copy a kept file to a path, or make it there and keep it if it has a name."""
-        kept = self._folder / name
-        try:
-            if name:
-                shutil.copy(kept, path)
-                return
-        except FileNotFoundError:
-            pass
-        make()
+        """Copy a kept file to a path, or make it there and keep it if it has a name.
+
+        Of several processes that ask for the same file, one makes it, and the others wait.
+        """
         if not name:
+            make()
             return
-        self._forget()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        own = kept.with_suffix(f".{os.getpid()}")  # another run may be keeping the same file
-        shutil.copy(path, own)
-        own.replace(kept)
+        kept = self._folder / name
+        if not kept.exists():
+            self._forget()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with open(f"{kept}.lock", "w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not kept.exists():
+                    make()
+                    own = kept.with_suffix(".new")  # whole when it gets its name
+                    shutil.copy(path, own)
+                    own.replace(kept)
+                    return
+        shutil.copy(kept, path)
