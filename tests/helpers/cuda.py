@@ -172,7 +172,7 @@ def compile_fake_gpu(
         "opencl_abi.h": build["emit_header"](),
         **texts,
     }
-    command = ["cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    command = ["cc", "-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     libraries = ["-ldl", "-lpthread"]
 
     def compile_it() -> None:

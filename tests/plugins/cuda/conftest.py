@@ -336,6 +336,16 @@ class Installed(NamedTuple):
 
 #: What `installed` has, one after the other.
 LIBRARIES: Final = ("cuda", *(f"hip-{profile}" for profile in PROFILES))
+#: Marks tests of whole programs. `make test` runs them on HIP's newer profile alone, because
+#: test_runtime.py runs a program with graphs on both.
+newer_hip: Final = pytest.mark.parametrize(
+    "installed",
+    [
+        pytest.param(one, marks=pytest.mark.thorough) if one == "hip-5.2" else one
+        for one in LIBRARIES
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="session", params=LIBRARIES)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.clients import PREFIX_LIB, run
 
-from .conftest import Installed
+from .conftest import Installed, newer_hip
 
 PROGRAM = """
 import dpctl, dpctl.memory, numpy
@@ -49,6 +49,7 @@ MemoryUSMHost 32 True [0, 1, 7, 7, 7, 7, 7, 7]
 
 
 @pytest.mark.slow
+@newer_hip
 def test_dpctl_and_the_runtime_share_memory(clients: Path, installed: Installed) -> None:
     home = clients / "now"
     if not (home / f"dpctl/_sycl_device{sysconfig.get_config_var('EXT_SUFFIX')}").exists():

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from helpers.support import ROOT, RunPython
 
-from .conftest import Installed
+from .conftest import Installed, newer_hip
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("name", CASES)
+@newer_hip
 def test_it_computes_or_says_why_not(
     run_python: RunPython, selected: dict[str, str], installed: Installed, name: str
 ) -> None:

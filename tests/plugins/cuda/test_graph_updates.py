@@ -10,9 +10,10 @@ from helpers.support import RunPython
 
 from fairlead import plugins
 
-from .conftest import CudaDriver, Installed
+from .conftest import CudaDriver, Installed, newer_hip
 
 
+@newer_hip
 def test_updates_give_what_the_reference_adapter_gives(
     installed: Installed,
     selected: dict[str, str],
