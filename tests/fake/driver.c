@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "opencl_abi.h"
+#include "driver.h"
 
 /* How well it speaks the protocol. */
 #ifndef ICD
@@ -199,7 +200,7 @@ HIDDEN void crash(void) {
 static void **table;
 static fl_object platforms[PLATFORMS + 1], devices[PLATFORMS + 1][DEVICES + 1];
 
-static cl_int give(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
+cl_int give(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
     if (size_ret)
         *size_ret = size;
     if (into) {
@@ -210,7 +211,7 @@ static cl_int give(const void *value, size_t size, size_t room, void *into, size
     return CL_SUCCESS;
 }
 
-static cl_int give_text(const char *value, size_t room, void *into, size_t *size_ret) {
+cl_int give_text(const char *value, size_t room, void *into, size_t *size_ret) {
     return give(value, strlen(value) + 1, room, into, size_ret);
 }
 
@@ -301,7 +302,27 @@ static cl_int get_device_info(cl_device_id device, cl_device_info name, size_t r
     }
 }
 
-#include "commands.h"
+void say(const char *format, ...) {
+    const char *path = getenv("FAKE_LOG");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    va_list arguments;
+    if (!file)
+        return;
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    fputc('\n', file);
+    fclose(file);
+}
+
+void *make(const fl_object *parent, thing *context) {
+    thing *made = calloc(1, sizeof *made);
+    made->head.dispatch = OBJECT_TABLE;
+    made->head.dispatch_data = OBJECT_DATA;
+    made->references = 1;
+    made->context = context;
+    return made;
+}
 
 static cl_context create_context(const cl_context_properties *properties, cl_uint count,
                                  const cl_device_id *on, void *notify, void *user_data,
@@ -333,17 +354,16 @@ static void *extension_function(cl_platform_id platform, const char *name) {
                                                      : command_extension(name);
 }
 
-static const struct entry { const char *name; int slot; void *function;
-} entries[] = {
+static const entry entries[] = {
     {"clGetPlatformInfo", SLOT_clGetPlatformInfo, (void *)get_platform_info},
     {"clGetDeviceIDs", SLOT_clGetDeviceIDs, (void *)get_device_ids},
     {"clGetDeviceInfo", SLOT_clGetDeviceInfo, (void *)get_device_info},
     {"clCreateContext", SLOT_clCreateContext, (void *)create_context},
     {"clReleaseContext", SLOT_clReleaseContext, (void *)release},
     {"clFinish", SLOT_clFinish, (void *)finish},
-    COMMAND_ENTRIES,
     {"clGetExtensionFunctionAddressForPlatform", SLOT_clGetExtensionFunctionAddressForPlatform,
      (void *)extension_function},
+    {NULL, 0, NULL},
 };
 
 /* The ICD protocol. */
@@ -360,11 +380,16 @@ cl_int clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *into, cl_uint *count
     return FETCH_ERROR;
 }
 
-static void *get_function(cl_platform_id platform, const char *name) {
-    for (size_t i = 0; platform && i < sizeof entries / sizeof *entries; i++)
-        if (entries[i].slot != NULL_SLOT && strcmp(entries[i].name, name) == 0)
-            return entries[i].function;
+static void *find_function(const entry *first, const char *name) {
+    for (; first->name; first++)
+        if (first->slot != NULL_SLOT && strcmp(first->name, name) == 0)
+            return first->function;
     return NULL;
+}
+
+static void *get_function(cl_platform_id platform, const char *name) {
+    void *own = platform ? find_function(entries, name) : NULL;
+    return own || !platform ? own : find_function(command_entries, name);
 }
 
 /* Takes only a table that is complete already: the driver may call through it from now on. */
@@ -394,6 +419,12 @@ LINKAGE(ENTRY, EXPORTS) void *clGetExtensionFunctionAddress(const char *name) {
     return extension_function(platforms, name);
 }
 
+static void fill(const entry *first) {
+    for (; first->name; first++)
+        if (first->slot < SLOTS && first->slot != NULL_SLOT)
+            table[first->slot] = first->slot == WILD_SLOT ? NOWHERE : first->function;
+}
+
 /* The table ends where a page that nobody may read begins, so that whoever reads past it crashes.
  */
 static void make_table(void) {
@@ -401,9 +432,8 @@ static void make_table(void) {
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(pages + page, page, PROT_NONE);
     table = (void **)(pages + page) - SLOTS;
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
-        if (entries[i].slot < SLOTS && entries[i].slot != NULL_SLOT)
-            table[entries[i].slot] = entries[i].slot == WILD_SLOT ? NOWHERE : entries[i].function;
+    fill(entries);
+    fill(command_entries);
     if (TAG_IN_SLOT_0)
         table[SLOT_clGetPlatformIDs] = TAG;
     if (TAG_IN_SLOT_31)

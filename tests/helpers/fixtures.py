@@ -13,7 +13,7 @@ import pytest
 
 from helpers.children import ForkServer, working_folder
 from helpers.kept_files import KeptFiles, digest
-from helpers.plugin_header import plugin_header
+from helpers.plugin_header import plugin_header, ur_stubs
 from helpers.support import (
     CHILD_TIMEOUT,
     ROOT,
@@ -64,16 +64,18 @@ def fake_driver(
     compile_c: CompileC, native_headers: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> FakeDriver:
     """See FakeDriver. The same knobs give the same file."""
-    return _variants("driver", compile_c, tmp_path_factory, native_headers)
+    part = ROOT / "tests/fake/commands.c"
+    return _variants("driver", compile_c, tmp_path_factory, native_headers, part=part)
 
 
 @pytest.fixture(scope="session")
 def plugin_abi(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the generated plugin_abi.h."""
+    """A directory with the generated plugin_abi.h and ur_stubs.c."""
 
     def generate(directory: Path) -> None:
         directory.mkdir()
         (directory / "plugin_abi.h").write_text(plugin_header(), encoding="utf-8")
+        (directory / "ur_stubs.c").write_text(ur_stubs(), encoding="utf-8")
 
     return once(tmp_path_factory, "plugin_abi", generate)
 
@@ -86,7 +88,8 @@ def fake_plugin(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> FakePlugin:
     """See FakePlugin. The same knobs give the same file."""
-    return _variants("plugin", compile_c, tmp_path_factory, native_headers, plugin_abi)
+    part = plugin_abi / "ur_stubs.c"
+    return _variants("plugin", compile_c, tmp_path_factory, native_headers, plugin_abi, part=part)
 
 
 @pytest.fixture(scope="session")
@@ -129,13 +132,31 @@ def _variants(
     factory: pytest.TempPathFactory,
     *folders: Path,
     level: str = "-O0",
+    part: Path | None = None,
 ) -> Callable[..., Path]:
     """What compiles variants of tests/fake/{kind}.c, each once in a run, with further headers.
 
-    Variants without the paths of this run are kept for later runs, until the source changes.
+    Variants without the paths of this run are kept for later runs, until the source changes. A
+    part is another file of the fake. It is compiled once for all that set none of its knobs.
     """
     source = ROOT / f"tests/fake/{kind}.c"
-    kept = KeptFiles(source, folders)
+    text = part.read_text(encoding="utf-8") if part else ""
+    kept = KeptFiles(source, folders, text)
+    headers = [level, *(f"-I{folder}" for folder in folders), f"-I{source.parent}"]
+
+    def compile_part(knobs: Mapping[str, object]) -> list[str]:
+        if (file := part) is None:
+            return []
+        defines = [
+            f"-D{name.upper()}={value}"
+            for name, value in sorted(knobs.items())
+            if f"#ifndef {name.upper()}\n" in text
+        ]
+
+        def make(path: Path) -> None:
+            compile_c(file, path, "-c", *headers, *defines)
+
+        return [str(once(factory, f"{file.stem}-{digest(defines)}.o", make))]
 
     def build(*flags: str | Path, **knobs: object) -> Path:
         defines = [f"-D{name.upper()}={value}" for name, value in sorted(knobs.items())]
@@ -143,11 +164,10 @@ def _variants(
         name = f"libfake_{kind}-{digest(options)}.so"
 
         def make(path: Path) -> None:
-            headers = [f"-I{folder}" for folder in folders]
             kept.copy(
                 name if not any("/" in option for option in options) else "",
                 path,
-                lambda: compile_c(source, path, level, *headers, *options),
+                lambda: compile_c(source, path, *headers, *compile_part(knobs), *options),
             )
 
         return once(factory, name, make)

@@ -1,9 +1,12 @@
 /* What the fake driver has behind its platforms: contexts, queues, events, memory, programs and
- * kernels that run nothing. Every command is complete when it is enqueued. The file that FAKE_LOG
- * names in the environment gets a line for each call that a test may look for. */
-#include <pthread.h>
+ * kernels that run nothing. Every command is complete when it is enqueued. Knobs are those of
+ * driver.c. This file is compiled once for all drivers that set none of its knobs. */
 #include <sched.h>
-#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
 
 /* Two threads meet in clSVMAlloc (SVM_MEETS), else the second one there fails. */
 #ifndef SVM_MEETS
@@ -21,48 +24,14 @@
 #define AT_RECORD /* a statement in clCommandNDRangeKernelKHR */
 #endif
 
-typedef struct thing {
-    fl_object head;
-    int references;
-    struct thing *context, *parent;
-    cl_device_id device;
-    cl_command_queue_properties properties;
-    void *memory;
-    size_t size;
-    /* of a kernel: the arguments that were pointers, and that are something else now */
-    unsigned pointers, wrong;
-} thing;
-
 #define THING(handle) ((thing *)(handle))
-
-static void say(const char *format, ...) {
-    const char *path = getenv("FAKE_LOG");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    va_list arguments;
-    if (!file)
-        return;
-    va_start(arguments, format);
-    vfprintf(file, format, arguments);
-    va_end(arguments);
-    fputc('\n', file);
-    fclose(file);
-}
-
-static void *make(const fl_object *parent, thing *context) {
-    thing *made = calloc(1, sizeof *made);
-    made->head.dispatch = OBJECT_TABLE;
-    made->head.dispatch_data = OBJECT_DATA;
-    made->references = 1;
-    made->context = context;
-    return made;
-}
 
 static cl_int retain(void *object) {
     THING(object)->references++;
     return CL_SUCCESS;
 }
 
-static cl_int release(void *object) {
+cl_int release(void *object) {
     if (--THING(object)->references == 0)
         free(object);
     return CL_SUCCESS;
@@ -377,31 +346,54 @@ static cl_int enqueue_recorded(cl_uint queues, cl_command_queue *queue, void *re
 }
 
 #define SLOT(name, function) {#name, SLOT_##name, (void *)function}
-#define COMMAND_ENTRIES                                                                            \
-    SLOT(clGetContextInfo, context_info), SLOT(clRetainContext, retain),                           \
-        SLOT(clCreateCommandQueue, queue_of),                                                      \
-        SLOT(clCreateCommandQueueWithProperties, queue_with), SLOT(clRetainCommandQueue, retain),  \
-        SLOT(clReleaseCommandQueue, release_of_queue), SLOT(clGetCommandQueueInfo, queue_info),    \
-        SLOT(clFlush, flush), SLOT(clGetEventInfo, event_info),                                    \
-        SLOT(clGetEventProfilingInfo, profiling_info), SLOT(clSetEventCallback, event_callback),   \
-        SLOT(clRetainEvent, retain), SLOT(clReleaseEvent, release),                                \
-        SLOT(clWaitForEvents, wait_for_events), SLOT(clCreateUserEvent, user_event),               \
-        SLOT(clSetUserEventStatus, user_status), SLOT(clEnqueueMarkerWithWaitList, marker),        \
-        SLOT(clEnqueueBarrierWithWaitList, marker), SLOT(clCreateBuffer, buffer),                  \
-        SLOT(clCreateSubBuffer, sub_buffer), SLOT(clRetainMemObject, retain),                      \
-        SLOT(clReleaseMemObject, release), SLOT(clEnqueueReadBuffer, read_buffer),                 \
-        SLOT(clEnqueueWriteBuffer, write_buffer), SLOT(clEnqueueCopyBufferRect, copy_rect),        \
-        SLOT(clSVMAlloc, svm_alloc), SLOT(clSVMFree, svm_free),                                    \
-        SLOT(clEnqueueSVMMemcpy, svm_memcpy),                                                      \
-        SLOT(clCreateProgramWithSource, program_with_source), SLOT(clBuildProgram, build_program), \
-        SLOT(clGetProgramInfo, program_info), SLOT(clGetProgramBuildInfo, build_info),             \
-        SLOT(clRetainProgram, retain), SLOT(clReleaseProgram, release),                            \
-        SLOT(clCreateKernel, kernel), SLOT(clRetainKernel, retain),                                \
-        SLOT(clReleaseKernel, release), SLOT(clGetKernelInfo, kernel_info),                        \
-        SLOT(clGetKernelWorkGroupInfo, group_info), SLOT(clSetKernelArg, set_argument),            \
-        SLOT(clSetKernelArgSVMPointer, set_pointer), SLOT(clEnqueueNDRangeKernel, launch)
 
-static void *command_extension(const char *name) {
+const entry command_entries[] = {
+    SLOT(clGetContextInfo, context_info),
+    SLOT(clRetainContext, retain),
+    SLOT(clCreateCommandQueue, queue_of),
+    SLOT(clCreateCommandQueueWithProperties, queue_with),
+    SLOT(clRetainCommandQueue, retain),
+    SLOT(clReleaseCommandQueue, release_of_queue),
+    SLOT(clGetCommandQueueInfo, queue_info),
+    SLOT(clFlush, flush),
+    SLOT(clGetEventInfo, event_info),
+    SLOT(clGetEventProfilingInfo, profiling_info),
+    SLOT(clSetEventCallback, event_callback),
+    SLOT(clRetainEvent, retain),
+    SLOT(clReleaseEvent, release),
+    SLOT(clWaitForEvents, wait_for_events),
+    SLOT(clCreateUserEvent, user_event),
+    SLOT(clSetUserEventStatus, user_status),
+    SLOT(clEnqueueMarkerWithWaitList, marker),
+    SLOT(clEnqueueBarrierWithWaitList, marker),
+    SLOT(clCreateBuffer, buffer),
+    SLOT(clCreateSubBuffer, sub_buffer),
+    SLOT(clRetainMemObject, retain),
+    SLOT(clReleaseMemObject, release),
+    SLOT(clEnqueueReadBuffer, read_buffer),
+    SLOT(clEnqueueWriteBuffer, write_buffer),
+    SLOT(clEnqueueCopyBufferRect, copy_rect),
+    SLOT(clSVMAlloc, svm_alloc),
+    SLOT(clSVMFree, svm_free),
+    SLOT(clEnqueueSVMMemcpy, svm_memcpy),
+    SLOT(clCreateProgramWithSource, program_with_source),
+    SLOT(clBuildProgram, build_program),
+    SLOT(clGetProgramInfo, program_info),
+    SLOT(clGetProgramBuildInfo, build_info),
+    SLOT(clRetainProgram, retain),
+    SLOT(clReleaseProgram, release),
+    SLOT(clCreateKernel, kernel),
+    SLOT(clRetainKernel, retain),
+    SLOT(clReleaseKernel, release),
+    SLOT(clGetKernelInfo, kernel_info),
+    SLOT(clGetKernelWorkGroupInfo, group_info),
+    SLOT(clSetKernelArg, set_argument),
+    SLOT(clSetKernelArgSVMPointer, set_pointer),
+    SLOT(clEnqueueNDRangeKernel, launch),
+    {NULL, 0, NULL},
+};
+
+void *command_extension(const char *name) {
     static const struct { const char *name; void *function;
     } extensions[] = {
         {"clGetKernelSuggestedLocalWorkSizeKHR", (void *)suggest},
