@@ -37,13 +37,12 @@ _MARKS: Final = (
     "beyond_specification: counted apart",
     "forked: run in a fork where needed",
 )
-#: Plugins of pytest that do nothing for the cases. Some of them take time in each.
+#: Plugins of pytest that do nothing for the cases. They take half of the time of a short area: each
+#: is imported, and some collect garbage or take time in each case.
 _PLUGINS_LEFT_OUT: Final = (
-    "terminal",
-    "cacheprovider",
-    "faulthandler",
-    "logging",
-    "skipping",
+    *("cacheprovider", "doctest", "faulthandler", "junitxml", "legacypath", "logging", "pastebin"),
+    *("recwarn", "setuponly", "setupplan", "skipping", "stepwise", "subtests", "terminal"),
+    *("threadexception", "unittest", "unraisableexception"),
 )
 #: Opening and closing the library are cases, too: the first and the last one.
 OPENING: Final = Case("library::opening", "library", "the library", "can be opened and bound")
