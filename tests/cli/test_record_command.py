@@ -55,6 +55,9 @@ print(x.get().tobytes().hex())
 """
 
 pytestmark = pytest.mark.slow
+#: The recorded program compiles its kernels each time, and PoCL keeps them. What is recorded on
+#: each driver: test_what_a_file_has and test_equal_contents_are_written_once.
+on_one_driver = pytest.mark.one_driver("pocl_wheel")
 
 Record = Callable[..., tuple[Output, Path]]
 
@@ -129,7 +132,7 @@ def replayed(file: Path, drivers: tuple[Driver, ...]) -> set[int]:
     return {sum_of(last_read(file, f"{number_of(one)}:0")) for one in drivers}
 
 
-@pytest.mark.one_driver
+@on_one_driver
 @pytest.mark.parametrize(
     "what", ["plain", "image", "map", "rect", "two", "unordered", "svm", "fine"]
 )
@@ -191,7 +194,7 @@ def test_each_command_of_two_threads_has_a_number_of_its_own(
     assert sorted(numbers) == [*range(2 + 2 * 50 + 2 * 50)]
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_a_folder_that_is_full_of_recordings_of_one_process_is_named(
     program: Path, each_driver: Driver, tmp_path: Path
 ) -> None:
@@ -223,7 +226,7 @@ def test_a_file_that_is_not_a_recording_is_refused(tmp_path: Path, words: list[i
         record_layer.read_recordings(tmp_path)
 
 
-@pytest.mark.one_driver
+@on_one_driver
 @pytest.mark.parametrize(("what", "code"), [("abort", None), ("exit", 5), ("segfault", None)])
 def test_what_was_recorded_outlives_the_program(
     record: Record, present_drivers: tuple[Driver, ...], what: str, code: int | None
@@ -233,7 +236,7 @@ def test_what_was_recorded_outlives_the_program(
     assert replayed(file, present_drivers) == {int(output.out)}
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_a_part_of_a_program_begins_with_what_its_memory_held(
     record: Record, present_drivers: tuple[Driver, ...]
 ) -> None:
@@ -247,7 +250,7 @@ def test_a_part_of_a_program_begins_with_what_its_memory_held(
     assert any(np.array_equal(one.view(np.int32), expected) for one in outputs.values())
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_launches_of_one_kernel_see_what_others_have_written(
     record: Record, present_drivers: tuple[Driver, ...]
 ) -> None:
@@ -264,7 +267,7 @@ def test_launches_of_one_kernel_see_what_others_have_written(
     assert [one["op"] for one in document(file).commands] == ["kernel"]
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_contents(record: Record) -> None:
     _, file = record("plain", "--contents", "none")
     assert not [one for one in document(file).memory if "contents" in one]
@@ -273,7 +276,7 @@ def test_contents(record: Record) -> None:
     assert len(kept) == 2 and all("contents" in one for one in kept)
 
 
-@pytest.mark.one_driver
+@on_one_driver
 @pytest.mark.parametrize("what", ["plain", "image", "map", "unordered", "svm"])
 def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -> None:
     output, file = record(what, "--contents", "all")
@@ -286,7 +289,7 @@ def test_what_the_program_has_read_is_the_reference(record: Record, what: str) -
     )
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_a_recorded_file_is_compared_with_what_the_program_has_read(
     record: Record, run_python: RunPython
 ) -> None:
@@ -307,7 +310,7 @@ def test_a_recorded_file_is_compared_with_what_the_program_has_read(
     assert done.code == 1 and "different" in states and "same" not in states
 
 
-@pytest.mark.one_driver
+@on_one_driver
 @pytest.mark.parametrize(
     ("what", "why"),
     [
@@ -325,7 +328,7 @@ def test_what_cannot_be_recorded_is_named(record: Record, what: str, why: str) -
     assert len(document(file).commands) == LAST + 1
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_an_unmodified_python_program(
     run: Run, each_driver: Driver, present_drivers: tuple[Driver, ...], tmp_path: Path
 ) -> None:
@@ -343,7 +346,7 @@ def test_an_unmodified_python_program(
     assert all(len(before) <= 1 for before in chain)  # its long wait lists say nothing new
 
 
-@pytest.mark.one_driver
+@on_one_driver
 def test_the_processes_of_a_program_have_files_of_their_own(
     run: Run, program: Path, each_driver: Driver, tmp_path: Path
 ) -> None:

@@ -6,8 +6,8 @@ drivers: "pocl_wheel" and "intel_cpu" are the two that `make` installs. Others h
 names, "pocl-5.0" or "nvidia". OCL_ICD_FILENAMES may name further drivers.
 
 A test that asks for `each_driver` runs once on each driver. If it is marked `one_driver`,
-`make test` runs it on the first one only. `direct_pocl` is each PoCL that the engine `direct` is
-proven for. A test that needs certain drivers names them, by the
+`make test` runs it on the driver that the mark names, else on the first one. `direct_pocl` is each
+PoCL that the engine `direct` is proven for. A test that needs certain drivers names them, by the
 fixtures `pocl_wheel` and `intel_cpu` or by `@pytest.mark.driver("intel_cpu")`. It is skipped where
 one is missing. `--drivers pocl_wheel` excludes every test on another driver.
 """
@@ -130,17 +130,19 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "each_driver" in metafunc.fixturenames:
-        is_repeated = metafunc.definition.get_closest_marker("one_driver") is None
+        drivers = chosen_drivers(metafunc.config)
+        one = metafunc.definition.get_closest_marker("one_driver")
+        wanted = [driver for driver in drivers if one and driver.name in one.args] or drivers
         parameters = [
             pytest.param(
                 driver,
                 id=driver.name,
                 marks=(
                     pytest.mark.driver(driver.name),
-                    *(() if is_repeated or number == 0 else (pytest.mark.thorough,)),
+                    *(() if one is None or driver is wanted[0] else (pytest.mark.thorough,)),
                 ),
             )
-            for number, driver in enumerate(chosen_drivers(metafunc.config))
+            for driver in drivers
         ]
         metafunc.parametrize("each_driver", parameters, indirect=True, scope="session")
     if "direct_pocl" in metafunc.fixturenames:
