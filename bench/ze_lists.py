@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from fairlead.icd._native import lib
-from fairlead.icd.calls import address, call, find_driver_function, make_queue
+from fairlead.icd.calls import call, find_driver_function, get_address, make_queue
 from fairlead.icd.command_buffer.command_buffer import CommandBuffer
 from fairlead.loader.ze.abi import ZE
 
@@ -148,12 +148,12 @@ def _ways(program: _Program, buffer: CommandBuffer, queue: int) -> dict[str, Cal
     names = "zeCommandQueueExecuteCommandLists", "zeCommandQueueSynchronize"
     own = [_pointer(getattr(driver, name)) for name in names]
     wait, release = (
-        ctypes.c_void_p(address(find_driver_function(queue, name)))
+        ctypes.c_void_p(get_address(find_driver_function(queue, name)))
         for name in ("clWaitForEvents", "clReleaseEvent")
     )
-    enqueue = ctypes.c_void_p(address(lib.fl_exported().enqueue_present))
+    enqueue = ctypes.c_void_p(get_address(lib.fl_exported().enqueue_present))
     listed = [ctypes.c_void_p(handle) for handle in (program.queue, program.list)]
-    native = [ctypes.c_void_p(handle) for handle in (address(buffer.native), queue)]
+    native = [ctypes.c_void_p(handle) for handle in (get_address(buffer.native), queue)]
     return {
         "list": lambda took: run.run_list(*own, *listed, took),
         "icd": lambda took: run.run_buffer(enqueue, wait, release, *native, took),

@@ -19,7 +19,7 @@ from .errors import check
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
 
-def address(pointer: Any) -> int:
+def get_address(pointer: Any) -> int:
     """Return a C pointer as a number."""
     return int(ffi.cast("uintptr_t", pointer))
 
@@ -31,7 +31,7 @@ def call(handle: int, name: str, *arguments: Any) -> Any:
 
 def find_function(handle: int, name: str) -> Any:
     """Return an OpenCL function of the driver of an object, as a ctypes function."""
-    return _make_function(name, address(find_driver_function(handle, name)))
+    return _make_function(name, get_address(find_driver_function(handle, name)))
 
 
 def find_driver_function(handle: int, name: str) -> Any:
@@ -54,7 +54,7 @@ _ANSWERS: Final = {
 def _query_number(handle: int, routine: str, name: str, kind: str) -> int:
     answer, size = _ANSWERS[kind]
     value = ffi.new(answer)
-    check(call(handle, routine, OPENCL[name], size, address(value), None), routine)
+    check(call(handle, routine, OPENCL[name], size, get_address(value), None), routine)
     return value[0]
 
 
@@ -64,7 +64,7 @@ def _query_number(handle: int, routine: str, name: str, kind: str) -> int:
 def make_queue(context: int, device: int, properties: int = 0) -> int:
     """Make an in-order queue, unless `properties` says otherwise. Raises OpenCLError."""
     code = ffi.new("int32_t *")
-    queue = call(context, "clCreateCommandQueue", device, properties, address(code))
+    queue = call(context, "clCreateCommandQueue", device, properties, get_address(code))
     check(code[0], "clCreateCommandQueue")
     return queue
 
@@ -94,7 +94,10 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
         OpenCLError: the driver refuses it.
     """
     event, listed = ffi.new("uintptr_t *"), ffi.new("uintptr_t[]", list(waits))
-    check(call(queue, name, len(waits), address(listed) if waits else None, address(event)), name)
+    check(
+        call(queue, name, len(waits), get_address(listed) if waits else None, get_address(event)),
+        name,
+    )
     return event[0]
 
 
@@ -105,8 +108,8 @@ def read_word(queue: int, memory: int, offset: int, waits: Sequence[int]) -> tup
         OpenCL's code, and the word.
     """
     word, listed = ffi.new("uint32_t *"), ffi.new("uintptr_t[]", list(waits))
-    place = (memory, True, offset, 4, address(word))
-    after = (len(waits), address(listed) if waits else None, None)
+    place = (memory, True, offset, 4, get_address(word))
+    after = (len(waits), get_address(listed) if waits else None, None)
     return call(queue, "clEnqueueReadBuffer", *place, *after), word[0]
 
 
@@ -125,7 +128,7 @@ def query_status(event: int) -> int:
 # devices and kernels
 
 
-def compute_units(device: int) -> int:
+def query_compute_units(device: int) -> int:
     """Return CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
     return _query_number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
 
@@ -163,12 +166,12 @@ def query_kernel_name(kernel: int) -> str:
     """Return the function name of a kernel (a handle), "kernel" if the driver does not answer."""
     text = ffi.new("char[512]")
     code = call(
-        kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, address(text), None
+        kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_FUNCTION_NAME"], 512, get_address(text), None
     )
     return ffi.string(text).decode(errors="replace") if code == 0 else "kernel"
 
 
 def _query_text(handle: int, routine: str, name: str) -> str:
     value = ffi.new("char[1024]")
-    check(call(handle, routine, OPENCL[name], 1024, address(value), None), routine)
+    check(call(handle, routine, OPENCL[name], 1024, get_address(value), None), routine)
     return decode_text(bytes(ffi.buffer(value)))

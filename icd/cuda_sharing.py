@@ -23,7 +23,7 @@ from ..loader.cuda.abi import CUDA, check
 from ..loader.cuda.driver import CudaDevice, CudaDriver, cuda
 from ._native import ffi, lib
 from .abi import OPENCL
-from .calls import address, call, find_device_profile
+from .calls import call, find_device_profile, get_address
 from .command_buffer.cuda_order import EARLY_SINCE
 from .drivers import drivers
 from .errors import check as check_opencl
@@ -84,7 +84,7 @@ class SharedDevice:
 
     def __enter__(self) -> None:
         """Make the context current in this thread."""
-        code = self.table.cuCtxPushCurrent_v2(address(self.native.context))
+        code = self.table.cuCtxPushCurrent_v2(get_address(self.native.context))
         check(code, "cuCtxPushCurrent_v2")
 
     def __exit__(self, *_: object) -> None:

@@ -164,13 +164,15 @@ class PtxProgram:
     @cached_property
     def _entries(self) -> list[tuple[re.Match[str], int]]:
         """Where kernels begin, and the place after each."""
-        return [(match, _end(self.text, match.end())) for match in _ENTRY.finditer(self.text)]
+        return [(match, _find_end(self.text, match.end())) for match in _ENTRY.finditer(self.text)]
 
     @cached_property
     def _functions(self) -> str:
         """The text of all functions that are not kernels."""
         found = _FUNCTION.finditer(self.text)
-        return "".join(self.text[match.start() : _end(self.text, match.end())] for match in found)
+        return "".join(
+            self.text[match.start() : _find_end(self.text, match.end())] for match in found
+        )
 
     @cached_property
     def kernels(self) -> dict[str, PtxKernel]:
@@ -268,19 +270,19 @@ class PtxProgram:
                 begin, code = self.text[match.start() : match.end()], self.text[match.end() : end]
                 first = _WAIT if variant.waits else ""
                 code = f"{_LETS_START if variant.lets_start else ''}{first}{code}"
-                own = _with_local_memory(f"{begin}{code}", kernel)
+                own = _add_local_memory(f"{begin}{code}", kernel)
                 loads = [bits for name, bits in variant.loads if name == kernel.name]
-                parts += [own, *(_with_loads(own, kernel, bits) for bits in loads)]
+                parts += [own, *(_add_loads(own, kernel, bits) for bits in loads)]
             place = end
         text = "".join([*parts, self.text[place:]])
         if ".ptr .const" in text:
-            text = _with_global_constants(text)
+            text = _add_global_constants(text)
         if "__fl_shared" in text:
             text = text.replace(".address_size 64", f".address_size 64\n{_SHARED}", 1)
-        return _with_printing(_REGISTER.sub(lambda match: _register(match, variant), text))
+        return _add_printing(_REGISTER.sub(lambda match: _replace_register(match, variant), text))
 
 
-def _end(text: str, place: int) -> int:
+def _find_end(text: str, place: int) -> int:
     """Return the place after the block whose `{` is before `place`."""
     depth = 1
     for match in re.compile("[{}]").finditer(text, place):
@@ -310,29 +312,29 @@ def _parse_parameters(text: str) -> Iterator[PtxParameter]:
         yield PtxParameter(name, kind, size, align, kind in ("value", "memory") and not is_array)
 
 
-def _mention(name: str) -> str:
+def _make_mention(name: str) -> str:
     """A pattern for a name."""
     return rf"(?<![\w$]){re.escape(name)}(?![\w$])"
 
 
 def has_mention(code: str, name: str) -> bool:
-    return re.search(_mention(name), code) is not None
+    return re.search(_make_mention(name), code) is not None
 
 
-def _load(name: str) -> re.Pattern[str]:
+def _make_load(name: str) -> re.Pattern[str]:
     """A pattern for an instruction that loads a parameter from its beginning."""
     at = rf"\[{re.escape(name)}(?:\+0)?\]"
     return re.compile(rf"^([ \t]*)ld\.param(\.[bsuf]\d+\s+%\w+,\s*){at};", re.MULTILINE)
 
 
 def _is_only_loaded(code: str, name: str) -> bool:
-    return len(re.findall(_mention(name), code)) == len(_load(name).findall(code))
+    return len(re.findall(_make_mention(name), code)) == len(_make_load(name).findall(code))
 
 
 # The rules
 
 
-def _register(match: re.Match[str], variant: Variant) -> str:
+def _replace_register(match: re.Match[str], variant: Variant) -> str:
     """A register of OpenCL's."""
     space, target, number = match[1], match[2], int(match[3])
     if number in _GROUPS and not any(variant.groups):
@@ -346,7 +348,7 @@ def _register(match: re.Match[str], variant: Variant) -> str:
     return f"mov.u32{space}{target}, {value};"
 
 
-def _with_local_memory(text: str, kernel: PtxKernel) -> str:
+def _add_local_memory(text: str, kernel: PtxKernel) -> str:
     """A pointer to local memory becomes an offset in the launch's dynamic part of it."""
     for parameter in kernel.parameters:
         if parameter.kind == "local":
@@ -361,11 +363,11 @@ def _with_local_memory(text: str, kernel: PtxKernel) -> str:
     return text
 
 
-def _with_loads(text: str, kernel: PtxKernel, loads: int) -> str:
+def _add_loads(text: str, kernel: PtxKernel, loads: int) -> str:
     """A kernel that is given the addresses of some parameters. Nothing writes them while it runs,
     so each load may be moved."""
     made = re.sub(
-        rf"(\.entry\s+){_mention(kernel.name)}",
+        rf"(\.entry\s+){_make_mention(kernel.name)}",
         rf"\1{make_loading_name(kernel.name, loads)}",
         text,
         count=1,
@@ -373,9 +375,9 @@ def _with_loads(text: str, kernel: PtxKernel, loads: int) -> str:
     for number, parameter in enumerate(kernel.parameters):
         if loads >> number & 1:
             name = parameter.name
-            declared = re.compile(rf"\.param\s[^,()]*{_mention(name)}")
+            declared = re.compile(rf"\.param\s[^,()]*{_make_mention(name)}")
             made = declared.sub(f".param .u64 {name}", made, count=1)
-            made = _load(name).sub(
+            made = _make_load(name).sub(
                 rf"\1{{\n\1.reg .b64 %fl_at;\n\1ld.param.u64 %fl_at, [{name}];"
                 r"\n\1ld.global.nc\2[%fl_at];\n\1}",
                 made,
@@ -383,12 +385,12 @@ def _with_loads(text: str, kernel: PtxKernel, loads: int) -> str:
     return f"\n{made}"
 
 
-def _with_global_constants(text: str) -> str:
+def _add_global_constants(text: str) -> str:
     """A `__constant` argument is a buffer, so constants lie in global memory in the whole text."""
     text = text.replace(".ptr .const", ".ptr .global").replace("ld.const", "ld.global")
     return re.sub(r"^\.const ", ".global ", text.replace("cvta.const", "cvta.global"), flags=re.M)
 
 
-def _with_printing(text: str) -> str:
+def _add_printing(text: str) -> str:
     """CUDA knows vprintf as a function from outside."""
     return re.sub(r"^(\.func\s*\([^)]*\)\s*vprintf\b)", r".extern \1", text, flags=re.M)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..loader.base.forks import make_lock
 from ._native import ffi
 from .abi import OPENCL
-from .calls import address, call
+from .calls import call, get_address
 from .errors import OpenCLError, check
 
 _ROUTINE: Final = "clGetProgramInfo"
@@ -19,7 +19,7 @@ _lock: Final = make_lock()
 
 
 def _ask(program: int, name: str, size: int, into: Any) -> None:
-    check(call(program, _ROUTINE, OPENCL[name], size, address(into), None), _ROUTINE)
+    check(call(program, _ROUTINE, OPENCL[name], size, get_address(into), None), _ROUTINE)
 
 
 def _query_sizes(program: int) -> list[int]:

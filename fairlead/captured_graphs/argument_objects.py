@@ -12,7 +12,7 @@ import numpy
 
 from ..icd._native import ffi
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call
+from ..icd.calls import call, get_address
 from ..icd.command_buffer.edits import (
     MEMORY,
     SAMPLER,
@@ -118,10 +118,10 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
             f"{name} is not an object of the graph's driver", "give one that lives"
         )
     value, uses = ffi.new("uintptr_t *"), ffi.new("uint32_t *")
-    code = call(handle, routine, OPENCL[f"{begin}_CONTEXT"], 8, address(value), None)
+    code = call(handle, routine, OPENCL[f"{begin}_CONTEXT"], 8, get_address(value), None)
     if code == 0:
         count = OPENCL[f"{begin}_REFERENCE_COUNT"]
-        code = call(handle, routine, count, 4, address(uses), None)
+        code = call(handle, routine, count, 4, get_address(uses), None)
     if code or value[0] != context or not uses[0]:
         raise make_argument_error(
             f"{name} is {what} of another context, or was released",
@@ -132,7 +132,7 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
 def find_image_type(memory: int) -> str:
     """Return what image a memory object is, "" if it is none."""
     value = ffi.new("uint32_t *")
-    call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, address(value), None)
+    call(memory, "clGetMemObjectInfo", OPENCL["CL_MEM_TYPE"], 4, get_address(value), None)
     return _IMAGES.get(value[0], "")
 
 

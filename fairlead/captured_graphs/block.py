@@ -10,7 +10,7 @@ from functools import cached_property
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from ..icd.calls import address, query_kernel_name
+from ..icd.calls import get_address, query_kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
 from ..icd.command_buffer.order import Order
@@ -185,7 +185,7 @@ class CapturedBlock:
         for number in range(len(self) if living else 0):
             command = self._commands[number]
             for field in (command.source, command.target):
-                found = living.get(address(field))
+                found = living.get(get_address(field))
                 if found is not None:
                     self.parameters[found.number] = found
 
@@ -253,7 +253,7 @@ class CapturedBlock:
         """Return the function name of a recorded kernel, a pointer of cffi's."""
         name = self._names.get(kernel)
         if name is None:
-            name = self._names[kernel] = query_kernel_name(address(kernel))
+            name = self._names[kernel] = query_kernel_name(get_address(kernel))
         return name
 
     def find_place(self, index: int) -> str:

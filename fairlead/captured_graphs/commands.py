@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy
 
 from ..icd._native import ffi, lib
-from ..icd.calls import address
+from ..icd.calls import get_address
 from ..icd.command_buffer.commands import OPERATIONS, describe
 from ..icd.command_buffer.edits import (
     MEMORY,
@@ -22,7 +22,7 @@ from ..icd.command_buffer.edits import (
     SAMPLER,
     UNSET,
     VALUE,
-    copy_of,
+    copy_command,
     count_arguments,
     get_argument,
     set_argument,
@@ -110,7 +110,7 @@ class Captured(Command):
         label, details = describe(self.native)
         shown = [f"{name}: {value}" for name, value in details.items()]
         shown += [
-            f"{name}: {address(getattr(self.native, name)):#x}"
+            f"{name}: {get_address(getattr(self.native, name)):#x}"
             for name in _MEMORY.get(self.operation, ())
         ]
         return [
@@ -147,7 +147,7 @@ class CapturedLaunch(Captured, Launch):
         made = CapturedLaunch.__new__(CapturedLaunch)  # graphs copy thousands
         made.block, made.index, made.title = self.block, self.index, self.title
         made.changed, made._kept = self.changed, self._kept.copy()
-        made.native = copy_of(self.native) if self.changed else self.native
+        made.native = copy_command(self.native) if self.changed else self.native
         made._quick, made._declared = {}, self._declared
         return made
 
@@ -158,7 +158,7 @@ class CapturedLaunch(Captured, Launch):
 
     def _copy_command(self) -> Any:
         if not self.changed:
-            self.native, self.changed = copy_of(self.native), True
+            self.native, self.changed = copy_command(self.native), True
         return self.native
 
     @property
@@ -169,7 +169,7 @@ class CapturedLaunch(Captured, Launch):
         """See `CapturedNode.args`."""
         count = count_arguments(self.native)
         if self._declared is None:
-            self._declared = query_declared_types(address(self.native.kernel), count)
+            self._declared = query_declared_types(get_address(self.native.kernel), count)
         return tuple(
             describe_argument(self.native, index, self._declared[index], self.block.parameters)
             for index in range(count)
@@ -219,7 +219,7 @@ class CapturedLaunch(Captured, Launch):
                 "name an argument by its number, and count from 0",
             )
         if self._declared is None:
-            self._declared = query_declared_types(address(self.native.kernel), count)
+            self._declared = query_declared_types(get_address(self.native.kernel), count)
         kind, size, word, keep = _convert(value, index, self._declared[index], self.kernel_name)
         context = self.block.recording.context
         check_object(self.native, index, kind, word, context)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..icd.command_buffer.cells import Cells, copy_of_commands
+from ..icd.command_buffer.cells import Cells, copy_commands
 from ..icd.command_buffer.commands import CommandList
 from ..icd.command_buffer.edits import has_all_arguments, have_same_function, put
 from .block import CapturedBlock
@@ -78,7 +78,7 @@ class SegmentCommands:
         """
         array, owner = block.recording.commands, block
         if block.parameters:  # they change in commands of its own
-            copied = copy_of_commands(array, len(block))
+            copied = copy_commands(array, len(block))
             array, owner = copied.commands, (block, copied)
         listed = CommandList(
             block.recording.context,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.parameter import MemoryParameter
 from ..icd._native import ffi, lib
-from ..icd.calls import address
+from ..icd.calls import get_address
 from ..icd.command_buffer.commands import OPERATIONS as RECORDED
 from ..icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, UNSET, VALUE
 from ..icd.errors import check
@@ -56,7 +56,7 @@ class CapturedRows:
         count, dimensions = lib.fl_argument_count(native.arguments), native.work_dim
         row: dict[str, Any] = {
             "op": KERNEL,
-            "kernel": self._objects.number_kernel(address(native.kernel), count),
+            "kernel": self._objects.number_kernel(get_address(native.kernel), count),
             "global": list(native.n[3 : 3 + dimensions]),
         }
         if native.has_local:
@@ -81,10 +81,12 @@ class CapturedRows:
             )
         number = lib.fl_parameter_of(native.arguments, index)
         if number and number not in self._swapped:
-            cell = cells[address(found.value)]
+            cell = cells[get_address(found.value)]
             return {"parameter": self._refer_to_parameter(block, number, cell.conversion, size)}
         if kind == POINTER:
-            memory, start = self._objects.find_address(address(found.value), 1, f"argument {index}")
+            memory, start = self._objects.find_address(
+                get_address(found.value), 1, f"argument {index}"
+            )
             return {"memory": memory, "start": start} if start else {"memory": memory}
         if not found.value:
             return {"local": size}
@@ -107,11 +109,11 @@ class CapturedRows:
             if kind in (HOST, SVM):
                 pointer = native.host if kind == HOST else getattr(native, side)
                 size = native.host_size if kind == HOST else row["size"]
-                row[side], start = self._objects.find_address(address(pointer), size, name)
+                row[side], start = self._objects.find_address(get_address(pointer), size, name)
                 if start:
                     row[f"{side}_start"] = start
             elif kind:
-                row[side] = self._refer_to_object(address(getattr(native, side)), block)
+                row[side] = self._refer_to_object(get_address(getattr(native, side)), block)
         return row
 
     def _refer_to_object(self, handle: int, block: CapturedBlock) -> Any:
@@ -161,5 +163,5 @@ def _find_cells(native: Any) -> dict[int, Any]:
     for cell in found:
         look = ffi.new("fl_cell_look *")
         lib.fl_look_at_cell(cell, look)
-        cells[address(look.bytes)] = look
+        cells[get_address(look.bytes)] = look
     return cells

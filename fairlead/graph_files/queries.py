@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..icd._native import ffi
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call, query_kernel_name
+from ..icd.calls import call, get_address, query_kernel_name
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import query_binaries
 from .errors import make_save_error
@@ -61,10 +61,10 @@ def query_data(handle: int, routine: str, name: str | int, *between: int) -> byt
     """
     query = OPENCL[name] if isinstance(name, str) else name
     size = ffi.new("size_t *")
-    if call(handle, routine, *between, query, 0, None, address(size)) or not size[0]:
+    if call(handle, routine, *between, query, 0, None, get_address(size)) or not size[0]:
         return b""
     room = ffi.new("char[]", size[0])
-    if call(handle, routine, *between, query, size[0], address(room), None):
+    if call(handle, routine, *between, query, size[0], get_address(room), None):
         return b""
     return bytes(ffi.buffer(room, size[0]))
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..captured_graphs.parameter import find_entry
 from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
-from ..icd.calls import address, call, find_driver_function
+from ..icd.calls import call, find_driver_function, get_address
 from ..icd.errors import check
 from .document import KERNEL, LONGEST_ARGUMENT, MARKER, Document
 from .operations import OPERATIONS, SVM
@@ -87,13 +87,13 @@ class DocumentRecorder:
         self._kept: list[Any] = []
         self._sizes, self._event = ffi.new("size_t[9]"), ffi.new("uintptr_t *")
         #: Global size, local size and offset; where an argument's value lies.
-        self._size_at = tuple(address(self._sizes + at) for at in (0, 3, 6))
+        self._size_at = tuple(get_address(self._sizes + at) for at in (0, 3, 6))
         self._value = ffi.new("unsigned char[]", LONGEST_ARGUMENT)
-        self._word, self._value_at = ffi.cast("uintptr_t *", self._value), address(self._value)
+        self._word, self._value_at = ffi.cast("uintptr_t *", self._value), get_address(self._value)
 
     def run(self) -> None:
         """Record all commands. Raises OpenCLError."""
-        event = address(self._event)
+        event = get_address(self._event)
         try:
             for number, command in enumerate(self._document.commands):
                 waits = [self._events[one] for one in command["after"]]
@@ -101,7 +101,7 @@ class DocumentRecorder:
                 if command["op"] == MARKER and not waits:  # without one it waits for everything
                     waits = [self._done]
                 listed = ffi.new("uintptr_t[]", waits) if waits else ffi.NULL
-                end = len(waits), address(listed), event
+                end = len(waits), get_address(listed), event
                 if is_launch:
                     code = self._enqueue(self._queue, *self._prepare_launch(command), *end)
                     routine = "clEnqueueNDRangeKernel"
@@ -141,13 +141,13 @@ class DocumentRecorder:
             data = bytes.fromhex(command["pattern"])
             room = ffi.new("unsigned char[]", data + bytes(max(0, 16 - len(data))))
             self._kept.append(room)
-            return (address(room),) if name == "colour" else (address(room), len(data))
+            return (get_address(room),) if name == "colour" else (get_address(room), len(data))
         value = command[name]
         if isinstance(value, int):
             return (value,)
         room = ffi.new("size_t[]", value)
         self._kept.append(room)
-        return (address(room),)
+        return (get_address(room),)
 
     def _prepare_launch(self, command: Mapping[str, Any]) -> tuple[int, ...]:
         """Set a kernel's arguments. Returns what its enqueue takes between queue and wait list."""
@@ -207,7 +207,7 @@ def _find_recorder(queue: int, routine: str) -> Any:
 
 
 def _find_recording(queue: int, routine: str) -> Any:
-    return _make_prototype(routine, address(_find_recorder(queue, routine)))
+    return _make_prototype(routine, get_address(_find_recorder(queue, routine)))
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from ..graph.dynamic import DynamicParameter
 from ..graph.executable import ExecutableGraph
 from ..graph.segments import ORDER_ONLY
 from ..graph.snapshot import Snapshot, find_required_accessors, make_ready
-from ..icd.calls import address
+from ..icd.calls import get_address
 from ..runtime.commands import HostTask
 from ..runtime.context import Context
 from ..runtime.interop import to_pyopencl
@@ -87,7 +87,7 @@ class GraphRows:
         """Yield the addresses and sizes of host memory that captured transfers use."""
         for row in self.rows:
             if row.block is not None and row.command.host:
-                yield address(row.command.host), row.command.host_size
+                yield get_address(row.command.host), row.command.host_size
 
     def finish(self) -> None:
         """Wait until the contents of its memory are there, and nothing uses it."""

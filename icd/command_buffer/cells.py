@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .._native import ffi, lib
-from ..calls import address
+from ..calls import get_address
 from .commands import OPERATIONS
 
 #: How a Parameter becomes an argument (enum fl_conversion).
@@ -118,7 +118,7 @@ class Cells:
         if not self._memory or OPERATIONS[command.op] == "kernel":
             return
         for field in ("source", "target"):
-            parameter, first = self._memory.get(address(getattr(command, field)), (0, 0))
+            parameter, first = self._memory.get(get_address(getattr(command, field)), (0, 0))
             if not parameter:
                 continue
             key = CellKey(parameter, AS_MEMORY, 8)
@@ -181,7 +181,7 @@ class Cells:
         return ffi.buffer(self._kept[number][0], self.keys[number].size)
 
 
-def copy_of_commands(commands: Any, count: int) -> Any:
+def copy_commands(commands: Any, count: int) -> Any:
     """An `fl_array` of commands like these; what they point to belongs to the others."""
     array = ffi.gc(ffi.new("fl_array *"), lib.fl_release_array)
     if lib.fl_copy_commands(array, commands, count):

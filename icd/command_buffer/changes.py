@@ -12,13 +12,13 @@ from typing import Any
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
-from ..calls import address, call, find_device_profile, query_device, query_properties
+from ..calls import call, find_device_profile, get_address, query_device, query_properties
 from ..errors import OpenCLError, error
 from .builds import Builds
 from .cells import Cells
 from .choice import Choice, choose
 from .commands import CommandList
-from .edits import copy_of, put
+from .edits import copy_command, put
 from .engine import Built, QueueKind
 from .lifetimes import Lifetimes
 from .routes import Route
@@ -52,7 +52,7 @@ class Changeable:
     def last_event(self) -> int:
         """The event of the last enqueue, 0 if there was none. The reference stays here, until the
         next enqueue."""
-        return address(self.native.last_event)
+        return get_address(self.native.last_event)
 
     @property
     def enqueued(self) -> int:
@@ -99,7 +99,7 @@ class Changeable:
         """
         with self.block_updates():
             self._wait_for_updates()
-            before = {number: copy_of(self._commands.array + number) for number in numbers}
+            before = {number: copy_command(self._commands.array + number) for number in numbers}
             changed: Mapping[int, bool] = dict.fromkeys(before, True)
             try:
                 changed = change()
@@ -146,7 +146,7 @@ class Changeable:
 
     def _wait_for_last(self) -> None:
         """Wait for the last enqueue, of which there is one."""
-        kind = self._find_kind(address(self.native.last_queue))
+        kind = self._find_kind(get_address(self.native.last_queue))
         profile = find_device_profile(kind.device)
         with suppress(OpenCLError):  # whatever became of its commands
             wait(self.last_event, kind.in_order, profile.waits_one_at_a_time)

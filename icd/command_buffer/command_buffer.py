@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...loader.base.forks import call_in_child
 from ...loader.base.log import warn
 from .._native import ffi, lib
-from ..calls import address, call, read_word
+from ..calls import call, get_address, read_word
 from ..errors import check, error
 from .cells import Cells
 from .changes import Changeable
@@ -66,7 +66,7 @@ class CommandBuffer(Changeable):
         call(other.last_event, "clRetainEvent")
         queue = other.native.last_queue
         lib.fl_remember(self.native, queue, other.native.last_event)
-        self._hold(address(queue))
+        self._hold(get_address(queue))
 
     # enqueue
 
@@ -264,7 +264,7 @@ class CommandBuffer(Changeable):
             if route is None:
                 return None
             found = [
-                address(lib.fl_find_address(route.native, ffi.cast("void *", one)))
+                get_address(lib.fl_find_address(route.native, ffi.cast("void *", one)))
                 for one in memory
             ]
         return found if all(found) else None
@@ -275,7 +275,7 @@ class CommandBuffer(Changeable):
         route = self._get_route(queue)
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
-        if self.last_event and queue != address(self.native.last_queue):
+        if self.last_event and queue != get_address(self.native.last_queue):
             self._forbid_again()
             self._wait_for_last()
             lib.fl_remember(self.native, ffi.NULL, ffi.NULL)

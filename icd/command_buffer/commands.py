@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .._native import ffi, lib
-from ..calls import address, query_kernel_name
+from ..calls import get_address, query_kernel_name
 from .order import Order
 
 #: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" and so on, the names of
@@ -236,7 +236,7 @@ _NUMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
-    name, dimensions = query_kernel_name(address(command.kernel)), range(command.work_dim)
+    name, dimensions = query_kernel_name(get_address(command.kernel)), range(command.work_dim)
     global_size = tuple(command.n[3 + i] for i in dimensions)
     details: dict[str, object] = {"kernel": name, "global_size": global_size}
     if command.has_local:

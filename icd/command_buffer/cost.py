@@ -15,7 +15,7 @@ from ...loader.base.fact_cache import FactCache, identify_library
 from ...loader.base.library import find_file
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, compute_units
+from ..calls import get_address, query_compute_units
 from .commands import CommandList, describe
 from .engine import Cost, QueueKind
 
@@ -66,14 +66,14 @@ def _make_key(commands: CommandList, target: QueueKind, names: Sequence[str]) ->
         return None
     order = "in order" if target.in_order else "out of order"
     shape = hashlib.sha256("\n".join(_describe_shape(commands)).encode()).hexdigest()[:32]
-    facts = (*target.identity, compute_units(target.device), order, *names, shape)
+    facts = (*target.identity, query_compute_units(target.device), order, *names, shape)
     return "|".join(map(str, (identity, *facts)))
 
 
 def _find_driver_file(device: int) -> str:
     """Return the library of a device's driver, found by one of its functions, or ""."""
     table = lib.fl_table_of(ffi.cast("void *", device))
-    return find_file(address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
+    return find_file(get_address(table[OPENCL.functions["clGetDeviceInfo"].slot]))
 
 
 def _describe_shape(commands: CommandList) -> Iterator[str]:

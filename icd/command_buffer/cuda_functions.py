@@ -22,7 +22,7 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA, check
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, query_kernel_name
+from ..calls import call, get_address, query_kernel_name
 from ..cuda_sharing import SharedDevice
 from ..errors import check as check_opencl
 from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, make_loading_name
@@ -190,7 +190,7 @@ class CudaFunctions:
         found, many = ffi.new("fl_cuda_part[]", lib.FL_CUDA_MOST_PARTS), ffi.new("uint32_t *")
         given = self.array, self.count, array, count
         while (number := lib.fl_find_in_parts(*given, number, found, many)) < count:
-            launch = _launch_of(array + number, commands.updatable)
+            launch = _read_launch(array + number, commands.updatable)
             for part in found[0 : many[0]]:
                 first, groups, local = map(tuple, (part.first, part.groups, part.local))
                 yield launch, _LaunchPart(first, groups, local)
@@ -248,7 +248,9 @@ class CudaFunctions:
 
     def _get_program(self, kernel: int) -> _CudaProgram:
         value = ffi.new("uintptr_t *")
-        code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
+        code = call(
+            kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None
+        )
         check_opencl(code, "clGetKernelInfo")
         if value[0] not in self._programs:
             self._programs[value[0]] = _CudaProgram(value[0], self._device)
@@ -267,7 +269,7 @@ def query_ptx(program: int) -> str:
 def _parse_options(program: int, device: int) -> tuple[tuple[str, int], ...]:
     """The options of CUDA's compiler that a program was built with."""
     text, what = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
-    code = call(program, "clGetProgramBuildInfo", device, what, 4096, address(text), None)
+    code = call(program, "clGetProgramBuildInfo", device, what, 4096, get_address(text), None)
     given = ffi.string(text) if code == 0 else b""
     found = ((name, pattern.search(given)) for pattern, name in _OPTIONS)
     return tuple((name, int(match[1])) for name, match in found if match)
@@ -288,12 +290,12 @@ def _mark_loadable(kernel: PtxKernel) -> int:
     return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
 
 
-def _launch_of(row: Any, updatable: bool, early_threads: int = 0) -> _CudaLaunch:
+def _read_launch(row: Any, updatable: bool, early_threads: int = 0) -> _CudaLaunch:
     dimensions = row.work_dim if row.has_offset else 0
     x, y, z = (row.n[i] if i < dimensions else 0 for i in range(3))
     cells = lib.fl_cell_bits(row.arguments) if updatable else 0
     lets_start = bool(lib.fl_lets_start(row, early_threads))
-    return _CudaLaunch(address(row.kernel), row.work_dim, (x, y, z), cells, lets_start)
+    return _CudaLaunch(get_address(row.kernel), row.work_dim, (x, y, z), cells, lets_start)
 
 
 def _list_launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
@@ -305,7 +307,7 @@ def _list_launches(commands: CommandList, early_threads: int) -> Iterable[_CudaL
     different = ffi.new("uint32_t[]", count + 1)
     count = lib.fl_find_launches(array, count, updatable, early_threads, different)
     found = dict.fromkeys(
-        _launch_of(array + number, updatable, early_threads)
+        _read_launch(array + number, updatable, early_threads)
         for number in ffi.unpack(different, count)
     )
     shapes = sorted({one[1:] for one in found})

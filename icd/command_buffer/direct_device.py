@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary, finalize
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, compute_units, identify_device, make_queue
+from ..calls import call, get_address, identify_device, make_queue, query_compute_units
 from ..errors import check
 from .group_functions import query_binary
 from .queue_release import release_queue
@@ -51,10 +51,10 @@ class DirectDevice:
             ("CL_DEVICE_MAX_WORK_ITEM_SIZES", 24, sizes),
             ("CL_DEVICE_LOCAL_MEM_SIZE", 8, memory),
         ):
-            code = call(device, "clGetDeviceInfo", OPENCL[name], size, address(value), None)
+            code = call(device, "clGetDeviceInfo", OPENCL[name], size, get_address(value), None)
             check(code, "clGetDeviceInfo")
         self.native.most_items, self.native.local_memory = sizes, memory[0]
-        units = min(compute_units(device), len(os.sched_getaffinity(0)), lib.FL_MOST_THREADS)
+        units = min(query_compute_units(device), len(os.sched_getaffinity(0)), lib.FL_MOST_THREADS)
         self.native.thread_limits = {"threads": units, "least": _LEAST, "percent": _PERCENT}
         self._context, self._device = context, device
 
@@ -80,31 +80,38 @@ class DirectDevice:
                 ffi.new("size_t *", len(_shapes[identity])),
                 ffi.new("unsigned char *[]", [binary]),
             )
-            values = (1, address(devices), address(sizes), address(binaries), None, address(code))
+            values = (
+                1,
+                get_address(devices),
+                get_address(sizes),
+                get_address(binaries),
+                None,
+                get_address(code),
+            )
             routine = "clCreateProgramWithBinary"
         else:
             source = ffi.new("char[]", _SOURCE)
             sources = ffi.new("char *[]", [source])
             values, routine = (
-                (1, address(sources), None, address(code)),
+                (1, get_address(sources), None, get_address(code)),
                 "clCreateProgramWithSource",
             )
         program = check_made(call(context, routine, *values), routine, "clReleaseProgram")
-        built = call(program, "clBuildProgram", 1, address(devices), None, None, None)
+        built = call(program, "clBuildProgram", 1, get_address(devices), None, None, None)
         check(built, "clBuildProgram")
         _shapes.setdefault(identity, query_binary(program))
         kernel = check_made(
-            call(program, "clCreateKernel", b"fairlead_shape", address(code)),
+            call(program, "clCreateKernel", b"fairlead_shape", get_address(code)),
             "clCreateKernel",
             "clReleaseKernel",
         )
         answer = check_made(
-            call(context, "clCreateBuffer", 0, 24, None, address(code)),
+            call(context, "clCreateBuffer", 0, 24, None, get_address(code)),
             "clCreateBuffer",
             "clReleaseMemObject",
         )
         value = ffi.new("uintptr_t *", answer)
-        check(call(kernel, "clSetKernelArg", 0, 8, address(value)), "clSetKernelArg")
+        check(call(kernel, "clSetKernelArg", 0, 8, get_address(value)), "clSetKernelArg")
         self.native.shape = ffi.cast("void *", kernel)
         self.native.answer = ffi.cast("void *", answer)
 

@@ -13,7 +13,7 @@ from typing import Final
 from ...loader.base.forks import make_lock
 from .._native import ffi
 from ..abi import OPENCL
-from ..calls import address, call, find_device_profile, identify_device
+from ..calls import call, find_device_profile, get_address, identify_device
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclVersion, find_version
 from . import self_tests
@@ -39,7 +39,7 @@ _known: Final[dict[tuple[str, ...], Trust]] = {}
 _lock: Final = make_lock()
 
 
-def trust_of(device: int) -> Trust:
+def find_trust(device: int) -> Trust:
     """Whether the engine may run kernels of a device (a handle); known once for the process.
 
     Threads that ask at the same time wait for one self-test.
@@ -86,6 +86,6 @@ def try_library(path: str, platform_version: str) -> str | None:
 
 def _query_number(device: int, name: str) -> int:
     value = ffi.new("uint64_t *")
-    code = call(device, "clGetDeviceInfo", OPENCL[name], 8, address(value), None)
+    code = call(device, "clGetDeviceInfo", OPENCL[name], 8, get_address(value), None)
     check(code, "clGetDeviceInfo")
     return value[0]

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ...loader.base.memory import read_word
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, is_in_order, make_queue
+from ..calls import call, get_address, is_in_order, make_queue
 from ..driver_profiles import find_profile
 from ..drivers import drivers
 from ..errors import check, error
@@ -112,10 +112,10 @@ def find_support(device: int) -> Support | None:
 def _is_mentioned(device: int) -> bool:
     """Whether a device's list of extensions has the extension's name in it."""
     size, name = ffi.new("size_t *"), OPENCL["CL_DEVICE_EXTENSIONS"]
-    if call(device, "clGetDeviceInfo", name, 0, None, address(size)):
+    if call(device, "clGetDeviceInfo", name, 0, None, get_address(size)):
         return False
     text = ffi.new("char[]", size[0] + 1)
-    call(device, "clGetDeviceInfo", name, size[0], address(text), None)
+    call(device, "clGetDeviceInfo", name, size[0], get_address(text), None)
     return b"cl_khr_command_buffer" in bytes(ffi.buffer(text))
 
 
@@ -265,7 +265,7 @@ class DriverCommandBuffer:
     # the arguments of each function between the properties and the wait list
 
     def _kernel(self, command: Any) -> tuple[Any, ...]:
-        kernel = address(lib.fl_clone_kernel(command.kernel))
+        kernel = get_address(lib.fl_clone_kernel(command.kernel))
         if not kernel:
             raise error(_OUT_OF_RESOURCES, "clCloneKernel", "The driver made no copy of a kernel.")
         self._kernels.append(kernel)
@@ -274,12 +274,14 @@ class DriverCommandBuffer:
             lib.fl_get_argument(command.arguments, index, argument)
             if argument.kind == lib.FL_ARG_SVM:
                 check(
-                    call(kernel, "clSetKernelArgSVMPointer", index, address(argument.value)),
+                    call(kernel, "clSetKernelArgSVMPointer", index, get_address(argument.value)),
                     "clSetKernelArgSVMPointer",
                 )
             elif argument.kind:
                 check(
-                    call(kernel, "clSetKernelArg", index, argument.size, address(argument.value)),
+                    call(
+                        kernel, "clSetKernelArg", index, argument.size, get_address(argument.value)
+                    ),
                     "clSetKernelArg",
                 )
         n, dim = command.n, command.work_dim
@@ -293,42 +295,46 @@ class DriverCommandBuffer:
         )
 
     def _copy(self, command: Any) -> tuple[Any, ...]:
-        return address(command.source), address(command.target), *command.n[0:3]
+        return get_address(command.source), get_address(command.target), *command.n[0:3]
 
     def _copy_rect(self, command: Any) -> tuple[Any, ...]:
         rows = _list_rows(command, 0, 3, 6)
-        return address(command.source), address(command.target), *rows, *command.n[9:13]
+        return get_address(command.source), get_address(command.target), *rows, *command.n[9:13]
 
     def _fill(self, command: Any) -> tuple[Any, ...]:
         return (
-            address(command.target),
-            address(command.pattern),
+            get_address(command.target),
+            get_address(command.pattern),
             command.pattern_size,
             command.n[0],
             command.n[1],
         )
 
     def _copy_image(self, command: Any) -> tuple[Any, ...]:
-        return address(command.source), address(command.target), *_list_rows(command, 0, 3, 6)
+        return (
+            get_address(command.source),
+            get_address(command.target),
+            *_list_rows(command, 0, 3, 6),
+        )
 
     def _copy_image_to_buffer(self, command: Any) -> tuple[Any, ...]:
         rows = _list_rows(command, 0, 6)
-        return address(command.source), address(command.target), *rows, command.n[3]
+        return get_address(command.source), get_address(command.target), *rows, command.n[3]
 
     def _copy_buffer_to_image(self, command: Any) -> tuple[Any, ...]:
         rows = _list_rows(command, 3, 6)
-        return address(command.source), address(command.target), command.n[0], *rows
+        return get_address(command.source), get_address(command.target), command.n[0], *rows
 
     def _fill_image(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.pattern), *_list_rows(command, 0, 6)
+        return get_address(command.target), get_address(command.pattern), *_list_rows(command, 0, 6)
 
     def _svm_copy(self, command: Any) -> tuple[Any, ...]:
-        return address(command.target), address(command.source), command.n[0]
+        return get_address(command.target), get_address(command.source), command.n[0]
 
     def _svm_fill(self, command: Any) -> tuple[Any, ...]:
         return (
-            address(command.target),
-            address(command.pattern),
+            get_address(command.target),
+            get_address(command.pattern),
             command.pattern_size,
             command.n[1],
         )
@@ -385,7 +391,7 @@ class DriverCommandBuffer:
         for number in range(lib.fl_argument_count(command.arguments)):
             argument = ffi.new("fl_change *")
             lib.fl_get_argument(command.arguments, number, argument)
-            where = address(argument.value) or None
+            where = get_address(argument.value) or None
             if argument.kind == lib.FL_ARG_SVM:
                 pointers.append(row(number, 0, where))
             elif argument.kind:

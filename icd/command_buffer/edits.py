@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, query_kernel_name
+from ..calls import call, get_address, query_kernel_name
 from ..errors import check, error
 
 #: Kinds of arguments (enum fl_argument_kind). Local memory is a value without an address. The
@@ -22,7 +22,7 @@ SAMPLER: Final[int] = lib.FL_ARG_SAMPLER
 POINTER: Final[int] = lib.FL_ARG_SVM
 
 
-def copy_of(command: Any) -> Any:
+def copy_command(command: Any) -> Any:
     """Return a copy of a command that can be changed, with arguments of its own."""
     made = ffi.gc(ffi.new("fl_command *"), _release)
     put(made, command)
@@ -79,7 +79,7 @@ def get_argument_bytes(command: Any, index: int) -> bytes:
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     if found.kind == POINTER:
-        return address(found.value).to_bytes(8, "little")
+        return get_address(found.value).to_bytes(8, "little")
     return ffi.buffer(found.value, found.size)[:]
 
 
@@ -128,7 +128,7 @@ def has_all_arguments(command: Any) -> bool:
 
 def have_same_function(one: Any, other: Any) -> bool:
     """Return whether two kernels are of the same function of the same program."""
-    first, second = address(one), address(other)
+    first, second = get_address(one), get_address(other)
     return first == second or (
         bool(first and second)
         and _query_program(first) == _query_program(second)
@@ -139,7 +139,7 @@ def have_same_function(one: Any, other: Any) -> bool:
 def _query_program(kernel: int) -> int:
     value = ffi.new("uintptr_t *")
     check(
-        call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None),
+        call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None),
         "clGetKernelInfo",
     )
     return value[0]

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary, finalize
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, query_kernel_name
+from ..calls import call, get_address, query_kernel_name
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
 from ..program_binaries import query_binaries
@@ -125,7 +125,7 @@ class GroupFunctions:
             for place in range(row.special_count):
                 special = row.specials[place]
                 if not special.function:
-                    found = self._kernels[address(row.kernel)].find_specialized(
+                    found = self._kernels[get_address(row.kernel)].find_specialized(
                         list(special.local),
                         no_offset=bool(special.no_offset),
                         small_grid=bool(special.small_grid),
@@ -138,7 +138,9 @@ class GroupFunctions:
         Raises PoclBinaryError if it is missing, or not called.
         """
         value = ffi.new("uintptr_t *")
-        code = call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, address(value), None)
+        code = call(
+            kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None
+        )
         check(code, "clGetKernelInfo")
         program, name = get_functions(value[0], version), query_kernel_name(kernel)
         self._kept.append(program)
@@ -152,6 +154,6 @@ class GroupFunctions:
 def _query_most_items(kernel: int, device: int) -> int:
     """CL_KERNEL_WORK_GROUP_SIZE of a kernel on a device. Raises OpenCLError."""
     value, name = ffi.new("size_t *"), OPENCL["CL_KERNEL_WORK_GROUP_SIZE"]
-    code = call(kernel, "clGetKernelWorkGroupInfo", device, name, 8, address(value), None)
+    code = call(kernel, "clGetKernelWorkGroupInfo", device, name, 8, get_address(value), None)
     check(code, "clGetKernelWorkGroupInfo")
     return value[0]

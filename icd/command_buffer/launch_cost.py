@@ -13,7 +13,7 @@ from typing import Final
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
-from ..calls import address, call, make_queue
+from ..calls import call, get_address, make_queue
 from ..errors import OpenCLError, check
 from .commands import CommandArray, CommandList
 from .engine import QueueKind
@@ -34,7 +34,7 @@ _known: Final[dict[tuple[tuple[str, ...], bool, int], float]] = {}
 _lock: Final = make_lock()
 
 
-def launch_seconds(target: QueueKind, groups: int) -> float:
+def measure_launch(target: QueueKind, groups: int) -> float:
     """What a launch of so many empty work-groups costs, in seconds."""
     size = next((size for size in _GROUPS if size >= groups), _GROUPS[-1])
     key = target.identity, target.in_order, size
@@ -105,13 +105,16 @@ def _make_empty_kernel(context: int, device: int) -> Iterator[int]:
         ffi.new("int32_t *"),
         ffi.new("uintptr_t[]", [device]),
     )
-    program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
+    program = call(
+        context, "clCreateProgramWithSource", 1, get_address(sources), None, get_address(code)
+    )
     check(code[0], "clCreateProgramWithSource")
     try:
         check(
-            call(program, "clBuildProgram", 1, address(devices), None, None, None), "clBuildProgram"
+            call(program, "clBuildProgram", 1, get_address(devices), None, None, None),
+            "clBuildProgram",
         )
-        kernel = call(program, "clCreateKernel", b"fairlead_nothing", address(code))
+        kernel = call(program, "clCreateKernel", b"fairlead_nothing", get_address(code))
         check(code[0], "clCreateKernel")
         try:
             yield kernel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..abi import OPENCL
-from ..calls import compute_units, find_device_profile, make_queue
+from ..calls import find_device_profile, make_queue, query_compute_units
 from .commands import CommandList
 from .engine import QueueKind
 from .order import Order, Schedule, schedule_by_events, schedule_by_level, spread_over_queues
@@ -150,7 +150,7 @@ def _choose(commands: CommandList, target: QueueKind) -> tuple[str, str]:
 
 def _count_queues(order: Order, target: QueueKind) -> int:
     """How many branches may run at the same time."""
-    return max(1, min(_MOST_QUEUES, compute_units(target.device), order.width))
+    return max(1, min(_MOST_QUEUES, query_compute_units(target.device), order.width))
 
 
 def _schedule(commands: CommandList, kind: str, target: QueueKind) -> Schedule:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import call_in_child, make_lock
 from .._native import ffi
 from ..abi import OPENCL
-from ..calls import address, call, enqueue_marker, find_device_profile, query_properties
+from ..calls import call, enqueue_marker, find_device_profile, get_address, query_properties
 from ..driver_profiles import DriverProfile
 from ..errors import OpenCLError, check
 
@@ -124,7 +124,9 @@ def _find_profile(queue: int) -> DriverProfile:
     """Return the profile of a queue's driver, found by its device."""
     device = ffi.new("uintptr_t *")
     check(
-        call(queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, address(device), None),
+        call(
+            queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, get_address(device), None
+        ),
         "clGetCommandQueueInfo",
     )
     return find_device_profile(device[0])
@@ -146,7 +148,7 @@ def _enqueue_marker(queue: int) -> int:
 
 def _query_number(handle: int, routine: str, name: str) -> int:
     value = ffi.new("int32_t *")
-    check(call(handle, routine, OPENCL[name], 4, address(value), None), routine)
+    check(call(handle, routine, OPENCL[name], 4, get_address(value), None), routine)
     return value[0]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._native import ffi, lib
-from ..calls import address
+from ..calls import get_address
 from .builds import Build
 from .cells import Cells
 from .commands import CommandList
@@ -119,7 +119,7 @@ class Route:
             return code, 0, -1 if self._failed[0] == NO_COMMAND else self._failed[0], []
         return (
             0,
-            address(self._event[0]) if wanted else 0,
+            get_address(self._event[0]) if wanted else 0,
             -1,
             self._list_exported() if self._exports else [],
         )

@@ -21,7 +21,7 @@ from ...loader.base.probe_verdicts import judge
 from ...loader.base.search import Candidate, filter_environ
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import address, call, find_function, make_queue
+from ..calls import call, find_function, get_address, make_queue
 from ..errors import check
 from .commands import CommandArray, CommandList
 from .engine import Built, QueueKind
@@ -77,7 +77,7 @@ def find_library(device: int) -> str:
     """The file that the driver's functions lie in, "" if it is not known."""
     table = lib.fl_table_of(ffi.cast("void *", device))
     slot = OPENCL.functions["clCreateContext"].slot
-    return find_file(address(table[slot]))
+    return find_file(get_address(table[slot]))
 
 
 def _run_tests(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:
@@ -174,7 +174,7 @@ def find_difference(
     """
     code, devices = ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
     create = find_function(device, "clCreateContext")
-    context = create(None, 1, address(devices), None, None, address(code))
+    context = create(None, 1, get_address(devices), None, None, get_address(code))
     check(code[0], "clCreateContext")
     target, builder = QueueKind(context, device, 0), builder_in(context)
     for one in options:
@@ -239,7 +239,7 @@ def _run_launch(built: Built, target: QueueKind, out: int) -> bytes:
                     native.enqueue(native.self, queues, 1, 1, 0, ffi.NULL, ffi.NULL, failed),
                     "launch",
                 )
-            code = call(queue, routine, out, 1, 0, size, address(data), 0, None, None)
+            code = call(queue, routine, out, 1, 0, size, get_address(data), 0, None, None)
             check(code, routine)
         return bytes(ffi.buffer(data))
     finally:
@@ -251,11 +251,13 @@ def _run_launch(built: Built, target: QueueKind, out: int) -> bytes:
 def _make_kernel(context: int, device: int, options: str) -> Iterator[int]:
     source, code = ffi.new("char[]", SOURCE), ffi.new("int32_t *")
     sources, devices = ffi.new("char *[]", [source]), ffi.new("uintptr_t[]", [device])
-    program = call(context, "clCreateProgramWithSource", 1, address(sources), None, address(code))
+    program = call(
+        context, "clCreateProgramWithSource", 1, get_address(sources), None, get_address(code)
+    )
     check(code[0], "clCreateProgramWithSource")
-    built = call(program, "clBuildProgram", 1, address(devices), options.encode(), None, None)
+    built = call(program, "clBuildProgram", 1, get_address(devices), options.encode(), None, None)
     check(built, "clBuildProgram")
-    kernel = call(program, "clCreateKernel", b"fairlead_everything", address(code))
+    kernel = call(program, "clCreateKernel", b"fairlead_everything", get_address(code))
     check(code[0], "clCreateKernel")
     yield kernel
     call(kernel, "clReleaseKernel")
@@ -268,9 +270,9 @@ def _make_buffers(context: int) -> Iterator[tuple[int, int]]:
     code, numbers = ffi.new("int32_t *"), ffi.new("int32_t[]", [7, -5, 11, 1 << 30])
     copies = OPENCL["CL_MEM_COPY_HOST_PTR"]
     size = _WORDS * 8 * _MOST_ITEMS
-    out = call(context, "clCreateBuffer", 0, size, None, address(code))
+    out = call(context, "clCreateBuffer", 0, size, None, get_address(code))
     check(code[0], "clCreateBuffer")
-    table = call(context, "clCreateBuffer", copies, 16, address(numbers), address(code))
+    table = call(context, "clCreateBuffer", copies, 16, get_address(numbers), get_address(code))
     check(code[0], "clCreateBuffer")
     yield out, table
     call(table, "clReleaseMemObject")

@@ -49,11 +49,13 @@ def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
         )
     return {
         PYTHON_VARIABLE: sys.executable,
-        "LD_LIBRARY_PATH": _with(str(find_library().parent), environ.get("LD_LIBRARY_PATH", "")),
-        "LD_PRELOAD": _with(library, environ.get("LD_PRELOAD", "")),
+        "LD_LIBRARY_PATH": _put_first(
+            str(find_library().parent), environ.get("LD_LIBRARY_PATH", "")
+        ),
+        "LD_PRELOAD": _put_first(library, environ.get("LD_PRELOAD", "")),
     }
 
 
-def _with(element: str, others: str) -> str:
+def _put_first(element: str, others: str) -> str:
     """A `:`-list with an element before the others."""
     return f"{element}:{others}" if others else element

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 
 
-def _add(folder: str, known: set[str] | None = None) -> None:
+def _add_folder(folder: str, known: set[str] | None = None) -> None:
     """Stands in for site.addsitedir."""
     if folder in sys.path:
         return
@@ -29,7 +29,7 @@ def _add(folder: str, known: set[str] | None = None) -> None:
 def main(folder: str, *arguments: str) -> None:
     """Find fairlead, and have it search."""
     gc.disable()  # this process ends before there is much to collect
-    usual, site.addsitedir = site.addsitedir, _add
+    usual, site.addsitedir = site.addsitedir, _add_folder
     with suppress(OSError):
         site.addsitepackages(site.venv(set()))
     sys.path.append(folder)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...icd.calls import (
-    address,
     call,
     enqueue_marker,
+    get_address,
     is_in_order,
     query_device,
     query_properties,
@@ -305,7 +305,7 @@ class LayerCommandBuffer:
     def _publish(self, route: Any) -> None:
         """Let C enqueue by a route from now on, or not (None)."""
         if route is not self._route:
-            _state.set_route(self.handle, address(route.native) if route is not None else None)
+            _state.set_route(self.handle, get_address(route.native) if route is not None else None)
             self._route = route
 
     def explain(self) -> str:
@@ -322,7 +322,7 @@ class LayerCommandBuffer:
         del _buffers[self.handle]
         _state.free_handle(self.handle)
         held = list(self._held.values())
-        copies = [HeldObject("Kernel", address(copy)) for copy in self.copies.values()]
+        copies = [HeldObject("Kernel", get_address(copy)) for copy in self.copies.values()]
         event = self.runner.last_event if self.runner else 0
         unfinished.keep_until(event, (self.runner, self.commands, copies, held))
         self._held, self.copies = {}, {}

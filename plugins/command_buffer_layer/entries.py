@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from ...icd._native import ffi
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call
+from ...icd.calls import call, get_address
 from ...icd.errors import OpenCLError, error
 from ...loader.base.interrupts import ENTRY
 from ...loader.base.search import filter_environ
@@ -175,7 +175,7 @@ def ask(handle: int, routine: str, name: str, kind: str, code: str) -> int:
         OpenCLError: the driver does not answer.
     """
     value = ffi.new(f"{kind} *")
-    if call(handle, routine, OPENCL[name], ffi.sizeof(kind), address(value), None):
+    if call(handle, routine, OPENCL[name], ffi.sizeof(kind), get_address(value), None):
         raise make_error(code, f"{routine} does not answer {name}")
     return value[0]
 
@@ -192,5 +192,5 @@ def ask_all(handle: int, routine: str, name: str, kind: str, count: int, *first:
         first: the parameters before the constant.
     """
     value = ffi.new(f"{kind}[]", count)
-    call(handle, routine, *first, OPENCL[name], ffi.sizeof(value), address(value), None)
+    call(handle, routine, *first, OPENCL[name], ffi.sizeof(value), get_address(value), None)
     return list(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...icd._native import ffi
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call, find_device_profile
+from ...icd.calls import call, find_device_profile, get_address
 from .entries import ask, ask_all, make_error
 
 _DEVICE, _GROUP = "clGetDeviceInfo", "clGetKernelWorkGroupInfo"
@@ -92,7 +92,7 @@ class KernelFacts:
 
 def _is_uniform(program: int, device: int) -> bool:
     text, options = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
-    call(program, "clGetProgramBuildInfo", device, options, 4095, address(text), None)
+    call(program, "clGetProgramBuildInfo", device, options, 4095, get_address(text), None)
     given = ffi.string(text).decode(errors="replace")
     if "-cl-uniform-work-group-size" in given:
         return True

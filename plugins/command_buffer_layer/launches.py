@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call, query_kernel_name
+from ...icd.calls import call, get_address, query_kernel_name
 from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
 from ...icd.errors import check
 from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, get_layer
@@ -133,14 +133,16 @@ def get_copy(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -
     copy = buffer.copies.get(key)
     if copy is None:
         made = (
-            _create(kernel) if sticks else address(lib.fl_clone_kernel(_make_void_pointer(kernel)))
+            _create(kernel)
+            if sticks
+            else get_address(lib.fl_clone_kernel(_make_void_pointer(kernel)))
         )
         if not made:
             raise make_error("CL_OUT_OF_RESOURCES", "the driver cannot copy the kernel")
         copy = buffer.copies[key] = _make_void_pointer(made)
         for name, value in _list_exec_infos(kernel):
             data = ffi.from_buffer(value)
-            call(made, "clSetKernelExecInfo", name, len(value), address(data))
+            call(made, "clSetKernelExecInfo", name, len(value), get_address(data))
     return copy
 
 
@@ -148,7 +150,7 @@ def _create(kernel: int) -> int:
     code = ffi.new("int32_t *")
     program = ask(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t", "CL_INVALID_KERNEL")
     name = ffi.new("char[]", query_kernel_name(kernel).encode())
-    return call(program, "clCreateKernel", ffi.string(name), address(code)) or 0
+    return call(program, "clCreateKernel", ffi.string(name), get_address(code)) or 0
 
 
 def _list_exec_infos(kernel: int) -> list[tuple[int, bytes]]:
@@ -156,9 +158,9 @@ def _list_exec_infos(kernel: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     needed = ffi.new("size_t *")
     see = get_layer().seen_exec_info
-    while name := see(kernel, len(found), None, 0, address(needed)):
+    while name := see(kernel, len(found), None, 0, get_address(needed)):
         room = ffi.new("char[]", needed[0] + 1)
-        see(kernel, len(found), address(room), needed[0], address(needed))
+        see(kernel, len(found), get_address(room), needed[0], get_address(needed))
         found.append((name, bytes(ffi.buffer(room, needed[0]))))
     return found
 
@@ -199,8 +201,8 @@ class LayerArguments:
         see, needed, pointer = get_layer().seen_argument, ffi.new("size_t *"), ffi.new("void **")
         room = ffi.new("char[64]")
         for index in range(count):
-            places = address(needed), address(pointer)
-            kind = see(kernel, index, address(room), 64, *places)
+            places = get_address(needed), get_address(pointer)
+            kind = see(kernel, index, get_address(room), 64, *places)
             if kind == _UNSET:
                 raise make_error("CL_INVALID_KERNEL_ARGS", f"argument {index} was never set")
             if kind == _SET_POINTER:
@@ -210,7 +212,7 @@ class LayerArguments:
             held = room
             if needed[0] > 64:
                 held = ffi.new("char[]", needed[0])
-                see(kernel, index, address(held), needed[0], *places)
+                see(kernel, index, get_address(held), needed[0], *places)
             data = bytes(ffi.buffer(held, needed[0])) if pointer[0] else None
             self._set(buffer, kernel, index, needed[0], data)
 

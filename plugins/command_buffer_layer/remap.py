@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...icd.calls import address
+from ...icd.calls import get_address
 from ...icd.command_buffer.edits import put
 from ...icd.errors import OpenCLError
 from .buffers import (
@@ -88,7 +88,7 @@ def make_remapped(old: LayerCommandBuffer, queues: list[LayerQueue]) -> LayerCom
         for kind, handle in old.held:
             made.hold(kind, handle)
         for copy in old.copies.values():
-            made.hold("Kernel", address(copy))
+            made.hold("Kernel", get_address(copy))
         for command in old.recorded:
             _copy(made, command)
         if old.runner is not None:

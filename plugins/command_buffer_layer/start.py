@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
-from ...icd.calls import address
+from ...icd.calls import get_address
 from ...loader.base.errors import FairleadError
 from ...loader.base.interrupts import defer_interrupts
 from ..sdk._native import ffi, lib
@@ -89,7 +89,7 @@ def start(where: int) -> None:
     )
     state.interrupt_due = int(ffi.cast("uintptr_t", lib.fl_interrupt_due()))
     state.interrupt = int(ffi.cast("uintptr_t", ffi.addressof(lib, "fl_raise_interrupt")))
-    state.enqueue_again = address(icd_ffi.addressof(icd_lib, "fl_enqueue_again"))
+    state.enqueue_again = get_address(icd_ffi.addressof(icd_lib, "fl_enqueue_again"))
     buffers.bind(state)
     ended = _Teardown(end)
     _running.append((state, ended))

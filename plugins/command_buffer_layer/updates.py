@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
-from ...icd.calls import address, call
+from ...icd.calls import call, get_address
 from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE, get_object
 from ...icd.errors import check
 from .buffers import (
@@ -117,7 +117,7 @@ class LaunchUpdate:
 
     def _read_arguments(self, config: Any) -> None:
         copy, count = (
-            address(self.command.native.kernel),
+            get_address(self.command.native.kernel),
             lib.fl_argument_count(self.command.native.arguments),
         )
         for argument in _read_array(config, "arg", _Argument):
@@ -177,7 +177,9 @@ class LaunchUpdate:
         self._buffer.copies[object()] = made
         for name, value in self.exec_infos:
             data = ffi.from_buffer(value)
-            code = call(address(made), "clSetKernelExecInfo", name, len(value), address(data))
+            code = call(
+                get_address(made), "clSetKernelExecInfo", name, len(value), get_address(data)
+            )
             check(code, "clSetKernelExecInfo")
         return made
 

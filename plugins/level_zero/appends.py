@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
-from ..opencl.usm.addresses import as_copy, as_fill
+from ..opencl.usm.addresses import make_copy_operation, make_fill_operation
 from ..opencl.usm.strategy import Operation
 from ..sdk._native_ze import ffi
 from .contexts import ZeContext
@@ -244,7 +244,7 @@ def zeCommandListAppendMemoryCopy(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     context = hCommandList.context.ur
-    operations = [as_copy(context, dstptr, srcptr, size)] if size else []
+    operations = [make_copy_operation(context, dstptr, srcptr, size)] if size else []
     append_operations(hCommandList, operations, hSignalEvent, phWaitEvents)
 
 
@@ -297,7 +297,7 @@ def zeCommandListAppendMemoryFill(
         return kept[-1]
 
     data = ctypes.string_at(pattern, pattern_size)
-    operation = as_fill(hCommandList.context.ur, ptr, data, size, keep)
+    operation = make_fill_operation(hCommandList.context.ur, ptr, data, size, keep)
     append_operations(hCommandList, [operation], hSignalEvent, phWaitEvents, kept)
 
 
@@ -355,7 +355,7 @@ def zeCommandListAppendMemoryCopyRegion(
         pairs = list(zip(targets, sources, strict=True))
         if is_flat:
             pairs, width = pairs[:1], width * height
-        operations = [as_copy(context, to, at, width) for to, at in pairs]
+        operations = [make_copy_operation(context, to, at, width) for to, at in pairs]
     append_operations(hCommandList, operations, hSignalEvent, phWaitEvents)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.abi import OPENCL
-from ...icd.calls import address
+from ...icd.calls import get_address
 from ...icd.command_buffer import edits
 from ..opencl.kernels import URKernel
 from ..opencl.usm.addresses import make_pointer_argument
@@ -129,7 +129,7 @@ def _convert_local(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, 
 
 def _convert_value(argument: URKernelArgument, _: ZeContext) -> tuple[int, int, int, Any]:
     memory = icd_ffi.from_buffer(argument.value)
-    return edits.VALUE, argument.size, address(memory), memory
+    return edits.VALUE, argument.size, get_address(memory), memory
 
 
 def _convert_pointer(argument: URKernelArgument, context: ZeContext) -> tuple[int, int, int, Any]:
@@ -193,7 +193,7 @@ def make_arguments(
             row.kind = kind if word else edits.VALUE  # NULL is a value like any other
             cell = icd_ffi.new("uintptr_t *", word)
             kept.append(cell)
-            word = address(cell)
+            word = get_address(cell)
         row.value = icd_ffi.cast("void *", word)
         kept.append(keep)
     made = icd_lib.fl_change_arguments(icd_ffi.NULL, count, changes, len(changes))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...loader.base.search import filter_environ
-from ..opencl.device_info import pci_numbers
+from ..opencl.device_info import query_pci_numbers
 from ..opencl.devices import can_take_spirv
 from ..opencl.usm.strategies import STRATEGIES
 from ..sdk._native_ze import ffi
@@ -180,7 +180,7 @@ def zeDeviceGetExternalMemoryProperties(hDevice: ZeDevice, pExternalMemoryProper
 
 @driver.entry
 def zeDevicePciGetPropertiesExt(hDevice: ZeDevice, pPciProperties: Any) -> None:
-    numbers = pci_numbers(hDevice.ur)
+    numbers = query_pci_numbers(hDevice.ur)
     if not numbers:
         raise make_failure("UNSUPPORTED_FEATURE", "the device has no cl_khr_pci_bus_info")
     address, speed = pPciProperties.address, pPciProperties.maxSpeed

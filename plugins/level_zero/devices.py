@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import make_lock
 from ...loader.ze.abi import PLATFORM_EXTENSION
-from ..opencl.device_info import pci_numbers
+from ..opencl.device_info import query_pci_numbers
 from ..opencl.devices import URDevice
 from ..opencl.images import has_images
 from ..opencl.platforms import URPlatform, platforms
@@ -271,7 +271,7 @@ def zeDriverGetExtensionProperties(
         return fill
 
     has_views = any(device.has_image_views for device in hDriver.devices)
-    has_pci = any(pci_numbers(device.ur) for device in hDriver.devices)
+    has_pci = any(query_pci_numbers(device.ur) for device in hDriver.devices)
     listed = {**EXTENSIONS, **(VIEWS if has_views else {}), **(PCI if has_pci else {})}
     found = {ZE.strings[name]: ZE[version] for name, version in listed.items()}
     own = dict.fromkeys((OPENCL_C_MODULES, PLATFORM_EXTENSION + hDriver.ur.icd.name), 1 << 16)

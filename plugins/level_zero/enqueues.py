@@ -45,7 +45,7 @@ def make_copy(context: URContext, operation: Operation) -> Callable[[int, Sequen
         context: the context of the memory.
         operation: one of `COPIES`.
     """
-    routine, arguments = require_strategy(context).call_of(operation)
+    routine, arguments = require_strategy(context).make_call(operation)
     is_core = OPENCL.functions[routine].slot is not None
     function = (
         getattr(context.table, routine) if is_core else find_extension(context.platform, routine)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...icd._native import ffi
-from ...icd.calls import address, call
-from ..opencl.usm.addresses import as_copy, locate
+from ...icd.calls import call, get_address
+from ..opencl.usm.addresses import locate, make_copy_operation
 from .contexts import ZeContext
 from .enqueues import make_copy
 from .host_threads import call_after, start_thread
@@ -67,11 +67,11 @@ class CountsReading:
 
     def run(self, stream: Stream, _: StreamStep, waits: Sequence[int]) -> int:
         """Enqueue the copies to the host, as `StreamStep.run` says. The launches come after."""
-        end, target = 0, address(self._numbers)
+        end, target = 0, get_address(self._numbers)
         try:
             start_thread(stream)
             for where, size in self._counts.list_places():
-                operation = as_copy(self._counts.context.ur, target, where, size)
+                operation = make_copy_operation(self._counts.context.ur, target, where, size)
                 before, end = end, make_copy(self._counts.context.ur, operation)(stream.cl, waits)
                 if before:
                     call(before, "clReleaseEvent")

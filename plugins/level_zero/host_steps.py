@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ...icd._native import ffi as icd_ffi
-from ...icd.calls import address, call, enqueue_marker
+from ...icd.calls import call, enqueue_marker, get_address
 from ..opencl.core import create
-from ..opencl.usm.addresses import as_copy
+from ..opencl.usm.addresses import make_copy_operation
 from ..sdk._native_ze import ffi
 from .completions import Completion
 from .core import driver, make_failure
@@ -88,7 +88,7 @@ class HostCommand:
     ) -> list[ListCommand]:
         """Record it. Returns its commands."""
         function, copies, keep = self.make()
-        operations = [as_copy(recording.context.ur, *copy) for copy in copies]
+        operations = [make_copy_operation(recording.context.ur, *copy) for copy in copies]
         recording.kept.append(keep)
         first = recording.add("host", waits, None if operations else signal)
         first.run, first.reads, first.record_again = (
@@ -137,7 +137,7 @@ def zeCommandListAppendWriteGlobalTimestamp(
         def write(_: Sequence[Completion | None]) -> None:
             staging[0] = time.monotonic_ns()
 
-        return write, [(target, address(staging), 8)], staging
+        return write, [(target, get_address(staging), 8)], staging
 
     _append(hCommandList, HostCommand(make), hSignalEvent, phWaitEvents)
 
@@ -161,7 +161,7 @@ def zeCommandListAppendQueryKernelTimestamps(
 
     def make() -> tuple[HostStep, Sequence[tuple[int, int, int]], Any]:
         staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
-        start = address(staging)
+        start = get_address(staging)
 
         def write(times: Sequence[Completion | None]) -> None:
             for number, completion in enumerate(times):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ...icd.calls import address
+from ...icd import calls
 from ..opencl.kernel_arguments import URKernelArgument
 from ..opencl.usm.strategies import find_strategy
 from ..sdk._native import ffi as ur_ffi
@@ -175,7 +175,7 @@ class ListInC:
     def begin(self, array: Any) -> None:
         """Begin another recording, in an `fl_array *`. Nothing can be changed."""
         struct = self.struct
-        struct.array = ffi.cast("struct fl_array *", address(array))
+        struct.array = ffi.cast("struct fl_array *", calls.get_address(array))
         struct.state, struct.drafts, struct.count = OPEN, 0, 0
         struct.commands = struct.dirty = ffi.NULL
         struct.copies, self._copies = ffi.NULL, {}
@@ -200,7 +200,7 @@ class ListInC:
                 "settings": kernel.settings,
                 "addresses": addresses,
                 "mask": mask,
-                "copy": ffi.cast("void *", address(copy)),
+                "copy": ffi.cast("void *", calls.get_address(copy)),
             }
             self.struct.copies = self._copies[key] = ffi.new("fl_ze_copy *", fields)
 
@@ -239,7 +239,7 @@ class ListInC:
         """
         self._resets = ffi.new("fl_ze_event *[]", [event.struct for event in resets])
         self.struct.resets, self.struct.reset_count = self._resets, len(resets)
-        self.struct.only = ffi.cast("struct fl_buffer *", address(only) if only else 0)
+        self.struct.only = ffi.cast("struct fl_buffer *", calls.get_address(only) if only else 0)
         struct, one = self.struct, self.struct.dirty
         while one:
             one.dirty, one = 0, one.next

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...icd.calls import address
+from ...icd.calls import get_address
 from ..sdk._native_ze import ffi
 from ..sdk.kernel_arguments import URKernelArgument
 from .core import ZE, make_failure
@@ -176,7 +176,7 @@ class MutableCommand:
         """
         self.row = row
         row.flags, row.number = self.flags, number
-        row.buffer = ffi.cast("struct fl_buffer *", address(buffer))
+        row.buffer = ffi.cast("struct fl_buffer *", get_address(buffer))
         self.tell_kernel()
 
     def tell_kernel(self) -> None:
@@ -217,7 +217,7 @@ def _find_pointers(kernel: ZeKernel) -> dict[int, URKernelArgument]:
 
 def add_copy(copies: list[Any], copy: Any) -> bool:
     """Add a kernel to a list, unless it is there. Returns whether it was added."""
-    if any(address(copy) == address(one) for one in copies):
+    if any(get_address(copy) == get_address(one) for one in copies):
         return False
     copies.append(copy)
     return True

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...icd._native import lib as icd_lib
-from ...icd.calls import address, call
+from ...icd.calls import call, get_address
 from ...icd.command_buffer.command_buffer import CommandBuffer
 from ...icd.command_buffer.commands import CommandArray, CommandList
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import error as opencl_error
-from ..opencl.command_buffer.launches import copy_of
+from ..opencl.command_buffer.launches import copy_kernel
 from ..opencl.usm.addresses import get_memory_functions
 from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
@@ -50,7 +50,7 @@ class KernelCopies:
     def get_copy(self, kernel: ZeKernel, arguments: dict[int, URKernelArgument]) -> Any:
         """Return a copy of a kernel for a launch with these arguments, a `void *`."""
         owner: Any = self  # it reads `copies`
-        return copy_of(owner, kernel.ur, find_address_bits(arguments))
+        return copy_kernel(owner, kernel.ur, find_address_bits(arguments))
 
     def clone(self) -> tuple[KernelCopies, dict[int, Any]]:
         """Return copies of the copies, and each of them by the address of its original.
@@ -63,13 +63,13 @@ class KernelCopies:
             new = icd_lib.fl_clone_kernel(copy)
             if not new:
                 raise make_failure("INVALID_KERNEL_HANDLE", "the driver cannot copy a kernel")
-            made.copies[key] = found[address(copy)] = new
+            made.copies[key] = found[get_address(copy)] = new
         return made, found
 
     def __del__(self) -> None:
         for copy in getattr(self, "copies", {}).values():
             if call is not None:  # Python is not taking modules down
-                call(address(copy), "clReleaseKernel")
+                call(get_address(copy), "clReleaseKernel")
 
 
 @dataclass
@@ -253,7 +253,7 @@ class ListRecording:
             MemoryError: there is no memory.
         """
         made.copies, kernels = self.copies.clone()
-        made.alternatives = [kernels[address(copy)] for copy in self.alternatives]
+        made.alternatives = [kernels[get_address(copy)] for copy in self.alternatives]
         made.kept = list(self.kept)
         while len(made.commands) < len(self.commands):
             first = len(made.commands)
@@ -274,7 +274,7 @@ class ListRecording:
             raise MemoryError("no memory for a command")
         self.array.count_added((), other.array.order_only[index])
         row, old = self.array.array[index], other.commands[index]
-        row.kernel = kernels.get(address(row.kernel), row.kernel)
+        row.kernel = kernels.get(get_address(row.kernel), row.kernel)
         launch = old.launch
         if launch is not None:
             launch = replace(launch, arguments=dict(launch.arguments))
@@ -376,7 +376,7 @@ class ListRecording:
             array.order,
             (array, self.copies, self.kept),
             updatable=self.updatable or any(part.counts is not None for part in parts),
-            alternatives=[address(copy) for copy in self.alternatives],
+            alternatives=[get_address(copy) for copy in self.alternatives],
             memory=get_memory_functions(self.context.ur),
             exports=exports,
         )

@@ -162,7 +162,7 @@ _ORDERS: Final = (
 _SCOPES: Final = "ur_memory_scope_capability_flags_t", ("SCOPE_WORK_GROUP", "SCOPE_DEVICE")
 
 
-def pci_numbers(device: URDevice) -> Sequence[int]:
+def query_pci_numbers(device: URDevice) -> Sequence[int]:
     """Return domain, bus, device and function (cl_khr_pci_bus_info), nothing without them."""
     if "cl_khr_pci_bus_info" not in device.icd.extensions:
         return ()
@@ -170,7 +170,7 @@ def pci_numbers(device: URDevice) -> Sequence[int]:
 
 
 def _query_pci_address(device: URDevice) -> str | None:
-    numbers = pci_numbers(device)
+    numbers = query_pci_numbers(device)
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers) if numbers else None
 
 
@@ -212,10 +212,10 @@ def _make_usm_query(name: str) -> Callable[[URDevice], int]:
     return answer
 
 
-def _launch_capabilities(device: URDevice) -> int:
-    from .launches import launch_capabilities_of
+def _find_launch_capabilities(device: URDevice) -> int:
+    from .launches import find_launch_capabilities
 
-    return launch_capabilities_of(device)
+    return find_launch_capabilities(device)
 
 
 def _query_images(device: URDevice) -> bool:
@@ -276,7 +276,7 @@ FUNCTIONS: Final[dict[str, Callable[[URDevice], Any]]] = {
         _has_declared("urEnqueueDeviceGlobalVariableWrite", "urEnqueueDeviceGlobalVariableRead")
         and device.platform.icd.extension_function("clEnqueueWriteGlobalVariableINTEL") is not None
     ),
-    "KERNEL_LAUNCH_CAPABILITIES": _launch_capabilities,
+    "KERNEL_LAUNCH_CAPABILITIES": _find_launch_capabilities,
     "MAX_WORK_GROUPS": lambda device: _LARGEST,
     "MAX_WORK_GROUPS_3D": lambda device: struct.pack("@3N", *[_LARGEST] * 3),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": _query_updates,

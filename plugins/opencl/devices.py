@@ -182,14 +182,14 @@ def _get_or_make(native: int, properties: Any) -> URDevice:
     """Return the device of a cl_device_id, which may be a sub-device that the program has made."""
     device = _find_known(native)
     if device is None:
-        return _from_native(native, properties)
+        return _make_from_native(native, properties)
     # We have a reference already, so one that is given to us is released.
     if device.parent is not None and properties and properties.isNativeHandleOwned:
         check(device.table.clReleaseDevice(native), "clReleaseDevice")
     return device
 
 
-def _from_native(native: int, properties: Any) -> URDevice:
+def _make_from_native(native: int, properties: Any) -> URDevice:
     table = get_driver(native).table
     ask = partial(query_number, table, "clGetDeviceInfo", native)
     parent = ask("CL_DEVICE_PARENT_DEVICE")

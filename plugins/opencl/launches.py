@@ -67,7 +67,7 @@ def _launch(
         rows: the arguments, ur_exp_kernel_arg_properties_t.
     """
     together = properties is not None and is_cooperative(
-        properties, bool(launch_capabilities_of(queue.device))
+        properties, bool(find_launch_capabilities(queue.device))
     )
     arguments = read_arguments(adapter, rows, count) if count else []
     if kernel.context.cl != queue.context.cl:
@@ -132,7 +132,7 @@ _CountPrototype: Final = ctypes.CFUNCTYPE(
 )
 
 
-def launch_capabilities_of(device: URDevice) -> int:
+def find_launch_capabilities(device: URDevice) -> int:
     """Return the answer to UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES."""
     has_function = _EXTENSION in device.icd.extensions and device.platform.icd.extension_function(
         _COUNT
@@ -167,7 +167,7 @@ def urKernelSuggestMaxCooperativeGroupCount(
     if not 1 <= workDim <= 3:
         raise failure("INVALID_WORK_DIMENSION")
     hKernel.context.check_device(hDevice)
-    if not launch_capabilities_of(hDevice):
+    if not find_launch_capabilities(hDevice):
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
     if 0 in pLocalWorkSize:
         raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")

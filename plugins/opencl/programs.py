@@ -56,7 +56,7 @@ class URProgram(CLObject):
         found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
         return tuple(known.get(cl) or get_device(cl) for (cl,) in found)
 
-    def build_info(self, device: URDevice, name: str) -> bytes:
+    def query_build_info(self, device: URDevice, name: str) -> bytes:
         """Return the raw answer of clGetProgramBuildInfo to a property."""
         routine = "clGetProgramBuildInfo"
         return query(self.table, routine, self.cl, device.cl, OPENCL[name], detail=f"({name})")
@@ -66,7 +66,7 @@ class URProgram(CLObject):
         """Return the compiler's or the linker's log for all devices, "" if the driver has none."""
         try:
             logs = [
-                decode_text(self.build_info(device, "CL_PROGRAM_BUILD_LOG"))
+                decode_text(self.query_build_info(device, "CL_PROGRAM_BUILD_LOG"))
                 for device in self.devices
             ]
         except OpenCLError:
@@ -112,7 +112,7 @@ def urProgramCreateWithIL(
         raise failure("INVALID_SIZE", "the IL is empty")
     data = ctypes.string_at(pIL, length)
     if is_spirv(data):
-        return URProgram(_from_il(hContext, data), hContext, data)
+        return URProgram(_create_from_il(hContext, data), hContext, data)
     source = decode_source(data)
     if source is None or is_ptx(source):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
@@ -121,7 +121,7 @@ def urProgramCreateWithIL(
     return URProgram(cl, hContext)
 
 
-def _from_il(context: URContext, data: bytes) -> int:
+def _create_from_il(context: URContext, data: bytes) -> int:
     if not any(map(can_take_spirv, context.devices)):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
     create_with_il: Any = context.table.clCreateProgramWithIL

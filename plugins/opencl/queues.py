@@ -379,14 +379,16 @@ def urQueueCreateWithNativeHandle(
     device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
     if hDevice is not None and device != hDevice.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    return _from_native(hNativeQueue, hContext, hDevice or get_device(device), pProperties)
+    return _make_from_native(hNativeQueue, hContext, hDevice or get_device(device), pProperties)
 
 
 def _ask_native(native: int, context: URContext, name: str) -> int:
     return query_number(context.table, "clGetCommandQueueInfo", native, name)
 
 
-def _from_native(native: int, context: URContext, device: URDevice, properties: Any) -> URQueue:
+def _make_from_native(
+    native: int, context: URContext, device: URDevice, properties: Any
+) -> URQueue:
     """Create an object for a cl_command_queue."""
     retain_unless_owned(URQueue, native, context.table, properties)
     bits = _ask_native(native, context, "CL_QUEUE_PROPERTIES")
@@ -412,6 +414,6 @@ def get_queue(native: int, context: URContext) -> URQueue:
     if known is not None:
         return known
     device = get_device(_ask_native(native, context, "CL_QUEUE_DEVICE"))
-    queue = _from_native(native, context, device, None)
+    queue = _make_from_native(native, context, device, None)
     queue.borrowed = True
     return queue

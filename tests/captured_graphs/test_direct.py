@@ -271,8 +271,8 @@ def test_long_launches_go_to_the_drivers_threads(
     is not."""
     from fairlead.icd.command_buffer.engines import direct as engine
 
-    monkeypatch.setattr(engine, "compute_units", lambda device: 4)
-    monkeypatch.setattr(engine, "launch_seconds", lambda *_: 1e-6)
+    monkeypatch.setattr(engine, "query_compute_units", lambda device: 4)
+    monkeypatch.setattr(engine, "measure_launch", lambda *_: 1e-6)
     with capture(numbers.queue) as graph:
         numbers.add(1)
         others.slow(numbers.queue, (64,), (64,), numbers.buffer, np.int32(30_000))

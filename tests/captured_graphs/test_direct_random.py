@@ -320,10 +320,10 @@ def test_random_graphs_that_several_threads_run(
     monkeypatch.setattr(direct_device, "_PERCENT", 1 << 30)
     shared: list[bool] = []
     for seed in _chosen(seeds[::2]):
-        monkeypatch.setattr(direct_device, "compute_units", lambda device: 1)
+        monkeypatch.setattr(direct_device, "query_compute_units", lambda device: 1)
         expected, how = _left_by(world, seed)
         assert "threads run" not in how
-        monkeypatch.setattr(direct_device, "compute_units", lambda device: 3)
+        monkeypatch.setattr(direct_device, "query_compute_units", lambda device: 3)
         found, how = _left_by(world, seed)
         shared.append("3 threads run" in how)
         assert found == expected, f"FAIRLEAD_FUZZ_SEED={seed} leads to it"

@@ -16,7 +16,7 @@ from helpers.captures import SOURCE, Numbers
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph_files.archive import GraphArchive
-from fairlead.icd.command_buffer.direct_trust import trust_of
+from fairlead.icd.command_buffer.direct_trust import find_trust
 from fairlead.runtime import SYCLError
 
 #: PyOpenCL's types do not know all of its own arguments.
@@ -70,7 +70,7 @@ def test_what_is_loaded_computes_what_was_saved(
 def test_a_call_where_the_host_runs_the_graph_transfers_nothing(
     numbers: Numbers, file: Path, device: cl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if trust_of(device.int_ptr).why_not is not None:
+    if find_trust(device.int_ptr).why_not is not None:
         pytest.skip("the engine direct does not run on this driver")
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
     a, by = numbers.buffer, fairlead.Parameter(np.int32(2))

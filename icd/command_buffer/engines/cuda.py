@@ -18,7 +18,7 @@ from ....loader.cuda.abi import CudaError
 from ... import cuda_sharing
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import address, find_device_profile
+from ...calls import find_device_profile, get_address
 from ...cuda_sharing import SharedDevice, find_shared_device
 from ...errors import error
 from .. import cuda_trust
@@ -142,7 +142,7 @@ def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | N
     if first == count:
         return None
     row = commands.array[first]
-    kernels = functions.why_not.get(address(row.kernel), "")
+    kernels = functions.why_not.get(get_address(row.kernel), "")
     why = f"{kernels}; it can run outside the block" if kernels else _REASONS[reason[0]]
     return f"command {first} ({OPERATIONS[row.op]}): {why}"
 

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import address, call, compute_units
+from ...calls import call, get_address, query_compute_units
 from ...errors import OpenCLError, error
 from ..commands import CommandList
 from ..direct_device import DirectDevice, get_device
-from ..direct_trust import trust_of
+from ..direct_trust import find_trust
 from ..engine import Built, Engine, QueueKind
 from ..group_functions import GroupFunctions
-from ..launch_cost import launch_seconds
+from ..launch_cost import measure_launch
 
 #: Why a command is left to the driver (enum fl_direct_reason).
 _REASONS: Final[dict[int, str]] = {
@@ -76,7 +76,7 @@ class Direct(Engine):
             return "a schedule was asked for"
         if commands.wanted_events:
             return "the times or events of single commands are asked for"
-        if (why_not := trust_of(target.device).why_not) is not None:
+        if (why_not := find_trust(target.device).why_not) is not None:
             return why_not
         try:
             found = self._find(commands, target)
@@ -90,10 +90,10 @@ class Direct(Engine):
     def _find(self, commands: CommandList, target: QueueKind) -> Found:
         key = self.name, target.device
         if key not in commands.notes:
-            version = trust_of(target.device).version
+            version = find_trust(target.device).version
             assert version is not None  # why_not
             rows = [commands.array[number] for number in range(len(commands))]
-            kernels = {address(row.kernel) for row in rows if row.kernel}
+            kernels = {get_address(row.kernel) for row in rows if row.kernel}
             kernels.update(commands.alternatives)
             device = get_device(commands.context, target.device, version.reports_failures)
             if commands.updatable or any(row.kernel and not row.has_local for row in rows):
@@ -110,7 +110,7 @@ class Direct(Engine):
         reasons = found.find_reasons(commands)
         for number in range(len(reasons)) if any(reasons) else ():
             if reasons[number]:
-                kernel = address(commands.array[number].kernel)
+                kernel = get_address(commands.array[number].kernel)
                 refused[number] = found.functions.why_not.get(kernel) or _REASONS[reasons[number]]
         return refused
 
@@ -179,9 +179,9 @@ class BuiltDirect(Built):
             ways, taken = min(self._units, groups[number] * self._width), times[number]
             if ways < 2 or taken < _SHORT:
                 continue
-            launch = launch_seconds(self._target, groups[number])
+            launch = measure_launch(self._target, groups[number])
             spread = launch * 1e9 + alone[number] / ways
-            key = address(self._commands.array[number].kernel), groups[number]
+            key = get_address(self._commands.array[number].kernel), groups[number]
             alike.setdefault(key, []).append((taken, spread, number))
         longer: dict[int, str] = {}
         for launches in alike.values():  # one that was interrupted decides nothing
@@ -200,7 +200,7 @@ class BuiltDirect(Built):
 
     @cached_property
     def _units(self) -> int:
-        return compute_units(self._target.device)
+        return query_compute_units(self._target.device)
 
     @cached_property
     def _width(self) -> int:
@@ -220,6 +220,6 @@ def _count_devices(context: int) -> int:
     """CL_CONTEXT_NUM_DEVICES of a context (a handle), 0 if the driver does not tell."""
     value = ffi.new("uint32_t *")
     code = call(
-        context, "clGetContextInfo", OPENCL["CL_CONTEXT_NUM_DEVICES"], 4, address(value), None
+        context, "clGetContextInfo", OPENCL["CL_CONTEXT_NUM_DEVICES"], 4, get_address(value), None
     )
     return 0 if code else value[0]

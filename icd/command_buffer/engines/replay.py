@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
-from ...calls import address, call, find_device_profile
+from ...calls import call, find_device_profile, get_address
 from ..commands import CommandList
 from ..engine import Built, Cost, Engine, QueueKind
 from ..layout import Layout, lay_out, list_other_schedules
@@ -100,7 +100,8 @@ class ReplayProgram(Built):
 
     def take_events(self) -> list[int]:
         return [
-            address(self._program.exported[place]) for place in range(self._program.export_count)
+            get_address(self._program.exported[place])
+            for place in range(self._program.export_count)
         ]
 
     def explain(self) -> str:

@@ -5,7 +5,7 @@
 | KernelLaunch, KernelLaunchWithArgs | kernel: a copy, and the present arguments | launches.py |
 | MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | transfers.py |
 | MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | transfers.py |
-| USMMemcpy | what `as_copy` returns | transfers.py |
+| USMMemcpy | what `make_copy_operation` returns | transfers.py |
 | USMPrefetch, USMAdvise | a hint, which only has its place in the order | here |
 | NativeCommand | what the native function adds to the driver's command-buffer | here |
 """

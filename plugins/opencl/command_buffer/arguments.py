@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....icd._native import lib as icd_lib
-from ....icd.calls import address
+from ....icd.calls import get_address
 from ....icd.command_buffer.commands import CommandArray
 from ....loader.ur.abi import UR, URError
 from ...sdk._native import ffi, lib
@@ -20,7 +20,7 @@ from ..kernels import URKernel
 from ..usm.addresses import make_pointer_argument
 from ..usm.strategies import Buffers, Intel, find_strategy
 
-lib.fl_use_icd(ffi.cast("void *", address(icd_lib.fl_exported())))
+lib.fl_use_icd(ffi.cast("void *", get_address(icd_lib.fl_exported())))
 
 #: What is wrong with an argument, by the end of the code's name.
 _WHY: Final = {
@@ -51,7 +51,7 @@ def make_launches(
             "no_pointers": 0 if strategy else UR["UR_RESULT_ERROR_INVALID_OPERATION"],
             "null_is_pointer": strategy is Intel,  # NVIDIA's driver refuses NULL for SVM
             "cl_context": context.cl,
-            "commands": ffi.cast("void *", address(commands.native)),
+            "commands": ffi.cast("void *", get_address(commands.native)),
             "updatable": updatable,
             "in_order": in_order,
             "sticks": context.platform.profile.svm_arguments_stick,

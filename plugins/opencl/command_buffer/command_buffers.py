@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ....icd.abi import OPENCL
-from ....icd.calls import address
+from ....icd.calls import get_address
 from ....icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.command_buffer.commands import CommandArray, CommandList
@@ -120,7 +120,7 @@ class URCommandBuffer(CommandBufferObject):
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
-        return (address(self.launches), *super().describe_to_c()[1:])
+        return (get_address(self.launches), *super().describe_to_c()[1:])
 
     # recording
 
@@ -197,12 +197,12 @@ class URCommandBuffer(CommandBufferObject):
         else:
             self.runner = CommandBuffer(commands, _read_choice())
         self.launches.handle = self.handle
-        self.launches.buffer = ffi.cast("void *", address(self.runner.native))
+        self.launches.buffer = ffi.cast("void *", get_address(self.runner.native))
 
     def _make_command_list(self) -> CommandList:
         """Return the commands that there are now, and what they have to do."""
         kernels = [
-            address(copy)
+            get_address(copy)
             for command in self.updates.values()
             if len(command.kernels) > 1
             for copy in command.kernels.values()
@@ -265,7 +265,7 @@ class URCommandBuffer(CommandBufferObject):
         if registry is not None:
             for command in self.updates.values():
                 registry.forget(command)
-        copies = [_Copy(address(copy), self.context) for copy in self.copies.values()]
+        copies = [_Copy(get_address(copy), self.context) for copy in self.copies.values()]
         held = [self.commands, copies]
         if self.runner is not None:
             _unfinished.keep_until(self.runner.last_event, (self.runner, held))

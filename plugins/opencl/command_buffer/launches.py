@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
-from ....icd.calls import address
+from ....icd.calls import get_address
 from ...sdk._native import ffi, lib
 from ...sdk.kernel_arguments import URKernelArgument, list_argument_rows
 from ..core import check, failure
@@ -23,7 +23,7 @@ _BITS: Final = 64  # of fl_appended.addresses
 _ROWS: Final = ffi.typeof("ur_exp_kernel_arg_properties_t[]")
 
 
-def copy_of(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
+def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> Any:
     """Return our copy of a kernel as it is now.
 
     Launches share a copy if nothing but arguments was set on the kernel between them. Where SVM
@@ -59,7 +59,7 @@ def _tell_copy(buffer: URCommandBuffer, kernel: URKernel, copy: Any, addresses: 
         number = ffi.cast("fl_handle *", kernel.handle).number
         known = buffer.launches.copies[number % lib.FL_COPIES]
         known.number, known.settings, known.addresses = number, kernel.struct.settings, addresses
-        known.cl = ffi.cast("void *", address(copy))
+        known.cl = ffi.cast("void *", get_address(copy))
 
 
 def _check_values(kernel: URKernel, copy: int, rows: Any, count: int) -> None:
@@ -128,12 +128,14 @@ def _append_launch(
         raise make_argument_error(done.code, done.index, kernel)
     commands = buffer.commands
     try:
-        copy = copy_of(buffer, kernel, done.addresses)
+        copy = copy_kernel(buffer, kernel, done.addresses)
         _tell_copy(buffer, kernel, copy, done.addresses)
         if not native:
-            _check_values(kernel, address(copy), rows, count)
+            _check_values(kernel, get_address(copy), rows, count)
         copies = (
-            {other: copy_of(buffer, other, done.addresses) for other in others} if others else {}
+            {other: copy_kernel(buffer, other, done.addresses) for other in others}
+            if others
+            else {}
         )
     except BaseException:
         icd_lib.fl_drop_command(commands.native)

@@ -13,7 +13,7 @@ from ..transfers import (
     find_in_parent,
     is_opencl_pattern,
 )
-from ..usm.addresses import as_copy, as_fill
+from ..usm.addresses import make_copy_operation, make_fill_operation
 from ..usm.strategy import Operation
 from .appends import Append, Appended, appends, declare_append
 
@@ -154,7 +154,7 @@ def _append_operation(append: Append, command: str, operation: Operation) -> App
 def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size: int) -> Appended:
     if not size:  # as libsycl does on queues
         return append.add("hint", "USM_MEMCPY")
-    operation = as_copy(append.buffer.context, pDst, pSrc, size)
+    operation = make_copy_operation(append.buffer.context, pDst, pSrc, size)
     return _append_operation(append, "USM_MEMCPY", operation)
 
 
@@ -166,5 +166,5 @@ def urCommandBufferAppendUSMFillExp(
         return append.add("hint", "USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
     keep = append.buffer.commands.copy_pattern
-    operation = as_fill(append.buffer.context, pMemory, pattern, size, keep)
+    operation = make_fill_operation(append.buffer.context, pMemory, pattern, size, keep)
     return _append_operation(append, "USM_FILL", operation)

@@ -42,7 +42,7 @@ _NULL: Final = icd_ffi.NULL
 _ZEROS, _ONES = (0, 0, 0), (1, 1, 1)
 
 
-def _work_sizes(
+def _make_work_sizes(
     dim: int, offset: Sequence[int], size: Sequence[int], local: Sequence[int] | None
 ) -> list[int]:
     """Return `fl_command.n` of a launch."""
@@ -77,7 +77,9 @@ class _ChangedLaunch:
         old, dim = self.sizes, new.dim
         kept = None if new.size or not self.local else old[6 : 6 + dim]
         local = new.local or kept
-        self.sizes = _work_sizes(dim, new.offset or old[0:dim], new.size or old[3 : 3 + dim], local)
+        self.sizes = _make_work_sizes(
+            dim, new.offset or old[0:dim], new.size or old[3 : 3 + dim], local
+        )
         self.kernel.check_group(self.command.buffer.device, local)
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new.offset)
 
@@ -95,7 +97,7 @@ class _ChangedLaunch:
         present.work_dim, present.has_local, present.has_offset = self.dim, self.local, self.offset
         if self.kernel is self.command.kernel:
             return False
-        self.command.arguments[self.command.kernel] = _copy_of(present.arguments)
+        self.command.arguments[self.command.kernel] = _copy_arguments(present.arguments)
         present.kernel = self.command.kernels[self.kernel]
         present.arguments, old = arguments, present.arguments
         icd_lib.fl_release_arguments(old)
@@ -264,7 +266,7 @@ def _change_launches(
 def _make_arguments(arguments: list[_Arguments], launch: _ChangedLaunch) -> Any:
     """Return the arguments of another kernel: those of its earlier launch, updated."""
     made, count = launch.command.arguments.get(launch.kernel, _NULL), launch.kernel.argument_count
-    made = _copy_of(made) if made else _NULL
+    made = _copy_arguments(made) if made else _NULL
     for new in arguments:
         if new.command is launch.command:
             made = _make_owned(icd_lib.fl_change_arguments(made, count, new.changes, new.count))
@@ -272,7 +274,7 @@ def _make_arguments(arguments: list[_Arguments], launch: _ChangedLaunch) -> Any:
     return made
 
 
-def _copy_of(arguments: Any) -> Any:
+def _copy_arguments(arguments: Any) -> Any:
     """Copy arguments. The copy is released when it is dropped."""
     count = icd_lib.fl_argument_count(arguments)
     return _make_owned(icd_lib.fl_change_arguments(arguments, count, _NULL, 0))

@@ -87,7 +87,7 @@ def get_memory_functions(context: URContext) -> MemoryFunctions:
     return MemoryFunctions(*(find_function(routine) or 0 for routine in routines))
 
 
-def as_copy(context: URContext, target: int, source: int, size: int) -> Operation:
+def make_copy_operation(context: URContext, target: int, source: int, size: int) -> Operation:
     """Return the operation of `icd.command_buffer` that copies bytes.
 
     Raises:
@@ -108,7 +108,7 @@ def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
     )
 
 
-def as_fill(
+def make_fill_operation(
     context: URContext, address: int, pattern: bytes, size: int, keep: Callable[[bytes], Any]
 ) -> Operation:
     """Return the operation of `icd.command_buffer` that fills bytes.

@@ -241,7 +241,7 @@ class Strategy:
         return Operation("svm_fill", (0, size), fields)
 
     @classmethod
-    def call_of(cls, operation: Operation, blocks: bool = False) -> Call:
+    def make_call(cls, operation: Operation, blocks: bool = False) -> Call:
         """Return the driver's command for an operation that copies."""
         return _CALLS[operation.op](cls, blocks, operation.numbers, operation.fields)
 

@@ -57,7 +57,7 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> URE
     # A copy between buffers never blocks.
     if operation.op != "read":
         enqueue.block_by_event()
-    return enqueue.call_in_sequence([strategy.call_of(operation, enqueue.blocks)])
+    return enqueue.call_in_sequence([strategy.make_call(operation, enqueue.blocks)])
 
 
 @adapter.entry
@@ -132,7 +132,7 @@ def urEnqueueUSMMemcpy2D(
     if strategy is Buffers and height > 1:
         return enqueue.call_in_sequence([_copy_rect(target, source, width, height)])
     copies = (strategy.copy(target.find_row(i), source.find_row(i), width) for i in range(height))
-    return enqueue.call_in_any_order([strategy.call_of(copy) for copy in copies])
+    return enqueue.call_in_any_order([strategy.make_call(copy) for copy in copies])
 
 
 def _copy_rect(target: _Rows, source: _Rows, width: int, height: int) -> Call:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead.icd.command_buffer import direct_trust
-from fairlead.icd.command_buffer.direct_trust import Trust, trust_of
+from fairlead.icd.command_buffer.direct_trust import Trust, find_trust
 from fairlead.icd.drivers import platforms
 
 pytestmark = pytest.mark.driver("pocl_wheel")
@@ -40,6 +40,6 @@ def test_threads_that_ask_at_once_share_one_self_test(
     monkeypatch.setattr(direct_trust, "identify_device", identity_when_all_ask)
     monkeypatch.setattr(direct_trust, "_judge", judge)
     with ThreadPoolExecutor(threads) as pool:
-        answers = list(pool.map(trust_of, [device] * threads))
+        answers = list(pool.map(find_trust, [device] * threads))
     assert judged == [device]
     assert len({id(answer) for answer in answers}) == 1

@@ -277,16 +277,16 @@ def test_counts_that_cannot_be_read_lose_the_launch(
     kernel = bench.kernel("add", out.pointer, c_int(1))
     append_all(bench, made, [kernel], number, counts, event)
     close(bench, made)
-    copy = group_counts.as_copy
+    copy = group_counts.make_copy_operation
 
     def refuse(context: URContext, target: int, source: int, size: int) -> Operation:
         if size != lost:
             return copy(context, target, source, size)
-        raise URError.from_code(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "as_copy")
+        raise URError.from_code(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "make_copy_operation")
 
     given = bench.queue, 1, array(made), None
     with monkeypatch.context() as patch:
-        patch.setattr(group_counts, "as_copy", refuse)
+        patch.setattr(group_counts, "make_copy_operation", refuse)
         execute = "zeCommandQueueExecuteCommandLists"
         assert bench.ze.code(execute, *given) == "OUT_OF_DEVICE_MEMORY"
     bench.ze.ok("zeCommandQueueSynchronize", bench.queue, FOREVER)

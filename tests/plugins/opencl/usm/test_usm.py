@@ -439,8 +439,8 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     )
     outside = ctypes.addressof(host)
     pairs = [(one + 8, other + 16), (one + 8, outside), (outside, one + 8)]
-    found = [usm.as_copy(context, target, source, 32) for target, source in pairs]
-    found.append(usm.as_fill(context, one + 8, b"four", 32, lambda data: data))
+    found = [usm.make_copy_operation(context, target, source, 32) for target, source in pairs]
+    found.append(usm.make_fill_operation(context, one + 8, b"four", 32, lambda data: data))
     functions = usm.get_memory_functions(context)
     given = functions.copy and functions.fill and functions.set_pointer
     assert bool(given) == way.by_extension
