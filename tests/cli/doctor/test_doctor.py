@@ -372,6 +372,7 @@ def test_rows_of_driver_profiles_that_apply(machine: Machine, fake_driver: FakeD
         "svm-needs-lock",
         "waiting-markers-without-times",
         "nvidia-ptx",
+        "nvidia-argument-infos",
         "nvidia-early-kernels",
     ]
     states = {row["id"]: row["state"] for row in facts["quirks"]}
