@@ -318,6 +318,7 @@ def _make_mention(name: str) -> str:
 
 
 def has_mention(code: str, name: str) -> bool:
+    """Return whether a text of PTX names something."""
     return re.search(_make_mention(name), code) is not None
 
 

@@ -55,13 +55,13 @@ class Cells:
         self.take(range(count))
 
     def skip(self, turns: int) -> None:
-        """So many enqueues have taken their values from the rows' series."""
+        """Leave out what so many enqueues have taken from the rows' series."""
         for row, key in zip(self.rows, self.keys, strict=True):
             if row.series:
                 row.series = ffi.cast("char *", row.series) + turns * key.size
 
     def learn(self, memory: Mapping[int, tuple[int, int]]) -> None:
-        """Commands may name these Parameters' memory objects, too. See `Cells`."""
+        """Take further memory objects of Parameters, which commands may name: see `Cells`."""
         self._memory = {**self._memory, **memory}
 
     def take(self, numbers: Sequence[int]) -> bool:
@@ -128,7 +128,7 @@ class Cells:
             self._transfers.setdefault(parameter, []).append((number, field))
 
     def get_object(self, key: CellKey) -> int:
-        """The memory object that a cell holds, a handle."""
+        """Return the memory object that a cell holds, a handle."""
         look = ffi.new("fl_cell_look *")
         lib.fl_look_at_cell(self._cells[self.keys.index(key)], look)
         return ffi.cast("uintptr_t *", look.bytes)[0]
@@ -160,7 +160,7 @@ class Cells:
         return bool(self.rows[number].place_count)
 
     def list_pending(self) -> list[int]:
-        """The commands that use what was staged."""
+        """Return the numbers of the commands that use what was staged."""
         changed: dict[int, None] = {}
         for row in self.rows:
             if row.pending:
@@ -182,7 +182,10 @@ class Cells:
 
 
 def copy_commands(commands: Any, count: int) -> Any:
-    """An `fl_array` of commands like these; what they point to belongs to the others."""
+    """Return an `fl_array` of commands like these; what they point to belongs to the others.
+
+    Raises MemoryError.
+    """
     array = ffi.gc(ffi.new("fl_array *"), lib.fl_release_array)
     if lib.fl_copy_commands(array, commands, count):
         raise MemoryError("no memory for commands")

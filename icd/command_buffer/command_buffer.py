@@ -125,7 +125,8 @@ class CommandBuffer(Changeable):
         Args:
             queue: a handle, of the commands' context.
             times: how often at most.
-            every: after how many times the word is read. Meanwhile as many are enqueued again.
+            every: after how many times the word is read, `times` at most. Meanwhile as many are
+                enqueued again. What a driver may refuse, and a trial, run `every` times only.
             flag: a memory object (a handle), and the offset of the word in it, in bytes.
             waits: events, handles.
 

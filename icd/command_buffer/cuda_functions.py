@@ -201,7 +201,7 @@ class CudaFunctions:
         if not launch.cells:
             return
         program, name = self._get_program(launch.kernel), query_kernel_name(launch.kernel)
-        with suppress(FairleadError):  # _row says so
+        with suppress(FairleadError):  # `_make_row` raises it
             loads = launch.cells & _mark_loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 

@@ -40,7 +40,7 @@ _lock: Final = make_lock()
 
 
 def find_trust(device: int) -> Trust:
-    """Whether the engine may run kernels of a device (a handle); known once for the process.
+    """Find out once for the process whether the engine may run kernels of a device (a handle).
 
     Threads that ask at the same time wait for one self-test.
     """

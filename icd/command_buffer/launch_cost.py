@@ -35,7 +35,7 @@ _lock: Final = make_lock()
 
 
 def measure_launch(target: QueueKind, groups: int) -> float:
-    """What a launch of so many empty work-groups costs, in seconds."""
+    """Return what a launch of so many empty work-groups costs, in seconds."""
     size = next((size for size in _GROUPS if size >= groups), _GROUPS[-1])
     key = target.identity, target.in_order, size
     with _lock:

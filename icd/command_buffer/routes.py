@@ -156,7 +156,7 @@ def _make_array(handles: Sequence[int]) -> Any:
 
 
 def _group_by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
-    """Yield the parts that have some of these commands, and the places of those in the list."""
+    """Return the parts that have some of these commands, with their places in the list."""
     found: list[tuple[Built, list[int]]] = []
     for part, built in zip(build.plan.parts, build.parts, strict=True):
         places = [place for place, number in enumerate(commands) if part.first <= number < part.end]

@@ -57,5 +57,5 @@ def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _put_first(element: str, others: str) -> str:
-    """A `:`-list with an element before the others."""
+    """Return a `:`-list with an element before the others."""
     return f"{element}:{others}" if others else element

@@ -16,9 +16,9 @@ static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags
     cl_int code = CL_INVALID_OPERATION;
     if (flags & CL_MEM_HOST_NO_ACCESS)
         return NULL;
-    cl_map_flags way = flags & CL_MEM_HOST_WRITE_ONLY ? CL_MAP_WRITE : CL_MAP_READ;
+    cl_map_flags access = flags & CL_MEM_HOST_WRITE_ONLY ? CL_MAP_WRITE : CL_MAP_READ;
     void *found =
-        CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, way, 0, 1, 0, NULL, NULL, &code);
+        CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, access, 0, 1, 0, NULL, NULL, &code);
     if (code != CL_SUCCESS || !found)
         return NULL;
     cl_event unmapped;

@@ -37,12 +37,10 @@ EXPORT int32_t clGetLayerInfo(uint32_t param_name, size_t param_value_size, void
     return CL_INVALID_VALUE;
 }
 
-/* Tables are arrays of pointers here. The loader's may be shorter than ours,
-    and may have NULL where its system has no such function:
- * there our table leads to a stub. */
+/* Tables are arrays of pointers here. The loader's may be shorter than ours. It may have NULL where
+ * its system has no such function: there our table leads to a stub. */
 EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch,
-                           uint32_t *num_entries_ret,
-                           void *const **layer_dispatch_ret) {
+                           uint32_t *num_entries_ret, void *const **layer_dispatch_ret) {
     if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
         return CL_INVALID_VALUE;
     if (!fl_layer_is_wanted()) {
@@ -70,7 +68,7 @@ EXPORT int32_t clInitLayer(uint32_t num_entries, void *const *target_dispatch,
 EXPORT int32_t clInitLayerWithProperties(uint32_t num_entries, void *const *target_dispatch,
                                          uint32_t *num_entries_ret,
                                          void *const **layer_dispatch_ret,
-                                             const uint64_t *properties) {
+                                         const uint64_t *properties) {
     if (properties && *properties) /* none is defined */
         return CL_INVALID_PROPERTY;
     return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);

@@ -280,8 +280,8 @@ static cl_int record_clEnqueueWriteBufferRect(cl_command_queue command_queue, cl
 }
 
 /* SVM and host memory share one address space: an end of the copy that is not an SVM allocation is
- * host memory, and somebody has to keep it alive. The observer is asked about both; for SVM it
- * answers from the pins' side, so only the pin is needed here. */
+ * host memory, and somebody has to keep it alive. The observer is asked about both. SVM is pinned,
+ * so it keeps nothing more for that. */
 static cl_int record_clEnqueueSVMMemcpy(cl_command_queue command_queue, cl_bool blocking,
                                         void *target, const void *source, size_t size,
                                         cl_uint num_events_in_wait_list,

@@ -113,9 +113,9 @@ typedef struct fl_seen {
 fl_seen *fl_find(const void *handle, enum fl_kind kind);
 fl_seen *fl_see(void *handle, enum fl_kind kind);
 fl_seen *fl_each_queue(fl_seen *last);
-/* The living SVM that an address lies in. */
 void fl_see_svm(void *pointer, uint64_t flags, size_t size);
 void fl_forget_svm(const void *pointer);
+/* Return the living SVM that an address lies in, NULL if there is none. */
 fl_seen *fl_find_svm(const void *pointer);
 void fl_forget_notes(void);
 void fl_set_argument(fl_seen *kernel, uint32_t index, size_t size, const void *value, bool is_svm);

@@ -1,9 +1,8 @@
 /* libfairlead_record.so: an OpenCL layer that writes down what any program enqueues, for a graph
  * file. There is no Python in it.
  *
- * Before a command is passed on, a record of it goes into the log (spool.c): the arguments,
-     what they
- * lead to, and the host memory that is written. A command's memory objects are read before the
+ * Before a command is passed on, a record of it goes into the log (spool.c): the arguments, what
+ * they lead to, and the host memory that is written. A command's memory objects are read before the
  * first command that uses them. They are read again if commands that are not recorded came between.
  * So the log has everything that the commands depend on. icd/record_layer.py reads it.
  *
