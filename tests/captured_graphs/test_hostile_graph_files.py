@@ -314,7 +314,10 @@ ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
     "twice": (_twice, "twice"),
     "leads out": (lambda path: written(path, {**members(), "../x": b""}), "leads out of the"),
     "absolute": (lambda path: written(path, {**members(), "/x": b""}), "leads out of the"),
-    "packed": (lambda path: written(path, members(), zipfile.ZIP_LZMA), "packed by an unknown method"),
+    "packed": (
+        lambda path: written(path, members(), zipfile.ZIP_LZMA),
+        "packed by an unknown method",
+    ),
     "no json": (lambda path: written(path, members(b"{")), "damaged"),
     "no text": (lambda path: written(path, members(b"\xff\xfe")), "damaged"),
     "deep": (lambda path: written(path, members(b"[" * 200_000)), "damaged"),
