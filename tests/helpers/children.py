@@ -59,7 +59,7 @@ class ForkServer:
 
     def __init__(self, *, shortens: bool = False) -> None:
         self._lock = threading.Lock()
-        self._shortens = shortens
+        self._shortens, self._folder = shortens, Path(working_folder())
         self._environ = {
             name: value for name, value in os.environ.items() if name != _READ_EARLY[0]
         }
@@ -109,7 +109,7 @@ class ForkServer:
         variables at most."""
         lasting = [part for part in arguments if tempfile.gettempdir() not in part]
         try:
-            Path(working_folder(), f"ended-{digest([code, *lasting])}").touch(exist_ok=False)
+            (self._folder / f"ended-{digest([code, *lasting])}").touch(exist_ok=False)
         except FileExistsError:
             return True
         return False
