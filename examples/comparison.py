@@ -68,7 +68,7 @@ def compare(
         result: Returns what the last run computed.
         expected: The right result.
         tolerance: The allowed error, relative to the largest expected value.
-        **more: Further functions that compute by replays, by a word for the way.
+        **more: Further functions that compute by replays, by the names that are printed.
 
     Returns:
         True if all results are the same, and within the tolerance.
