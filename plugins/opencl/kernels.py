@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary, ref
 
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
-from ...loader.base.forks import make_lock
+from ...loader.base.forks import call_in_child, make_lock
 from ...loader.ur.abi import URError
 from ..sdk._native import ffi, lib
 from ..sdk.answers import make_answers
@@ -67,21 +67,21 @@ class _KernelLock:
 
     def acquire(self) -> None:
         """Wait for the kernel, and learn what C has set on it."""
-        kernel = self._kernel
-        kernel.native_lock.threads.acquire()
-        kernel.holders += 1
-        if kernel.holders == 1:
+        kernel, native = self._kernel, self._kernel.native_lock
+        native.threads.acquire()
+        native.holders += 1
+        if native.holders == 1:
             lib.fl_enter_kernel(kernel.struct)
-            if kernel.struct.changed:
-                kernel.learn()
+        if kernel.struct.changed:
+            kernel.learn()
 
     def release(self) -> None:
         """Let other threads have the kernel."""
-        kernel = self._kernel
-        kernel.holders -= 1
-        if not kernel.holders:
+        kernel, native = self._kernel, self._kernel.native_lock
+        native.holders -= 1
+        if not native.holders:
             lib.fl_leave_kernel(kernel.struct)
-        kernel.native_lock.threads.release()
+        native.threads.release()
 
     def __enter__(self) -> None:
         self.acquire()
@@ -91,14 +91,25 @@ class _KernelLock:
 
 
 class _NativeLock:
-    """What several kernels of one cl_kernel share: a lock of Python's threads, and one for C."""
+    """What several kernels of one cl_kernel share: a lock of Python's threads, and one for C.
+
+    Attributes:
+        holders: how often the thread that has the lock has it.
+    """
 
     def __init__(self) -> None:
-        self.threads, self.busy = make_lock(), ffi.new("unsigned *")
+        self.threads, self.busy, self.holders = make_lock(), ffi.new("unsigned *"), 0
 
 
 #: The lock of each cl_kernel. One native handle may have several kernels.
 _locks: Final[WeakValueDictionary[int, _NativeLock]] = WeakValueDictionary()
+
+
+@call_in_child
+def _forget_holders() -> None:
+    """Forget the threads that had kernels: they do not exist in the child."""
+    for lock in list(_locks.values()):
+        lock.holders = 0
 
 
 @adapter.kind
@@ -113,7 +124,6 @@ class URKernel(CLObject):
         struct: what C knows of it.
         lock: what a thread holds while it sets arguments and uses them.
         native_lock: the part of it that all kernels of the cl_kernel share.
-        holders: how often the thread that has the lock has it.
         has_indirect_access: whether a driver has to know all SVM (kernel_info.declare_memory).
         declared_memory: the addresses that the driver knows.
         shared: whether others may know the cl_kernel.
@@ -126,7 +136,7 @@ class URKernel(CLObject):
     def __init__(self, cl: int, program: URProgram) -> None:
         super().__init__(cl, program.table)
         self.program, self.context = program, program.context
-        self.native_lock, self.holders = _locks.setdefault(cl, _NativeLock()), 0
+        self.native_lock = _locks.setdefault(cl, _NativeLock())
         self.lock = _KernelLock(weakref.proxy(self))
         # A memory object is a weak reference.
         self._arguments: dict[int, URKernelArgument | Callable[[], Any]] = {}

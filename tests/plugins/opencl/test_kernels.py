@@ -34,6 +34,7 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as own
 from fairlead.plugins.opencl.kernel_info import declare_memory, suggest_local_size
 from fairlead.plugins.opencl.kernels import URKernel, URKernelArgument
+from fairlead.plugins.sdk._native import lib as own_lib
 
 pytestmark = pytest.mark.usefixtures("begins_in")
 
@@ -208,6 +209,12 @@ def test_kernels_of_one_native_handle_share_a_lock(
     other = ur.make("urKernelCreate", program, b"store").value or 0
     locks = [object_of(one).native_lock for one in (again, kernel, other)]
     assert locks[0] is locks[1] is not locks[2]
+    first, second = object_of(again), object_of(kernel)
+    with first.lock, second.lock:  # one thread may have both
+        assert locks[0].holders == 2
+        assert own_lib.fl_exported_by_sdk().try_kernel(second.struct) is False
+    assert own_lib.fl_exported_by_sdk().try_kernel(second.struct) is True
+    own_lib.fl_leave_kernel(second.struct)
     for handle in (again, other):
         ur.ok("urKernelRelease", handle)
 
