@@ -154,6 +154,9 @@ class Registry:
 
         Returns:
             The object, None if there is no such handle of the type.
+
+        Raises:
+            Exception: what the adopter raises. The handle stays C's.
         """
         words = lib.fl_hold_made(self.number, handle, self._kinds[type_name])
         with self._lock:
@@ -161,7 +164,11 @@ class Registry:
             if not words:  # another thread may have been quicker
                 return owned.get(handle)
             if handle not in owned:
-                thing = self.adopters[type_name](words)
+                try:
+                    thing = self.adopters[type_name](words)
+                except BaseException:
+                    lib.fl_let_go_made(handle)
+                    raise
                 thing.handle, owned[handle] = handle, thing
                 lib.fl_adopt(handle)
             thing = owned[handle]

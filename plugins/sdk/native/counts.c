@@ -222,6 +222,11 @@ const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind)
     return found && found->of_c && fl_add_reference(found) ? found->words : NULL;
 }
 
+void fl_let_go_made(uintptr_t handle) {
+    if (fl_remove_reference(at(handle), 1, FL_GONE) == 1)
+        end_made(at(handle));
+}
+
 void fl_adopt(uintptr_t handle) { at(handle)->of_c = false; }
 
 uintptr_t fl_find_made(uint32_t adapter, uint16_t kind, uintptr_t word, uintptr_t *after) {

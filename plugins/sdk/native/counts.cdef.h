@@ -45,6 +45,8 @@ const uintptr_t *fl_gone(void);
 void fl_make_handles(uint32_t adapter, uintptr_t table);
 /* Adds a reference to a handle that C has made, and returns its numbers. NULL: there is none. */
 const uintptr_t *fl_hold_made(uint32_t adapter, uintptr_t handle, uint16_t kind);
+/* Removes that reference. It ends if it was the last one. */
+void fl_let_go_made(uintptr_t handle);
 /* Python has an object for it from now on. The caller holds it. */
 void fl_adopt(uintptr_t handle);
 /* The next handle that C has made whose third number is `word`, or any if that is 0. `after` is 0

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -375,3 +376,17 @@ def test_kinds_that_are_asked_for_while_a_handle_is_looked_for_change_nothing(
     handle = registry.give(thing := Counted())
     registry.remove_released(handle)
     assert not thing.handle and handle not in live(registry)
+
+
+def test_a_handle_of_c_keeps_its_references_if_its_object_cannot_be_made() -> None:
+    registry = Registry(TABLE, 15)
+    handle = lib.fl_block(TABLE)
+    lib.fl_begin(handle, 1, 15, lib.kind_ur_event_handle_t, 1)
+    ffi.cast("fl_handle *", handle).of_c = True  # as fl_begin_made does
+    registry.adopters["ur_event_handle_t"] = fail = Mock(side_effect=MemoryError)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            registry.adopt("ur_event_handle_t", handle)
+        assert lib.fl_references(handle) == 1
+    assert fail.call_count == 2
+    lib.fl_end(handle)
