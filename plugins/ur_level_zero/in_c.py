@@ -75,11 +75,15 @@ class LZEventsInC:
         lib.fl_lz_give_event(self.struct, ze, True)
 
     def add(self, cells: list[Any]) -> None:
-        """Give C the events of cells, which nobody else uses."""
-        self._given += len(cells)
-        needs_room = self._given > self.struct.room
-        if needs_room and not lib.fl_lz_make_room(self.struct, 2 * self._given):
+        """Give C the events of cells, which nobody else uses.
+
+        Raises:
+            MemoryError: there is no room for them. C gets none.
+        """
+        given = self._given + len(cells)
+        if given > self.struct.room and not lib.fl_lz_make_room(self.struct, 2 * given):
             raise MemoryError("no memory for events")
+        self._given = given
         for cell in cells:
             cell.supply = None
             lib.fl_lz_give_event(self.struct, cell.ze, False)

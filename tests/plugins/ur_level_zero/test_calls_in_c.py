@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 from helpers.entries import asked_of_python
@@ -19,8 +20,10 @@ from fairlead.loader.base.layers import Layer
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.sdk.start import do_calls_begin_in_c
+from fairlead.plugins.ur_level_zero import in_c
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
+from fairlead.plugins.ur_level_zero.in_c import LZEventsInC
 
 ENQUEUE: Final = "urEnqueueCommandBufferExp"
 SOURCE: Final = b"""
@@ -286,3 +289,18 @@ def test_what_needs_more_than_an_append_is_python_s(
     for _ in range(5):
         make.wait(recording.enqueue(queue))
     assert asked.count(ENQUEUE) == 5
+
+
+def test_events_for_which_there_is_no_room_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given, cells = (
+        LZEventsInC(Mock(address_of_top=0), False),
+        [Mock(ze=number) for number in (1, 2)],
+    )
+    make_room = Mock(return_value=False)
+    monkeypatch.setattr(in_c, "lib", Mock(fl_lz_make_room=make_room))
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            given.add(cells)
+    assert [call.args[1] for call in make_room.call_args_list] == [4, 4]
