@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -429,6 +430,50 @@ static void *trace(void *number) {
     return NULL;
 }
 
+static atomic_bool may_end;
+static void stay(void *params, ze_result_t result, void *data, void **own) {
+    (void)params, (void)result, (void)data, (void)own;
+    begun++;
+    while (!may_end)
+        sched_yield();
+}
+
+static void *call_once(void *event) {
+    CHECK(zeEventQueryStatus(event) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    return NULL;
+}
+
+static void *destroy(void *tracer) {
+    ze_result_t code = zelTracerDestroy(tracer);
+    ended++;
+    return (void *)(size_t)code;
+}
+
+/* Two threads destroy a tracer that is in use: one does it, the other is refused at once. */
+static void thread_destroy(void) {
+    pthread_t caller, destroyers[2];
+    void *codes[2];
+    OK(zelEnableTracingLayer());
+    CHECK(start("one two") == 2);
+    tracer *one = new_tracer();
+    OK(zelTracerEventQueryStatusRegisterCallback(one, 0, stay));
+    OK(zelTracerSetEnabled(one, 1));
+    CHECK(!pthread_create(&caller, NULL, call_once, NULL));
+    while (!begun)
+        sched_yield();
+    OK(zelTracerSetEnabled(one, 0));
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&destroyers[i], NULL, destroy, one));
+    while (!ended)
+        sched_yield();
+    CHECK(ended == 1);
+    may_end = true;
+    for (int i = 0; i < 2; i++)
+        pthread_join(destroyers[i], &codes[i]);
+    pthread_join(caller, NULL);
+    CHECK((size_t)codes[0] + (size_t)codes[1] == ZE_RESULT_ERROR_INVALID_ARGUMENT);
+}
+
 /* Tracers come and go while others are called: each call that began also ends, and nothing of a
  * tracer is used after its end. */
 static void thread_tracers(void) {
@@ -444,7 +489,7 @@ static void thread_tracers(void) {
 static const scenario scenarios[] = {
     S(before_the_start) S(no_driver) S(one_driver) S(several_drivers) S(many_handles)
         S(checked_arguments) S(tables) S(the_end) S(no_memory) S(tracing) S(thread_first)
-            S(thread_handles) S(thread_tracers)};
+            S(thread_handles) S(thread_tracers) S(thread_destroy)};
 
 int main(int count, char **words) {
     CHECK(realpath(words[0], folder) && strrchr(folder, '/'));

@@ -153,9 +153,9 @@ FL_EXPORT ze_result_t zelTracerDestroy(fl_tracer *tracer) {
         return code;
     if (tracer->enabled || in_callback) /* a callback would wait for its own call */
         return end_use(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
+    *find(tracer) = tracer->next; /* first: no other thread may use or destroy it meanwhile */
     while (tracer->users)
         pthread_cond_wait(&unused, &lock);
-    *find(tracer) = tracer->next;
     free(tracer);
     return end_use(ZE_RESULT_SUCCESS);
 }
