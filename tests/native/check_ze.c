@@ -126,9 +126,17 @@ static void leave_kernel(fl_kernel *kernel) {
     __atomic_store_n(kernel->busy, 0, __ATOMIC_RELEASE);
 }
 
+static void enter_lock(unsigned *lock) {
+    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static void leave_lock(unsigned *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+
 static void begin_ze(world *w) {
     static fl_sdk_functions sdk = {words_of, keep_argument, try_kernel, leave_kernel,
-                                   wait_for, status_of,     retain,     NULL};
+                                   wait_for, status_of,     retain,     NULL,
+                                   enter_lock, leave_lock};
     sdk.icd = fl_exported();
     fl_ze_use(&sdk);
     memset(&z, 0, sizeof z);

@@ -7,6 +7,12 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void begin_again(void) { pthread_mutex_init(&lock, NULL); }
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, begin_again);
+}
+
 fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orphan) {
     fl_layer *found = NULL;
     pthread_mutex_lock(&lock);

@@ -25,6 +25,14 @@ static handle *blocks[MOST_BLOCKS];
 static atomic_uint block_count;
 static handle *first_free, *last_free;
 
+static void free_locks(void) {
+    pthread_mutex_init(&lock, NULL);
+    for (unsigned i = 0; i < block_count; i++)
+        for (unsigned j = 0; j < BLOCK; j++)
+            pthread_mutex_init(&blocks[i][j].lock, NULL);
+}
+FL_FREE_IN_CHILD(free_locks)
+
 static handle *known(void *pointer, uint32_t kind) {
     unsigned count = atomic_load_explicit(&block_count, memory_order_acquire);
     for (unsigned i = 0; i < count; i++) {

@@ -32,6 +32,9 @@ typedef struct seen_kernel {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static seen_kernel *buckets[BUCKETS];
 
+static void free_lock(void) { pthread_mutex_init(&lock, NULL); }
+FL_FREE_IN_CHILD(free_lock)
+
 static seen_kernel **bucket_of(const void *kernel) {
     return &buckets[((uintptr_t)kernel >> 4) * 2654435761u % BUCKETS];
 }

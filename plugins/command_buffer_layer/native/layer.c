@@ -30,6 +30,14 @@ static _Atomic(void *) bodies[FL_ENTRIES];
 static atomic_int state;
 enum { NEW, STARTING, RUNNING, FAILED, CLOSED };
 static void (*teardown)(void);
+static pthread_mutex_t starting = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+static void free_locks(void) {
+    starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    pthread_mutex_init(&loading, NULL);
+}
+FL_FREE_IN_CHILD(free_locks)
 
 static void close_layer(void) {
     state = CLOSED;
@@ -52,9 +60,8 @@ static void at_exit(void (*function)(void)) {
 /* A thread that waits for the lock does not hold the GIL, because the thread with the lock needs
  * it. */
 static void start(void) {
-    static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     void *thread = fl_python_release();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&starting);
     if (state == NEW) {
         const char *config = (const char *)configuration;
         state = STARTING;
@@ -78,7 +85,7 @@ static void start(void) {
         bool ready = fl_python_begin(config) && fl_python_start(config, FL_MODULE, &fl_state);
         state = ready ? RUNNING : FAILED;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&starting);
     fl_python_restore(thread);
 }
 
@@ -127,16 +134,15 @@ fl_instance *fl_instances;
  * comes again with the same functions gets its old instance: some are unloaded and loaded over and
  * over. NULL: all are taken. The table is kept or freed. */
 static const fl_instance *instance_of(void **next) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     fl_instance *instance = fl_instances;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&loading);
     while (instance && instance->next && memcmp(instance->next, next, sizeof(void *) * FL_SLOTS))
         instance = instance->other;
     if (instance && !instance->next)
         instance->next = next;
     else
         free(next);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&loading);
     return instance;
 }
 

@@ -3,6 +3,7 @@
 #ifndef FL_COMMAND_BUFFER_LAYER_H
 #define FL_COMMAND_BUFFER_LAYER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +18,12 @@ extern void *const fl_stubs[FL_SLOTS];
 #define FL_EXPORT __attribute__((visibility("default")))
 /* The function in a slot of the next table, with its type: NEXT(clFinish)(queue). */
 #define NEXT(name) ((fn_##name *)next[SLOT_##name])
+/* Call `free_all` in forked children. It frees the mutexes of a file: the threads that have them do
+ * not exist there. */
+#define FL_FREE_IN_CHILD(free_all)                                                                 \
+    __attribute__((constructor)) static void watch_forks(void) {                                   \
+        pthread_atfork(NULL, NULL, free_all);                                                      \
+    }
 
 typedef void *const *fl_next; /* the table of the next layer, or of the loader */
 

@@ -115,6 +115,8 @@ typedef struct fl_sdk_functions {
     int32_t (*status)(const fl_driver *driver, void *event);
     void (*retain)(const fl_driver *driver, void *event);
     const void *icd;          /* fl_functions */
+    void (*enter_lock)(unsigned *lock);      /* an fl_lock, which is free in a forked child */
+    void (*leave_lock)(unsigned *lock);
 } fl_sdk_functions;
 const fl_sdk_functions *fl_exported_by_sdk(void);
 

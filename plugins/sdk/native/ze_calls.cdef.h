@@ -46,7 +46,7 @@ typedef struct fl_ze_queue {
     uintptr_t context, device, cl;
     const struct fl_driver *driver;
     int32_t in_python;        /* steps wait for their events, or the queue is synchronous */
-    int32_t busy;             /* a thread enqueues on it in C, or reads or changes what follows */
+    unsigned lock;            /* a thread enqueues on it in C, or reads or changes what follows */
     int32_t pending;          /* what Python has enqueued or taken is not known to have ended */
     void *last;               /* the event of what C has enqueued last, a reference, or NULL */
 } fl_ze_queue;
@@ -56,10 +56,11 @@ void *fl_ze_take_last(fl_ze_queue *queue);
 void fl_ze_pause(fl_ze_queue *queue);
 
 /* What C knows of an event: one of these, or the cl_event that signals it, a reference. */
-enum { FL_ZE_RESET, FL_ZE_IN_PYTHON, FL_ZE_BUSY };
+enum { FL_ZE_RESET, FL_ZE_IN_PYTHON };
 typedef struct fl_ze_event {
     uintptr_t context, state;
     const struct fl_driver *driver;
+    unsigned lock;            /* a thread reads or changes `state` */
     int32_t counts;           /* it is counter-based: nobody resets it, and it begins complete */
 } fl_ze_event;
 /* Only Python knows the event from now on. Returns the cl_event by which C has signaled it, or

@@ -31,7 +31,7 @@ static inline uint8_t fl_ze_kind(const fl_ze_kernel *kernel, uint32_t index, siz
     return is_plain ? FL_ZE_VALUE : kind;
 }
 
-/* Makes an event busy until fl_ze_end_signal. False, with nothing changed: Python signals it. */
+/* Locks an event until fl_ze_end_signal. False, with nothing changed: Python signals it. */
 bool fl_ze_begin_signal(fl_ze_event *event, uintptr_t *before);
 /* `cl`: what signals it, NULL if that could not be enqueued. */
 void fl_ze_end_signal(fl_ze_event *event, uintptr_t before, void *cl);

@@ -1,23 +1,20 @@
 /* Events that C signals, resets, asks and waits for, as long as Python knows nothing of them.
  *
  * Python takes an event when it first looks at it (fl_ze_take_event). It gives it back when it
- * resets it. Two threads may wait for an event. So one that uses it makes it busy for a moment. */
+ * resets it. Two threads may wait for an event. So one that uses it locks it for a moment. */
 #include "ze_calls.h"
 #include "ze_entries_in_c.h"
 
-#include <sched.h>
-
-static bool is_signaled(uintptr_t state) { return state > FL_ZE_BUSY; }
+static bool is_signaled(uintptr_t state) { return state > FL_ZE_IN_PYTHON; }
 
 static uintptr_t begin(fl_ze_event *event) {
-    uintptr_t state;
-    while ((state = __atomic_exchange_n(&event->state, FL_ZE_BUSY, __ATOMIC_ACQUIRE)) == FL_ZE_BUSY)
-        sched_yield();
-    return state;
+    fl_sdk->enter_lock(&event->lock);
+    return event->state;
 }
 
 static void end(fl_ze_event *event, uintptr_t state) {
     __atomic_store_n(&event->state, state, __ATOMIC_RELEASE);
+    fl_sdk->leave_lock(&event->lock);
 }
 
 static void release(uintptr_t state) {

@@ -7,14 +7,9 @@
 #include "ze_calls.h"
 #include "ze_entries_in_c.h"
 
-#include <sched.h>
+static void enter(fl_ze_queue *queue) { fl_sdk->enter_lock(&queue->lock); }
 
-static void enter(fl_ze_queue *queue) {
-    while (__atomic_exchange_n(&queue->busy, 1, __ATOMIC_ACQUIRE))
-        sched_yield();
-}
-
-static void leave(fl_ze_queue *queue) { __atomic_store_n(&queue->busy, 0, __ATOMIC_RELEASE); }
+static void leave(fl_ze_queue *queue) { fl_sdk->leave_lock(&queue->lock); }
 
 void *fl_ze_take_last(fl_ze_queue *queue) {
     enter(queue);
@@ -38,7 +33,8 @@ static fl_ze_queue *queue_of(uint32_t driver, uintptr_t handle) {
 /* Whether the events that a list leaves reset are so already: it signals them for itself alone. */
 static bool are_reset(const fl_ze_list *list) {
     for (uint32_t i = 0; i < list->reset_count; i++)
-        if (__atomic_load_n(&list->resets[i]->state, __ATOMIC_ACQUIRE) != FL_ZE_RESET)
+        if (__atomic_load_n(&list->resets[i]->lock, __ATOMIC_ACQUIRE) ||
+            __atomic_load_n(&list->resets[i]->state, __ATOMIC_ACQUIRE) != FL_ZE_RESET)
             return false;
     return true;
 }

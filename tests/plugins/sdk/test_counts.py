@@ -193,3 +193,27 @@ print(entered, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_kernel_that_a_thread_had_is_free_in_a_forked_child(run_python: RunPython) -> None:
     assert run_python(_FORK, fresh=True).out.split() == ["False", "1"]
+
+
+_FORK_ZE = """
+import os
+from fairlead.plugins.level_zero import in_c
+from fairlead.plugins.sdk._native import ffi as sdk_ffi, lib as sdk
+from fairlead.plugins.sdk._native_ze import ffi, lib
+
+sdk.fl_make_handles(15, 1)
+event, queue = ffi.new("fl_ze_event *"), ffi.new("fl_ze_queue *")
+for thing in event, queue:
+    lock = sdk_ffi.cast("unsigned *", int(ffi.cast("uintptr_t", ffi.addressof(thing, "lock"))))
+    sdk.fl_exported_by_sdk().enter_lock(lock)
+child = os.fork()
+if not child:
+    lib.fl_ze_give_event(event)
+    lib.fl_ze_pause(queue)
+    os._exit(queue.in_python + 1)
+print(event.lock, queue.lock, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_events_and_queues_of_level_zero_are_free_in_a_forked_child(run_python: RunPython) -> None:
+    assert run_python(_FORK_ZE, fresh=True).out.split() == ["1", "1", "2"]
