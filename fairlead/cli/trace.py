@@ -129,7 +129,7 @@ def run(
             "".join(
                 format_line(call, times, names)
                 for call, names in found.calls
-                if wanted.name(call.name) and (call.failed or not wanted.errors)
+                if wanted.includes(call.name) and (call.failed or not wanted.errors)
             )
         )
     elif not found.processes:
@@ -159,7 +159,7 @@ def _is_wanted(event: Mapping[str, Any], wanted: Wanted) -> bool:
     """Whether an event is a call that is wanted, or no call."""
     if event["ph"] != "X" or event.get("cat") == "device":
         return True
-    return wanted.name(event["name"]) and (has_failed(event) or not wanted.errors)
+    return wanted.includes(event["name"]) and (has_failed(event) or not wanted.errors)
 
 
 def make_environment(

@@ -210,7 +210,8 @@ def test_a_limit_that_is_none(context: cl.Context) -> None:
     queue = Queue(context_of(context))
     flag, graph = malloc_device(1, np.int32, queue), CommandGraph(queue)
     body = CommandGraph(queue).finalize()
-    for at_most in (-1, 1.5):
+    wrong: tuple[Any, ...] = -1, 1.5
+    for at_most in wrong:
         with pytest.raises(SYCLError) as caught:
             graph.while_loop(body, flag, at_most=at_most)
         assert (caught.value.errc, caught.value.routine) == (Errc.invalid, "while_loop")

@@ -242,7 +242,9 @@ def test_a_second_thread_that_finishes_a_queue_waits_too(
 ) -> None:
     begin(adding, queue, asked)
     make.release(adding.run(queue))
-    table = adapter.registry.list_owned("ur_context_handle_t")[context].table
+    registry = adapter.registry
+    assert registry is not None
+    table = registry.list_owned("ur_context_handle_t")[context].table
     entered, go_on, waits = threading.Event(), threading.Event(), list[int]()
     wait = ZE.functions["zeCommandListHostSynchronize"].slot
 
@@ -256,8 +258,8 @@ def test_a_second_thread_that_finishes_a_queue_waits_too(
     layer = Layer(ZE, table.top)
     layer.handle(before)
     table.push(layer)
+    first = threading.Thread(target=make.ur.ok, args=("urQueueFinish", queue))
     try:
-        first = threading.Thread(target=make.ur.ok, args=("urQueueFinish", queue))
         first.start()
         entered.wait()
         in_thread(lambda: make.ur.ok("urQueueFinish", queue))
