@@ -82,6 +82,11 @@ class Argument(NamedTuple):
     row: bytes = b""
 
 
+def is_foreign(one: Argument) -> bool:
+    """Return whether it is an address of memory that another package may free while it is used."""
+    return one.type == POINTER and one.keep is not None and type(one.keep) not in MAKERS_ALONE
+
+
 def are_equal(one: Argument, other: Argument) -> bool:
     """Return whether two arguments are known to be packed as the same bytes, and keep the same."""
     return one is other or (

@@ -22,6 +22,7 @@ from .arguments import (
     BoundArgument,
     DynamicArgument,
     check_local,
+    is_foreign,
     make_argument,
 )
 from .buffer_copies import (
@@ -80,6 +81,7 @@ class Handler:
 
     __slots__ = (
         "_arguments",
+        "_has_foreign",
         "_has_gaps",
         "after",
         "command",
@@ -110,7 +112,7 @@ class Handler:
         self.dynamic: list[tuple[DynamicArgument, int]] = _NONE
         self.when_added: Callable[[Any], object] | None = None
         self._arguments: list[Any] = []
-        self._has_gaps = False
+        self._has_gaps = self._has_foreign = False
 
     # what it comes after, what it uses
 
@@ -163,7 +165,9 @@ class Handler:
                 self.dynamic = [*self.dynamic, (value, index)]
         else:
             found = make_argument(value, index)
-        if found.buffer is not None and isinstance(found.keep, Accessor):
+        if found.buffer is None:
+            self._has_foreign |= is_foreign(found)
+        elif isinstance(found.keep, Accessor):
             self.require(found.keep)
         if is_next:
             arguments.append(found)
@@ -237,7 +241,7 @@ class Handler:
             )
         if not kernel.declares_nothing:
             given = fit_arguments(given, kernel.declared, kernel.name, "parallel_for")
-        launch = KernelLaunch(kernel, parse_sizes(range), given)
+        launch = KernelLaunch(kernel, parse_sizes(range), given, self._has_foreign)
         if self.command is not None:
             self.set_command(launch)  # which refuses it
         self.command = launch

@@ -129,12 +129,14 @@ class KernelLaunch(Launch):
         arguments: by index.
         requirements: the accessors that it uses.
         alternatives: the kernels that an update may put in its place.
+        host_memory: whether memory of other packages was among the arguments.
     """
 
     __slots__ = (
         "__weakref__",
         "alternatives",
         "arguments",
+        "host_memory",
         "kernel",
         "range",
         "requirements",
@@ -145,10 +147,17 @@ class KernelLaunch(Launch):
         kernel: Kernel,
         sizes: Sizes,
         arguments: tuple[Argument, ...],
+        host_memory: bool = False,
     ) -> None:
         self.kernel, self.range, self.arguments = kernel, sizes, arguments
+        self.host_memory = host_memory
         self.requirements: Sequence[Accessor] = ()
         self.alternatives: Sequence[Kernel] = ()
+
+    @property
+    def keep(self) -> Any:
+        """The arguments, which keep their memory."""
+        return self.arguments
 
     @property
     def kernel_name(self) -> str:
@@ -202,6 +211,7 @@ class KernelLaunch(Launch):
         made = KernelLaunch.__new__(KernelLaunch)  # graphs copy thousands
         made.kernel, made.range, made.arguments = self.kernel, self.range, self.arguments
         made.requirements, made.alternatives = self.requirements, self.alternatives
+        made.host_memory = self.host_memory
         return made
 
     def describe(self) -> list[str]:

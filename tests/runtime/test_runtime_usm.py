@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import numpy
 import pytest
 from helpers.support import RunPython
 from helpers.sycl import Gate, N, zeros
 
+from fairlead.graph import CommandGraph
 from fairlead.runtime import (
     USM,
     Errc,
+    Event,
+    Handler,
     Program,
     Queue,
     SYCLError,
@@ -136,19 +140,49 @@ def test_an_object_of_another_package_without_memory_of_a_device_is_refused(
     assert caught.value.errc is Errc.kernel_argument
 
 
+class Theirs:
+    """Memory of another package."""
+
+    def __init__(self, owner: Any, pointer: int) -> None:
+        self.owner = owner
+        self.__sycl_usm_array_interface__ = {
+            "data": (pointer, False),
+            "shape": (N,),
+            "typestr": "<i4",
+        }
+
+
+def add_one(theirs: Theirs, queue: Queue, program: Program, gate: Gate, in_graph: bool) -> Event:
+    def add(handler: Handler) -> None:
+        handler.parallel_for(N, program.add, theirs, numpy.int32(1))
+
+    if not in_graph:
+        return queue.submit(lambda handler: (handler.depends_on(gate.event), add(handler)))
+    graph = CommandGraph(queue)
+    graph.add(add)
+    return queue.graph(graph.finalize(), depends_on=[gate.event])
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["kernel", "graph"])
+def test_memory_of_other_packages_lives_until_a_kernel_has_run(
+    queue: Queue, program: Program, memory: USM, device_gate: Gate, in_graph: bool
+) -> None:
+    theirs = Theirs(memory, memory.pointer)
+    gone = weakref.ref(theirs)
+    event = add_one(theirs, queue, program, device_gate, in_graph)
+    del theirs
+    gc.collect()
+    assert gone() is not None
+    device_gate.open()
+    event.wait()
+    gc.collect()
+    assert gone() is None
+
+
 def test_memory_of_other_packages_lives_until_it_is_copied(queue: Queue, device_gate: Gate) -> None:
     """They free it at once, while the driver knows its address alone."""
-
-    class Theirs:
-        def __init__(self, array: numpy.ndarray) -> None:
-            self.array = array
-            self.__sycl_usm_array_interface__ = {
-                "data": (array.ctypes.data, False),
-                "shape": array.shape,
-                "typestr": array.dtype.str,
-            }
-
-    memory, theirs = malloc_device(N, "int32", queue), Theirs(numpy.full(N, 6, numpy.int32))
+    memory, array = malloc_device(N, "int32", queue), numpy.full(N, 6, numpy.int32)
+    theirs = Theirs(array, array.ctypes.data)
     gone = weakref.ref(theirs)
     event = queue.memcpy(memory, theirs, depends_on=[device_gate.event])
     del theirs
