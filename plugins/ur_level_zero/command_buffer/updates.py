@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from ....loader.ur.abi import URError
 from ...sdk.command_updates import (
     NewSizes,
     check_update_count,
@@ -22,7 +23,7 @@ from ...sdk.command_updates import (
 )
 from ...sdk.conversions import failure
 from ...sdk.kernel_arguments import URKernelArgument
-from ..core import adapter, make_handle_array, make_struct
+from ..core import LevelZeroError, adapter, make_handle_array, make_struct
 from ..events import LZEvent
 from ..kernels import GroupCount, LaunchSizes, LZKernel, encode_argument
 from .command_buffers import LZCommandBuffer, LZCommandEvent, get_launch_state
@@ -107,8 +108,7 @@ def urCommandBufferUpdateKernelLaunchExp(
         drafts.setdefault(command, _Draft(command)).read(update)
     states = {command: draft.finish() for command, draft in drafts.items()}
     with _open_for_changes(buffer):
-        for command, state in states.items():
-            _emit(buffer, command, state)
+        _emit_all(states)
     for command, state in states.items():
         old = get_launch_state(command.record)
         command.before[old.kernel] = old.arguments
@@ -126,9 +126,27 @@ def _open_for_changes(buffer: LZCommandBuffer) -> Iterator[None]:
             buffer.close_lists()
 
 
-def _emit(buffer: LZCommandBuffer, command: LZCommand, state: LaunchState) -> None:
-    """Tell the driver what a launch will be. Raises LevelZeroError."""
-    record, old = command.record, get_launch_state(command.record)
+def _emit_all(states: dict[LZCommand, LaunchState]) -> None:
+    """Tell the driver what launches will be.
+
+    Raises:
+        LevelZeroError: the driver refuses one. Then all are what they were.
+    """
+    begun: list[LZCommand] = []
+    try:
+        for command, state in states.items():
+            begun.append(command)
+            _emit(command, get_launch_state(command.record), state)
+    except BaseException:
+        for command in begun:  # of the last one a part may be changed
+            with suppress(LevelZeroError, URError):  # memory that it had may be gone
+                _emit(command, states[command], get_launch_state(command.record))
+        raise
+
+
+def _emit(command: LZCommand, old: LaunchState, state: LaunchState) -> None:
+    """Tell the driver what a launch will be, and was before. Raises LevelZeroError."""
+    buffer, record = command.buffer, command.record
     made, identifier = record.list, record.identifier
     assert made is not None
     is_other = state.kernel is not old.kernel

@@ -14,12 +14,14 @@ from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.ur_level_zero.command_buffer import command_buffers
 from fairlead.plugins.ur_level_zero.command_buffer.command_buffers import LZCommandBuffer
 from fairlead.plugins.ur_level_zero.command_buffer.paths import VARIABLE
 from fairlead.plugins.ur_level_zero.core import adapter
 from fairlead.plugins.ur_level_zero.devices import LZDevice, QueueGroup
 
+REFUSED: Final = ZE.codes["ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY"]
 PATHS: Final = "wait-event", "immediate-append", "one-append"
 #: What the tests look at, by the ends of the names.
 WATCHED: Final = (
@@ -251,6 +253,37 @@ def test_a_refused_update_changes_nothing(
     recording.update(Update(first.command, {1: ints([3])}, size=(COUNT // 2,)))
     recording.run(queue)
     assert make.read(queue, target) == [3] * (COUNT // 2) + [1] * (COUNT // 2)
+
+
+def test_an_update_of_which_the_driver_refuses_a_part_changes_nothing(
+    path: str,
+    make: URObjects,
+    context: int,
+    program: int,
+    queue: int,
+    behind: LZDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    targets = [make.buffer(context) for _ in range(2)]
+    recording = URRecording(make, context, isUpdatable=True)
+    commands = [
+        recording.launch(make.kernel(program), BufferValue(one), ints([1]), command=True).command
+        for one in targets
+    ]
+    recording.finalize()
+    change, codes = behind.table.zeCommandListUpdateMutableCommandsExp, iter([0, REFUSED])
+    monkeypatch.setattr(
+        behind.table,
+        "zeCommandListUpdateMutableCommandsExp",
+        lambda *given: next(codes, 0) or change(*given),
+    )
+    code = recording.try_update(*(Update(one, {1: ints([2])}) for one in commands))
+    assert code == UR.codes["UR_RESULT_ERROR_OUT_OF_HOST_MEMORY"]
+    recording.run(queue)
+    assert [make.read(queue, one) for one in targets] == [[1] * COUNT] * 2
+    recording.update(*(Update(one, {1: ints([3])}) for one in commands))
+    recording.run(queue)
+    assert [make.read(queue, one) for one in targets] == [[3] * COUNT] * 2
 
 
 def test_an_update_of_waits_without_an_identifier_changes_nothing(
