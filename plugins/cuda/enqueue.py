@@ -79,13 +79,16 @@ class CuEnqueue(EnqueueCall):
             queue.device.call("StreamSynchronize", stream.handle)
         return event
 
-    def run_graph(self, executable: int, child: Callable[[], int], keep: Any) -> CuEvent | None:
+    def run_graph(
+        self, executable: int, child: Callable[[], int], keep: Any, ended: int = 0
+    ) -> CuEvent | None:
         """Launch an executable graph, or add what it is made of to a capture.
 
         Args:
             executable: the CUgraphExec.
             child: returns the CUgraph for a capture.
             keep: what it uses.
+            ended: a CUevent that is recorded behind it, or 0.
 
         Returns:
             The event, None if it is not wanted.
@@ -99,6 +102,8 @@ class CuEnqueue(EnqueueCall):
             part = self.queue.part
             if part is None:
                 self.call("GraphLaunch", executable, stream)
+                if ended:
+                    self.call("EventRecord", ended, stream)
             else:
                 part.add_child(child())
 

@@ -30,7 +30,7 @@ from ...sdk.command_buffers import (
 )
 from ..clocks import make_base, make_event
 from ..contexts import CuContext
-from ..core import API, DriverError, adapter, failure
+from ..core import API, NOT_READY, DriverError, adapter, failure
 from ..devices import CuDevice
 from ..enqueue import CuEnqueue
 from ..events import CuEvent
@@ -114,6 +114,8 @@ class CuCommandBuffer(CommandBufferObject):
         records: the nodes that record them: before the command (0 without profiling) and behind it.
         updates: the commands that can be updated.
         has_new_events: whether an update has changed an event.
+        first_signals: the events that updates have replaced first. The CUgraph has them.
+        ended: a CUevent behind each launch since an update has replaced an event, 0 before.
         early: how many launches start before the one before them has ended.
         keep: what the nodes use.
     """
@@ -134,6 +136,9 @@ class CuCommandBuffer(CommandBufferObject):
         self.records: dict[int, tuple[int, int]] = {}
         self.updates: dict[int, CuCommand] = {}
         self.has_new_events = False
+        self.first_signals: dict[int, CuCommandEvent] = {}
+        self.ended = 0
+        self._replaced: list[CuCommandEvent] = []
         self.early = 0
         self.keep: list[Any] = []
 
@@ -221,11 +226,30 @@ class CuCommandBuffer(CommandBufferObject):
         enqueue = CuEnqueue(queue, "ENQUEUE_COMMAND_BUFFER_EXP", waits, wanted)
         with self.recording:
             base = make_base(self.device) if self.profiling and self.signals else None
-            event = enqueue.run_graph(self.executable, self._make_child, self)
+            event = enqueue.run_graph(self.executable, self._make_child, self, self.ended)
             for signal in self.signals.values():
                 signal.queue, signal.base = queue, base
             self.in_c.struct.is_plain = not self.signals
         return event
+
+    def replace_signal(self, index: int, made: CuCommandEvent) -> None:
+        """Give a command another event. The old one lives until the launches so far have ended.
+
+        Args:
+            index: the command's number.
+            made: the event.
+
+        Raises:
+            DriverError: what the driver answers.
+        """
+        with self.device.make_current():
+            self.ended = self.ended or make_event(self.device, False)
+        if self.device.ask("EventQuery", self.ended) != NOT_READY:
+            self._replaced.clear()
+        old = self.signals[index]
+        if self.first_signals.setdefault(index, old) is not old:
+            self._replaced.append(old)
+        self.signals[index] = made
 
     def _make_child(self) -> int:
         """Return the graph for a capture, with what updates have changed in the executable graph.
@@ -269,6 +293,8 @@ class CuCommandBuffer(CommandBufferObject):
         # The driver ends an executable graph after its launches.
         if self.executable:
             self.device.ask("GraphExecDestroy", self.executable)
+        if self.ended:
+            self.device.ask("EventDestroy", self.ended)
         self.device.ask("GraphDestroy", self.graph)
 
 

@@ -221,8 +221,7 @@ def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
         rows = zip(buffer.records[index], (old.begin, old.end), (made.begin, made.end), strict=True)
         _set_events(buffer, "EventRecordNodeSetEvent", [row for row in rows if row[0]])
         buffer.has_new_events = True
-        buffer.keep.append(old)  # what is enqueued may still record it
-        buffer.signals[index] = made
+        buffer.replace_signal(index, made)
         return made
 
 

@@ -7,12 +7,14 @@ So a result is right only if every edge is there.
 from __future__ import annotations
 
 import ctypes
+import gc
 from typing import Any
 
 import pytest
 from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
+from fairlead.plugins.cuda.core import NOT_READY
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
 
@@ -343,6 +345,35 @@ def test_commands_wait_for_events_and_signal_events(work: Work) -> None:
     second.run(other)
     work.ur.ok("urQueueFinish", other)
     assert work.numbers(out) == [6] * COUNT
+
+
+def count_events() -> int:
+    gc.collect()
+    return sum(type(thing).__name__ == "CuCommandEvent" for thing in gc.get_objects())
+
+
+def test_events_that_were_replaced_live_until_the_launches_have_ended(
+    work: Work, fake: Knobs
+) -> None:
+    out, buffer, before = work.memory(), Updatable(work), count_events()
+    command = buffer.launch(work.kernel("store"), out, ctypes.c_int32(7))[2]
+    buffer.finalize()
+
+    def replace() -> None:
+        buffer.run()
+        work.ur.ok("urQueueFinish", work.queue)
+        event = work.ur.make("urCommandBufferUpdateSignalEventExp", command)
+        work.ur.ok("urEventRelease", event)
+
+    fake.fail("EventQuery", NOT_READY)
+    for _ in range(5):
+        replace()
+    assert count_events() - before == 6
+    fake.fail("EventQuery", 0)
+    for _ in range(5):
+        replace()
+        assert count_events() - before <= 3  # of the graph, the last one, the one before it
+    assert work.numbers(out) == [7] * COUNT
 
 
 @pytest.mark.parametrize("profiling", [False, True])
