@@ -74,9 +74,9 @@ def test_a_list_says_what_it_was_made_with(bench: ZeBench) -> None:
 
 def test_a_device_says_its_pci_address(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     routine, row = "zeDevicePciGetPropertiesExt", new("ze_pci_ext_properties_t")
-    monkeypatch.setattr(device_properties, "pci_numbers", lambda device: None)
+    monkeypatch.setattr(device_properties, "query_pci_numbers", lambda device: None)
     assert bench.ze.code(routine, bench.device, byref(row)) == "UNSUPPORTED_FEATURE"
-    monkeypatch.setattr(device_properties, "pci_numbers", lambda device: (1, 2, 3, 4))
+    monkeypatch.setattr(device_properties, "query_pci_numbers", lambda device: (1, 2, 3, 4))
     bench.ze.ok(routine, bench.device, byref(row))
     address, speed = row.address, row.maxSpeed
     assert (address.domain, address.bus, address.device, address.function) == (1, 2, 3, 4)

@@ -11,6 +11,7 @@ from helpers.ur_calls import Calls
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.plugins.opencl import devices
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.opencl.devices import URDevice, divide
 
@@ -29,6 +30,7 @@ def test_two_threads_divide_a_device_into_the_same_sub_devices(
     device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = find("device", device.handle)
+    monkeypatch.setattr(devices, "_divided", type(devices._divided)())
     wanted = (OPENCL["CL_DEVICE_PARTITION_EQUALLY"], 1, 0)
     real, found = whole.table.clCreateSubDevices, list[list[URDevice]]()
     other = threading.Thread(target=lambda: found.append(divide(whole, wanted)))
