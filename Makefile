@@ -243,11 +243,14 @@ test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl 
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, PyOpenCL's own
 # tests, the examples, the adapter without dpctl, and the reference adapter with shared memory.
+# Those of Level Zero have processes of their own, because their contexts fill a GPU's memory.
+GPU_MORE := tests/plugins/level_zero tests/plugins/ur_level_zero
 GPU_TESTS := tests/captured_graphs tests/examples tests/plugins/cuda tests/plugins/opencl/test_conformance_on_gpu.py
 test-gpu: $(VENV)/installed-test $(VENV)/fetched-pyopencl
 	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
-	PYOPENCL_SOURCE=$${PYOPENCL_SOURCE:-$(PYOPENCL)/pyopencl-$$version} FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda \
-	    $(RUN) $(BIN)/python -m pytest -q -m 'not clients' --drivers nvidia $(or $(TESTS),$(GPU_TESTS))
+	export PYOPENCL_SOURCE=$${PYOPENCL_SOURCE:-$(PYOPENCL)/pyopencl-$$version} FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda; \
+	run() { $(RUN) $(BIN)/python -m pytest -q -m 'not clients' --drivers nvidia "$$@" || failed=1; }; \
+	run $(or $(TESTS),$(GPU_TESTS)); $(if $(TESTS),,for tests in $(GPU_MORE); do run $$tests; done;) test -z "$$failed"
 
 # Before every release: on bookworm, sid and noble.
 test-pristine:

@@ -37,7 +37,10 @@ def _run(name: str, library: str, folder: Path, env: dict[str, str]) -> Output:
     return Output(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_program_in_c_runs_a_mutable_list(tmp_path: Path, each_driver: Driver) -> None:
+def test_a_program_in_c_runs_a_mutable_list(
+    tmp_path: Path, each_driver: Driver, run_python: RunPython
+) -> None:
+    each_driver.skip_unless_it_shares(run_python)
     env = {"OCL_ICD_FILENAMES": each_driver.library, "FAIRLEAD_EXCLUDE": ""}
     done = _run("hello", level_zero_driver(), tmp_path, env)
     assert (done.code, done.out) == (0, "42 42\n"), done.err

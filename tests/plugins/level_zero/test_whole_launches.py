@@ -175,8 +175,9 @@ def test_the_compiler_tells_sizes_where_the_driver_takes_any(bench: ZeBench) -> 
 
 
 @pytest.mark.usefixtures("takes_any_size")
-def test_a_size_that_nobody_tells(bench: ZeBench) -> None:
+def test_a_size_that_nobody_tells(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no text of a module that is made of a binary."""
+    monkeypatch.setattr(modules.ZeModule, "ptx", None)
     bench.kernel("add")
     again = ZeBench(bench.ze, bench.driver)
     given = places(again.ints(count=1).pointer, c_int(5))
