@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import byref
 from functools import cached_property
 from typing import Any, Final
 
+from fairlead.conformance.ze.objects import Ints as DeviceInts
 from helpers.ze_calls import ZeCalls, array, new
 
 FOREVER: Final = (1 << 64) - 1
@@ -168,7 +169,9 @@ class ZeBench:
         descs = (byref(device), byref(host)) if self.shares else (byref(device),)
         given = self.context, *descs, 4 * len(values), 0, self.device
         copy = None if self.shares else self.copy_now
-        return Ints(self.ze.make(f"zeMemAlloc{kind}", *given), values, copy)
+        made = Ints(self.ze.make(f"zeMemAlloc{kind}", *given), len(values), copy)
+        made.fill(*values)
+        return made
 
     def events(self, count: int, flags: int = 1, **fields: Any) -> list[int]:
         """Return the events of a new pool, host-visible by default."""
@@ -268,54 +271,19 @@ def global_offset(command: int, x: int, y: int = 0, z: int = 0) -> Any:
     return new("ze_mutable_global_offset_exp_desc_t", commandId=command, **offsets)
 
 
-class Ints:
-    """Memory of a device, as numbers that the host reads and writes.
-
-    Args:
-        address: the address.
-        values: what it has first.
-        copy: copies so many bytes from an address to another one, for memory that the host cannot
-            use itself.
-    """
-
-    def __init__(
-        self,
-        address: int,
-        values: tuple[int, ...],
-        copy: Callable[[int, int, int], None] | None = None,
-    ) -> None:
-        self.address, self._copy = address, copy
-        kind = ctypes.c_int * len(values)
-        self._numbers = kind() if copy else kind.from_address(address)
-        self._here = ctypes.addressof(self._numbers)
-        self._numbers[:] = values
-        self._write()
-
-    def _write(self) -> None:
-        if self._copy:
-            self._copy(self.address, self._here, ctypes.sizeof(self._numbers))
+class Ints(DeviceInts):
+    """Memory of a device, as numbers that the host reads and writes one by one, too."""
 
     def __getitem__(self, index: int) -> int:
         return self.all[index]
 
     def __setitem__(self, index: int, value: int) -> None:
-        self._numbers[:] = self.all
-        self._numbers[index] = value
-        self._write()
+        numbers = self.all
+        numbers[index] = value
+        self.fill(*numbers)
 
     @property
     def raw(self) -> bytes:
         """Its bytes."""
-        if self._copy:
-            self._copy(self._here, self.address, ctypes.sizeof(self._numbers))
-        return bytes(self._numbers)
-
-    @property
-    def all(self) -> list[int]:
-        """Its numbers."""
-        return list((ctypes.c_int * len(self._numbers)).from_buffer_copy(self.raw))
-
-    @property
-    def pointer(self) -> Any:
-        """Its address as an argument."""
-        return ctypes.c_void_p(self.address)
+        numbers = self.all
+        return bytes((ctypes.c_int * len(numbers))(*numbers))
