@@ -451,7 +451,7 @@ ROWS: Final = (
     ),
     ProfileRow(
         id="nvidia-ptx",
-        applies=Applies(name="NVIDIA CUDA"),
+        applies=_NVIDIA,
         does="lets graphs run as CUDA Graphs if the program shares its buffers with CUDA, and "
         "reckons with 5 µs for a launch",
         evidence="on an H200 with the driver 580.159 program binaries are PTX, and a C loop of "
@@ -471,7 +471,7 @@ ROWS: Final = (
     ),
     ProfileRow(
         id="nvidia-early-kernels",
-        applies=Applies(name="NVIDIA CUDA"),
+        applies=_NVIDIA,
         does="lets kernels in chains of a CUDA Graph start before the kernel before them has "
         "ended (programmatic dependent launch), on GPUs from sm_90 on",
         evidence="on an H200 with the driver 580.159 a chain takes 0.60 instead of 0.92 µs a "

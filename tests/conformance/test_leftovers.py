@@ -31,8 +31,8 @@ class _Calls(URCalls):
         self.released.append((routine, *arguments))
 
 
-def _get_function(fixture: object) -> Callable[..., Any]:
-    return inspect.unwrap(fixture)  # type: ignore[arg-type]
+def _get_function(fixture: Any) -> Callable[..., Any]:
+    return inspect.unwrap(fixture)
 
 
 def test_a_child_that_cannot_start_leaves_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
