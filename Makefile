@@ -75,7 +75,8 @@ import sys, sysconfig, shutil, subprocess, os
 v = '%d.%d' % sys.version_info[:2]
 cc = os.environ.get('CC', 'cc').split()[0]
 def has_headers():
-    command = [shutil.which(cc) or 'gcc', '-E', '-x', 'c', '-']
+    compiler = os.environ.get('CC', 'cc').split() if shutil.which(cc) else ['gcc']
+    command = [*compiler, '-E', '-x', 'c', '-']
     return not subprocess.run(command, input=b'#include <stdio.h>', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 missing = (
     'Python 3.10 or newer is needed, this is %s: make PYTHON=python3.12 …' % v if sys.version_info < (3, 10)

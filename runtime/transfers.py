@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy
 
+from ..loader.base.operations import OPERATIONS, OperationFunction
 from ..loader.ur.abi import UR
 from .checks import as_integer
 from .commands import Command
@@ -27,155 +28,70 @@ _byref = ctypes.byref
 
 @dataclass(frozen=True)
 class Row:
-    """How a transfer is given to adapters: its two functions, and how its fields become their
-    arguments. `append` is "" if command-buffers have no such command."""
+    """A transfer of the runtime, and the adapter's functions for it.
+
+    Attributes:
+        node_type: SYCL's name for nodes of graphs that do it.
+        title: what errors call it.
+        operation: its name in the table of operations, "" for advice.
+        enqueue: what queues are given.
+        append: what command-buffers are given, None if they have no such command.
+    """
 
     node_type: str
     title: str
-    enqueue: str
-    append: str
-    fields: tuple[str, ...]
-    enqueued: Callable[..., tuple[Any, ...]] = lambda *fields: fields
-    appended: Callable[..., tuple[Any, ...]] = lambda *fields: fields
+    operation: str
+    enqueue: OperationFunction
+    append: OperationFunction | None
 
     @property
-    def pointers(self) -> set[Any]:
+    def fields(self) -> tuple[str, ...]:
+        """The operands that a `Transfer` has, in its order."""
+        operands = (self.append or self.enqueue).operands
+        return tuple(name for name in operands if name != "blocking")
+
+    @property
+    def pointers(self) -> set[str]:
         """The fields that the adapter's function takes as pointers."""
-        parameters = UR.functions[self.enqueue].parameters[1:]  # the first is the queue
-        return {
-            name
-            for name, parameter in zip(self.enqueued(*self.fields), parameters, strict=False)
-            if parameter.stars
-        }
+        parameters = UR.functions[self.enqueue.name].parameters[1:]  # the first is the queue
+        pairs = zip(self.enqueue.operands, parameters, strict=False)
+        return {name for name, parameter in pairs if parameter.stars}
+
+    def list_arguments(self, function: OperationFunction, fields: Sequence[Any]) -> list[Any]:
+        """Return what a function takes. The runtime's commands never block."""
+        named = {**dict(zip(self.fields, fields, strict=True)), "blocking": False}
+        return [named[name] for name in function.operands]
 
 
-#: A field that is a Memory becomes its memory object. Where the two functions have another order,
-#: the table says so.
+def _make_row(node_type: str, title: str, operation: str) -> Row:
+    functions = OPERATIONS[operation].functions
+    return Row(node_type, title, operation, functions["ur"], functions.get("ur_buffer"))
+
+
+def _make_advice(node_type: str, title: str, name: str, value: str) -> Row:
+    operands = "target", "size", value
+    enqueue, append = f"urEnqueueUSM{name}", f"urCommandBufferAppendUSM{name}Exp"
+    functions = (OperationFunction(name, operands) for name in (enqueue, append))
+    return Row(node_type, title, "", *functions)
+
+
+#: A field that is a Memory becomes its memory object.
 TRANSFERS: Final = {
-    "usm_copy": Row(
-        "memcpy",
-        "USM copy",
-        "urEnqueueUSMMemcpy",
-        "urCommandBufferAppendUSMMemcpyExp",
-        ("dst", "src", "size"),
-        lambda dst, src, size: (False, dst, src, size),
-    ),
-    "usm_fill": Row(
-        "memfill",
-        "USM fill",
-        "urEnqueueUSMFill",
-        "urCommandBufferAppendUSMFillExp",
-        ("dst", "pattern", "pattern_size", "size"),
-        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
-    ),
-    "memset": Row(
-        "memset",
-        "memset",
-        "urEnqueueUSMFill",
-        "urCommandBufferAppendUSMFillExp",
-        ("dst", "pattern", "pattern_size", "size"),
-        lambda dst, pattern, pattern_size, size: (dst, pattern_size, pattern, size),
-    ),
-    "buffer_copy": Row(
-        "memcpy",
-        "buffer copy",
-        "urEnqueueMemBufferCopy",
-        "urCommandBufferAppendMemBufferCopyExp",
-        ("src", "dst", "src_offset", "dst_offset", "size"),
-    ),
-    "buffer_copy_rect": Row(
-        "memcpy",
-        "buffer copy rectangle",
-        "urEnqueueMemBufferCopyRect",
-        "urCommandBufferAppendMemBufferCopyRectExp",
-        (
-            "src",
-            "dst",
-            "src_origin",
-            "dst_origin",
-            "region",
-            "src_row",
-            "src_slice",
-            "dst_row",
-            "dst_slice",
-        ),
-    ),
-    "buffer_read": Row(
-        "memcpy",
-        "buffer read",
-        "urEnqueueMemBufferRead",
-        "urCommandBufferAppendMemBufferReadExp",
-        ("src", "offset", "size", "dst"),
-        lambda src, offset, size, dst: (src, False, offset, size, dst),
-    ),
-    "buffer_read_rect": Row(
-        "memcpy",
-        "buffer read rectangle",
-        "urEnqueueMemBufferReadRect",
-        "urCommandBufferAppendMemBufferReadRectExp",
-        ("src", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "dst"),
-        lambda src, *rest: (src, False, *rest),
-    ),
-    "buffer_write": Row(
-        "memcpy",
-        "buffer write",
-        "urEnqueueMemBufferWrite",
-        "urCommandBufferAppendMemBufferWriteExp",
-        ("dst", "offset", "size", "src"),
-        lambda dst, offset, size, src: (dst, False, offset, size, src),
-    ),
-    "buffer_write_rect": Row(
-        "memcpy",
-        "buffer write rectangle",
-        "urEnqueueMemBufferWriteRect",
-        "urCommandBufferAppendMemBufferWriteRectExp",
-        ("dst", "origin", "host_origin", "region", "row", "slice", "host_row", "host_slice", "src"),
-        lambda dst, *rest: (dst, False, *rest),
-    ),
-    "buffer_fill": Row(
-        "memfill",
-        "buffer fill",
-        "urEnqueueMemBufferFill",
-        "urCommandBufferAppendMemBufferFillExp",
-        ("dst", "pattern", "pattern_size", "offset", "size"),
-    ),
-    "image_copy": Row(
-        "memcpy",
-        "image copy",
-        "urEnqueueMemImageCopy",
-        "",
-        ("src", "dst", "src_origin", "dst_origin", "region"),
-    ),
-    "image_read": Row(
-        "memcpy",
-        "image read",
-        "urEnqueueMemImageRead",
-        "",
-        ("src", "origin", "region", "row", "slice", "dst"),
-        lambda src, *rest: (src, False, *rest),
-    ),
-    "image_write": Row(
-        "memcpy",
-        "image write",
-        "urEnqueueMemImageWrite",
-        "",
-        ("dst", "origin", "region", "row", "slice", "src"),
-        lambda dst, *rest: (dst, False, *rest),
-    ),
-    "prefetch": Row(
-        "prefetch",
-        "prefetch",
-        "urEnqueueUSMPrefetch",
-        "urCommandBufferAppendUSMPrefetchExp",
-        ("dst", "size", "flags"),
-    ),
-    "mem_advise": Row(
-        "memadvise",
-        "mem_advise",
-        "urEnqueueUSMAdvise",
-        "urCommandBufferAppendUSMAdviseExp",
-        ("dst", "size", "advice"),
-    ),
+    "usm_copy": _make_row("memcpy", "USM copy", "svm_copy"),
+    "usm_fill": _make_row("memfill", "USM fill", "svm_fill"),
+    "memset": _make_row("memset", "memset", "svm_fill"),
+    "buffer_copy": _make_row("memcpy", "buffer copy", "copy"),
+    "buffer_copy_rect": _make_row("memcpy", "buffer copy rectangle", "copy_rect"),
+    "buffer_read": _make_row("memcpy", "buffer read", "read"),
+    "buffer_read_rect": _make_row("memcpy", "buffer read rectangle", "read_rect"),
+    "buffer_write": _make_row("memcpy", "buffer write", "write"),
+    "buffer_write_rect": _make_row("memcpy", "buffer write rectangle", "write_rect"),
+    "buffer_fill": _make_row("memfill", "buffer fill", "fill"),
+    "image_copy": _make_row("memcpy", "image copy", "copy_image"),
+    "image_read": _make_row("memcpy", "image read", "read_image"),
+    "image_write": _make_row("memcpy", "image write", "write_image"),
+    "prefetch": _make_advice("prefetch", "prefetch", "Prefetch", "flags"),
+    "mem_advise": _make_advice("memadvise", "mem_advise", "Advise", "advice"),
 }
 
 
@@ -204,34 +120,35 @@ class Transfer(Command):
         owners = keep if isinstance(keep, tuple) else (keep,)
         self.host_memory = not all(map(_outlives_commands, owners))
 
-    def _list_arguments(self, context: Context) -> list[Any]:
-        return [
+    def _list_arguments(self, function: OperationFunction, context: Context) -> list[Any]:
+        fields = [
             field.memory(context) if isinstance(field, Memory) else field for field in self.fields
         ]
+        return self.row.list_arguments(function, fields)
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
         row, ur, event = self.row, queue.adapter.ur, ctypes.c_void_p()
-        arguments = row.enqueued(*self._list_arguments(queue.context))
-        if row.enqueue == "urEnqueueUSMAdvise":  # the one that takes no events
+        name, arguments = row.enqueue.name, self._list_arguments(row.enqueue, queue.context)
+        if name == "urEnqueueUSMAdvise":  # the one that takes no events
             if count:
                 queue.adapter.check(
                     ur.urEnqueueEventsWait(queue.handle, count, waits, None), "urEnqueueEventsWait"
                 )
             code = ur.urEnqueueUSMAdvise(queue.handle, *arguments, _byref(event))
         else:
-            code = getattr(ur, row.enqueue)(queue.handle, *arguments, count, waits, _byref(event))
+            code = getattr(ur, name)(queue.handle, *arguments, count, waits, _byref(event))
         if code:
-            queue.adapter.check(code, row.enqueue, f"({self})")
+            queue.adapter.check(code, name, f"({self})")
         return event.value or 0
 
     def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
-        row, point = self.row, ctypes.c_uint32()
-        arguments = row.appended(*self._list_arguments(buffer.context))
-        function = getattr(buffer.adapter.ur, row.append)
-        code = function(
+        append, point = self.row.append, ctypes.c_uint32()
+        assert append is not None  # `in_command_buffers`
+        arguments = self._list_arguments(append, buffer.context)
+        code = getattr(buffer.adapter.ur, append.name)(
             buffer.handle, *arguments, count, sync_points, 0, None, _byref(point), None, None
         )
-        self.check_appended(buffer, code, row.append)
+        self.check_appended(buffer, code, append.name)
         return point.value
 
     def describe(self) -> list[str]:
@@ -240,8 +157,15 @@ class Transfer(Command):
             named["pattern"] = ctypes.string_at(named["pattern"], named["pattern_size"]).hex()
         pointers = self.row.pointers
         return [
-            f"{name}: {_format_field(field, name in pointers)}" for name, field in named.items()
+            f"{_shorten(name)}: {_format_field(field, name in pointers)}"
+            for name, field in named.items()
         ]
+
+
+def _shorten(operand: str) -> str:
+    """Return SYCL's word for an operand: "src_row" for "source_row_pitch"."""
+    words = operand.replace("source", "src").replace("target", "dst")
+    return words.removesuffix("_pitch")
 
 
 def _outlives_commands(owner: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..icd.calls import get_address, query_kernel_name
 from ..icd.capture.recording import Recording
-from ..icd.command_buffer.commands import OPERATIONS, ORDER_ONLY
+from ..icd.command_buffer.commands import NAMES, ORDER_ONLY
 from ..icd.command_buffer.order import Order
 from ..loader.base.forks import count_forks
 from ..runtime.context import Context
@@ -174,7 +174,7 @@ class CapturedBlock:
         self._commands = commands
         self.order = Order(
             _Dependencies(self.recording),
-            [OPERATIONS[commands[node].op] in ORDER_ONLY for node in range(count)],
+            [NAMES[commands[node].op] in ORDER_ONLY for node in range(count)],
         )
         self._find_memory()
         self.names = find_names(variables, self.parameters.values())

@@ -15,7 +15,7 @@ import numpy
 
 from ..icd._native import ffi, lib
 from ..icd.calls import get_address
-from ..icd.command_buffer.commands import OPERATIONS, describe
+from ..icd.command_buffer.commands import NAMES, describe
 from ..icd.command_buffer.edits import (
     MEMORY,
     POINTER,
@@ -67,7 +67,7 @@ _MEMORY: Final = {
 
 
 #: `Captured.title`, by `fl_command.op`.
-_TITLES: Final = tuple(f"captured {name}" for name in OPERATIONS)
+_TITLES: Final = tuple(f"captured {name}" for name in NAMES)
 
 
 class Captured(Command):
@@ -89,7 +89,7 @@ class Captured(Command):
     @property
     def operation(self) -> str:
         """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
-        return OPERATIONS[self.native.op]
+        return NAMES[self.native.op]
 
     @property
     def label(self) -> str:
@@ -329,7 +329,7 @@ _MAKERS: Final[dict[str, Callable[[CapturedBlock, int], Captured]]] = {
 
 def get_command(block: CapturedBlock, index: int) -> Captured:
     """Return the command of a number in a block."""
-    return _MAKERS.get(OPERATIONS[block.get_command(index).op], CapturedTransfer)(block, index)
+    return _MAKERS.get(NAMES[block.get_command(index).op], CapturedTransfer)(block, index)
 
 
 def as_captured(command: Command) -> Captured:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..loader.base.operations import OPERATIONS
 from .document import KERNEL, Document
-from .operations import OPERATIONS, find_extent
+from .extents import find_extent
 
 #: A memory (its number), and from which byte to which it is used.
 _Use = tuple[int, int, int]

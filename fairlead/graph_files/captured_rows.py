@@ -7,23 +7,21 @@ A command is an `fl_command`. What it names by a handle or an address is a row o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.parameter import MemoryParameter
 from ..icd._native import ffi, lib
 from ..icd.calls import get_address
-from ..icd.command_buffer.commands import OPERATIONS as RECORDED
+from ..icd.command_buffer.commands import NAMES, ORDER_ONLY, get_operand
 from ..icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, UNSET, VALUE
 from ..icd.errors import check
+from ..loader.base.operations import HOST, OPERATIONS, SVM
 from .document import KERNEL, MARKER
 from .errors import make_save_error
 from .naming import describe_memory
-from .operations import HOST, OPERATIONS, SVM
 from .parameters import make_row
 from .saved_objects import SavedObjects
-
-_PLACES: Final = frozenset({"marker", "barrier", "hint"})
 
 
 class CapturedRows:
@@ -45,8 +43,8 @@ class CapturedRows:
 
     def make_row(self, native: Any, block: CapturedBlock) -> dict[str, Any]:
         """Return the row of a command, without its order. Raises GraphFileError."""
-        name = RECORDED[native.op]
-        if name in _PLACES:
+        name = NAMES[native.op]
+        if name in ORDER_ONLY:
             return {"op": MARKER}
         if name == KERNEL:
             return self._make_launch(native, block)
@@ -101,8 +99,9 @@ class CapturedRows:
 
     def _make_transfer(self, name: str, native: Any, block: CapturedBlock) -> dict[str, Any]:
         operation = OPERATIONS[name]
-        row: dict[str, Any] = {"op": name, **operation.read(native)}
-        if operation.has_pattern:
+        numbers = {one: get_operand(native, operation, one) for one in operation.numbers}
+        row: dict[str, Any] = {"op": name, **numbers}
+        if operation.pattern:
             row["pattern"] = bytes(ffi.buffer(native.pattern, native.pattern_size)).hex()
         for side in ("source", "target"):
             kind = getattr(operation, side)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ..loader.base.operations import BUFFER, HOST, IMAGE, OPERATIONS, SVM
 from . import members
 from .document import CONTENTS, FORMAT, KERNEL, MARKER, VERSION, Document
 from .errors import NEWER, GraphFileError, make_invalid_error
-from .operations import BUFFER, HOST, IMAGE, OPERATIONS, SVM, find_extent
+from .extents import find_extent
 
 
 def check_document(value: Any) -> Document:
@@ -181,7 +182,7 @@ class _Check:
             self._check_launch(path, value)
         elif name == MARKER:
             members.check_record(path, value, members.AFTER)
-        elif isinstance(name, str) and name in OPERATIONS:
+        elif isinstance(name, str) and name in OPERATIONS and OPERATIONS[name].target:
             self._check_transfer(path, value, name)
         else:
             raise make_invalid_error(
@@ -246,7 +247,7 @@ class _Check:
                 if is_region or is_origin
                 else members.NUMBER
             )
-        if operation.has_pattern:
+        if operation.pattern:
             rules["pattern"] = members.HEX
         sides = [side for side in ("source", "target") if getattr(operation, side)]
         for side in sides:
@@ -254,7 +255,7 @@ class _Check:
         members.check_record(path, value, members.AFTER | members.Members(rules))
         for side in sides:
             self._check_memory(f"{path}.{side}", value[side], getattr(operation, side))
-        if operation.has_pattern and not 1 <= len(value["pattern"]) // 2 <= 128:
+        if operation.pattern and not 1 <= len(value["pattern"]) // 2 <= 128:
             raise make_invalid_error(f"{path}.pattern has {len(value['pattern']) // 2} bytes")
         found = {side: self.document.find_memory(value[side]) for side in sides}
         for side in sides:

@@ -17,13 +17,13 @@ import numpy as np
 from ..captured_graphs.context import capture
 from ..captured_graphs.parameter import GraphParameter
 from ..icd.errors import OpenCLError
+from ..loader.base.operations import HOST, SVM
 from . import devices
 from .archive import GraphArchive, Place
 from .contents import write_memory
 from .document import Document
 from .errors import make_invalid_error, make_load_error
 from .loaded import LoadedGraph
-from .operations import HOST, SVM
 from .parameters import derive_parameter, make_parameter
 from .recorder import DocumentRecorder, RecordedObjects
 

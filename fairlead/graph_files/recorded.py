@@ -14,12 +14,12 @@ from typing import Any, Final
 from ..icd import record_layer
 from ..icd.abi import OPENCL
 from ..icd.record_layer import ProcessRecording, Record
+from ..loader.base.operations import HOST, OPERATIONS, SVM
 from .access import find_inputs_and_outputs, name_memory
 from .checks import check_document
 from .contents import view_as_array
 from .document import KERNEL, MARKER, Document
 from .naming import describe_by_argument, make_unique
-from .operations import HOST, OPERATIONS, SVM
 from .order import RecordedOrder
 from .recorded_rows import RecordedRows, read_text, read_word, read_words
 
@@ -36,7 +36,9 @@ _BARRIERS: Final = (
 )
 _OUT_OF_ORDER: Final = 1
 _MAP_READ: Final = OPENCL["CL_MAP_READ"]
-_BY_ROUTINE: Final = {one.routine: name for name, one in OPERATIONS.items()}
+_BY_ROUTINE: Final = {
+    one.functions["cl"].name: name for name, one in OPERATIONS.items() if one.target
+}
 _MAPS: Final = ("clEnqueueMapBuffer", "clEnqueueMapImage")
 #: Commands of the queue that became places, but are not markers of OpenCL.
 _WITHOUT_PLACE: Final = (
@@ -253,7 +255,7 @@ class _Writer:
         operation = OPERATIONS[name]
         row: dict[str, Any] = {"op": name}
         host, at = (0, ""), 1
-        for word in operation.order:
+        for word in operation.functions["cl"].operands:
             if word in ("source", "target"):
                 if getattr(operation, word) == HOST:
                     host = at, word
@@ -261,8 +263,7 @@ class _Writer:
                     row[word] = self._rows.number_memory(read_word(pieces[at]))
             elif word in ("pattern", "colour"):
                 row["pattern"] = pieces[at].hex()
-                at += word == "pattern"  # its size
-            elif word:
+            elif word in operation.numbers:
                 row[word] = read_words(pieces[at]) if at in pieces else arguments[at]
             at += 1
         at, side = host

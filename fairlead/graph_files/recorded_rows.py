@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..icd.record_layer import Record
+from ..loader.base.operations import HOST, SVM
 from .document import KERNEL, Document
-from .operations import HOST, SVM, find_extent
+from .extents import find_extent
 from .queries import (
     IMAGE_TYPES,
     NOT_WRITTEN,

@@ -17,8 +17,8 @@ from ..icd._native import ffi, lib
 from ..icd.abi import OPENCL
 from ..icd.calls import call, find_driver_function, get_address
 from ..icd.errors import check
+from ..loader.base.operations import OPERATIONS, SVM
 from .document import KERNEL, LONGEST_ARGUMENT, MARKER, Document
-from .operations import OPERATIONS, SVM
 
 
 class RecordedObjects:
@@ -128,26 +128,27 @@ class DocumentRecorder:
             return "clEnqueueMarkerWithWaitList", ()
         operation = OPERATIONS[command["op"]]
         self._kept = []
-        made = [value for name in operation.order for value in self._find_values(command, name)]
-        return operation.routine, tuple(made)
+        function = operation.functions["cl"]
+        return function.name, tuple(self._find_value(command, name) for name in function.operands)
 
-    def _find_values(self, command: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-        """Return what a transfer's function takes for a name of `FileOperation.order`."""
-        if not name:
-            return (0,)  # not blocking
+    def _find_value(self, command: Mapping[str, Any], name: str) -> int:
+        """Return what a transfer's function takes for an operand."""
+        if name == "blocking":
+            return 0
         if name in ("source", "target"):
-            return (self._arguments.refer_to(command[name], command.get(f"{name}_start", 0)),)
+            return self._arguments.refer_to(command[name], command.get(f"{name}_start", 0))
+        if name == "pattern_size":
+            return len(command["pattern"]) // 2  # it is in hexadecimal digits
         if name in ("pattern", "colour"):
             data = bytes.fromhex(command["pattern"])
-            room = ffi.new("unsigned char[]", data + bytes(max(0, 16 - len(data))))
-            self._kept.append(room)
-            return (get_address(room),) if name == "colour" else (get_address(room), len(data))
+            return self._keep(ffi.new("unsigned char[]", data + bytes(max(0, 16 - len(data)))))
         value = command[name]
-        if isinstance(value, int):
-            return (value,)
-        room = ffi.new("size_t[]", value)
+        return value if isinstance(value, int) else self._keep(ffi.new("size_t[]", value))
+
+    def _keep(self, room: Any) -> int:
+        """Return the address of memory, which lives until the next transfer."""
         self._kept.append(room)
-        return (get_address(room),)
+        return get_address(room)
 
     def _prepare_launch(self, command: Mapping[str, Any]) -> tuple[int, ...]:
         """Set a kernel's arguments. Returns what its enqueue takes between queue and wait list."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..graph.dynamic import DynamicParameter
+from ..loader.base.operations import HOST, OPERATIONS, SVM
 from ..runtime.accessor import Accessor
 from ..runtime.arguments import LOCAL, MEMORY, POINTER, SAMPLER, VALUE, Argument
 from ..runtime.coherent_memory import CoherentMemory
@@ -23,42 +24,13 @@ from ..runtime.memory import Memory
 from ..runtime.program import Kernel
 from ..runtime.transfers import Transfer
 from .document import KERNEL, MARKER
+from .extents import find_extent
 from .naming import describe_by_argument, find_type_name
-from .operations import HOST, OPERATIONS, SVM, find_extent
 from .rows import FileRow
 from .saved_objects import SavedObjects
 
 _NOTHING: Final = bytes(8).hex()
 _LONGEST: Final = 9999  # bytes of a Parameter in a file
-#: By the adapter's function: the operation of a file, and what it calls each field of the transfer.
-_TRANSFERS: Final = {
-    "urEnqueueUSMMemcpy": ("svm_copy", "target source size"),
-    "urEnqueueUSMFill": ("svm_fill", "target pattern pattern_size size"),
-    "urEnqueueMemBufferCopy": ("copy", "source target source_offset target_offset size"),
-    "urEnqueueMemBufferCopyRect": (
-        "copy_rect",
-        "source target source_origin target_origin region "
-        "source_row_pitch source_slice_pitch target_row_pitch target_slice_pitch",
-    ),
-    "urEnqueueMemBufferRead": ("read", "source offset size target"),
-    "urEnqueueMemBufferReadRect": (
-        "read_rect",
-        "source source_origin target_origin region "
-        "source_row_pitch source_slice_pitch target_row_pitch target_slice_pitch target",
-    ),
-    "urEnqueueMemBufferWrite": ("write", "target offset size source"),
-    "urEnqueueMemBufferWriteRect": (
-        "write_rect",
-        "target target_origin source_origin region "
-        "target_row_pitch target_slice_pitch source_row_pitch source_slice_pitch source",
-    ),
-    "urEnqueueMemBufferFill": ("fill", "target pattern pattern_size offset size"),
-    "urEnqueueMemImageCopy": ("copy_image", "source target source_origin target_origin region"),
-    "urEnqueueMemImageRead": ("read_image", "source origin region row_pitch slice_pitch target"),
-    "urEnqueueMemImageWrite": ("write_image", "target origin region row_pitch slice_pitch source"),
-    "urEnqueueUSMPrefetch": (MARKER, ""),
-    "urEnqueueUSMAdvise": (MARKER, ""),
-}
 #: How long patterns of OpenCL's fills can be, in bytes.
 _PATTERNS: Final = frozenset(1 << power for power in range(8))
 
@@ -191,10 +163,10 @@ class RuntimeRows:
     # transfers
 
     def _make_transfer(self, transfer: Transfer) -> Iterable[dict[str, Any]]:
-        name, titles = _TRANSFERS[transfer.row.enqueue]
-        if name == MARKER:
+        name = transfer.row.operation
+        if not name:  # advice
             return [{"op": MARKER}]
-        fields = dict(zip(titles.split(), transfer.fields, strict=True))
+        fields = dict(zip(transfer.row.fields, transfer.fields, strict=True))
         pattern = b""
         if "pattern" in fields:
             pattern = ctypes.string_at(fields.pop("pattern"), fields.pop("pattern_size"))

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..icd.errors import OpenCLError
+from ..loader.base.operations import HOST, SVM
 from .addresses import AddressBook
 from .contents import read_memory, view_as_array
 from .document import Document
 from .errors import make_save_error
 from .naming import describe_memory, find_buffers
-from .operations import HOST, SVM
 from .queries import (
     get_program,
     identify_device,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from .._native import ffi, lib
 from ..calls import get_address
-from .commands import OPERATIONS
+from .commands import NAMES
 
 #: How a Parameter becomes an argument (enum fl_conversion).
 AS_IT_IS: Final[int] = lib.FL_AS_IT_IS
@@ -115,7 +115,7 @@ class Cells:
         command = self._array[number]
         for places in self._transfers.values():
             places[:] = [place for place in places if place[0] != number]
-        if not self._memory or OPERATIONS[command.op] == "kernel":
+        if not self._memory or NAMES[command.op] == "kernel":
             return
         for field in ("source", "target"):
             parameter, first = self._memory.get(get_address(getattr(command, field)), (0, 0))

@@ -8,25 +8,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ...loader.base.operations import HOST, OPERATIONS, Operation
 from .._native import ffi, lib
 from ..calls import get_address, query_kernel_name
 from .order import Order
 
-#: The operations that can be recorded, by `fl_command.op`: "kernel", "copy" and so on, the names of
-#: enum fl_op.
-OPERATIONS: Final[tuple[str, ...]] = tuple(
-    name.removeprefix("FL_").lower()
-    for _, name in sorted(ffi.typeof("enum fl_op").elements.items())
-)
+#: The names of the operations by `fl_command.op`: "kernel", "copy" and so on.
+NAMES: Final[tuple[str, ...]] = tuple(OPERATIONS)
 #: Operations that only order other commands: nothing is moved or launched.
-ORDER_ONLY: Final = frozenset({"marker", "barrier", "hint"})
-#: Operations on images, whose sizes are counted in pixels.
-IMAGE_OPERATIONS: Final = frozenset(name for name in OPERATIONS if "image" in name)
+ORDER_ONLY: Final = frozenset(name for name, one in OPERATIONS.items() if one.only_orders)
 
-_NUMBER_OF: Final = {name: number for number, name in enumerate(OPERATIONS)}
-_POINTERS: Final = frozenset({"kernel", "source", "target", "host"})
+_POINTERS: Final = frozenset({"kernel", "source", "target", "host", "pattern"})
+
+
+class OpenCLTransfer(NamedTuple):
+    """A transfer that becomes a command of an array, or a call of the driver.
+
+    Attributes:
+        operation: the name of the operation.
+        operands: its operands by name, and `pattern_size` with a pattern. Memory is a handle or an
+            address, a pattern a pointer of cffi's or an address.
+        keep: objects that have to live as long as the operation may run.
+    """
+
+    operation: str
+    operands: Mapping[str, Any]
+    keep: tuple[Any, ...] = ()
+
+    def list_arguments(self, function: str, blocks: bool = False) -> tuple[Any, ...]:
+        """Return what a function takes for it.
+
+        Args:
+            function: which function of the operation, a key of `Operation.functions`.
+            blocks: whether the function waits for the end of the transfer.
+        """
+        operands = {"blocking": blocks, **self.operands}
+        names = OPERATIONS[self.operation].functions[function].operands
+        return tuple(operands[name] for name in names)
+
+
+def put_operands(command: Any, operation: Operation, operands: Mapping[str, Any]) -> None:
+    """Store the operands of an operation in an `fl_command`.
+
+    Args:
+        command: the `fl_command *`.
+        operation: what it does.
+        operands: the operands by name; other names are members of `fl_command`.
+    """
+    command.op = operation.number
+    if operation.target and "region" not in operation.numbers:
+        command.n[7] = command.n[8] = 1  # one row of one slice
+    for name, value in operands.items():
+        place = operation.numbers.get(name)
+        if place is None:
+            field = "host" if getattr(operation, name, "") == HOST else name
+            is_address = isinstance(value, int) and field in _POINTERS
+            setattr(command, field, ffi.cast("void *", value) if is_address else value)
+        elif place.count == 1:
+            command.n[place.first] = value
+        else:
+            command.n[place.first : place.first + place.count] = value
+
+
+def get_operand(command: Any, operation: Operation, name: str) -> Any:
+    """Return a number of an `fl_command` by its operand's name, or its three numbers, a list."""
+    place = operation.numbers[name]
+    numbers = list(command.n[place.first : place.first + place.count])
+    return numbers[0] if place.count == 1 else numbers
 
 
 class CommandArray:
@@ -59,19 +109,17 @@ class CommandArray:
         self,
         operation: str,
         dependencies: Sequence[int],
-        numbers: Sequence[int] = (),
         *,
         order_only: bool = False,
-        **fields: Any,
+        **operands: Any,
     ) -> int:
         """Append a command.
 
         Args:
-            operation: one of OPERATIONS.
+            operation: the name of an operation.
             dependencies: the numbers of the commands that it comes after.
-            numbers: what `fl_command.n` holds for the operation.
             order_only: whether it is only there for its order.
-            fields: other members of `fl_command`; pointers are cffi's or addresses.
+            operands: as `put_operands` takes them.
 
         Returns:
             Its number.
@@ -82,16 +130,7 @@ class CommandArray:
         command = lib.fl_new_command(self.native)
         if not command:
             raise MemoryError("no memory for a command")
-        command.op = _NUMBER_OF[operation]
-        command.n[0 : len(numbers)] = numbers
-        for name, value in fields.items():
-            setattr(
-                command,
-                name,
-                ffi.cast("void *", value)
-                if isinstance(value, int) and name in _POINTERS
-                else value,
-            )
+        put_operands(command, OPERATIONS[operation], operands)
         return self.count_added(dependencies, order_only)
 
     def add_copy(self, command: Any, dependencies: Sequence[int], queue: int) -> int:
@@ -110,7 +149,7 @@ class CommandArray:
         """
         if lib.fl_add_copy(self.native, command, queue):
             raise MemoryError("no memory for a command")
-        return self.count_added(dependencies, OPERATIONS[command.op] in ORDER_ONLY)
+        return self.count_added(dependencies, NAMES[command.op] in ORDER_ONLY)
 
     def count_added(self, dependencies: Sequence[int], order_only: bool = False) -> int:
         """Count a command that C has appended to `native`. Returns its number."""
@@ -178,8 +217,8 @@ class CommandList:
         return len(self.order)
 
     def name_operation(self, number: int) -> str:
-        """What a command is, one of OPERATIONS."""
-        return OPERATIONS[self.array[number].op]
+        """What a command is, the name of an operation."""
+        return NAMES[self.array[number].op]
 
     def is_empty_launch(self, number: int) -> bool:
         """Whether a kernel launch has no work-item. It only has its place in the order."""
@@ -224,16 +263,6 @@ class CommandList:
 
 # descriptions
 
-#: The meaning of the numbers in `fl_command.n`, for the commands that have some.
-_NUMBERS: Final[dict[str, tuple[str, ...]]] = {
-    "copy": ("source_offset", "target_offset", "size"),
-    "fill": ("offset", "size"),
-    "read": ("offset", "size"),
-    "write": ("offset", "size"),
-    "svm_copy": ("size",),
-    "svm_fill": ("offset", "size"),
-}
-
 
 def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
     name, dimensions = query_kernel_name(get_address(command.kernel)), range(command.work_dim)
@@ -246,27 +275,23 @@ def _describe_kernel(command: Any) -> tuple[str, dict[str, object]]:
     return f"{name}({'×'.join(map(str, global_size))})", details
 
 
-def _describe_region(command: Any, region: tuple[int, ...]) -> dict[str, object]:
-    details: dict[str, object] = {"region": region}
-    if command.pattern_size:
-        details["color"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
-    return details
-
-
 def describe(command: Any) -> tuple[str, dict[str, object]]:
     """Label and details of an `fl_command`.
 
     Sizes and offsets are in bytes, work sizes in work-items, regions of images in pixels.
     """
-    operation = OPERATIONS[command.op]
-    if operation == "kernel":
+    name = NAMES[command.op]
+    operation = OPERATIONS[name]
+    if name == "kernel":
         return _describe_kernel(command)
-    details: dict[str, object] = {
-        name: command.n[i] for i, name in enumerate(_NUMBERS.get(operation, ()))
-    }
-    if operation.endswith("_rect") or operation in IMAGE_OPERATIONS:
-        region = tuple(command.n[6:9])
-        return f"{operation}({'×'.join(map(str, region))})", _describe_region(command, region)
-    if command.pattern_size:
-        details["pattern"] = bytes(ffi.buffer(command.pattern, command.pattern_size))
-    return f"{operation}({details['size']} bytes)" if "size" in details else operation, details
+    shown = ["region"] if "region" in operation.numbers else list(operation.numbers)
+    details: dict[str, object] = {}
+    for one in shown:
+        value = get_operand(command, operation, one)
+        details[one] = tuple(value) if isinstance(value, list) else value
+    if operation.pattern:
+        title = "color" if operation.pattern == "colour" else "pattern"
+        details[title] = bytes(ffi.buffer(command.pattern, command.pattern_size))
+    if "region" in details:
+        return f"{name}({'×'.join(map(str, command.n[6:9]))})", details
+    return f"{name}({details['size']} bytes)" if "size" in details else name, details

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Final
 
 from ...loader.base.memory import read_word
+from ...loader.base.operations import OPERATIONS, Operation
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import call, get_address, is_in_order, make_queue
@@ -24,7 +25,7 @@ from ..driver_profiles import find_profile
 from ..drivers import drivers
 from ..errors import check, error
 from ..objects import Device, Platform
-from .commands import OPERATIONS, ORDER_ONLY, CommandList
+from .commands import NAMES, ORDER_ONLY, CommandList, get_operand
 from .edits import describe_content
 from .queue_release import release_queue
 
@@ -42,20 +43,6 @@ _OUT_OF_RESOURCES: Final = -5
 #: Everything that a launch's update can change: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR …
 #: CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
-
-#: The function that records an operation; `order_only` ones record nothing.
-_FUNCTIONS: Final = {
-    "kernel": "clCommandNDRangeKernelKHR",
-    "copy": "clCommandCopyBufferKHR",
-    "copy_rect": "clCommandCopyBufferRectKHR",
-    "fill": "clCommandFillBufferKHR",
-    "svm_copy": "clCommandSVMMemcpyKHR",
-    "svm_fill": "clCommandSVMMemFillKHR",
-    "copy_image": "clCommandCopyImageKHR",
-    "copy_image_to_buffer": "clCommandCopyImageToBufferKHR",
-    "copy_buffer_to_image": "clCommandCopyBufferToImageKHR",
-    "fill_image": "clCommandFillImageKHR",
-}
 
 
 @dataclass(frozen=True)
@@ -152,7 +139,8 @@ def why_not(support: Support | None, commands: CommandList, in_order: bool) -> s
         if operation == "kernel" and commands.is_empty_launch(number):
             return f"command {number} launches no work-item, and drivers divide by its sizes"
         too_new = operation.startswith("svm") and support.version < _SVM
-        if operation not in _FUNCTIONS or too_new or not support.function(_FUNCTIONS[operation]):
+        function = OPERATIONS[operation].functions.get("cl_buffer")
+        if function is None or too_new or not support.function(function.name):
             version = ".".join(map(str, support.version))
             return (
                 f"command {number} is a {operation}, "
@@ -228,16 +216,16 @@ class DriverCommandBuffer:
 
     def _record(self, index: int, dependencies: Sequence[int]) -> None:
         command = self._array[index]
-        op = OPERATIONS[command.op]
+        operation = OPERATIONS[NAMES[command.op]]
         waits = sorted({point for before in dependencies for point in self._points[before]})
-        if op in ORDER_ONLY:
+        if operation.only_orders:
             self._points.append(waits)
             return
         if self.in_order:  # the queue that it is recorded for keeps the order
             waits = []
         point, handle = ctypes.c_uint32(), ctypes.c_void_p()
         listed = (ctypes.c_uint32 * len(waits))(*waits) if waits else None
-        is_kernel = op == "kernel"
+        is_kernel = operation.name == "kernel"
         # only launches can be mutable, and in a command-buffer that is
         out = ctypes.byref(handle) if is_kernel and self._updatable else None
         head: list[Any] = [self.cl, None]
@@ -248,12 +236,13 @@ class DriverCommandBuffer:
             head.append(fields if self._updatable else None)
         elif self._support.version >= _WITH_PROPERTIES:
             head.append(None)
-        arguments = getattr(self, f"_{op}")(command)
+        name = operation.functions["cl_buffer"].name
+        arguments = self._list_launch(command) if is_kernel else _list_arguments(command, operation)
         check(
-            self._support.function(_FUNCTIONS[op])(
+            self._support.function(name)(
                 *head, *arguments, len(waits), listed, ctypes.byref(point), out
             ),
-            _FUNCTIONS[op],
+            name,
         )
         self._points.append([point.value])
         if out is not None:
@@ -262,9 +251,8 @@ class DriverCommandBuffer:
         if not is_kernel and self._updatable:
             self._contents[index] = describe_content(command)
 
-    # the arguments of each function between the properties and the wait list
-
-    def _kernel(self, command: Any) -> tuple[Any, ...]:
+    def _list_launch(self, command: Any) -> tuple[Any, ...]:
+        """Return what clCommandNDRangeKernelKHR takes, with a copy of the kernel."""
         kernel = get_address(lib.fl_clone_kernel(command.kernel))
         if not kernel:
             raise error(_OUT_OF_RESOURCES, "clCloneKernel", "The driver made no copy of a kernel.")
@@ -292,51 +280,6 @@ class DriverCommandBuffer:
             sizes[0] if command.has_offset else None,
             sizes[1],
             sizes[2] if command.has_local else None,
-        )
-
-    def _copy(self, command: Any) -> tuple[Any, ...]:
-        return get_address(command.source), get_address(command.target), *command.n[0:3]
-
-    def _copy_rect(self, command: Any) -> tuple[Any, ...]:
-        rows = _list_rows(command, 0, 3, 6)
-        return get_address(command.source), get_address(command.target), *rows, *command.n[9:13]
-
-    def _fill(self, command: Any) -> tuple[Any, ...]:
-        return (
-            get_address(command.target),
-            get_address(command.pattern),
-            command.pattern_size,
-            command.n[0],
-            command.n[1],
-        )
-
-    def _copy_image(self, command: Any) -> tuple[Any, ...]:
-        return (
-            get_address(command.source),
-            get_address(command.target),
-            *_list_rows(command, 0, 3, 6),
-        )
-
-    def _copy_image_to_buffer(self, command: Any) -> tuple[Any, ...]:
-        rows = _list_rows(command, 0, 6)
-        return get_address(command.source), get_address(command.target), *rows, command.n[3]
-
-    def _copy_buffer_to_image(self, command: Any) -> tuple[Any, ...]:
-        rows = _list_rows(command, 3, 6)
-        return get_address(command.source), get_address(command.target), command.n[0], *rows
-
-    def _fill_image(self, command: Any) -> tuple[Any, ...]:
-        return get_address(command.target), get_address(command.pattern), *_list_rows(command, 0, 6)
-
-    def _svm_copy(self, command: Any) -> tuple[Any, ...]:
-        return get_address(command.target), get_address(command.source), command.n[0]
-
-    def _svm_fill(self, command: Any) -> tuple[Any, ...]:
-        return (
-            get_address(command.target),
-            get_address(command.pattern),
-            command.pattern_size,
-            command.n[1],
         )
 
     # running
@@ -430,6 +373,16 @@ class DriverCommandBuffer:
             self.close()
 
 
-def _list_rows(command: Any, *places: int) -> list[Any]:
-    """Three numbers of a command from each place on: origins and a region."""
-    return [(ctypes.c_size_t * 3)(*command.n[at : at + 3]) for at in places]
+def _list_arguments(command: Any, operation: Operation) -> list[Any]:
+    """Return what the function of a transfer takes between the properties and the wait list."""
+    arguments: list[Any] = []
+    for name in operation.functions["cl_buffer"].operands:
+        if name in operation.numbers:
+            value = get_operand(command, operation, name)
+            arguments.append((ctypes.c_size_t * 3)(*value) if isinstance(value, list) else value)
+        elif name == "pattern_size":
+            arguments.append(command.pattern_size)
+        else:
+            field = "pattern" if name == operation.pattern else name
+            arguments.append(get_address(getattr(command, field)))
+    return arguments

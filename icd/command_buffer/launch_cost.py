@@ -87,7 +87,8 @@ def _make_launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
         commands.add(
             "kernel",
             after,
-            (0, 0, 0, groups, 1, 1, 1, 1, 1),
+            global_size=(groups, 1, 1),
+            local_size=(1, 1, 1),
             work_dim=1,
             has_local=groups > 1,
             kernel=kernel,

@@ -215,7 +215,9 @@ def _launch(
     commands.add(
         "kernel",
         (),
-        (*offset, *size, *local),
+        global_offset=offset,
+        global_size=size,
+        local_size=local,
         work_dim=dimensions,
         has_offset=True,
         has_local=True,

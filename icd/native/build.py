@@ -8,8 +8,8 @@ hand-written.
 
 `emit_table_header` makes cuda_abi.h from loader/cuda/cuda.abi in the same way.
 
-`emit_refusals` makes refusals.h: the recording table's functions for commands that record.c
-and record_images.c do not record. loader/base/native/build.py makes the layers of OpenCL.
+operation_headers.py makes the C that follows from the table of operations. Functions that neither
+the table nor record.c records are refused. loader/base/native/build.py makes the layers of OpenCL.
 `describe_layers` says how libfairlead_trace.so and libfairlead_record.so are built from them. They
 are libraries for OpenCL loaders, not for Python.
 
@@ -107,46 +107,26 @@ def emit_table_header(name: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _emit_refusal(function: Any) -> str:
-    """Return a recording table's function for a command that is not recorded.
-
-    It refuses the call, in the function's own form.
-    """
-    arguments = ", ".join(parameter.name for parameter in function.parameters)
-    fail = {
-        "return": "return code;",
-        "errcode_ret": "if (errcode_ret)\n        *errcode_ret = code;\n    return NULL;",
-    }[function.error_channel]
-    return (
-        f"static {function.format_c_declaration('refused_' + function.name)} {{\n"
-        f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, "
-        f"SLOT_{function.name}, &table);\n"
-        f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"
-    )
-
-
-def emit_refusals() -> str:
-    """Return the text of refusals.h.
-
-    It has every clEnqueue… that record.c and record_images.c do not record.
-    """
-    sources = [
-        (HERE / name).read_text(encoding="utf-8") for name in ("record.c", "record_images.c")
-    ]
-    recorded = re.findall(r"RECORD\((cl\w+)\)", "".join(sources))
-    api = building.read_api("cl")
-    functions = [f for f in api.slots if f.name.startswith("clEnqueue") and f.name not in recorded]
-    lines = [building.emit_first_line("icd/native/build.py", api), *map(_emit_refusal, functions)]
-    fill = " ".join(
-        f"(slots)[SLOT_{f.name}] = (void *)(fn_{f.name} *)refused_{f.name};" for f in functions
-    )
-    return "\n".join([*lines, f"#define FL_FILL_REFUSALS(slots) {fill}", ""])
+def emit_operations() -> dict[str, str]:
+    """Return the texts of the files that are made of the table of operations, by their names."""
+    make = SimpleNamespace(**runpy.run_path(str(HERE / "operation_headers.py")))
+    table, api = building.read_operations(), building.read_api("cl")
+    operations = list(table.values())
+    written = re.findall(r"RECORD\((cl\w+)\)", (HERE / "record.c").read_text(encoding="utf-8"))
+    first = "/* Generated from operations.ini by icd/native/operation_headers.py. */"
+    return {
+        "operations.cdef.h": f"{first}\n#pragma once\n{make.emit_numbers(operations)}\n",
+        "operations.h": make.emit_facts(operations, first),
+        "record_operations.h": make.emit_records(operations, api.slots, written, first),
+        "replay_operations.h": make.emit_issues(operations, first),
+    }
 
 
 def write_headers(directory: Path) -> list[Path]:
     """Write the generated C into `directory`, and return what is to be linked."""
     building.write_if_new(directory / "opencl_abi.h", emit_header())
-    building.write_if_new(directory / "refusals.h", emit_refusals())
+    for name, text in emit_operations().items():
+        building.write_if_new(directory / name, text)
     building.write_if_new(directory / "cuda_abi.h", emit_table_header("cuda"))
     return loader.write_thunks(directory, "cl", "CL_INVALID_OPERATION", "CL_INVALID_OPERATION")
 
@@ -156,7 +136,8 @@ def ffibuilder() -> Any:
     from cffi import FFI
 
     ffi = FFI()
-    declared = [(HERE / name).read_text(encoding="utf-8") for name in CDEF]
+    declared = [emit_operations()["operations.cdef.h"].replace("#pragma once", "")]
+    declared += [(HERE / name).read_text(encoding="utf-8") for name in CDEF]
     declared.append('extern "Python" { fl_observer fl_python_observer; fl_tell fl_python_ended; }')
     ffi.cdef("\n".join(declared))
     sources = [*SOURCES, LOADER / "memory.c", *write_headers(building.GENERATED)]

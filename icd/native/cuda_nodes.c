@@ -356,34 +356,21 @@ static enum fl_cuda_reason describe_copy(const end *from, const end *to, const s
     return FL_CUDA_FINE;
 }
 
-/* A read and a write name their buffer as both ends. */
-static bool reads(const fl_command *c) { return c->op == FL_READ || c->op == FL_READ_RECT; }
-static bool writes(const fl_command *c) { return c->op == FL_WRITE || c->op == FL_WRITE_RECT; }
-
-static enum fl_cuda_reason describe_line(const fl_command *c, fl_cuda_node *node) {
-    size_t size = c->n[c->op == FL_COPY ? 2 : 1], first = c->n[0];
-    end from = {writes(c) ? NULL : c->source, c->host, writes(c) ? 0 : first, size, size};
-    end to = {reads(c) ? NULL : c->target, c->host, 0, size, size};
-    to.offset = c->op == FL_COPY ? c->n[1] : writes(c) ? first : 0;
-    return size ? describe_copy(&from, &to, (const size_t[]){size, 1, 1}, node) : FL_CUDA_RANGE;
-}
-
-static enum fl_cuda_reason describe_rect(const fl_command *c, fl_cuda_node *node) {
-    const size_t *region = &c->n[6];
-    end from = {.memory = writes(c) ? NULL : c->source, .host = c->host};
-    end to = {.memory = reads(c) ? NULL : c->target, .host = c->host};
-    end *recorded[2] = {writes(c) ? &to : &from, writes(c) ? &from : &to};   /* the buffer first */
+/* Host memory is the end that has no memory object. */
+static enum fl_cuda_reason describe_transfer(const fl_command *c, fl_cuda_node *node) {
+    const size_t *region = c->n + 6;
+    end ends[2] = {{.memory = c->source, .host = c->host}, {.memory = c->target, .host = c->host}};
     for (int i = 0; i < 2; i++) {
-        const size_t *origin = &c->n[3 * i], *pitches = &c->n[9 + 2 * i];
+        const size_t *origin = c->n + 3 * i, *pitches = c->n + 9 + 2 * i;
         size_t row = pitches[0] ? pitches[0] : region[0],
                slice = pitches[1] ? pitches[1] : row * region[1];
         if (!row)
             return FL_CUDA_RANGE;
-        recorded[i]->row = row;
-        recorded[i]->slice = slice;
-        recorded[i]->offset = origin[0] + origin[1] * row + origin[2] * slice;
+        ends[i].row = row;
+        ends[i].slice = slice;
+        ends[i].offset = origin[0] + origin[1] * row + origin[2] * slice;
     }
-    return describe_copy(&from, &to, region, node);
+    return describe_copy(&ends[0], &ends[1], region, node);
 }
 
 /* The bytes after which a pattern repeats: a power of 2. */
@@ -407,8 +394,8 @@ static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node
     node->pattern = c->pattern;
     node->fill =
         period > width
-            ? (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], period, word, 4, 1, c->n[1] / period}
-            : (CUDA_MEMSET_NODE_PARAMS){to + c->n[0], 0, word, (uint32_t)width, c->n[1] / width, 1};
+            ? (CUDA_MEMSET_NODE_PARAMS){to + c->n[3], period, word, 4, 1, c->n[6] / period}
+            : (CUDA_MEMSET_NODE_PARAMS){to + c->n[3], 0, word, (uint32_t)width, c->n[6] / width, 1};
     return FL_CUDA_FINE;
 }
 
@@ -421,10 +408,10 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
         return describe_launch(functions, function_count, cells, command, node);
     case FL_COPY:
     case FL_READ:
-    case FL_WRITE: return describe_line(command, node);
+    case FL_WRITE:
     case FL_COPY_RECT:
     case FL_READ_RECT:
-    case FL_WRITE_RECT: return describe_rect(command, node);
+    case FL_WRITE_RECT: return describe_transfer(command, node);
     case FL_FILL: return describe_fill(command, node);
     case FL_MARKER:
     case FL_BARRIER:

@@ -240,21 +240,37 @@ static int side(fl_layout *l, void *buffer, void *host, uint64_t forbidden, size
     return reason;
 }
 
-/* A copy of which `made` has the region and pitches; its sides begin `from_at` and `to_at` bytes
- * into what they are in. */
-static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_direct_copy made,
-                    size_t from_at, size_t to_at) {
+/* Where a side of a copy begins in its memory, and its pitches: 0 stands for what the region needs.
+ * Nothing that follows from them overflows below. */
+static bool measure(const size_t *origin, const size_t *region, const size_t *pitches, size_t *row,
+                    size_t *slice, size_t *at) {
+    typedef unsigned __int128 wide;
+    *row = pitches[0] ? pitches[0] : region[0];
+    wide least = (wide)region[1] * *row, steps = pitches[1] ? pitches[1] : least;
+    if (!region[0] || !region[1] || !region[2] || *row < region[0] || steps < least ||
+        steps >> 62 || steps % *row)
+        return false;
+    *slice = (size_t)steps;
+    wide start = (wide)origin[2] * *slice + (wide)origin[1] * *row + origin[0];
+    *at = (size_t)start;
+    return !((start + (wide)region[2] * *slice + least) >> 62) && !(origin[0] >> 62) &&
+           !(origin[1] >> 31) && !(origin[2] >> 31) && !(region[2] >> 31);
+}
+
+/* Host memory is the side that has no memory object. */
+static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s) {
+    const size_t *r = c->n + 6;
     unsigned char *from, *to;
-    const size_t *r = made.region;
+    size_t from_at, to_at;
+    fl_direct_copy made = {.region = {r[0], r[1], r[2]}};
+    if (!measure(c->n, r, c->n + 9, &made.from_row, &made.from_slice, &from_at) ||
+        !measure(c->n + 3, r, c->n + 11, &made.to_row, &made.to_slice, &to_at))
+        return FL_DIRECT_RANGE;
     size_t from_extent = (r[2] - 1) * made.from_slice + (r[1] - 1) * made.from_row + r[0];
     size_t to_extent = (r[2] - 1) * made.to_slice + (r[1] - 1) * made.to_row + r[0];
-    bool reads = c->op == FL_READ || c->op == FL_READ_RECT,
-         writes = c->op == FL_WRITE || c->op == FL_WRITE_RECT;
-    int reason = side(l, writes ? NULL : c->source, c->host, reads ? NO_READ : 0, from_at,
-                      from_extent, &from);
+    int reason = side(l, c->source, c->host, c->target ? 0 : NO_READ, from_at, from_extent, &from);
     if (!reason)
-        reason = side(l, reads ? NULL : c->target, c->host, writes ? NO_WRITE : 0, to_at, to_extent,
-                      &to);
+        reason = side(l, c->target, c->host, c->source ? 0 : NO_WRITE, to_at, to_extent, &to);
     if (!reason && from < to + to_extent && to < from + from_extent)
         reason = FL_DIRECT_RANGE;   /* they overlap: the driver knows how far that is allowed */
     fl_direct_copy *kept = take(l, sizeof *kept, sizeof(void *));
@@ -268,54 +284,9 @@ static int put_copy(fl_layout *l, const fl_command *c, fl_direct_step *s, fl_dir
     return reason;
 }
 
-static int put_plain(fl_layout *l, const fl_command *c, fl_direct_step *s) {
-    size_t from = c->op == FL_WRITE ? 0 : c->n[0], to = c->op == FL_COPY    ? c->n[1]
-                                                        : c->op == FL_WRITE ? c->n[0]
-                                                                            : 0;
-    size_t size = c->op == FL_COPY ? c->n[2] : c->n[1];
-    if (!size)
-        return FL_DIRECT_RANGE;
-    return put_copy(l, c, s, (fl_direct_copy){.region = {size, 1, 1}}, from, to);
-}
-
-/* Pitches as the driver takes them: 0 stands for what the region needs. */
-static bool pitches(const size_t *region, size_t row, size_t slice, size_t *made) {
-    made[0] = row ? row : region[0];
-    made[1] = slice ? slice : region[1] * made[0];
-    return made[0] >= region[0] && made[1] >= region[1] * made[0] && made[1] % made[0] == 0;
-}
-
-static int put_rect(fl_layout *l, const fl_command *c, fl_direct_step *s) {
-    const size_t *region = c->n + 6, *from = c->n, *to = c->n + 3;
-    size_t from_pitch[2], to_pitch[2];
-    for (int i = 0; i < 13; i++)
-        if (c->n[i] >> 31 || (i >= 6 && i < 9 && !c->n[i])) /* no product of two overflows below */
-            return FL_DIRECT_RANGE;
-    const size_t *first = c->n + 9, *second = c->n + 11;
-    if (c->op == FL_WRITE_RECT) {   /* the buffer's origin and pitches come first */
-        from = c->n + 3, to = c->n;
-        first = c->n + 11, second = c->n + 9;
-    }
-    if (!pitches(region, first[0], first[1], from_pitch) ||
-        !pitches(region, second[0], second[1], to_pitch))
-        return FL_DIRECT_RANGE;
-    fl_direct_copy made = {.region = {region[0], region[1], region[2]},
-                           .from_row = from_pitch[0],
-                           .from_slice = from_pitch[1],
-                           .to_row = to_pitch[0],
-                           .to_slice = to_pitch[1]};
-    size_t from_at, to_at, end;
-    bool over = __builtin_mul_overflow(from[2] + region[2], from_pitch[1], &from_at) ||
-                __builtin_mul_overflow(to[2] + region[2], to_pitch[1], &to_at);
-    if (over || __builtin_add_overflow(from_at, to_at, &end) || end >> 62)
-        return FL_DIRECT_RANGE;
-    return put_copy(l, c, s, made, from[2] * from_pitch[1] + from[1] * from_pitch[0] + from[0],
-                    to[2] * to_pitch[1] + to[1] * to_pitch[0] + to[0]);
-}
-
 static int put_fill(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     bool svm = c->op == FL_SVM_FILL;
-    size_t size = c->n[1], offset = svm ? (size_t)c->target : c->n[0];
+    size_t size = c->n[6], offset = svm ? (size_t)c->target : c->n[3];
     unsigned char *to;
     if (!c->pattern || !c->pattern_size || c->pattern_size > FL_ALIGNMENT || !size ||
         size % c->pattern_size || offset % c->pattern_size)
@@ -336,10 +307,11 @@ static int put_svm_copy(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     const unsigned char *from = c->source;
     unsigned char *to = c->target;
     fl_direct_copy *kept = take(l, sizeof *kept, sizeof(void *));
-    if (!from || !to || !c->n[0] || (from < to + c->n[0] && to < from + c->n[0]))
+    size_t size = c->n[6];
+    if (!from || !to || !size || (from < to + size && to < from + size))
         return FL_DIRECT_RANGE;
     if (kept) {
-        *kept = (fl_direct_copy){.from = from, .to = to, .region = {c->n[0], 1, 1}};
+        *kept = (fl_direct_copy){.from = from, .to = to, .region = {size, 1, 1}};
         s->copy = kept;
         s->kind = FL_STEP_COPY;
     }
@@ -353,11 +325,10 @@ int fl_put_command(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     case FL_COPY:
     case FL_READ:
     case FL_WRITE:
-        return put_plain(l, c, s);
     case FL_COPY_RECT:
     case FL_READ_RECT:
     case FL_WRITE_RECT:
-        return put_rect(l, c, s);
+        return put_copy(l, c, s);
     case FL_FILL:
     case FL_SVM_FILL:
         return put_fill(l, c, s);

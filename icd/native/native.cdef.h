@@ -33,28 +33,6 @@ void fl_end_wait(fl_waiting *waiting);
 /* --- record.c: one recording is what one capture block records --- */
 typedef struct fl_recording fl_recording;
 
-enum fl_op {
-    FL_KERNEL,
-    FL_COPY,
-    FL_COPY_RECT,
-    FL_FILL,
-    FL_READ,
-    FL_WRITE,
-    FL_READ_RECT,
-    FL_WRITE_RECT,
-    FL_SVM_COPY,
-    FL_SVM_FILL,
-    FL_MARKER,
-    FL_BARRIER,
-    FL_HINT,
-    FL_COPY_IMAGE,
-    FL_COPY_IMAGE_TO_BUFFER,
-    FL_COPY_BUFFER_TO_IMAGE,
-    FL_FILL_IMAGE,
-    FL_READ_IMAGE,
-    FL_WRITE_IMAGE
-};
-
 /* Why a call inside the block was refused. */
 enum fl_reason {
     FL_NOT_REFUSED,
@@ -74,11 +52,10 @@ enum fl_reason {
 
 typedef struct fl_arguments fl_arguments;
 
-/* One command, as it was given to the queue. A kernel's `n` is offset[3] global[3] local[3]; a
- * copy's source offset, target offset, size; a fill's offset, size; a rect's first origin[3],
- * second origin[3], region[3], and the pitches in the driver's order. An image's command is like a
- * rect: an offset into a buffer is the first number of its origin, and the pitches are those of
- * host memory. */
+/* One command, as it was given to the queue. `op` is one of enum fl_op (operations.cdef.h). A
+ * kernel's `n` is offset[3] global[3] local[3]. All others have one layout: origin in the source,
+ * origin in the target, region, two pitches of each (loader/base/operations.ini). `source` and
+ * `target` are memory objects or SVM; host memory is `host`. */
 typedef struct fl_command {
     uint16_t op, queue;
     uint32_t work_dim, has_offset, has_local;

@@ -16,9 +16,12 @@
 #include "memory.h"
 #include "opencl_abi.h"
 
+#include "operations.cdef.h"
+
 #include "native.cdef.h"
 #include "command_buffer.cdef.h"
 #include "engines.cdef.h"
+#include "operations.h"
 
 #define FL_ICD2_TAG                                                                                \
     ((void *)(sizeof(void *) == 8 ? (intptr_t)0x4F50454E434C3331 : (intptr_t)0x434C3331))

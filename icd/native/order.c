@@ -4,6 +4,7 @@
  * An in-order queue is a path. In an out-of-order queue a command comes after the last barrier and
  * after its wait list; a barrier or marker without a wait list comes after everything before it
  * (SPEC clEnqueueBarrierWithWaitList, clEnqueueMarkerWithWaitList). */
+#define FL_DEFINE_OPERATION_SLOTS
 #include "recording.h"
 
 #include <stdlib.h>
@@ -239,29 +240,6 @@ static void forget(fl_command *command) {
     fl_release_arguments(command->arguments);
 }
 
-/* What a replay calls for each command. */
-static const int replay_slots[] = {
-    [FL_KERNEL] = SLOT_clEnqueueNDRangeKernel,
-    [FL_COPY] = SLOT_clEnqueueCopyBuffer,
-    [FL_COPY_RECT] = SLOT_clEnqueueCopyBufferRect,
-    [FL_FILL] = SLOT_clEnqueueFillBuffer,
-    [FL_READ] = SLOT_clEnqueueReadBuffer,
-    [FL_WRITE] = SLOT_clEnqueueWriteBuffer,
-    [FL_READ_RECT] = SLOT_clEnqueueReadBufferRect,
-    [FL_WRITE_RECT] = SLOT_clEnqueueWriteBufferRect,
-    [FL_SVM_COPY] = SLOT_clEnqueueSVMMemcpy,
-    [FL_SVM_FILL] = SLOT_clEnqueueSVMMemFill,
-    [FL_MARKER] = SLOT_clEnqueueMarkerWithWaitList,
-    [FL_BARRIER] = SLOT_clEnqueueBarrierWithWaitList,
-    [FL_HINT] = SLOT_clEnqueueMarkerWithWaitList,
-    [FL_COPY_IMAGE] = SLOT_clEnqueueCopyImage,
-    [FL_COPY_IMAGE_TO_BUFFER] = SLOT_clEnqueueCopyImageToBuffer,
-    [FL_COPY_BUFFER_TO_IMAGE] = SLOT_clEnqueueCopyBufferToImage,
-    [FL_FILL_IMAGE] = SLOT_clEnqueueFillImage,
-    [FL_READ_IMAGE] = SLOT_clEnqueueReadImage,
-    [FL_WRITE_IMAGE] = SLOT_clEnqueueWriteImage,
-};
-
 /* Append a command. Nothing of it stays if any part fails, but an outside event that it named is
  * waited for all the same. The event is made last of all: nothing that comes after it can fail. */
 cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count,
@@ -271,7 +249,8 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count,
     uint32_t first = r->dep_count, host_waits_seen = queue->host_waits_seen;
     bool waits_for_all = (command.op == FL_MARKER || command.op == FL_BARRIER) && wait_count == 0;
     cl_int code = CL_OUT_OF_HOST_MEMORY;
-    if (fl_slot(queue->table, replay_slots[command.op]) == fl_stubs[replay_slots[command.op]]) {
+    int replayed_by = operation_slots[command.op];
+    if (fl_slot(queue->table, replayed_by) == fl_stubs[replayed_by]) {
         forget(&command);
         return CL_INVALID_OPERATION;
     }

@@ -1,8 +1,9 @@
 /* The functions that a recording table leads to: each appends the command that it was called for,
- * or refuses it.
+ * or refuses it. Those of transfers and fills are made of the table of operations.
  *
  * A call that reaches one of them when the block has just ended goes on to the driver. A call of
  * another thread than the one that began the block is refused. */
+#define FL_DEFINE_OPERATION_SIDES
 #include "recording.h"
 
 #include <stdlib.h>
@@ -60,19 +61,15 @@ static cl_int keep_host_memory(call *c, int slot, uint32_t first) {
     return kept ? CL_SUCCESS : fl_refuse(c->recording, slot, FL_HOST_MEMORY);
 }
 
-cl_int fl_keep_memory(call *c, int slot, cl_mem mem) {
+static cl_int keep_memory(call *c, int slot, cl_mem mem) {
     uint32_t first = c->recording->keep.count;
     int added = mem ? fl_keep_add_memory(&c->recording->keep, mem) : CL_INVALID_MEM_OBJECT;
     return added > 0 ? keep_host_memory(c, slot, first) : added;
 }
 
-static cl_int keep_both(call *c, int slot, cl_mem source, cl_mem target) {
-    cl_int code = fl_keep_memory(c, slot, source);
-    return code == CL_SUCCESS ? fl_keep_memory(c, slot, target) : code;
-}
-
 /* SPEC clEnqueueFillBuffer, clEnqueueSVMMemFill: 1, 2, 4 … 128 bytes. */
-cl_int fl_set_pattern(call *c, int slot, fl_command *command, const void *pattern, size_t size) {
+static cl_int set_pattern(call *c, int slot, fl_command *command, const void *pattern,
+                          size_t size) {
     if (fl_is_parameter(pattern))   /* a fill would keep the first value */
         return fl_refuse(c->recording, slot, FL_PARAMETER);
     if (!pattern || !size || size > 128 || size & (size - 1))
@@ -136,189 +133,130 @@ static cl_int record_clEnqueueTask(cl_command_queue command_queue, cl_kernel ker
     return record_kernel(&c, SLOT_clEnqueueTask, kernel, command, WAITS);
 }
 
-static cl_int record_clEnqueueCopyBuffer(cl_command_queue command_queue, cl_mem source,
-                                         cl_mem target, size_t source_offset, size_t target_offset,
-                                         size_t size, cl_uint num_events_in_wait_list,
-                                         const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueCopyBuffer, command_queue, source, target, source_offset, target_offset, size,
-          WAITS);
-    fl_command command = {.op = FL_COPY,
-                          .source = source,
-                          .target = target,
-                          .n = {source_offset, target_offset, size}};
-    cl_int code = keep_both(&c, SLOT_clEnqueueCopyBuffer, source, target);
-    return code == CL_SUCCESS ? fl_append(&c, SLOT_clEnqueueCopyBuffer, command, WAITS) : code;
+/* --- transfers and fills --- */
+
+static cl_mem_object_type type_of(cl_mem mem) {
+    cl_mem_object_type type = 0;
+    if (mem)
+        CALL(fl_table_of(mem), clGetMemObjectInfo)(mem, CL_MEM_TYPE, sizeof type, &type, NULL);
+    return type;
 }
 
-static fl_command rect(uint16_t op, const size_t *first, const size_t *second, const size_t *region,
-                       size_t a, size_t b, size_t x, size_t y) {
-    fl_command command = {.op = op, .n = {[9] = a, b, x, y}};
-    for (int i = 0; i < 3; i++) {
-        command.n[i] = first[i];
-        command.n[3 + i] = second[i];
-        command.n[6 + i] = region[i];
+/* Whether a side is what its operation takes. NULL is refused when memory is kept, and the driver
+ * looks at buffers itself, unless an image is copied to one: that would be a plain copy. */
+static bool is_side(unsigned char kind, cl_mem mem, bool with_image) {
+    cl_mem_object_type type;
+    if (kind == FL_SVM_SIDE || kind == FL_HOST_SIDE || !with_image)
+        return true;
+    type = kind == FL_NO_SIDE ? 0 : type_of(mem);
+    return kind == FL_IMAGE_SIDE
+               ? type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER
+               : kind == FL_NO_SIDE || type == CL_MEM_OBJECT_BUFFER;
+}
+
+static bool put_three(size_t *to, const size_t *three) {
+    for (int i = 0; three && i < 3; i++)
+        to[i] = three[i];
+    return three;
+}
+
+static bool put_region(size_t *to, const size_t *region) {
+    return put_three(to, region) && to[0] && to[1] && to[2];
+}
+
+/* How much host memory a transfer uses: up to the last byte of its last row. Regions of images are
+ * counted in elements, and in a 1D array the rows are the slices (SPEC clEnqueueReadImage). */
+static cl_int measure_host(fl_command *command, bool is_source, cl_mem image) {
+    const size_t *origin = command->n + (is_source ? 0 : 3), *region = command->n + 6;
+    size_t row = command->n[is_source ? 9 : 11], slice = command->n[is_source ? 10 : 12];
+    size_t length = region[0], element = 1, start = 0;
+    if (image) {
+        cl_int code = CALL(fl_table_of(image), clGetImageInfo)(
+            image, CL_IMAGE_ELEMENT_SIZE, sizeof element, &element, NULL);
+        if (code != CL_SUCCESS)
+            return code;
+        length *= element;
     }
-    return command;
-}
-
-static cl_int record_clEnqueueCopyBufferRect(cl_command_queue command_queue, cl_mem source,
-                                             cl_mem target, const size_t *source_origin,
-                                             const size_t *target_origin, const size_t *region,
-                                             size_t source_row, size_t source_slice,
-                                             size_t target_row, size_t target_slice,
-                                             cl_uint num_events_in_wait_list,
-                                             const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueCopyBufferRect, command_queue, source, target, source_origin, target_origin,
-          region, source_row, source_slice, target_row, target_slice, WAITS);
-    if (!source_origin || !target_origin || !fl_has_size(region))
-        return CL_INVALID_VALUE;
-    fl_command command = rect(FL_COPY_RECT, source_origin, target_origin, region, source_row,
-                              source_slice, target_row, target_slice);
-    command.source = source;
-    command.target = target;
-    cl_int code = keep_both(&c, SLOT_clEnqueueCopyBufferRect, source, target);
-    return code == CL_SUCCESS ? fl_append(&c, SLOT_clEnqueueCopyBufferRect, command, WAITS) : code;
-}
-
-static cl_int record_clEnqueueFillBuffer(cl_command_queue command_queue, cl_mem buffer,
-                                         const void *pattern, size_t pattern_size, size_t offset,
-                                         size_t size, cl_uint num_events_in_wait_list,
-                                         const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueFillBuffer, command_queue, buffer, pattern, pattern_size, offset, size, WAITS);
-    fl_command command = {.op = FL_FILL, .target = buffer, .n = {offset, size}};
-    cl_int code = fl_keep_memory(&c, SLOT_clEnqueueFillBuffer, buffer);
-    if (code == CL_SUCCESS)
-        code = fl_set_pattern(&c, SLOT_clEnqueueFillBuffer, &command, pattern, pattern_size);
-    if (code != CL_SUCCESS)
-        return code;
-    return fl_append(&c, SLOT_clEnqueueFillBuffer, command, WAITS);
-}
-
-/* Reads and writes. The host memory is used when the graph runs: the observer is asked to keep it
- * alive. */
-cl_int fl_record_transfer(call *c, int slot, fl_command command, cl_mem memory, cl_bool blocking,
-                          const void *host, size_t size, cl_uint wait_count,
-                          const cl_event *wait_list, cl_event *event) {
-    if (blocking)
-        return fl_refuse(c->recording, slot, FL_BLOCKING);
-    if (!host)
-        return CL_INVALID_VALUE;
-    if (fl_is_parameter(host))   /* a write would go on with the first value */
-        return fl_refuse(c->recording, slot, FL_PARAMETER);
-    cl_int code = fl_keep_memory(c, slot, memory);
-    if (code != CL_SUCCESS)
-        return code;
-    command.source = command.target = memory;
-    command.host = (void *)host;
-    command.host_size = size;
-    return fl_append(c, slot, command, wait_count, wait_list, event);
-}
-
-static cl_int record_clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer,
-                                         cl_bool blocking, size_t offset, size_t size, void *host,
-                                         cl_uint num_events_in_wait_list,
-                                         const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueReadBuffer, command_queue, buffer, blocking, offset, size, host, WAITS);
-    fl_command command = {.op = FL_READ, .n = {offset, size}};
-    return fl_record_transfer(&c, SLOT_clEnqueueReadBuffer, command, buffer, blocking, host, size,
-                              WAITS);
-}
-
-static cl_int record_clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer,
-                                          cl_bool blocking, size_t offset, size_t size,
-                                          const void *host, cl_uint num_events_in_wait_list,
-                                          const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueWriteBuffer, command_queue, buffer, blocking, offset, size, host, WAITS);
-    fl_command command = {.op = FL_WRITE, .n = {offset, size}};
-    return fl_record_transfer(&c, SLOT_clEnqueueWriteBuffer, command, buffer, blocking, host, size,
-                              WAITS);
-}
-
-/* How far host memory is used by a rect: up to the last byte of its last row (SPEC
- * clEnqueueReadBufferRect). */
-static size_t host_extent(const size_t *origin, const size_t *region, size_t row, size_t slice) {
-    row = row ? row : region[0];
+    row = row ? row : length;
+    if (image && type_of(image) == CL_MEM_OBJECT_IMAGE1D_ARRAY)
+        row = slice ? slice : row;
     slice = slice ? slice : region[1] * row;
-    return (origin[2] + region[2] - 1) * slice + (origin[1] + region[1] - 1) * row + origin[0] +
-           region[0];
+    if (!image)   /* an image's origin is the image's own */
+        start = origin[2] * slice + origin[1] * row + origin[0];
+    command->host_size = start + (region[2] - 1) * slice + (region[1] - 1) * row + length;
+    return CL_SUCCESS;
 }
 
-static cl_int record_clEnqueueReadBufferRect(cl_command_queue command_queue, cl_mem buffer,
-                                             cl_bool blocking, const size_t *origin,
-                                             const size_t *host_origin, const size_t *region,
-                                             size_t row, size_t slice, size_t host_row,
-                                             size_t host_slice, void *host,
-                                             cl_uint num_events_in_wait_list,
-                                             const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueReadBufferRect, command_queue, buffer, blocking, origin, host_origin, region,
-          row, slice, host_row, host_slice, host, WAITS);
-    if (!origin || !host_origin || !fl_has_size(region))
+/* Host memory is used when the graph runs: the observer is asked to keep it alive. */
+static cl_int use_host(call *c, int slot, fl_command *command, fl_sides sides) {
+    bool is_source = sides.source == FL_HOST_SIDE;
+    unsigned char other = is_source ? sides.target : sides.source;
+    if (!command->host)
         return CL_INVALID_VALUE;
-    fl_command command =
-        rect(FL_READ_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
-    size_t extent = host_extent(host_origin, region, host_row, host_slice);
-    return fl_record_transfer(&c, SLOT_clEnqueueReadBufferRect, command, buffer, blocking, host,
-                              extent, WAITS);
+    if (fl_is_parameter(command->host))   /* a write would go on with the first value */
+        return fl_refuse(c->recording, slot, FL_PARAMETER);
+    return measure_host(command, is_source,
+                        other != FL_IMAGE_SIDE ? NULL
+                        : is_source            ? command->target
+                                               : command->source);
 }
 
-static cl_int record_clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
-                                              cl_bool blocking, const size_t *origin,
-                                              const size_t *host_origin, const size_t *region,
-                                              size_t row, size_t slice, size_t host_row,
-                                              size_t host_slice, const void *host,
-                                              cl_uint num_events_in_wait_list,
-                                              const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueWriteBufferRect, command_queue, buffer, blocking, origin, host_origin, region,
-          row, slice, host_row, host_slice, host, WAITS);
-    if (!origin || !host_origin || !fl_has_size(region))
-        return CL_INVALID_VALUE;
-    fl_command command =
-        rect(FL_WRITE_RECT, origin, host_origin, region, row, slice, host_row, host_slice);
-    size_t extent = host_extent(host_origin, region, host_row, host_slice);
-    return fl_record_transfer(&c, SLOT_clEnqueueWriteBufferRect, command, buffer, blocking, host,
-                              extent, WAITS);
-}
-
-/* SVM and host memory share one address space: an end of the copy that is not an SVM allocation is
+/* SVM and host memory share one address space: an end of a copy that is not an SVM allocation is
  * host memory, and somebody has to keep it alive. The observer is asked about both. SVM is pinned,
  * so it keeps nothing more for that. */
-static cl_int record_clEnqueueSVMMemcpy(cl_command_queue command_queue, cl_bool blocking,
-                                        void *target, const void *source, size_t size,
-                                        cl_uint num_events_in_wait_list,
-                                        const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueSVMMemcpy, command_queue, blocking, target, source, size, WAITS);
-    fl_recording *r = c.recording;
-    fl_command command = {
-        .op = FL_SVM_COPY, .source = (void *)source, .target = target, .n = {size}};
-    if (blocking)
-        return fl_refuse(r, SLOT_clEnqueueSVMMemcpy, FL_BLOCKING);
-    if (!target || !source)
-        return CL_INVALID_VALUE;
-    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_COPY, target, size);
-    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_COPY, (void *)source, size);
-    if (!fl_pin(&r->pins, target) || !fl_pin(&r->pins, source))
-        return CL_OUT_OF_HOST_MEMORY;
-    return fl_append(&c, SLOT_clEnqueueSVMMemcpy, command, WAITS);
+static cl_int use_address(call *c, fl_command *command, void *address) {
+    fl_recording *r = c->recording;
+    r->observer(r->cookie, FL_ASK_SVM, command->op, address, command->n[6]);
+    return fl_pin(&r->pins, address) ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-static cl_int record_clEnqueueSVMMemFill(cl_command_queue command_queue, void *pointer,
-                                         const void *pattern, size_t pattern_size, size_t size,
-                                         cl_uint num_events_in_wait_list,
-                                         const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueSVMMemFill, command_queue, pointer, pattern, pattern_size, size, WAITS);
-    fl_recording *r = c.recording;
-    fl_command command = {.op = FL_SVM_FILL, .target = pointer, .n = {0, size}};
-    cl_int code = CL_INVALID_VALUE;
-    if (pointer)
-        code = fl_set_pattern(&c, SLOT_clEnqueueSVMMemFill, &command, pattern, pattern_size);
-    if (code != CL_SUCCESS)
-        return code;
-    r->observer(r->cookie, FL_ASK_SVM, FL_SVM_FILL, pointer, size);
-    if (!fl_pin(&r->pins, pointer)) {
-        free(command.pattern);
-        return CL_OUT_OF_HOST_MEMORY;
+static cl_int use_side(call *c, int slot, fl_command *command, unsigned char kind, void *side) {
+    if (kind == FL_BUFFER_SIDE || kind == FL_IMAGE_SIDE)
+        return keep_memory(c, slot, side);
+    return kind == FL_SVM_SIDE ? use_address(c, command, side) : CL_SUCCESS;
+}
+
+/* SPEC clEnqueueFillImage: the colour has four numbers of four bytes, that of a depth image one. */
+static cl_int measure_colour(cl_mem image, size_t *size) {
+    cl_uint format[2] = {0};   /* cl_image_format: channel order, channel type */
+    cl_int code = CALL(fl_table_of(image), clGetImageInfo)(image, CL_IMAGE_FORMAT, sizeof format,
+                                                           format, NULL);
+    *size = format[0] == CL_DEPTH ? 4 : 16;
+    return code;
+}
+
+/* Append a transfer or a fill. `complete`: every origin is there, and a region of some size. What
+ * the driver would find out when it enqueues is left to the replay. */
+static cl_int record_operation(call *c, int slot, fl_command *command, bool complete,
+                               cl_bool blocking, const void *pattern, size_t pattern_size,
+                               cl_uint wait_count, const cl_event *wait_list, cl_event *event) {
+    fl_sides sides = operation_sides[command->op];
+    bool with_image = sides.source == FL_IMAGE_SIDE || sides.target == FL_IMAGE_SIDE;
+    cl_int code = CL_SUCCESS;
+    if (blocking)
+        return fl_refuse(c->recording, slot, FL_BLOCKING);
+    if (!is_side(sides.source, command->source, with_image) ||
+        !is_side(sides.target, command->target, with_image))
+        return CL_INVALID_MEM_OBJECT;
+    if (!complete || (sides.source == FL_SVM_SIDE && !command->source) ||
+        (sides.target == FL_SVM_SIDE && !command->target))
+        return CL_INVALID_VALUE;
+    if (sides.source == FL_HOST_SIDE || sides.target == FL_HOST_SIDE)
+        code = use_host(c, slot, command, sides);
+    if (code == CL_SUCCESS && sides.source == FL_NO_SIDE) {
+        if (with_image)
+            code = measure_colour(command->target, &pattern_size);
+        if (code == CL_SUCCESS)
+            code = set_pattern(c, slot, command, pattern, pattern_size);
     }
-    return fl_append(&c, SLOT_clEnqueueSVMMemFill, command, WAITS);
+    if (code == CL_SUCCESS)
+        code = use_side(c, slot, command, sides.source, command->source);
+    if (code == CL_SUCCESS)
+        code = use_side(c, slot, command, sides.target, command->target);
+    if (code == CL_SUCCESS)
+        return fl_append(c, slot, *command, wait_count, wait_list, event);
+    free(command->pattern);
+    return code;
 }
 
 /* The graph owns the allocation from here on: its commands may use it until the graph is dropped.
@@ -405,7 +343,7 @@ static cl_int record_clFinish(cl_command_queue command_queue) {
     return fl_refuse(c.recording, SLOT_clFinish, FL_WAITS);
 }
 
-/* --- what is refused: generated, since all of them are alike --- */
+/* --- what is made of the table of operations, and what is refused, since nothing records it --- */
 
 static cl_int refuse_call(cl_command_queue command_queue, int slot, void ***table) {
     call c = fl_call_on(command_queue, slot);
@@ -414,20 +352,11 @@ static cl_int refuse_call(cl_command_queue command_queue, int slot, void ***tabl
         return CL_SUCCESS;
     return c.refused ? c.refused : fl_refuse(c.recording, slot, FL_CANNOT_CAPTURE);
 }
-#include "refusals.h"
+#include "record_operations.h"
 
 void fl_fill_recording_slots(void **slots) {
     RECORD(clEnqueueNDRangeKernel);
     RECORD(clEnqueueTask);
-    RECORD(clEnqueueCopyBuffer);
-    RECORD(clEnqueueCopyBufferRect);
-    RECORD(clEnqueueFillBuffer);
-    RECORD(clEnqueueReadBuffer);
-    RECORD(clEnqueueWriteBuffer);
-    RECORD(clEnqueueReadBufferRect);
-    RECORD(clEnqueueWriteBufferRect);
-    RECORD(clEnqueueSVMMemcpy);
-    RECORD(clEnqueueSVMMemFill);
     RECORD(clEnqueueSVMFree);
     RECORD(clEnqueueMarkerWithWaitList);
     RECORD(clEnqueueBarrierWithWaitList);
@@ -438,6 +367,5 @@ void fl_fill_recording_slots(void **slots) {
     RECORD(clEnqueueSVMMigrateMem);
     RECORD(clFlush);
     RECORD(clFinish);
-    fl_fill_image_slots(slots);
-    FL_FILL_REFUSALS(slots)
+    FL_FILL_OPERATIONS(slots)
 }

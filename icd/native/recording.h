@@ -1,8 +1,8 @@
 /* What the files of a recording share: its structure, and the steps from a call on a captured queue
  * to a command.
  *
- * recording.c begins and ends a block and owns the tables. record.c and record_images.c have the
- * functions that a recording table leads to. order.c works out what a command comes after. events.c
+ * recording.c begins and ends a block and owns the tables. record.c has the functions that a
+ * recording table leads to. order.c works out what a command comes after. events.c
  * sees waits for events that were handed out in the block. */
 #ifndef FL_RECORDING_H
 #define FL_RECORDING_H
@@ -93,21 +93,11 @@ typedef struct call {
 recording_table *fl_recording_table(const void *dispatch);
 fl_recording *fl_owner_of(const void *event);
 
-/* record.c: what a recording table has where it differs from the driver's, and the steps of the
- * functions in it: who a call belongs to; refusing it; keeping the memory that it names; a fill's
- * pattern; a read or a write (the observer is asked to keep the host's memory). */
+/* record.c: what a recording table has where it differs from the driver's; who a call belongs to;
+ * refusing it. */
 void fl_fill_recording_slots(void **slots);
 call fl_call_on(cl_command_queue queue, int slot);
 cl_int fl_refuse(fl_recording *recording, int slot, enum fl_reason reason);
-cl_int fl_keep_memory(call *call, int slot, cl_mem memory);
-cl_int fl_set_pattern(call *c, int slot, fl_command *command, const void *pattern, size_t size);
-cl_int fl_record_transfer(call *call, int slot, fl_command command, cl_mem memory, cl_bool blocking,
-                          const void *host, size_t size, cl_uint wait_count,
-                          const cl_event *wait_list, cl_event *event);
-static inline bool fl_has_size(const size_t *region) {
-    return region && region[0] && region[1] && region[2];
-}
-
 /* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
 #define ENTER(name, ...)                                                                     \
     call c = fl_call_on(command_queue, SLOT_##name);                                         \
@@ -117,9 +107,6 @@ static inline bool fl_has_size(const size_t *region) {
         return c.refused
 #define WAITS num_events_in_wait_list, event_wait_list, event
 #define RECORD(name) slots[SLOT_##name] = (void *)(fn_##name *)record_##name
-
-/* record_images.c: the same for the commands of images. */
-void fl_fill_image_slots(void **slots);
 
 /* order.c: append a command with what it comes after; nothing of it stays if any part fails. The
  * node that an event stands for, or NONE. The host waited for a node. The events of the block are

@@ -15,8 +15,8 @@
 typedef struct functions {
     fn_clSetKernelArg *set;
     fn_clSetKernelArgSVMPointer *set_pointer;
-    fn_clEnqueueSVMMemcpy *copy_memory;
-    fn_clEnqueueSVMMemFill *fill_memory;
+    fn_clEnqueueSVMMemcpy *clEnqueueSVMMemcpy;
+    fn_clEnqueueSVMMemFill *clEnqueueSVMMemFill;
 } functions;
 
 static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q,
@@ -25,53 +25,7 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
     switch ((enum fl_op)c->op) {
     case FL_KERNEL:   /* launch */
         break;
-    case FL_COPY:
-        return CALL(t, clEnqueueCopyBuffer)(q, c->source, c->target, n[0], n[1], n[2], waits, list,
-                                            event);
-    case FL_COPY_RECT:
-        return CALL(t, clEnqueueCopyBufferRect)(q, c->source, c->target, n, n + 3, n + 6, n[9],
-                                                n[10], n[11], n[12], waits, list, event);
-    case FL_FILL:
-        return CALL(t, clEnqueueFillBuffer)(q, c->target, c->pattern, c->pattern_size, n[0], n[1],
-                                            waits, list, event);
-    case FL_READ:
-        return CALL(t, clEnqueueReadBuffer)(q, c->source, CL_FALSE, n[0], n[1], c->host, waits,
-                                            list, event);
-    case FL_WRITE:
-        return CALL(t, clEnqueueWriteBuffer)(q, c->target, CL_FALSE, n[0], n[1], c->host, waits,
-                                             list, event);
-    case FL_READ_RECT:
-        return CALL(t, clEnqueueReadBufferRect)(q, c->source, CL_FALSE, n, n + 3, n + 6, n[9],
-                                                n[10], n[11], n[12], c->host, waits, list, event);
-    case FL_WRITE_RECT:
-        return CALL(t, clEnqueueWriteBufferRect)(q, c->target, CL_FALSE, n, n + 3, n + 6, n[9],
-                                                 n[10], n[11], n[12], c->host, waits, list, event);
-    case FL_SVM_COPY:
-        return f->copy_memory(q, CL_FALSE, c->target, c->source, n[0], waits, list, event);
-    case FL_SVM_FILL:
-        return f->fill_memory(q, c->target, c->pattern, c->pattern_size, n[1], waits, list, event);
-    case FL_COPY_IMAGE:
-        return CALL(t, clEnqueueCopyImage)(q, c->source, c->target, n, n + 3, n + 6, waits, list,
-                                           event);
-    case FL_COPY_IMAGE_TO_BUFFER:
-        return CALL(t, clEnqueueCopyImageToBuffer)(q, c->source, c->target, n, n + 6, n[3], waits,
-                                                   list, event);
-    case FL_COPY_BUFFER_TO_IMAGE:
-        return CALL(t, clEnqueueCopyBufferToImage)(q, c->source, c->target, n[0], n + 3, n + 6,
-                                                   waits, list, event);
-    case FL_FILL_IMAGE:
-        return CALL(t, clEnqueueFillImage)(q, c->target, c->pattern, n, n + 6, waits, list, event);
-    case FL_READ_IMAGE:
-        return CALL(t, clEnqueueReadImage)(q, c->source, CL_FALSE, n, n + 6, n[9], n[10], c->host,
-                                           waits, list, event);
-    case FL_WRITE_IMAGE:
-        return CALL(t, clEnqueueWriteImage)(q, c->target, CL_FALSE, n, n + 6, n[9], n[10], c->host,
-                                            waits, list, event);
-    case FL_MARKER:
-    case FL_HINT:
-        return CALL(t, clEnqueueMarkerWithWaitList)(q, waits, list, event);
-    case FL_BARRIER:
-        return CALL(t, clEnqueueBarrierWithWaitList)(q, waits, list, event);
+#include "replay_operations.h"
     }
     return CL_INVALID_OPERATION;
 }

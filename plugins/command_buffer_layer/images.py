@@ -44,8 +44,8 @@ def clCommandCopyImageKHR(
     apart = any(abs(a - b) >= length for a, b, length in zip(start, to, size, strict=True))
     if source == target and not apart:
         raise make_error("CL_MEM_COPY_OVERLAP", "the source and the target overlap")
-    numbers, fields = (*start, *to, *size), {"source": source, "target": target}
-    return recording.add("copy_image", "COPY_IMAGE", numbers, **fields)
+    places = {"source_origin": start, "target_origin": to, "region": size}
+    return recording.add("copy_image", "COPY_IMAGE", source=source, target=target, **places)
 
 
 def _count_bytes(image: LayerMemory, region: tuple[int, int, int]) -> int:
@@ -66,8 +66,9 @@ def clCommandCopyBufferToImageKHR(
     to, size = read_three(target_origin, "origin"), read_region(region)
     check_image(image, to, size)
     check_range(buffer, source_offset, _count_bytes(image, size))
-    numbers, fields = (source_offset, 0, 0, *to, *size), {"source": source, "target": target}
-    return recording.add("copy_buffer_to_image", "COPY_BUFFER_TO_IMAGE", numbers, **fields)
+    places = {"source_offset": source_offset, "target_origin": to, "region": size}
+    sides = {"source": source, "target": target}
+    return recording.add("copy_buffer_to_image", "COPY_BUFFER_TO_IMAGE", **sides, **places)
 
 
 @declare_recording()
@@ -84,8 +85,9 @@ def clCommandCopyImageToBufferKHR(
     start, size = read_three(source_origin, "origin"), read_region(region)
     check_image(image, start, size)
     check_range(buffer, target_offset, _count_bytes(image, size))
-    numbers, fields = (*start, target_offset, 0, 0, *size), {"source": source, "target": target}
-    return recording.add("copy_image_to_buffer", "COPY_IMAGE_TO_BUFFER", numbers, **fields)
+    places = {"source_origin": start, "target_offset": target_offset, "region": size}
+    sides = {"source": source, "target": target}
+    return recording.add("copy_image_to_buffer", "COPY_IMAGE_TO_BUFFER", **sides, **places)
 
 
 @declare_recording()
@@ -102,5 +104,6 @@ def clCommandFillImageKHR(
     start, size = read_three(origin, "origin"), read_region(region)
     check_image(image, start, size)
     data = recording.buffer.commands.copy_pattern(copy_bytes(color, _COLOR_SIZE))
-    fields = {"target": target, "pattern": data, "pattern_size": _COLOR_SIZE}
-    return recording.add("fill_image", "FILL_IMAGE", (*start, 0, 0, 0, *size), **fields)
+    pattern = {"pattern": data, "pattern_size": _COLOR_SIZE}
+    area = {"origin": start, "region": size}
+    return recording.add("fill_image", "FILL_IMAGE", target=target, **pattern, **area)

@@ -272,7 +272,9 @@ def clCommandNDRangeKernelKHR(
     made = recording.add(
         "kernel",
         "NDRANGE_KERNEL",
-        launch.numbers,
+        global_offset=launch.numbers[0:3],
+        global_size=launch.numbers[3:6],
+        local_size=launch.numbers[6:9],
         kernel=copy,
         arguments=arguments.make(),
         work_dim=dim,

@@ -65,26 +65,22 @@ class CommandRecording:
         """The place of the queue's device in the command-buffer's list."""
         return self.buffer.devices.index(self.queue.device)
 
-    def add(
-        self, operation: str, type_name: str, numbers: Sequence[int] = (), **fields: Any
-    ) -> LayerCommand:
+    def add(self, operation: str, type_name: str, **operands: Any) -> LayerCommand:
         """Record a command.
 
         Args:
-            operation: one of icd.command_buffer.commands.OPERATIONS.
+            operation: the name of the operation.
             type_name: its command type after CL_COMMAND_.
-            numbers: `fl_command.n`.
-            fields: other members of `fl_command`.
+            operands: as `icd.command_buffer.commands.put_operands` takes them.
         """
         commands, barrier = self.buffer.commands, operation == "barrier"
         order = self.buffer.orders[self.number]
         number = commands.add(
             operation,
             order.find_predecessors(self._waits, barrier),
-            numbers,
             order_only=barrier or operation == "marker",
             queue=self.device_number,
-            **fields,
+            **operands,
         )
         order.add(number, barrier, bool(self._waits))
         made = LayerCommand(self.buffer, number, type_name, self.number, self.properties)

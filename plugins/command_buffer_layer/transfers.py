@@ -39,8 +39,8 @@ def clCommandCopyBufferKHR(
     check_range(second, target_offset, size)
     if first.overlaps(source_offset, size, second, target_offset):
         raise _make_overlap_error()
-    numbers, fields = (source_offset, target_offset, size), {"source": source, "target": target}
-    return recording.add("copy", "COPY_BUFFER", numbers, **fields)
+    places = {"source_offset": source_offset, "target_offset": target_offset, "size": size}
+    return recording.add("copy", "COPY_BUFFER", source=source, target=target, **places)
 
 
 @declare_recording()
@@ -66,8 +66,19 @@ def clCommandCopyBufferRectKHR(
     offsets = first.offset, second.offset
     if same and of_source == of_target and do_rects_overlap((start, to), size, of_source, offsets):
         raise _make_overlap_error()
-    numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
-    return recording.add("copy_rect", "COPY_BUFFER_RECT", numbers, **fields)
+    return recording.add(
+        "copy_rect",
+        "COPY_BUFFER_RECT",
+        source=source,
+        target=target,
+        source_origin=start,
+        target_origin=to,
+        region=size,
+        source_row_pitch=pitches[0],
+        source_slice_pitch=pitches[1],
+        target_row_pitch=pitches[2],
+        target_slice_pitch=pitches[3],
+    )
 
 
 def _copy_pattern(
@@ -98,8 +109,9 @@ def clCommandFillBufferKHR(
     memory = get_memory(recording.buffer, target, device=recording.queue.device)
     check_range(memory, offset, size)
     data = _copy_pattern(recording, pattern, pattern_size, offset, size)
-    fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
-    return recording.add("fill", "FILL_BUFFER", (offset, size), **fields)
+    pattern_operands = {"pattern": data, "pattern_size": pattern_size}
+    span = {"offset": offset, "size": size}
+    return recording.add("fill", "FILL_BUFFER", target=target, **pattern_operands, **span)
 
 
 def _check_svm(recording: CommandRecording, size: int, *pointers: int | None) -> None:
@@ -116,7 +128,7 @@ def clCommandSVMMemcpyKHR(
     _check_svm(recording, size, target, source)
     if abs((target or 0) - (source or 0)) < size:
         raise _make_overlap_error()
-    return recording.add("svm_copy", "SVM_MEMCPY", (size,), source=source, target=target)
+    return recording.add("svm_copy", "SVM_MEMCPY", source=source, target=target, size=size)
 
 
 @declare_recording()
@@ -129,5 +141,5 @@ def clCommandSVMMemFillKHR(
 ) -> LayerCommand:
     _check_svm(recording, size, target)
     data = _copy_pattern(recording, pattern, pattern_size, target or 0, size)
-    fields = {"target": target, "pattern": data, "pattern_size": pattern_size}
-    return recording.add("svm_fill", "SVM_MEMFILL", (0, size), **fields)
+    pattern_operands = {"pattern": data, "pattern_size": pattern_size}
+    return recording.add("svm_fill", "SVM_MEMFILL", target=target, size=size, **pattern_operands)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
+from ...icd.command_buffer.commands import OpenCLTransfer
 from ..opencl.usm.addresses import make_copy_operation, make_fill_operation
-from ..opencl.usm.strategy import Operation
 from ..sdk._native_ze import ffi
 from .contexts import ZeContext
 from .core import ZE, driver, make_failure, walk_chain
@@ -211,7 +211,7 @@ def append_with_extensions(
 
 def append_operations(
     made: ZeCommandList,
-    operations: Sequence[Operation],
+    operations: Sequence[OpenCLTransfer],
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
     keep: Any = None,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...icd.command_buffer.commands import OpenCLTransfer
 from ...icd.errors import check
 from ..opencl.contexts import URContext
 from ..opencl.platforms import find_extension
 from ..opencl.usm.strategies import require_strategy
-from ..opencl.usm.strategy import Operation
 
 #: The operations that are copies, with pointers that have to live until they have ended.
 COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
@@ -38,14 +38,14 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
     return event.value or 0
 
 
-def make_copy(context: URContext, operation: Operation) -> Callable[[int, Sequence[int]], int]:
+def make_copy(context: URContext, transfer: OpenCLTransfer) -> Callable[[int, Sequence[int]], int]:
     """Return what enqueues a copy on a queue (a handle) after events, and returns its event.
 
     Args:
         context: the context of the memory.
-        operation: one of `COPIES`.
+        transfer: one of `COPIES`.
     """
-    routine, arguments = require_strategy(context).make_call(operation)
+    routine, arguments = require_strategy(context).make_call(transfer)
     is_core = OPENCL.functions[routine].slot is not None
     function = (
         getattr(context.table, routine) if is_core else find_extension(context.platform, routine)

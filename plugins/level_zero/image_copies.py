@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from ...icd.command_buffer.commands import OpenCLTransfer
 from ..opencl.images import URImage
 from ..opencl.usm.addresses import locate
-from ..opencl.usm.strategy import Operation
 from ..sdk.images import check_region, find_transfer_pitches, overlap
 from ..sdk.rectangles import Rect
 from ..sdk.wrap import name_parameters
@@ -69,9 +69,10 @@ def _append_copy(
         raise make_failure("INVALID_SIZE", f"the regions differ in size: {source_size} to {size}")
     if source is target and overlap(start, to, size):
         raise make_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    fields = {"source": source.ur.cl, "target": target.ur.cl}
-    operation = Operation("copy_image", (*start, *to, *size), fields, (source.ur, target.ur))
-    append_operations(made, [operation], signal, waits)
+    places = {"source_origin": start, "target_origin": to, "region": size}
+    operands = {"source": source.ur.cl, "target": target.ur.cl, **places}
+    transfer = OpenCLTransfer("copy_image", operands, (source.ur, target.ur))
+    append_operations(made, [transfer], signal, waits)
 
 
 @driver.entry
@@ -142,23 +143,24 @@ def _transfer(
     found = place.allocation
     memory = found.strategy.view_as_buffer(found) if found is not None else None
     if found is None or memory is None:
-        fields = {"source" if reads else "target": ur.cl, "host": address}
-        numbers = (*start, *_NOWHERE, *size, row, slice_)
-        operation = Operation("read_image" if reads else "write_image", numbers, fields, (ur,))
-        append_operations(made, [operation], signal, waits)
+        source, to = (ur.cl, address) if reads else (address, ur.cl)
+        area = {"origin": start, "region": size, "row_pitch": row, "slice_pitch": slice_}
+        operands = {"source": source, "target": to, **area}
+        name = "read_image" if reads else "write_image"
+        append_operations(made, [OpenCLTransfer(name, operands, (ur,))], signal, waits)
         return
     base = place.offset + (found.padding if memory is found.view else 0)
-    operations = []
+    operations: list[OpenCLTransfer] = []
     for at, part, offset in parts:
         pixels = tuple(a + b for a, b in zip(start, at, strict=True))
-        there = base + offset, 0, 0
         if reads:
-            name, fields = "copy_image_to_buffer", {"source": ur.cl, "target": memory.cl}
-            numbers = (*pixels, *there, *part)
+            name, sides = "copy_image_to_buffer", {"source": ur.cl, "target": memory.cl}
+            places = {"source_origin": pixels, "target_offset": base + offset}
         else:
-            name, fields = "copy_buffer_to_image", {"source": memory.cl, "target": ur.cl}
-            numbers = (*there, *pixels, *part)
-        operations.append(Operation(name, numbers, fields, (ur, memory)))
+            name, sides = "copy_buffer_to_image", {"source": memory.cl, "target": ur.cl}
+            places = {"source_offset": base + offset, "target_origin": pixels}
+        operands = {**sides, **places, "region": part}
+        operations.append(OpenCLTransfer(name, operands, (ur, memory)))
     append_operations(made, operations, signal, waits)
 
 

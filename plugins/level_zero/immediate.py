@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ...icd.command_buffer.commands import OpenCLTransfer
 from ...icd.command_buffer.lifetimes import Lifetimes
-from ..opencl.usm.strategy import Operation
 from .core import driver
 from .enqueues import COPIES, enqueue, make_copy
 from .events import ZeEvent
@@ -76,7 +76,7 @@ def launch_at_once(
 
 def transfer_at_once(
     made: ZeCommandList,
-    operation: Operation,
+    transfer: OpenCLTransfer,
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
     keep: Any = None,
@@ -85,7 +85,7 @@ def transfer_at_once(
 
     Args:
         made: an immediate list.
-        operation: the copy.
+        transfer: the copy.
         signal: the event that it signals, or None.
         waits: the events that it waits for.
         keep: what has to live until it has ended.
@@ -93,9 +93,9 @@ def transfer_at_once(
     Raises:
         OpenCLError: what the driver answers.
     """
-    if operation.op not in COPIES:
+    if transfer.operation not in COPIES:
         return False
-    copy = make_copy(made.context.ur, operation)
+    copy = make_copy(made.context.ur, transfer)
 
     def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
         end = copy(stream.cl, before)

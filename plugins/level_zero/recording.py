@@ -19,12 +19,11 @@ from typing import Any, Final
 from ...icd._native import lib as icd_lib
 from ...icd.calls import call, get_address
 from ...icd.command_buffer.command_buffer import CommandBuffer
-from ...icd.command_buffer.commands import CommandArray, CommandList
+from ...icd.command_buffer.commands import CommandArray, CommandList, OpenCLTransfer
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import error as opencl_error
 from ..opencl.command_buffer.launches import copy_kernel
 from ..opencl.usm.addresses import get_memory_functions
-from ..opencl.usm.strategy import Operation
 from ..sdk.kernel_arguments import URKernelArgument
 from .arguments import make_arguments
 from .contexts import ZeContext
@@ -215,12 +214,12 @@ class ListRecording:
         return self._add(ListCommand(index, role, waits, signal))
 
     def add_operation(
-        self, operation: Operation, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
+        self, transfer: OpenCLTransfer, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
     ) -> ListCommand:
         """Append a transfer."""
         self.take()
-        index = self.array.add(operation.op, (), operation.numbers, **operation.fields)
-        self.kept.append(operation.keep)
+        index = self.array.add(transfer.operation, (), **transfer.operands)
+        self.kept.append(transfer.keep)
         return self._add(ListCommand(index, "command", waits, signal))
 
     def add_launch(

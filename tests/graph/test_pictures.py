@@ -96,10 +96,11 @@ def test_an_address_is_one_by_its_parameter_however_small_it_is(
 @pytest.mark.parametrize("row", [row for row, given in TRANSFERS.items() if given.append])
 def test_what_may_be_an_address_is_a_pointer_of_the_recorded_command_too(row: str) -> None:
     given = TRANSFERS[row]
-    parameters = UR.functions[given.append].parameters[1:]  # the first is the command-buffer
+    assert given.append is not None
+    parameters = UR.functions[given.append.name].parameters[1:]  # the first is the command-buffer
     recorded = {
         name
-        for name, parameter in zip(given.appended(*given.fields), parameters, strict=False)
+        for name, parameter in zip(given.append.operands, parameters, strict=False)
         if parameter.stars
     }
     assert given.pointers == recorded

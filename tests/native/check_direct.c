@@ -625,11 +625,11 @@ SCENARIO(direct_refuses) {
     REFUSED_WITH(FL_DIRECT_RANGE, d.commands[0].work_dim = 4);
     REFUSED_WITH(FL_DIRECT_LOCAL_SIZE, d.commands[0].has_local = 0);
     REFUSED_WITH(FL_DIRECT_KERNEL, d.commands[0].kernel = w->kernel);
-    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 0);
-    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[2] = 129);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[6] = 0);
+    REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[6] = 129);
     REFUSED_WITH(FL_DIRECT_RANGE, d.commands[1].n[0] = SIZE_MAX);
     REFUSED_WITH(FL_DIRECT_RANGE,
-                 (d.commands[1].target = d.commands[1].source, d.commands[1].n[1] = 32));
+                 (d.commands[1].target = d.commands[1].source, d.commands[1].n[3] = 32));
 #undef REFUSED_WITH
     d.function.function = NULL;
     EQUAL(fl_direct_check(&d.device, &d.function, 1, d.commands, 2, reasons), 1);

@@ -22,7 +22,7 @@ from ...calls import find_device_profile, get_address
 from ...cuda_sharing import SharedDevice, find_shared_device
 from ...errors import error
 from .. import cuda_trust
-from ..commands import OPERATIONS, ORDER_ONLY, CommandList
+from ..commands import NAMES, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import MOST_EARLY_CHAINS, Edges, chain_commands
 from ..engine import Built, Cost, Engine, QueueKind
@@ -144,7 +144,7 @@ def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | N
     row = commands.array[first]
     kernels = functions.why_not.get(get_address(row.kernel), "")
     why = f"{kernels}; it can run outside the block" if kernels else _REASONS[reason[0]]
-    return f"command {first} ({OPERATIONS[row.op]}): {why}"
+    return f"command {first} ({NAMES[row.op]}): {why}"
 
 
 class BuiltCuda(Built):

@@ -1,6 +1,8 @@
 /* Records commands: what a command is, what its arguments lead to, and what its memory holds. */
 #include "record.h"
 
+#include "operations.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,36 +13,19 @@
  * read and written, of SVM or of the host's memory. m, v: SVM that is mapped and unmapped. W, L:
  * the events to wait for. E: the event. */
 static const char *const forms[FL_SLOTS] = {
-    [SLOT_clEnqueueReadBuffer] = "QMnnnRWLE",
-    [SLOT_clEnqueueReadBufferRect] = "QMn333nnnnRWLE",
-    [SLOT_clEnqueueWriteBuffer] = "QMnnnHWLE",
-    [SLOT_clEnqueueWriteBufferRect] = "QMn333nnnnHWLE",
-    [SLOT_clEnqueueFillBuffer] = "QMpnnnWLE",
-    [SLOT_clEnqueueCopyBuffer] = "QMMnnnWLE",
-    [SLOT_clEnqueueCopyBufferRect] = "QMM333nnnnWLE",
-    [SLOT_clEnqueueReadImage] = "QMn33nnRWLE",
-    [SLOT_clEnqueueWriteImage] = "QMn33nnHWLE",
-    [SLOT_clEnqueueFillImage] = "QMc33WLE",
-    [SLOT_clEnqueueCopyImage] = "QMM333WLE",
-    [SLOT_clEnqueueCopyImageToBuffer] = "QMM33nWLE",
-    [SLOT_clEnqueueCopyBufferToImage] = "QMMn33WLE",
+    FL_OPERATION_FORMS, /* of the table of operations */
     [SLOT_clEnqueueMapBuffer] = "QMnnnnWLEn",
     [SLOT_clEnqueueMapImage] = "QMnn33nnWLEn",
     [SLOT_clEnqueueUnmapMemObject] = "QMuWLE",
     [SLOT_clEnqueueMigrateMemObjects] = "QnnnWLE",
-    [SLOT_clEnqueueSVMMemcpy] = "QntsnWLE",
-    [SLOT_clEnqueueSVMMemFill] = "QtpnnWLE",
     [SLOT_clEnqueueSVMMap] = "QnnmnWLE",
     [SLOT_clEnqueueSVMUnmap] = "QvWLE",
     [SLOT_clEnqueueSVMFree] = "QnnnnWLE",
     [SLOT_clEnqueueSVMMigrateMem] = "QnnnnWLE",
-    [SLOT_clEnqueueNDRangeKernel] = "QkndddWLE",
     [SLOT_clEnqueueTask] = "QkWLE",
     [SLOT_clEnqueueMarker] = "QE",
     [SLOT_clEnqueueBarrier] = "Q",
     [SLOT_clEnqueueWaitForEvents] = "QWL",
-    [SLOT_clEnqueueMarkerWithWaitList] = "QWLE",
-    [SLOT_clEnqueueBarrierWithWaitList] = "QWLE",
 };
 
 /* Words of a COMMAND record behind its head: number, slot, queue, state, event or mapped pointer,

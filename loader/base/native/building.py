@@ -50,13 +50,25 @@ def get_level(source: str) -> tuple[str, ...]:
 
 
 @cache
-def read_api(name: str) -> Any:
-    """The ABI data of an API, by its name in APIS, read by loader/base/abi.py."""
-    spec = importlib.util.spec_from_file_location("_fairlead_abi", LOADER / "base/abi.py")
+def _load(name: str) -> Any:
+    """Return a module of loader/base, which imports none of the others."""
+    path = LOADER / "base" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"_fairlead_{name}", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Api(APIS[name])
+    return module
+
+
+@cache
+def read_api(name: str) -> Any:
+    """The ABI data of an API, by its name in APIS, read by loader/base/abi.py."""
+    return _load("abi").Api(APIS[name])
+
+
+def read_operations() -> Any:
+    """The table of operations, read by loader/base/operations.py."""
+    return _load("operations").OPERATIONS
 
 
 def emit_declarations(api: Any) -> Iterator[str]:

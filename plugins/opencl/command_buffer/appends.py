@@ -41,24 +41,22 @@ class Append(AppendCall):
         self,
         op: str,
         command: str,
-        numbers: Sequence[int] = (),
         keep: Sequence[Any] = (),
-        **fields: Any,
+        **operands: Any,
     ) -> Appended:
         """Append a command.
 
         Args:
-            op: the name of the operation (`icd.command_buffer.commands.OPERATIONS`).
+            op: the name of the operation.
             command: the name of its ur_command_t after UR_COMMAND_.
-            numbers: `fl_command.n`.
             keep: objects that the command uses.
-            fields: the pointers of the `fl_command`.
+            operands: the operation's operands, by name.
 
         Returns:
             What the caller is given.
         """
         commands = self.buffer.commands
-        index = commands.add(op, self.after, numbers, order_only=op == "hint", **fields)
+        index = commands.add(op, self.after, order_only=op == "hint", **operands)
         commands.keep += keep
         return self.finish(index, command)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from ....icd.command_buffer.commands import OpenCLTransfer
 from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_pitches, check_range, check_rect, read_offset, read_region
 from ..buffers import URBuffer, check_buffers
@@ -14,7 +15,6 @@ from ..transfers import (
     is_opencl_pattern,
 )
 from ..usm.addresses import make_copy_operation, make_fill_operation
-from ..usm.strategy import Operation
 from .appends import Append, Appended, appends, declare_append
 
 
@@ -24,8 +24,13 @@ def _check_range(room: int, offset: int, size: int) -> None:
     check_range(room, offset, size)
 
 
-#: The field of a command between a buffer and host memory that is the buffer.
-_ENDS: Final = {"read": "source", "read_rect": "source", "write": "target", "write_rect": "target"}
+#: The side of a transfer between a buffer and host memory that is the buffer, and the other one.
+_SIDES: Final = {
+    "read": ("source", "target"),
+    "read_rect": ("source", "target"),
+    "write": ("target", "source"),
+    "write_rect": ("target", "source"),
+}
 
 
 def _append_linear(
@@ -34,8 +39,9 @@ def _append_linear(
     """Append a "read" or a "write"."""
     check_buffers(append.buffer.context, buffer)
     _check_range(buffer.size, offset, size)
-    fields = {_ENDS[op]: buffer.cl, "host": host}
-    return append.add(op, f"MEM_BUFFER_{op.upper()}", (offset, size), (buffer,), **fields)
+    operands = dict(zip(_SIDES[op], (buffer.cl, host), strict=True))
+    command = f"MEM_BUFFER_{op.upper()}"
+    return append.add(op, command, (buffer,), offset=offset, size=size, **operands)
 
 
 def _append_rect(
@@ -53,9 +59,12 @@ def _append_rect(
     size, origin = read_region(region), read_offset(buffer_origin)
     check_rect(buffer.size, origin, size, *pitches[:2])
     check_pitches(size, *pitches[2:])
-    numbers = *origin, *read_offset(host_origin), *size, *pitches
-    fields = {_ENDS[op]: buffer.cl, "host": host}
-    return append.add(op, f"MEM_BUFFER_{op.upper()}", numbers, (buffer,), **fields)
+    operands: dict[str, Any] = {"region": size}
+    sides = (buffer.cl, origin, pitches[:2]), (host, read_offset(host_origin), pitches[2:])
+    for side, (memory, start, (row, slice_)) in zip(_SIDES[op], sides, strict=True):
+        operands |= {side: memory, f"{side}_origin": start}
+        operands |= {f"{side}_row_pitch": row, f"{side}_slice_pitch": slice_}
+    return append.add(op, f"MEM_BUFFER_{op.upper()}", (buffer,), **operands)
 
 
 _RECT: Final = (
@@ -99,8 +108,9 @@ def urCommandBufferAppendMemBufferCopyExp(
     check_buffers(append.buffer.context, hSrcMem, hDstMem)
     _check_range(hSrcMem.size, srcOffset, size)
     _check_range(hDstMem.size, dstOffset, size)
-    numbers, fields = (srcOffset, dstOffset, size), {"source": hSrcMem.cl, "target": hDstMem.cl}
-    return append.add("copy", "MEM_BUFFER_COPY", numbers, (hSrcMem, hDstMem), **fields)
+    places = {"source_offset": srcOffset, "target_offset": dstOffset, "size": size}
+    operands = {"source": hSrcMem.cl, "target": hDstMem.cl, **places}
+    return append.add("copy", "MEM_BUFFER_COPY", (hSrcMem, hDstMem), **operands)
 
 
 @appends
@@ -123,8 +133,20 @@ def urCommandBufferAppendMemBufferCopyRectExp(
     check_rect(hDstMem.size, to, size, *pitches[2:])
     source, start = find_in_parent(hSrcMem, start)
     target, to = find_in_parent(hDstMem, to)
-    numbers, fields = (*start, *to, *size, *pitches), {"source": source, "target": target}
-    return append.add("copy_rect", "MEM_BUFFER_COPY_RECT", numbers, (hSrcMem, hDstMem), **fields)
+    return append.add(
+        "copy_rect",
+        "MEM_BUFFER_COPY_RECT",
+        (hSrcMem, hDstMem),
+        source=source,
+        target=target,
+        source_origin=start,
+        target_origin=to,
+        region=size,
+        source_row_pitch=srcRowPitch,
+        source_slice_pitch=srcSlicePitch,
+        target_row_pitch=dstRowPitch,
+        target_slice_pitch=dstSlicePitch,
+    )
 
 
 @appends
@@ -134,28 +156,28 @@ def urCommandBufferAppendMemBufferFillExp(
     check_buffers(append.buffer.context, hBuffer)
     pattern = read_pattern(pPattern, patternSize, size)
     _check_range(hBuffer.size, offset, size)
-    op, fields = "fill", {"target": hBuffer.cl}
+    op, operands = "fill", dict[str, Any](target=hBuffer.cl, offset=offset, size=size)
     keep_pattern = append.buffer.commands.copy_pattern
     if is_opencl_pattern(patternSize, offset):
-        fields |= {"pattern": keep_pattern(pattern), "pattern_size": patternSize}
+        operands |= {"pattern": keep_pattern(pattern), "pattern_size": patternSize}
     else:
-        op, fields["host"] = "write", keep_pattern(pattern * (size // patternSize))
-    return append.add(op, "MEM_BUFFER_FILL", (offset, size), (hBuffer,), **fields)
+        op, operands["source"] = "write", keep_pattern(pattern * (size // patternSize))
+    return append.add(op, "MEM_BUFFER_FILL", (hBuffer,), **operands)
 
 
 # memory by address
 
 
-def _append_operation(append: Append, command: str, operation: Operation) -> Appended:
-    return append.add(operation.op, command, operation.numbers, operation.keep, **operation.fields)
+def _append_transfer(append: Append, command: str, transfer: OpenCLTransfer) -> Appended:
+    return append.add(transfer.operation, command, transfer.keep, **transfer.operands)
 
 
 @appends
 def urCommandBufferAppendUSMMemcpyExp(append: Append, pDst: int, pSrc: int, size: int) -> Appended:
     if not size:  # as libsycl does on queues
         return append.add("hint", "USM_MEMCPY")
-    operation = make_copy_operation(append.buffer.context, pDst, pSrc, size)
-    return _append_operation(append, "USM_MEMCPY", operation)
+    transfer = make_copy_operation(append.buffer.context, pDst, pSrc, size)
+    return _append_transfer(append, "USM_MEMCPY", transfer)
 
 
 @appends
@@ -166,5 +188,5 @@ def urCommandBufferAppendUSMFillExp(
         return append.add("hint", "USM_FILL")
     pattern = read_pattern(pPattern, patternSize, size)
     keep = append.buffer.commands.copy_pattern
-    operation = make_fill_operation(append.buffer.context, pMemory, pattern, size, keep)
-    return _append_operation(append, "USM_FILL", operation)
+    transfer = make_fill_operation(append.buffer.context, pMemory, pattern, size, keep)
+    return _append_transfer(append, "USM_FILL", transfer)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ....icd._native import ffi
-from ....icd.command_buffer.commands import MemoryFunctions
+from ....icd.command_buffer.commands import MemoryFunctions, OpenCLTransfer
 from ....loader.base.memory import read
 from ..contexts import URContext
 from ..core import failure
 from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
 from .strategies import Buffers, Intel, can_use_host_memory, find_strategy, require_strategy
-from .strategy import Location, Operation
+from .strategy import Location
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
@@ -87,7 +87,7 @@ def get_memory_functions(context: URContext) -> MemoryFunctions:
     return MemoryFunctions(*(find_function(routine) or 0 for routine in routines))
 
 
-def make_copy_operation(context: URContext, target: int, source: int, size: int) -> Operation:
+def make_copy_operation(context: URContext, target: int, source: int, size: int) -> OpenCLTransfer:
     """Return the operation of `icd.command_buffer` that copies bytes.
 
     Raises:
@@ -110,7 +110,7 @@ def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
 
 def make_fill_operation(
     context: URContext, address: int, pattern: bytes, size: int, keep: Callable[[bytes], Any]
-) -> Operation:
+) -> OpenCLTransfer:
     """Return the operation of `icd.command_buffer` that fills bytes.
 
     Args:

@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any, Final
 
 from ....icd.abi import OPENCL
+from ....icd.command_buffer.commands import OpenCLTransfer
 from ....icd.errors import OpenCLError
 from ....loader.base.forks import make_lock
 from ....loader.base.search import filter_environ
@@ -37,7 +38,7 @@ from ..core import adapter, check, create, failure
 from ..devices import URDevice
 from ..enqueue import Call
 from ..platforms import find_extension
-from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Operation, Strategy
+from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]
@@ -264,28 +265,31 @@ class Buffers(Strategy):
         allocation.memory = None
 
     @classmethod
-    def copy(cls, target: Location, source: Location, size: int) -> Operation:
+    def copy(cls, target: Location, source: Location, size: int) -> OpenCLTransfer:
         to, at = target.allocation, source.allocation
+        here, there = source.offset, target.offset
         if to is not None and at is not None:
-            numbers, fields = (source.offset, target.offset), {"source": at.mem, "target": to.mem}
-            return Operation("copy", (*numbers, size), fields, (at.memory, to.memory))
+            places = {"source_offset": here, "target_offset": there, "size": size}
+            operands = {"source": at.mem, "target": to.mem, **places}
+            return OpenCLTransfer("copy", operands, (at.memory, to.memory))
         if at is not None:
-            fields = {"source": at.mem, "host": target.address}
-            return Operation("read", (source.offset, size), fields, (at.memory,))
+            operands = {"source": at.mem, "target": target.address, "offset": here, "size": size}
+            return OpenCLTransfer("read", operands, (at.memory,))
         if to is not None:
-            fields = {"target": to.mem, "host": source.address}
-            return Operation("write", (target.offset, size), fields, (to.memory,))
+            operands = {"source": source.address, "target": to.mem, "offset": there, "size": size}
+            return OpenCLTransfer("write", operands, (to.memory,))
         raise failure(
             "UNSUPPORTED_FEATURE",
             "a driver that has only buffers moves nothing from host memory to host memory",
         )
 
     @classmethod
-    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> OpenCLTransfer:
         to = target.allocation
         assert to is not None  # `addresses.can_fill`
-        fields = {"target": to.mem, "pattern": pattern, "pattern_size": pattern_size}
-        return Operation("fill", (target.offset, size), fields, (to.memory,))
+        pattern_operands = {"pattern": pattern, "pattern_size": pattern_size}
+        operands = {"target": to.mem, **pattern_operands, "offset": target.offset, "size": size}
+        return OpenCLTransfer("fill", operands, (to.memory,))
 
     @staticmethod
     def get_part(allocation: Allocation, offset: int) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
+from ....icd.command_buffer.commands import OpenCLTransfer
+from ....loader.base.operations import OPERATIONS
 from ..contexts import URContext
 from ..core import CLObject
 from ..devices import URDevice
@@ -83,38 +84,6 @@ class Location(NamedTuple):
     def offset(self) -> int:
         """Return the offset in the allocation in bytes, 0 in host memory."""
         return self.address - self.allocation.base if self.allocation is not None else 0
-
-
-class Operation(NamedTuple):
-    """A transfer as a command of `icd.command_buffer`.
-
-    Attributes:
-        op: the name of the operation (`icd.command_buffer.commands.OPERATIONS`).
-        numbers: `fl_command.n`.
-        fields: the pointers of the `fl_command`, by their names.
-        keep: objects that have to live as long as the operation may run.
-    """
-
-    op: str
-    numbers: tuple[int, ...]
-    fields: dict[str, Any]
-    keep: tuple[Any, ...] = ()
-
-
-#: The driver's command for a copy, by the name of the operation. The functions get the strategy,
-#: whether the command blocks, the operation's numbers and its fields.
-_CALLS: Final[dict[str, Callable[[Any, bool, tuple[int, ...], dict[str, Any]], Call]]] = {
-    "svm_copy": lambda usm, blocks, n, f: (
-        usm.copy_routine,
-        (blocks, f["target"], f["source"], *n),
-    ),
-    "copy": lambda usm, blocks, n, f: ("clEnqueueCopyBuffer", (f["source"], f["target"], *n)),
-    "read": lambda usm, blocks, n, f: ("clEnqueueReadBuffer", (f["source"], blocks, *n, f["host"])),
-    "write": lambda usm, blocks, n, f: (
-        "clEnqueueWriteBuffer",
-        (f["target"], blocks, *n, f["host"]),
-    ),
-}
 
 
 class Hints(NamedTuple):
@@ -216,16 +185,17 @@ class Strategy:
         return None
 
     @classmethod
-    def copy(cls, target: Location, source: Location, size: int) -> Operation:
+    def copy(cls, target: Location, source: Location, size: int) -> OpenCLTransfer:
         """Return the operation that copies bytes.
 
         Raises:
             URError: UNSUPPORTED_FEATURE if that is not a single operation.
         """
-        return Operation("svm_copy", (size,), {"target": target.address, "source": source.address})
+        operands = {"source": source.address, "target": target.address, "size": size}
+        return OpenCLTransfer("svm_copy", operands)
 
     @classmethod
-    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> Operation:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> OpenCLTransfer:
         """Return the operation that fills bytes.
 
         Args:
@@ -237,13 +207,16 @@ class Strategy:
         Raises:
             URError: UNSUPPORTED_FEATURE if that is not a single operation.
         """
-        fields = {"target": target.address, "pattern": pattern, "pattern_size": pattern_size}
-        return Operation("svm_fill", (0, size), fields)
+        pattern_operands = {"pattern": pattern, "pattern_size": pattern_size}
+        operands = {"target": target.address, **pattern_operands, "size": size}
+        return OpenCLTransfer("svm_fill", operands)
 
     @classmethod
-    def make_call(cls, operation: Operation, blocks: bool = False) -> Call:
-        """Return the driver's command for an operation that copies."""
-        return _CALLS[operation.op](cls, blocks, operation.numbers, operation.fields)
+    def make_call(cls, transfer: OpenCLTransfer, blocks: bool = False) -> Call:
+        """Return the driver's command for that copies."""
+        name = transfer.operation
+        routine = cls.copy_routine if name == "svm_copy" else OPERATIONS[name].functions["cl"].name
+        return routine, transfer.list_arguments("cl", blocks)
 
     @staticmethod
     def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:

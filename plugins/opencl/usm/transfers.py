@@ -52,12 +52,12 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> URE
         write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, pSrc)
         read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, pDst)
         return enqueue.call_in_sequence([write, read])
-    operation = strategy.copy(target, source, size)
+    transfer = strategy.copy(target, source, size)
     # SPEC clEnqueueWriteBuffer: a blocking write returns when the host memory may be used again.
     # A copy between buffers never blocks.
-    if operation.op != "read":
+    if transfer.operation != "read":
         enqueue.block_by_event()
-    return enqueue.call_in_sequence([strategy.make_call(operation, enqueue.blocks)])
+    return enqueue.call_in_sequence([strategy.make_call(transfer, enqueue.blocks)])
 
 
 @adapter.entry

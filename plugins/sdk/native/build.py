@@ -37,9 +37,11 @@ _OTHER_CALLBACKS = (
 
 
 def write_headers(directory: Path) -> None:
-    """Write opencl_abi.h, ur_calls.h, ur_types.h and ze_slots.h there."""
+    """Write opencl_abi.h, operations.cdef.h, ur_calls.h, ur_types.h and ze_slots.h there."""
     icd = SimpleNamespace(**runpy.run_path(str(ICD / "build.py")))
     building.write_if_new(directory / "opencl_abi.h", icd.emit_header())
+    name = "operations.cdef.h"
+    building.write_if_new(directory / name, icd.emit_operations()[name])
     building.write_if_new(directory / "ur_calls.h", in_c.emit_ur_calls())
     building.write_if_new(directory / "ur_types.h", c_types.emit_ur_types())
     building.write_if_new(directory / "ze_slots.h", in_c.emit_ze_slots())

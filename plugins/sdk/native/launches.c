@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operations.cdef.h"
 #include "../../../icd/native/native.cdef.h"
 #include "../../../icd/native/command_buffer.cdef.h"
 #include "../../../icd/native/busy.h"

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "operations.cdef.h"
 #include "../../../icd/native/native.cdef.h"
 #include "../../../icd/native/command_buffer.cdef.h"
 #include "../../../icd/native/busy.h"

@@ -45,7 +45,7 @@ def test_a_kernel_that_cannot_be_copied(
     monkeypatch.setattr(driver_command_buffer, "lib", refuse)
     buffer = DriverCommandBuffer(SUPPORT, 0, 0, 0, updatable=False)
     with pytest.raises(OpenCLError, match="made no copy of a kernel"):
-        buffer._kernel(SimpleNamespace(kernel=None))
+        buffer._list_launch(SimpleNamespace(kernel=None))
     buffer.close()
     del buffer
     gc.collect()

@@ -444,35 +444,26 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     functions = usm.get_memory_functions(context)
     given = functions.copy and functions.fill and functions.set_pointer
     assert bool(given) == way.by_extension
+    named = [transfer.operation for transfer in found]
     if way.name != "buffer":
-        assert [operation.op for operation in found] == [
-            "svm_copy",
-            "svm_copy",
-            "svm_copy",
-            "svm_fill",
-        ]
-        assert found[0].numbers == (32,) and found[0].fields == {
-            "target": one + 8,
-            "source": other + 16,
-        }
-        assert found[3].numbers == (0, 32)
+        assert named == ["svm_copy", "svm_copy", "svm_copy", "svm_fill"]
+        assert found[0].operands == {"target": one + 8, "source": other + 16, "size": 32}
+        assert found[3].operands["size"] == 32
     else:
         first, second = usm.find(context, one), usm.find(context, other)
         assert first is not None and second is not None
-        assert [operation.op for operation in found] == ["copy", "write", "read", "fill"]
-        assert found[0].numbers == (16, 8, 32) and found[0].fields == {
-            "target": first.mem,
+        assert named == ["copy", "write", "read", "fill"]
+        assert found[0].operands == {
             "source": second.mem,
-        }
-        assert found[1].numbers == (8, 32) and found[1].fields == {
             "target": first.mem,
-            "host": outside,
+            "source_offset": 16,
+            "target_offset": 8,
+            "size": 32,
         }
-        assert found[2].numbers == (8, 32) and found[2].fields == {
-            "source": first.mem,
-            "host": outside,
-        }
-        assert found[3].numbers == (8, 32)
+        span = {"offset": 8, "size": 32}
+        assert found[1].operands == {"source": outside, "target": first.mem, **span}
+        assert found[2].operands == {"source": first.mem, "target": outside, **span}
+        assert span.items() <= found[3].operands.items()
         memory = found[3].keep[0]
         way.free(one)
         assert memory.cl  # an operation keeps the buffer, whatever becomes of the address

@@ -1,0 +1,123 @@
+"""The table of operations: what a command is, and what each API calls it and its operands.
+
+operations.ini has the facts. `OPERATIONS` is its content by name. The native build makes C of it
+(icd/native/build.py). Nothing is imported here: the build runs before fairlead is installed.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+#: The kinds of memory that operations name. A sub-buffer is a buffer to them. An address is SVM
+#: or, where an operation takes both, host memory.
+BUFFER: Final = "buffer"
+IMAGE: Final = "image"
+SVM: Final = "svm"
+HOST: Final = "host"
+
+Side = Literal["source", "target"]
+#: The two ends of an operation that moves bytes.
+SIDES: Final[tuple[Side, Side]] = ("source", "target")
+
+
+@dataclass(frozen=True)
+class NumberPlace:
+    """Where an operation's number is in `fl_command.n`: the first place, and how many there are."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class OperationFunction:
+    """A function of an API that does an operation.
+
+    Attributes:
+        name: the function.
+        operands: what it takes for the operation, by name and in order. It also takes what all
+            functions of its kind take: a queue before them, a wait list after them.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a command does.
+
+    Attributes:
+        name: as fairlead and its files call it.
+        number: `fl_command.op`.
+        source: the kind of memory that it reads, "" if it reads none.
+        target: the kind of memory that it writes, "" if it writes none.
+        pattern: "pattern" or "colour" if it is filled with one, else "".
+        numbers: its other operands, by name.
+        functions: the functions that do it, by the key of their line: "cl", "cl_buffer", "ur",
+            "ur_buffer".
+    """
+
+    name: str
+    number: int
+    source: str
+    target: str
+    pattern: str
+    numbers: Mapping[str, NumberPlace]
+    functions: Mapping[str, OperationFunction]
+
+    @property
+    def only_orders(self) -> bool:
+        """Whether it moves and launches nothing, and only has its place in the order."""
+        return self.name != "kernel" and not self.target
+
+    @property
+    def names_image(self) -> bool:
+        """Whether a side is an image, whose region is counted in pixels."""
+        return IMAGE in (self.source, self.target)
+
+
+#: The lines that take the operands of another line, without `blocking`, if they name none.
+_SAME_AS: Final = {"cl_buffer": "cl", "ur_buffer": "ur"}
+
+
+def _read_functions(lines: Mapping[str, str]) -> dict[str, OperationFunction]:
+    made: dict[str, OperationFunction] = {}
+    for key, line in lines.items():
+        name, *operands = line.split()
+        if not operands and key in _SAME_AS:
+            operands = [one for one in made[_SAME_AS[key]].operands if one != "blocking"]
+        made[key] = OperationFunction(name, tuple(operands))
+    return made
+
+
+def _read_operation(name: str, number: int, lines: dict[str, str]) -> Operation:
+    kinds, numbers, pattern = dict[str, str](), dict[str, NumberPlace](), ""
+    for operand in lines.pop("operands", "").split():
+        title, _, kind = operand.partition(":")
+        title, _, place = title.partition("@")
+        if kind:
+            kinds[title] = kind
+        elif place:
+            first, _, count = place.partition("*")
+            numbers[title] = NumberPlace(int(first), int(count or 1))
+        else:
+            pattern = title
+    sides = kinds.get("source", ""), kinds.get("target", "")
+    return Operation(name, number, *sides, pattern, numbers, _read_functions(lines))
+
+
+def read_operations(path: Path) -> dict[str, Operation]:
+    """Return the content of a table of operations, by name, in the order of their numbers."""
+    table = configparser.ConfigParser(comment_prefixes=("#",))
+    table.read(path, encoding="utf-8")
+    return {
+        name: _read_operation(name, number, dict(table[name]))
+        for number, name in enumerate(table.sections())
+    }
+
+
+OPERATIONS: Final = read_operations(Path(__file__).with_name("operations.ini"))
