@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from ...icd.command_buffer import edits
 from ...icd.errors import OpenCLError
-from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
@@ -27,7 +26,7 @@ from .contexts import ZeContext
 from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
 from .in_c import POINTER, UNKNOWN, VALUE, KernelInC, get_address
-from .modules import ZeModule, give_bytes, keep_string
+from .modules import ZeModule, give_bytes
 
 #: The codes of OpenCL for what is not the argument that the kernel has.
 _REFUSALS: Final = "CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE", "CL_INVALID_SAMPLER"
@@ -313,10 +312,8 @@ def zeKernelSetCacheConfig(hKernel: ZeKernel, flags: int) -> None:
 
 @driver.entry
 def zeKernelGetSourceAttributes(hKernel: ZeKernel, pSize: Any, pString: Any) -> None:
-    found = decode_text(hKernel.ur.query("CL_KERNEL_ATTRIBUTES"))
-    if pString:
-        pString[0] = keep_string(found)
-    pSize[0] = len(found.encode()) + 1
+    text = hKernel.ur.query("CL_KERNEL_ATTRIBUTES").rstrip(b"\0") + b"\0"
+    give_bytes(text, pSize, pString[0] or None if pString else None)
 
 
 @driver.entry

@@ -315,7 +315,8 @@ class ListRecording:
         last: dict[int, int] = {}  # the last command of each list
         for command in self.commands:
             index, part = command.index, parts[-1]
-            outside = [event for event in command.waits if event not in signaled]
+            known = {event for event in part.waits if event not in part.effects}.union(signaled)
+            outside = [event for event in command.waits if event not in known]
             by_host = command.run is not None or part.run is not None
             if outside or by_host or command.counts is not part.counts:
                 if part.end > part.first or part.effects:

@@ -144,10 +144,12 @@ class LZKernel(Object):
     @cached_property
     def attributes(self) -> str:
         """Return the attributes in its source."""
-        size, found = ctypes.c_uint32(), ctypes.c_char_p()
-        given = next(iter(self.handles.values())), ctypes.byref(size), ctypes.byref(found)
-        call(self.table, "zeKernelGetSourceAttributes", *given)
-        return (found.value or b"").decode("utf-8", "replace")
+        size, handle = ctypes.c_uint32(), next(iter(self.handles.values()))
+        call(self.table, "zeKernelGetSourceAttributes", handle, ctypes.byref(size), None)
+        data = ctypes.create_string_buffer(max(size.value, 1))
+        given = ctypes.byref(size), ctypes.byref(ctypes.pointer(data))
+        call(self.table, "zeKernelGetSourceAttributes", handle, *given)
+        return data.value.decode("utf-8", "replace")
 
     @cached_property
     def required(self) -> Triple | None:

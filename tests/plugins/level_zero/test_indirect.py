@@ -32,10 +32,16 @@ def append(
 
 
 def append_all(
-    bench: ZeBench, made: int, kernels: list[int], number: Ints, counts: Ints, signal: int = 0
+    bench: ZeBench,
+    made: int,
+    kernels: list[int],
+    number: Ints,
+    counts: Ints,
+    signal: int = 0,
+    *waits: int,
 ) -> None:
-    pointers = c_void_p(number.address), c_void_p(counts.address)
-    bench.ze.ok(SEVERAL, made, len(kernels), array(*kernels), *pointers, signal, 0, None)
+    given = array(*kernels), c_void_p(number.address), c_void_p(counts.address)
+    bench.ze.ok(SEVERAL, made, len(kernels), *given, signal, *waiting(*waits))
 
 
 def close(bench: ZeBench, made: int) -> None:
@@ -136,6 +142,27 @@ def test_an_event_has_the_times_of_the_launch(bench: ZeBench, is_immediate: bool
         "global",
     )
     assert 0 < times.kernelStart <= times.kernelEnd
+
+
+@pytest.mark.parametrize("kind", ["any-order", "in-order", "immediate"])
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_several_kernels_wait_for_an_event(bench: ZeBench, kind: str, most: int) -> None:
+    """They are one command: their counts are read once, after the event."""
+    number, counts = bench.ints(9), bench.ints(count=9)
+    outs, (gate, end) = [bench.ints(1) for _ in range(3)], bench.events(2)
+    kernels = [bench.kernel("add", out.pointer, c_int(5)) for out in outs]
+    is_immediate = kind == "immediate"
+    made = bench.immediate() if is_immediate else bench.list(in_order=kind == "in-order")
+    append_all(bench, made, kernels, number, counts, end, gate)
+    if not is_immediate:
+        close(bench, made)
+        bench.run(made, wait=False)
+    number.fill(most)
+    counts.fill(*[1] * 9)
+    assert bench.ze.code("zeEventQueryStatus", end) == "NOT_READY"
+    bench.ze.ok("zeEventHostSignal", gate)
+    bench.ze.ok("zeEventHostSynchronize", end, FOREVER)
+    assert [out[0] for out in outs] == [6] * most + [1] * (3 - most)
 
 
 def test_several_kernels_as_many_as_memory_says(bench: ZeBench, in_order: bool) -> None:

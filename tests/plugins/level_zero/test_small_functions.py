@@ -100,15 +100,24 @@ def test_an_event_and_its_pool_say_what_they_were_made_with(bench: ZeBench) -> N
 
 
 def test_a_kernel_says_what_was_set_on_it(bench: ZeBench) -> None:
-    kernel, size, text = bench.kernel("fours", size=4), c_uint32(), ctypes.c_char_p()
+    kernel = bench.kernel("fours", size=4)
     bench.ze.ok("zeKernelSetIndirectAccess", kernel, 3)
     assert number(bench, "zeKernelGetIndirectAccess", kernel) == 3
     bench.ze.ok("zeKernelSetCacheConfig", kernel, 1)
-    bench.ze.ok("zeKernelGetSourceAttributes", kernel, byref(size), byref(text))
-    assert text.value is not None
-    assert size.value == len(text.value) + 1
-    assert b"reqd_work_group_size" in text.value.replace(b" ", b"") or text.value == b""
     assert number(bench, "zeKernelSuggestMaxCooperativeGroupCount", kernel) >= 1
+
+
+def test_attributes_of_a_kernel_go_to_memory_of_the_caller(bench: ZeBench) -> None:
+    kernel, size, routine = bench.kernel("fours", size=4), c_uint32(), "zeKernelGetSourceAttributes"
+    bench.ze.ok(routine, kernel, byref(size), None)
+    text = ctypes.create_string_buffer(b"?" * (size.value + 1))
+    place = c_void_p(ctypes.addressof(text))
+    bench.ze.ok(routine, kernel, byref(size), byref(place))
+    assert place.value == ctypes.addressof(text)
+    assert size.value == len(text.value) + 1
+    assert text.raw[size.value :] == b"?\0"  # no byte more
+    assert b"reqd_work_group_size" in text.value.replace(b" ", b"") or text.value == b""
+    bench.ze.ok(routine, kernel, byref(size), byref(c_void_p()))
 
 
 # devices
