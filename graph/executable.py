@@ -23,7 +23,7 @@ from ..runtime.errors import make_invalid_error
 from ..runtime.event import Event
 from ..runtime.platform import Device
 from ..runtime.queue import Queue
-from ..runtime.scheduler import Deferred, run_on_host, submit
+from ..runtime.scheduler import Deferred, Enqueue, run_on_host, submit
 from ..runtime.transfers import Transfer
 from . import update
 from .files import Pickles
@@ -84,8 +84,7 @@ class ExecutableGraph(Drawable, Pickles):
         commands, kinds = snapshot.commands, snapshot.kinds
         has_hosts = any(issubclass(kind, HostTask) for kind in kinds)
         self.requirements = find_required_accessors(snapshot)
-        #: Commands with memory that no driver keeps while a submission runs.
-        self._kept = [command for command in commands if command.host_memory]
+        self._kept = self._find_kept()
         make_ready(context, self.requirements)
         self.partitions = partition(
             snapshot.successors,
@@ -216,9 +215,13 @@ class ExecutableGraph(Drawable, Pickles):
         self._keep_memory(event)
         return event
 
+    def _find_kept(self) -> Sequence[Command]:
+        """Return the commands with memory that no driver keeps while a submission runs."""
+        return [command for command in self.snapshot.commands if command.host_memory]
+
     def _keep_memory(self, event: Event) -> None:
         """Keep the host memory of the commands until an event is complete, also if the graph is
-        dropped."""
+        dropped or updated."""
         if self._kept:
             self.context.keep_until_done(event, self._kept)
 
@@ -238,7 +241,7 @@ class ExecutableGraph(Drawable, Pickles):
             event = submit(
                 self.context,
                 dependencies,
-                lambda count, waits: only.enqueue(queue, count, waits, times),
+                self._make_enqueue(only, queue, times),
             )
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
@@ -268,18 +271,30 @@ class ExecutableGraph(Drawable, Pickles):
                     submit(
                         self.context,
                         before,
-                        _enqueue(segment, self._find_queue(queue, number), times),
+                        self._make_enqueue(segment, self._find_queue(queue, number), times),
                     )
                 )
         ends = [events[number] for number in self.partitions.exits]
         if len(self.devices) > 1:  # who waits for the queue waits for what ran on others too
-            final = submit(self.context, ends, _enqueue(EmptySegment(), queue, times))
+            final = submit(self.context, ends, self._make_enqueue(EmptySegment(), queue, times))
         else:
             final = events[-1]
             final.others = tuple(end for end in ends if end is not final)
         times += events
         final.profiled = self._explain_missing_times(queue) or times
         return final
+
+    def _make_enqueue(self, segment: Segment, queue: Queue, times: list[Event]) -> Enqueue:
+        """Return the function that enqueues a segment after events.
+
+        It holds the graph, and so the memory of all its commands. Nobody else does while the
+        submission is deferred. Once the adapter has the commands, USM waits for their end itself.
+        """
+
+        def enqueue(count: int, waits: Any, graph: ExecutableGraph = self) -> int:
+            return segment.enqueue(queue, count, waits, times)
+
+        return enqueue
 
     def _explain_missing_times(self, queue: Queue) -> str:
         """Return why a submission to a queue has no times, "" if it has. Both the graph and the
@@ -366,6 +381,8 @@ class ExecutableGraph(Drawable, Pickles):
             raise
         for node, new in changes.items():
             commands[node] = new
+        if self._kept or any(new.host_memory for new in changes.values()):
+            self._kept = self._find_kept()
 
     # looks
 
@@ -405,8 +422,3 @@ class ExecutableGraph(Drawable, Pickles):
     def __repr__(self) -> str:
         partitions = len(self.partitions.partitions)
         return f"<ExecutableGraph of {len(self)} nodes in {partitions} partitions>"
-
-
-def _enqueue(segment: Segment, queue: Queue, times: list[Event]) -> Any:
-    """Return the function that enqueues a segment after events."""
-    return lambda count, waits: segment.enqueue(queue, count, waits, times)
