@@ -1,7 +1,7 @@
 """Arguments of kernels: what they are, read from the caller, and as commands have them.
 
 An argument of Level Zero is a size and an address. What it is, the kernel says: OpenCL tells it
-(clGetKernelArgInfo). Programs of SPIR-V and binaries may not tell. Then eight bytes are an image or
+(clGetKernelArgInfo), or SPIR-V does. Binaries may not tell. Then eight bytes are an image or
 a sampler if they are a handle of one. They are a pointer if they are an address in memory of the
 context.
 """
@@ -35,6 +35,15 @@ _KINDS: Final = {
         ("LOCAL", LOCAL),
         ("PRIVATE", VALUE),
     )
+}
+#: What SPIR-V calls a parameter (loader/base/spirv.py).
+SPIRV_KINDS: Final = {
+    "pointer": POINTER,
+    "local": LOCAL,
+    "value": VALUE,
+    "image": IMAGE,
+    "sampler": SAMPLER,
+    "": UNKNOWN,
 }
 #: What an argument is that has one of these types, whatever address space it has.
 _TYPES: Final = {b"image": IMAGE, b"sampler_t": SAMPLER}
@@ -103,7 +112,7 @@ def read_argument(
         return URKernelArgument(URKernelArgument.POINTER, 0, number)
     handle, ur_kind, name = _HANDLES[kind]
     found = driver.objects.list_owned(handle).get(number)
-    if found is None or found.context is not context:
+    if found is None or not found.context.shares(context):
         raise make_failure("INVALID_ARGUMENT", f"argument {index} is {name} of the context")
     return URKernelArgument(ur_kind, HANDLE_SIZE, found.ur)
 

@@ -10,6 +10,7 @@ from ...icd.abi import OPENCL
 from ...loader.base.forks import make_lock
 from ..opencl.contexts import URContext
 from ..opencl.core import create, make_handle_array
+from ..opencl.devices import URDevice
 from ..opencl.usm.allocations import allocate, release_memory
 from ..opencl.usm.registry import find, list_allocations, remove
 from ..opencl.usm.strategy import Allocation
@@ -18,13 +19,25 @@ from ..sdk.objects import Object
 from .core import ZE, driver, make_failure
 from .devices import ZeDevice, ZePlatform
 
-#: Held while a default context is chosen.
+#: Held while a default context is chosen, and while contexts come and go.
 _lock: Final = make_lock()
 _PAGE: Final = 4096
 _LARGEST_ALIGNMENT: Final = 1 << 21
 _TYPES: Final = {
     kind: ZE[f"ZE_MEMORY_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")
 }
+
+
+class _SharedContext:
+    """A cl_context, and how many contexts of Level Zero have it."""
+
+    def __init__(self, ur: URContext) -> None:
+        self.ur, self.users = ur, 0
+
+
+#: Contexts of the same devices have one cl_context, by the devices: drivers of Level Zero run a
+#: module of one context in a list of another. OpenCL does not.
+_shared: Final[dict[tuple[URDevice, ...], _SharedContext]] = {}
 
 
 @driver.kind
@@ -34,6 +47,9 @@ class ZeContext(Object):
     Args:
         platform: the driver.
         devices: the devices. Their sub-devices belong to it, too.
+
+    Attributes:
+        ur: the context of the reference adapter, which all contexts of these devices share.
     """
 
     type = "ze_context_handle_t"
@@ -43,10 +59,18 @@ class ZeContext(Object):
         parts = (one for device in devices for one in (device, *device.parts))
         self.devices = tuple(dict.fromkeys(parts))
         # Intel's driver refuses queues of a sub-device in a context that lacks it or its device.
-        found = list(dict.fromkeys(one for device in devices for one in device.family))
-        properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.ur.cl, 0)
-        arguments = properties, len(found), make_handle_array(found), None, None
-        self.ur = URContext(create(platform.ur.table, "clCreateContext", *arguments), found)
+        self._key = tuple(dict.fromkeys(one for device in devices for one in device.family))
+        with _lock:
+            shared = _shared.get(self._key)
+            if shared is None:
+                shared = _SharedContext(_make_context(platform, self._key))
+                _shared[self._key] = shared
+            shared.users += 1
+            self.ur = shared.ur
+
+    def shares(self, other: ZeContext) -> bool:
+        """Return whether what belongs to another context can be used in this one."""
+        return self.ur is other.ur
 
     def check(self, device: ZeDevice | None) -> None:
         """Check that a device is in the context.
@@ -58,10 +82,23 @@ class ZeContext(Object):
             raise make_failure("INVALID_ARGUMENT", "the device is not one of the context")
 
     def close(self) -> None:
+        """Free the memory that nobody has freed, with the last context that has it."""
+        with _lock:
+            shared = _shared[self._key]
+            shared.users -= 1
+            if shared.users:
+                return
+            del _shared[self._key]
         for allocation in list_allocations(self.ur):
             if not allocation.imported:
                 release_memory(remove(self.ur, allocation.base), wait=True)
         self.ur.finish()
+
+
+def _make_context(platform: ZePlatform, devices: Sequence[URDevice]) -> URContext:
+    properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.ur.cl, 0)
+    arguments = properties, len(devices), make_handle_array(devices), None, None
+    return URContext(create(platform.ur.table, "clCreateContext", *arguments), devices)
 
 
 @driver.entry

@@ -45,7 +45,8 @@ def _fill_graphs(address: int) -> None:
 
 def _fill_timestamps(address: int) -> None:
     row = ffi.cast("ze_event_query_kernel_timestamps_ext_properties_t *", address)
-    row.flags = ZE["ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_FLAG_KERNEL"]
+    names = "KERNEL", "SYNCHRONIZED"
+    row.flags = sum(ZE[f"ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_FLAG_{name}"] for name in names)
 
 
 #: What fills a struct that a caller chains to the properties of a device.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import make_lock
 from ...loader.ze.abi import PLATFORM_EXTENSION
+from ..opencl.clocks import urDeviceGetGlobalTimestamps
 from ..opencl.device_info import query_pci_numbers
 from ..opencl.devices import URDevice
 from ..opencl.images import has_images
@@ -329,8 +330,12 @@ def zeDeviceGetStatus(hDevice: ZeDevice) -> None:
     pass
 
 
+def read_clocks(device: ZeDevice) -> tuple[int, int]:
+    """Return the host's time (time.monotonic_ns) and the OpenCL driver's, which events have."""
+    own, _ = urDeviceGetGlobalTimestamps(device.ur)
+    return time.monotonic_ns(), own
+
+
 @driver.entry
 def zeDeviceGetGlobalTimestamps(hDevice: ZeDevice) -> tuple[int, int]:
-    """Return the host's clock for both. Events have the clock of the OpenCL driver."""
-    now = time.monotonic_ns()
-    return now, now
+    return read_clocks(hDevice)

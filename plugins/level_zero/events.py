@@ -12,7 +12,7 @@ from ..sdk.objects import Object
 from .completions import Completion
 from .contexts import ZeContext
 from .core import ZE, driver, find_struct, make_failure
-from .devices import ZeDevice
+from .devices import ZeDevice, read_clocks
 from .in_c import EventInC, get_address
 from .streams import NOT_READY, Signal, Stream, get_order_lock
 
@@ -114,7 +114,7 @@ class ZeEvent(Signal):
     def is_interchangeable_with(self, other: ZeEvent) -> bool:
         """Return whether another event can take its place in a mutable command."""
         return (
-            self.context is other.context
+            self.context.shares(other.context)
             and self.pool.flags == other.pool.flags
             and self.is_counter_based == other.is_counter_based
             and self.signal_scope == other.signal_scope
@@ -286,12 +286,12 @@ def zeEventHostSynchronize(hEvent: ZeEvent, timeout: int) -> int:
     return hEvent.wait(timeout)
 
 
-def query_times(completion: Completion | None) -> tuple[int, int]:
-    """Return when a command began and ended, in nanoseconds of the OpenCL driver's clock."""
-    if completion is None:
+def query_times(timing: tuple[Completion, Completion] | None) -> tuple[int, int]:
+    """Return when commands began and ended, in nanoseconds of the OpenCL driver's clock."""
+    if timing is None:
         return 0, 0
     value, found = ctypes.c_uint64(), []
-    for name in (_START, _END):
+    for completion, name in zip(timing, (_START, _END), strict=True):
         code = call(
             completion.cl, "clGetEventProfilingInfo", name, 8, ctypes.addressof(value), None
         )
@@ -307,15 +307,14 @@ def zeEventQueryKernelTimestamp(hEvent: ZeEvent, dstptr: Any) -> int:
         latest = hEvent.latest
     if latest.query() == NOT_READY:
         return NOT_READY
-    _write_times(latest, dstptr)
+    _write_times(query_times(latest.timing), dstptr)
     return 0
 
 
-def _write_times(signal: Signal, row: Any) -> None:
-    """Write the times of what has ended to a ze_kernel_timestamp_result_t."""
-    begin, end = query_times(signal.timing)
+def _write_times(found: tuple[int, int], row: Any) -> None:
+    """Write times to a ze_kernel_timestamp_result_t, or to a synchronized one."""
     for times in (getattr(row, "global"), row.context):
-        times.kernelStart, times.kernelEnd = begin, end
+        times.kernelStart, times.kernelEnd = found
 
 
 @driver.entry
@@ -328,7 +327,8 @@ def zeEventQueryTimestampsExp(
         return NOT_READY
     room, pCount[0] = pCount[0], 1
     if pTimestamps is not None and room:
-        _write_times(latest, ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps))
+        row = ffi.cast("ze_kernel_timestamp_result_t *", pTimestamps)
+        _write_times(query_times(latest.timing), row)
     return 0
 
 
@@ -336,9 +336,20 @@ def zeEventQueryTimestampsExp(
 def zeEventQueryKernelTimestampsExt(
     hEvent: ZeEvent, hDevice: ZeDevice, pCount: Any, pResults: Any
 ) -> int:
-    """Write the times of one command, in the driver's clock: none is that of the host."""
+    """Write the times of one command, in the driver's clock and in that of the host."""
     if pResults is None or not pCount[0]:
         pCount[0] = 1
         return 0
-    pCount[0], row = 1, pResults[0].pKernelTimestampsBuffer
-    return zeEventQueryKernelTimestamp(hEvent, row) if row else 0
+    found = ffi.new("ze_kernel_timestamp_result_t *")
+    code = zeEventQueryKernelTimestamp(hEvent, found)
+    if code:
+        return code
+    pCount[0], rows = 1, pResults[0]
+    if rows.pKernelTimestampsBuffer:
+        rows.pKernelTimestampsBuffer[0] = found[0]
+    if rows.pSynchronizedTimestampsBuffer:
+        host, own = read_clocks(hDevice)
+        begin, end = found.context.kernelStart, found.context.kernelEnd
+        times = begin + host - own, end + host - own
+        _write_times(times, rows.pSynchronizedTimestampsBuffer)
+    return 0

@@ -29,7 +29,7 @@ def _make_steps(
         LevelZeroError: INVALID_ARGUMENT, INVALID_COMMAND_LIST_TYPE.
     """
     for one in lists:
-        if one.context is not context or one.device is not device:
+        if not one.context.shares(context) or one.device is not device:
             raise make_failure("INVALID_ARGUMENT", "a list is of another context or device")
         one.check_executable()
     return [step for one in lists for step in one.recording.list_steps()]
@@ -80,9 +80,14 @@ def append_steps(
         raise made.capture.refuse("a list runs no other lists or graphs")
     for event in waits:
         event.check_outside()
-    steps = [StreamStep(waits), *make()] if waits else make()
+    is_timed = signal is not None and signal.has_times
+    steps = make()
+    first = StreamStep(waits, marks=is_timed)
+    if waits or is_timed:
+        steps.insert(0, first)
     if signal is not None:
-        steps.append(StreamStep(effects=[(signal, True)]))
+        timed, begin = ([signal], first) if is_timed else ([], None)
+        steps.append(StreamStep(effects=[(signal, True)], timed=timed, begin=begin))
     stream.submit(steps)
     made.finish_append()
 
@@ -127,7 +132,7 @@ def _list_streams(
     is_any = context is None and device is None
     for kind in (ZeQueue, ZeCommandList):
         for owner in list(driver.objects.list_owned(kind.type).values()):
-            is_own = is_any or owner.context is context
+            is_own = is_any or (context is not None and owner.context.shares(context))
             is_own |= device is not None and owner.device.is_part_of(device)
             if is_own and owner.stream is not None:
                 yield owner.stream

@@ -148,7 +148,7 @@ class ZeGraph(Object):
             LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_ARGUMENT, INVALID_GRAPH.
         """
         get_stream(made)
-        if made.context is not self.context:
+        if not made.context.shares(self.context):
             raise make_failure("INVALID_ARGUMENT", "the list is of another context")
         if made.capture is not None or made.mode == SYNCHRONOUS:
             raise make_failure("INVALID_ARGUMENT", "the list is captured already, or synchronous")
@@ -290,7 +290,10 @@ def zeCommandListAppendGraphExt(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     recording = hGraph.recording
-    if recording.context is not hCommandList.context or recording.device is not hCommandList.device:
+    if (
+        not recording.context.shares(hCommandList.context)
+        or recording.device is not hCommandList.device
+    ):
         raise make_failure("INVALID_ARGUMENT", "the graph is of another context or device")
     append_steps(hCommandList, recording.list_steps, hSignalEvent, phWaitEvents)
 

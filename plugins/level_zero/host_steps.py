@@ -7,7 +7,6 @@ and completes a user event, after which the queue goes on.
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ..opencl.usm.addresses import make_copy_operation
 from ..sdk._native_ze import ffi
 from .completions import Completion
 from .core import driver, make_failure
+from .devices import read_clocks
 from .events import ZeEvent, query_times
 from .host_threads import call_after, start_thread
 from .lists import ZeCommandList
@@ -28,8 +28,10 @@ from .streams import StepRun, Stream, StreamStep
 
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _ROW: Final = ffi.sizeof("ze_kernel_timestamp_result_t")
-#: A function of the host. It is given the commands whose times it reads, None for no times.
-HostStep: TypeAlias = Callable[[Sequence[Completion | None]], None]
+#: The first and the last command whose times are read, None for no times.
+Times: TypeAlias = "tuple[Completion, Completion] | None"
+#: A function of the host. It is given what has the times that it reads.
+HostStep: TypeAlias = Callable[[Sequence[Times]], None]
 
 
 def make_host_step(function: HostStep) -> StepRun:
@@ -129,13 +131,13 @@ def zeCommandListAppendWriteGlobalTimestamp(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    target = int(ffi.cast("uintptr_t", dstptr))
+    target, device = int(ffi.cast("uintptr_t", dstptr)), hCommandList.device
 
     def make() -> tuple[HostStep, Sequence[tuple[int, int, int]], Any]:
         staging = icd_ffi.new("uint64_t *")
 
-        def write(_: Sequence[Completion | None]) -> None:
-            staging[0] = time.monotonic_ns()
+        def write(_: Sequence[Times]) -> None:
+            staging[0] = read_clocks(device)[1]
 
         return write, [(target, get_address(staging), 8)], staging
 
@@ -163,9 +165,9 @@ def zeCommandListAppendQueryKernelTimestamps(
         staging = icd_ffi.new("uint64_t[]", 4 * numEvents)
         start = get_address(staging)
 
-        def write(times: Sequence[Completion | None]) -> None:
-            for number, completion in enumerate(times):
-                staging[4 * number : 4 * number + 4] = query_times(completion) * 2
+        def write(times: Sequence[Times]) -> None:
+            for number, one in enumerate(times):
+                staging[4 * number : 4 * number + 4] = query_times(one) * 2
 
         copies = [(dstptr + at, start + _ROW * n, _ROW) for n, at in enumerate(offsets)]
         return write, copies, staging

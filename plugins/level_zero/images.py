@@ -261,7 +261,7 @@ def zeImageGetMemoryPropertiesExp(hImage: ZeImage, pMemoryProperties: Any) -> No
 
 def check_image(context: ZeContext, image: ZeImage) -> None:
     """Raise LevelZeroError (INVALID_ARGUMENT) for an image of another context."""
-    if image.context is not context:
+    if not image.context.shares(context):
         raise make_failure("INVALID_ARGUMENT", "the image is of another context")
 
 

@@ -18,10 +18,11 @@ from ..opencl.core import create
 from ..opencl.kernel_arguments import set_arguments, set_on
 from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
 from ..opencl.kernels import URKernel
+from ..opencl.usm.strategies import can_use_host_memory
 from ..sdk._native_ze import ffi
-from ..sdk.kernel_arguments import URKernelArgument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument
 from ..sdk.objects import Object
-from .arguments import find_kind, read_argument
+from .arguments import SPIRV_KINDS, find_kind, read_argument
 from .contexts import ZeContext
 from .core import ZE, driver, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
@@ -30,6 +31,9 @@ from .modules import ZeModule, give_bytes
 
 #: The codes of OpenCL for what is not the argument that the kernel has.
 _REFUSALS: Final = "CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE", "CL_INVALID_SAMPLER"
+#: GPUs have work-groups of so many work-items. Programs divide the suggestion further, by what
+#: they know of GPUs. CPUs have larger ones.
+_LARGEST_SUGGESTION: Final = 1024
 _UNCHECKED: Final = URKernelArgument.POINTER, URKernelArgument.LOCAL
 _INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
 
@@ -91,6 +95,7 @@ class ZeKernel(Object):
             create(program.table, "clCreateKernel", program.cl, name.encode()), program
         )
         self.device, self.whole = module.device, module.whole
+        self.takes_host_memory = can_use_host_memory(module.context.ur)
         self.in_c = KernelInC(
             self.ur,
             self.device.ur,
@@ -100,7 +105,8 @@ class ZeKernel(Object):
         )
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
-        self.value_sizes: dict[int, int] = {}
+        parameters = enumerate(module.list_parameters(name))
+        self.value_sizes = {index: one.size for index, one in parameters if one.size}
         self.not_local: set[int] = set()
         self.local_arguments: set[int] = set()
         self.sizes_known = False
@@ -136,8 +142,12 @@ class ZeKernel(Object):
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
-        """Return what each argument is (arguments.py)."""
-        return tuple(find_kind(self.ur, index) for index in range(self.ur.argument_count))
+        """Return what each argument is (arguments.py), by the driver or by the SPIR-V."""
+        said = [find_kind(self.ur, index) for index in range(self.ur.argument_count)]
+        for index, one in enumerate(self.module.list_parameters(self.name)):
+            if index < len(said) and said[index] == UNKNOWN:
+                said[index] = SPIRV_KINDS[one.kind]
+        return tuple(said)
 
     @property
     def pointer_indices(self) -> list[int]:
@@ -146,7 +156,7 @@ class ZeKernel(Object):
 
     def runs_on(self, context: ZeContext, device: ZeDevice) -> bool:
         """Return whether lists of a context and a device can launch it."""
-        return self.context is context and device.is_part_of(self.device)
+        return self.context.shares(context) and device.is_part_of(self.device)
 
     def check_group(self, sizes: Sequence[int]) -> None:
         """Check that it can be launched with a size of work-groups.
@@ -168,13 +178,16 @@ class ZeKernel(Object):
                 f"{tuple(sizes)}: the kernel is compiled for {self.required}",
             )
 
-    def read_argument(self, index: int, size: int, address: int) -> URKernelArgument:
+    def read_argument(
+        self, index: int, size: int, address: int, known: URKernelArgument | None = None
+    ) -> URKernelArgument:
         """Read an argument from the caller's memory.
 
         Args:
             index: which argument.
             size: its bytes.
             address: where it is, 0 for local memory, a null pointer, or a value of zeros.
+            known: what the driver has taken for it before, None if nothing.
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE,
@@ -188,7 +201,28 @@ class ZeKernel(Object):
         kind = self.kinds[index]
         if kind == UNKNOWN and not address and index in self.not_local:
             kind = VALUE
+        if kind == UNKNOWN and known is not None:
+            if known.kind == URKernelArgument.POINTER:
+                kind = POINTER
+            elif known.kind == URKernelArgument.VALUE and not address:
+                kind = VALUE
         return read_argument(self.context, index, kind, size, address)
+
+    def guess_again(self, argument: URKernelArgument) -> URKernelArgument | None:
+        """Return what an argument may be that the driver has refused, None for nothing else.
+
+        NULL is zeros if it is no local memory. An unknown address may be memory of the system.
+        """
+        if argument.kind == URKernelArgument.LOCAL:
+            return URKernelArgument(URKernelArgument.VALUE, argument.size, bytes(argument.size))
+        if argument.kind != URKernelArgument.VALUE or argument.size != HANDLE_SIZE:
+            return None
+        number = int.from_bytes(argument.value, "little")
+        return (
+            URKernelArgument(URKernelArgument.POINTER, 0, number)
+            if self.takes_host_memory
+            else None
+        )
 
     def read_argument_of_launch(self, command: Any, index: int) -> URKernelArgument:
         """Return an argument that C has given to a launch (`fl_command`) of this kernel."""
@@ -267,7 +301,7 @@ def zeKernelSuggestGroupSize(
     sizes = globalSizeX, globalSizeY, globalSizeZ
     if not all(sizes):
         raise make_failure("INVALID_GLOBAL_WIDTH_DIMENSION", "there is nothing to divide")
-    return suggest_local_size(hKernel.ur, hKernel.whole, sizes)
+    return suggest_local_size(hKernel.ur, hKernel.whole, sizes, _LARGEST_SUGGESTION)
 
 
 @driver.entry
@@ -283,10 +317,11 @@ def zeKernelSetArgumentValue(
     try:
         hKernel.set_argument(argIndex, argument)
     except LevelZeroError:
-        if argument.kind != URKernelArgument.LOCAL or hKernel.kinds[argIndex] != UNKNOWN:
+        other = hKernel.guess_again(argument)
+        if other is None or hKernel.kinds[argIndex] != UNKNOWN:
             raise
-        hKernel.not_local.add(argIndex)  # NULL stands for zeros
-        hKernel.set_argument(argIndex, hKernel.read_argument(argIndex, argSize, pArgValue))
+        hKernel.set_argument(argIndex, other)
+        hKernel.not_local.add(argIndex)
     else:
         if pArgValue:
             hKernel.not_local.add(argIndex)

@@ -131,7 +131,7 @@ class ZeCommandList(Object):
     def check_events(self, events: Sequence[ZeEvent | None]) -> None:
         """Raise LevelZeroError (INVALID_SYNCHRONIZATION_OBJECT) for events of other contexts."""
         for event in events:
-            if event is not None and event.context is not self.context:
+            if event is not None and not event.context.shares(self.context):
                 raise make_failure(
                     "INVALID_SYNCHRONIZATION_OBJECT", "an event is of another context"
                 )
@@ -248,8 +248,8 @@ def zeCommandListCreateImmediate(
 
 @driver.entry
 def zeCommandListReset(hCommandList: ZeCommandList) -> None:
-    hCommandList.check_regular()
-    hCommandList.reset()
+    if not hCommandList.is_immediate:  # there is nothing to forget in an immediate list
+        hCommandList.reset()
 
 
 @driver.entry

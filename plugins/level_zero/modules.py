@@ -16,7 +16,13 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...icd.nvidia_ptx import PtxError, PtxProgram
 from ...icd.pocl_structs import find_struct_sizes
-from ...loader.base.spirv import SpirvModule, is_spirv, read_module
+from ...loader.base.spirv import (
+    SpirvModule,
+    SpirvParameter,
+    is_spirv,
+    read_module,
+    read_parameters,
+)
 from ...loader.ur.abi import URError
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
@@ -88,6 +94,11 @@ class ModuleInput:
         words = (_OPTIONS.get(word, word) for word in flags.split())
         self._options = " ".join(word for word in words if not word.startswith("-ze-"))
         self._constants = dict(self._read_constants(constants)) if constants else {}
+
+    @cached_property
+    def parameters(self) -> Mapping[str, tuple[SpirvParameter, ...]]:
+        """Return what SPIR-V says of the parameters of its kernels, by their names."""
+        return read_parameters(self._data) if self.is_spirv else {}
 
     def _read_constants(self, row: Any) -> Iterator[tuple[int, bytes]]:
         """Yield the identifier and the value of each constant."""
@@ -279,6 +290,10 @@ class ZeModule(Object):
                 size, _, _ = URKernel(cl, program).find_required_size(self.whole) or (0, 0, 0)
                 return size
         return 0
+
+    def list_parameters(self, kernel: str) -> Sequence[SpirvParameter]:
+        """Return what SPIR-V says of the parameters of a kernel, nothing without SPIR-V."""
+        return next((p for one in self._inputs if (p := one.parameters.get(kernel))), ())
 
     @property
     def kernel_names(self) -> list[str]:

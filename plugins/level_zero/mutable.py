@@ -33,10 +33,19 @@ from .recording import ListLaunch
 _DEFINED: Final = reduce(or_, ZE.groups["ze_mutable_command_exp_flags_t"])
 _BY_DEFAULT: Final = MUTABLE & ~FLAGS["KERNEL_INSTRUCTION"]
 
+
+def _check_stype(desc: Any, name: str) -> None:
+    """Raise LevelZeroError (INVALID_ARGUMENT) for a struct of another type."""
+    if desc.stype != ZE[f"ZE_STRUCTURE_TYPE_{name}"]:
+        raise make_failure("INVALID_ARGUMENT", f"desc->stype is {desc.stype:#x}, not {name}")
+
+
 # identifiers
 
 
-def _add_identifier(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]) -> int:
+def _add_identifier(made: ZeCommandList, desc: Any, kernels: Sequence[ZeKernel]) -> int:
+    _check_stype(desc, "MUTABLE_COMMAND_ID_EXP_DESC")
+    flags = desc.flags
     made.check_regular()
     if made.mutable is None:
         raise make_failure("INVALID_ARGUMENT", "the list is not mutable")
@@ -59,14 +68,14 @@ def _add_identifier(made: ZeCommandList, flags: int, kernels: Sequence[ZeKernel]
 
 @driver.entry
 def zeCommandListGetNextCommandIdExp(hCommandList: ZeCommandList, desc: Any) -> int:
-    return _add_identifier(hCommandList, desc.flags, ())
+    return _add_identifier(hCommandList, desc, ())
 
 
 @driver.entry
 def zeCommandListGetNextCommandIdWithKernelsExp(
     hCommandList: ZeCommandList, desc: Any, phKernels: list[ZeKernel]
 ) -> int:
-    return _add_identifier(hCommandList, desc.flags, phKernels)
+    return _add_identifier(hCommandList, desc, phKernels)
 
 
 @driver.entry
@@ -102,7 +111,6 @@ def _note(made: ZeCommandList, changed: Sequence[MutableCommand]) -> None:
     """Note that commands have changed: the list has to be closed again."""
     made.in_c.note_change()
     for command in changed:
-        command.touched = True
         made.touched.append(command)
         if command.row is not None:
             command.row.in_python = 1
@@ -112,8 +120,8 @@ def _put_argument(draft: LaunchDraft, row: Any) -> LaunchDraft:
     kernel, index = draft.kernel, row.argIndex
     try:
         value = int(ffi.cast("uintptr_t", row.pArgValue))
-        argument = kernel.read_argument(index, row.argSize, value)
         known = draft.arguments.get(index)
+        argument = kernel.read_argument(index, row.argSize, value, known)
         if known is not None and known.kind == argument.kind == URKernelArgument.VALUE:
             if known.size != argument.size:
                 raise make_failure("INVALID_ARGUMENT", f"argument {index} has {known.size} bytes")
@@ -176,6 +184,7 @@ def _list_rows(desc: Any) -> Iterator[tuple[Any, str, Any]]:
 def zeCommandListUpdateMutableCommandsExp(hCommandList: ZeCommandList, desc: Any) -> None:
     """Collect changes of launches: all that the chain asks for, or nothing."""
     commands = _list_commands(hCommandList)
+    _check_stype(desc, "MUTABLE_COMMANDS_EXP_DESC")
     if desc.flags:
         raise make_failure("INVALID_ENUMERATION", "the flags are reserved")
     drafts: dict[MutableCommand, LaunchDraft] = {}
@@ -225,11 +234,11 @@ def zeCommandListUpdateMutableCommandKernelsExp(
         command = _find(commands, number)
         counts = command.check("KERNEL_INSTRUCTION").counts
         command.check_kernel(kernel)
-        if command.was_changed or command in drafts:
-            raise make_failure(
-                "INVALID_ARGUMENT", f"the kernel of command {number} is changed before all else"
-            )
-        command.make_draft()
+        if kernel is (drafts.get(command) or command.make_draft()).kernel:
+            continue
+        if command.launch_was_changed or command in drafts:
+            detail = f"the kernel of command {number} is changed before its arguments and sizes"
+            raise make_failure("INVALID_ARGUMENT", detail)
         present = None if counts is None else (0, 0, 0)  # it is read from memory
         drafts[command] = LaunchDraft(kernel, {}, present, None, (0, 0, 0))
     for command, draft in drafts.items():
@@ -242,9 +251,9 @@ def zeCommandListUpdateMutableCommandKernelsExp(
 
 @driver.entry
 def zeCommandListClose(hCommandList: ZeCommandList) -> None:
-    hCommandList.check_regular()
-    if hCommandList.closed:
-        raise make_failure("INVALID_ARGUMENT", "the list is closed already")
+    """Close a list. One that is closed or immediate stays as it is."""
+    if hCommandList.closed or hCommandList.is_immediate:
+        return
     if hCommandList.changed:
         _commit(hCommandList)
     hCommandList.close_recording()
@@ -310,8 +319,6 @@ def _commit(made: ZeCommandList) -> None:
         if command.command is not None:
             command.command.launch = new
         command.draft = None
-    for command in made.touched:
-        command.touched = False
 
 
 def _rewrite(made: ZeCommandList, command: MutableCommand, new: ListLaunch) -> bool:

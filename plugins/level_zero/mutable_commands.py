@@ -81,7 +81,6 @@ class MutableCommand:
         command: the command, None before it is appended.
         draft: what its launch will be, None if that is not changed.
         row: what C knows of it (`fl_ze_command`), None before the list is closed.
-        touched: whether it was changed since the list was closed.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class MutableCommand:
         self.command: ListCommand | None = None
         self.draft: LaunchDraft | None = None
         self.row: Any = None
-        self.touched = False
         self._signal: ZeEvent | None = None
         self._wait_count = 0
 
@@ -151,9 +149,9 @@ class MutableCommand:
         return self.draft or LaunchDraft.from_launch(command.launch)
 
     @property
-    def was_changed(self) -> bool:
-        """Return whether it was changed since the list was closed."""
-        return self.touched or bool(self.row and self.row.dirty)
+    def launch_was_changed(self) -> bool:
+        """Return whether its arguments or sizes were changed since the list was closed."""
+        return self.draft is not None or bool(self.row and self.row.dirty)
 
     def learn(self) -> None:
         """Learn which arguments C has changed."""

@@ -48,13 +48,13 @@ class Signal(Object):
     Attributes:
         signaled: whether it is, in the order of enqueues.
         completion: what has to end until it really is, None for nothing.
-        timing: the command whose times it has, None for none.
+        timing: the first and the last command whose times it has, None for none.
         error: why what should have signaled it could not be enqueued, None if it could.
         waiters: the streams whose next step waits for it.
     """
 
     completion: Completion | None = None
-    timing: Completion | None = None
+    timing: tuple[Completion, Completion] | None = None
     error: Exception | None = None
 
     def __init__(self) -> None:
@@ -180,6 +180,9 @@ class StreamStep:
         timed: those of them that have times of its commands.
         times: the commands whose times the first of `timed` have, which `run` sets. The others
             have those of its end.
+        begin: the step that their times begin with; None: this one.
+        marks: whether its end is the begin of such times.
+        end: the end of its commands, None before it is enqueued.
         reads: the events whose times its commands read.
     """
 
@@ -189,6 +192,9 @@ class StreamStep:
     timed: Sequence[Signal] = ()
     times: Sequence[Completion] = ()
     reads: Sequence[Signal] = ()
+    begin: StreamStep | None = None
+    marks: bool = False
+    end: Completion | None = None
 
     def bind(self) -> None:
         """Decide what its events mean: it is submitted now. The lock is held."""
@@ -201,8 +207,10 @@ class StreamStep:
 
     def note_times(self, end: Completion) -> None:
         """Give its events their times: it was enqueued, with this end. The lock is held."""
+        first = self.begin.end if self.begin is not None else None
         for number, event in enumerate(self.timed):
-            event.timing = self.times[number] if number < len(self.times) else end
+            own = self.times[number] if number < len(self.times) else end
+            event.timing = (first or own, own)
 
 
 #: What enqueues the commands of a step.
@@ -389,7 +397,8 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
     Raises:
         LevelZeroError, OpenCLError, URError: it could not be enqueued.
     """
-    if step.timed:
+    has_times = bool(step.timed) or step.marks
+    if has_times:
         stream.begin_times()
     waits = list_unfinished(stream, step.waits)
     stream.in_c.struct.pending = 1
@@ -398,9 +407,10 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
         step.note_times(stream.last)
         return stream.last
     stream.learn_last()
-    if waits or step.timed:  # a marker has times of its own
+    if waits or has_times:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
         stream.last = stream.make_end(end)
+    step.end = stream.last
     if stream.last is not None:
         step.note_times(stream.last)
     return stream.last

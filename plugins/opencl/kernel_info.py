@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -294,7 +295,9 @@ def _ask(
     return list(made)
 
 
-def suggest_local_size(kernel: URKernel, device: URDevice, sizes: Sequence[int]) -> list[int]:
+def suggest_local_size(
+    kernel: URKernel, device: URDevice, sizes: Sequence[int], most: int = sys.maxsize
+) -> list[int]:
     """Choose a local size that divides the global one and gives each compute unit a work-group.
 
     In the first dimension it is a multiple of what the device prefers, if such a size divides.
@@ -303,6 +306,7 @@ def suggest_local_size(kernel: URKernel, device: URDevice, sizes: Sequence[int])
         kernel: the kernel.
         device: the device.
         sizes: the global work size.
+        most: how many work-items a work-group may have, if the device does not say less.
 
     Returns:
         The local work size.
@@ -313,11 +317,11 @@ def suggest_local_size(kernel: URKernel, device: URDevice, sizes: Sequence[int])
     data = kernel.get_constant_info(device, "CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE")
     multiple = int.from_bytes(data, "little") or 1
     fair = max(multiple, math.prod(sizes) // device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"))
-    room = min(kernel.query_group_size(device), fair)
+    room = min(kernel.query_group_size(device), fair, most)
     local = []
     limits = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES")
-    for index, (size, most) in enumerate(zip(sizes, limits, strict=False)):
-        best = _find_divisor(size, min(room, most), 1 if index else multiple)
+    for index, (size, limit) in enumerate(zip(sizes, limits, strict=False)):
+        best = _find_divisor(size, min(room, limit), 1 if index else multiple)
         local.append(best)
         room //= best
     return local

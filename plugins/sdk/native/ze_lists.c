@@ -181,7 +181,8 @@ int32_t fl_zeCommandListUpdateMutableCommandsExp(uint32_t driver, uintptr_t hCom
     fl_change change;
     uintptr_t room;
     uint32_t left = MOST;
-    if (!list || !desc || desc->flags || !list->commands || list->state == FL_ZE_OPEN)
+    if (!list || !desc || desc->stype != ZE_STRUCTURE_TYPE_MUTABLE_COMMANDS_EXP_DESC ||
+        desc->flags || !list->commands || list->state == FL_ZE_OPEN)
         return FL_TO_PYTHON;
     row *first = (row *)desc->pNext;
     for (row *r = first; r; r = (row *)r->pNext)

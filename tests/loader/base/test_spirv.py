@@ -5,7 +5,13 @@ from __future__ import annotations
 import struct
 
 from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
-from fairlead.loader.base.spirv import SpirvModule, is_spirv, read_module
+from fairlead.loader.base.spirv import (
+    SpirvModule,
+    SpirvParameter,
+    is_spirv,
+    read_module,
+    read_parameters,
+)
 
 
 def swapped(data: bytes) -> bytes:
@@ -24,6 +30,45 @@ def test_both_byte_orders_are_read() -> None:
     for data in (make_store(), make_importing_store(), make_plus()):
         assert is_spirv(swapped(data))
         assert read_module(swapped(data)) == read_module(data)
+
+
+def assemble(*instructions: tuple[int, ...]) -> bytes:
+    words = [0x07230203, 0x00010000, 0, 20, 0]
+    for opcode, *operands in instructions:
+        words += [(1 + len(operands)) << 16 | opcode, *operands]
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+def test_parameters_of_kernels() -> None:
+    expected = SpirvParameter("pointer"), SpirvParameter("value", 4)
+    assert read_parameters(make_store()) == {"store": expected}
+    assert read_parameters(swapped(make_store())) == {"store": expected}
+    assert read_parameters(make_plus()) == {}
+    name = int.from_bytes(b"k\0\0\0", "little")
+    found = read_parameters(
+        assemble(
+            (15, 6, 9, name),  # OpEntryPoint Kernel
+            (21, 1, 16, 0),  # OpTypeInt
+            (23, 2, 1, 3),  # OpTypeVector of three, which has the size of four
+            (30, 3, 1, 1),  # OpTypeStruct
+            (32, 4, 4, 1),  # OpTypePointer Workgroup
+            (32, 5, 7, 3),  # OpTypePointer Function: a struct by value
+            (25, 6),  # OpTypeImage
+            (26, 7),  # OpTypeSampler
+            (33, 8, 10, 2, 4, 5, 6, 7, 11),  # OpTypeFunction
+            (54, 10, 9, 0, 8),  # OpFunction
+        )
+    )
+    kinds = ("value", 8), ("local", 0), ("value", 0), ("image", 0), ("sampler", 0), ("", 0)
+    assert found == {"k": tuple(SpirvParameter(*one) for one in kinds)}
+
+
+def test_a_variable_that_the_device_has_is_no_import() -> None:
+    name = int.from_bytes(b"id\0\0", "little")
+    linkage, built_in = (71, 3, 41, name, 1), (71, 3, 11, 28)
+    assert read_module(assemble(linkage)).imports == ("id",)
+    assert read_module(assemble(linkage, built_in)).imports == ()
+    assert read_module(assemble(built_in, linkage)).imports == ()
 
 
 def test_booleans_and_sizes_of_constants() -> None:

@@ -145,7 +145,7 @@ def test_a_changed_list_is_closed_before_it_runs(bench: ZeBench, language: str) 
     execute = "zeCommandQueueExecuteCommandLists"
     assert bench.ze.code(execute, bench.queue, 1, array(made), None) == ("INVALID_ARGUMENT")
     bench.ze.ok("zeCommandListClose", made)
-    assert bench.ze.code("zeCommandListClose", made) == "INVALID_ARGUMENT"
+    bench.ze.ok("zeCommandListClose", made)  # it is closed already
     bench.run(made)
     assert out.all == [2] * 4
 

@@ -6,9 +6,16 @@ import ctypes
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int
+from typing import Any
 
+import pytest
 from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
+
+from fairlead.loader.ze.abi import ZE
+
+#: Nanoseconds that two readings of the clocks may differ by, on a busy machine, too.
+_DRIFT = 10_000_000_000
 
 
 def state(bench: ZeBench, event: int) -> str:
@@ -171,7 +178,11 @@ def test_an_immediate_list_runs_at_once(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
     assert out.all == [7, 7]
     assert [state(bench, event) for event in events] == ["SUCCESS"] * 2
-    assert bench.ze.code("zeCommandListReset", made) == "INVALID_COMMAND_LIST_TYPE"
+    for routine in ("zeCommandListClose", "zeCommandListReset"):
+        bench.ze.ok(routine, made)  # nothing to do
+    bench.launch(made, kernel, 2)
+    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
+    assert out.all == [12, 12]
     bench.ze.ok("zeCommandListDestroy", made)
 
 
@@ -273,3 +284,60 @@ def test_threads_share_a_context(bench: ZeBench) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, outs))
     assert [out[0] for out in outs] == [111] * 4
+
+
+def read_times(bench: ZeBench, event: int) -> Any:
+    struct = "ze_kernel_timestamp_result_t"
+    return bench.ze.properties("zeEventQueryKernelTimestamp", struct, event).context
+
+
+def read_clocks(bench: ZeBench) -> tuple[int, int]:
+    host, device = ctypes.c_uint64(), ctypes.c_uint64()
+    bench.ze.ok("zeDeviceGetGlobalTimestamps", bench.device, byref(host), byref(device))
+    return host.value, device.value
+
+
+@pytest.mark.parametrize("is_counter_based", [False, True])
+def test_an_event_has_the_times_of_the_lists_before_it(
+    bench: ZeBench, is_counter_based: bool
+) -> None:
+    out, regular = bench.ints(count=4), bench.list()
+    for _ in range(3):
+        bench.launch(regular, bench.kernel("add", out.pointer, c_int(1)), 4)
+    bench.ze.ok("zeCommandListClose", regular)
+    event = bench.events(1, flags=5)[0]
+    if is_counter_based:
+        desc = new(
+            "ze_event_counter_based_desc_t",
+        )
+        desc.flags = ZE["ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE"]
+        desc.flags |= ZE["ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP"]
+        given = bench.context, bench.device, byref(desc)
+        event = bench.ze.make("zeEventCounterBasedCreate", *given)
+    made = bench.immediate(flags=ZE["ZE_COMMAND_QUEUE_FLAG_IN_ORDER"])
+    append = "zeCommandListImmediateAppendCommandListsExp"
+    bench.ze.ok(append, made, 1, array(regular), event, 0, None)
+    bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
+    times, clocks = read_times(bench, event), read_clocks(bench)
+    assert 0 < times.kernelStart < times.kernelEnd <= clocks[1]
+    kernel_times = new("ze_kernel_timestamp_result_t")
+    synchronized = new("ze_synchronized_timestamp_result_ext_t")
+    pointers = {
+        "pKernelTimestampsBuffer": kernel_times,
+        "pSynchronizedTimestampsBuffer": synchronized,
+    }
+    row = new("ze_event_query_kernel_timestamps_results_ext_properties_t", **pointers)
+    routine = "zeEventQueryKernelTimestampsExt"
+    bench.ze.ok(routine, event, bench.device, byref(ctypes.c_uint32(1)), byref(row))
+    assert kernel_times.context.kernelStart == times.kernelStart
+    span = synchronized.context.kernelEnd - synchronized.context.kernelStart
+    assert span == times.kernelEnd - times.kernelStart
+    assert 0 < synchronized.context.kernelEnd <= read_clocks(bench)[0] + _DRIFT
+
+
+def test_a_suggested_group_is_one_of_gpus(bench: ZeBench) -> None:
+    sizes = [ctypes.c_uint32() for _ in range(3)]
+    kernel = bench.kernel("where", bench.ints(0).pointer)
+    pointers = [byref(one) for one in sizes]
+    bench.ze.ok("zeKernelSuggestGroupSize", kernel, 1 << 20, 1, 1, *pointers)
+    assert 1 <= sizes[0].value <= 1024

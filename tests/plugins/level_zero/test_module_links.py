@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_uint32, c_void_p
 from typing import Any
 
 import pytest
-from helpers.ze_bench import ZeBench
+from helpers.ze_bench import FOREVER, ZeBench, argument
 from helpers.ze_calls import array, new
 
 from fairlead.conformance.ur.spirv import SPEC_ID, make_importing_store, make_plus, make_store
@@ -115,6 +115,59 @@ def names(bench: ZeBench, module: int) -> list[bytes]:
 def has_imports(bench: ZeBench, module: int) -> bool:
     row = bench.ze.properties("zeModuleGetProperties", "ze_module_properties_t", module)
     return bool(row.flags)
+
+
+# what SPIR-V says of arguments
+
+
+def kernel_of_spirv(bench: ZeBench) -> int:
+    code, module, log = module_of(bench, make_store())
+    assert code == "SUCCESS", log
+    return bench.kernel("store", module=module)
+
+
+def test_null_is_zeros_for_a_value_of_spirv(bench: ZeBench, spirv: None) -> None:
+    out, kernel, made = bench.ints(7), kernel_of_spirv(bench), bench.list(mutable=True)
+    bench.set(kernel, 0, out.pointer)
+    bench.set(kernel, 1, c_int(5))
+    number = bench.next_id(made)
+    bench.launch(made, kernel)
+    bench.ze.ok("zeCommandListClose", made)
+    assert bench.update(made, argument(number, 1, 4)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out[0] == 0
+    bench.ze.ok("zeKernelSetArgumentValue", kernel, 1, 4, None)
+
+
+def test_memory_of_the_system_is_an_argument_if_it_is_claimed(bench: ZeBench, spirv: None) -> None:
+    routine, struct = "zeDeviceGetMemoryAccessProperties", "ze_device_memory_access_properties_t"
+    row = bench.ze.properties(routine, struct, bench.device)
+    if not row.sharedSystemAllocCapabilities:
+        pytest.skip("needs a device that uses memory of the system: Intel's")
+    out, kernel = c_int(7), kernel_of_spirv(bench)
+    for made in (bench.immediate(), bench.list()):
+        bench.set(kernel, 0, c_void_p(ctypes.addressof(out)))
+        bench.set(kernel, 1, c_int(5))
+        bench.launch(made, kernel)
+        bench.finish(made)
+        assert out.value == 5
+        out.value = 7
+
+
+def test_a_module_of_one_context_runs_in_another(bench: ZeBench) -> None:
+    """All contexts of the same devices share what they have, as in other drivers."""
+    other = ZeBench(bench.ze, bench.driver, bench.device)
+    (event,), out = bench.events(1), bench.ints(0)
+    kernel = other.kernel("add", out.pointer, c_int(3))
+    for made in (bench.list(), bench.immediate()):
+        bench.launch(made, kernel, 1, event)
+        bench.finish(made)
+    bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
+    assert out[0] == 6
+    other.close()
+    out.fill(1)  # memory of the first context is still there
+    assert out[0] == 1
 
 
 # specialization constants
