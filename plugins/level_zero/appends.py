@@ -317,7 +317,8 @@ def zeCommandListAppendMemoryFillWithParameters(
 
 
 def _list_rows(region: Any, pitch: int, slice_pitch: int, base: int) -> Iterator[int]:
-    """Yield the address of each row of a region."""
+    """Yield the address of each row of a region. A pitch of 0 means that there is no gap."""
+    slice_pitch = slice_pitch or pitch * (region.originY + region.height)
     start = base + region.originX + region.originY * pitch + region.originZ * slice_pitch
     for z in range(max(region.depth, 1)):
         for y in range(region.height):
@@ -343,8 +344,9 @@ def zeCommandListAppendMemoryCopyRegion(
     if shapes[0] != shapes[1]:
         raise make_failure("INVALID_SIZE", "the regions differ in size")
     width, height, depth = shapes[0]
-    pitches = dstPitch, srcPitch
-    if height > 1 and any(pitch < width for pitch in pitches):
+    dstPitch = dstPitch or dstRegion.originX + width
+    srcPitch = srcPitch or srcRegion.originX + width
+    if height > 1 and min(dstPitch, srcPitch) < width:
         raise make_failure("INVALID_SIZE", f"a row of {width} bytes is longer than its pitch")
     targets = _list_rows(dstRegion, dstPitch, dstSlicePitch, dstptr)
     sources = _list_rows(srcRegion, srcPitch, srcSlicePitch, srcptr)

@@ -163,11 +163,8 @@ def _allocate(
     context.check(device)
     if not size:
         raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
-    if alignment & (alignment - 1) or alignment > _LARGEST_ALIGNMENT:
-        raise make_failure(
-            "UNSUPPORTED_ALIGNMENT",
-            f"{alignment} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
-        )
+    if alignment:  # other drivers refuse none: the next power of two suits it as well
+        alignment = min(1 << (alignment - 1).bit_length(), _LARGEST_ALIGNMENT)
     ur = device.ur if device is not None else None
     descriptor = ur_ffi.new("ur_usm_desc_t *", {"align": alignment}) if alignment else None
     return allocate(context.ur, kind, ur, descriptor, None, size)

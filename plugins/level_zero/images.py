@@ -256,7 +256,9 @@ def zeImageGetAllocPropertiesExt(
 def zeImageGetMemoryPropertiesExp(hImage: ZeImage, pMemoryProperties: Any) -> None:
     row, image = pMemoryProperties, hImage.ur
     row.size = image.size
-    row.rowPitch, row.slicePitch = image.query_image("ROW_PITCH"), image.query_image("SLICE_PITCH")
+    row.rowPitch = image.query_image("ROW_PITCH")
+    # OpenCL says 0 for an image of one slice.
+    row.slicePitch = image.query_image("SLICE_PITCH") or row.rowPitch * image.extent[1]
 
 
 def check_image(context: ZeContext, image: ZeImage) -> None:

@@ -8,6 +8,7 @@ import what other modules export: module_links.py links such modules.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -58,7 +59,16 @@ _HAS_IMPORTS: Final = ZE["ZE_MODULE_PROPERTY_FLAG_IMPORTS"]
 _NO_SPIRV: Final = SpirvModule({}, (), (), ())
 _ARGUMENT_INFOS: Final = "-cl-kernel-arg-info"
 _SIZE_KERNEL: Final = "fairlead_size_of"
-#: OpenCL's options for those of Level Zero. Others that begin with -ze- are left out.
+#: What only drivers of GPUs do with a module.
+_ZE_OPTION: Final = re.compile(r"(?<!\S)-(?:ze-|zet-|library-compilation(?!\S))\S*")
+#: An option, and one of OpenCL C (OpenCL 3.0: "Compiler Options").
+_OPTION: Final = re.compile(r"(?<!\S)-\S+")
+_KNOWN: Final = re.compile(
+    "-(?:D|I|w$|Werror$|g$|cl-(?:std=|kernel-arg-info|single-precision|denorms|fp32-correctly"
+    "|opt-disable|strict-aliasing|uniform-work|no-subgroup|mad-enable|no-signed|unsafe-math"
+    "|finite-math|fast-relaxed))"
+)
+#: OpenCL's options for those of Level Zero. Others of its own are left out.
 _OPTIONS: Final = {"-ze-opt-disable": "-cl-opt-disable", "-ze-opt-level=O0": "-cl-opt-disable"}
 
 
@@ -87,18 +97,17 @@ class ModuleInput:
     """
 
     def __init__(self, form: int, data: bytes, flags: str, constants: Any) -> None:
-        self._form, self._data, self.is_spirv = form, data, is_spirv(data)
+        self._form, self.data, self.is_spirv = form, data, is_spirv(data)
         if form == _IL and not self.is_spirv:
             raise make_failure("INVALID_NATIVE_BINARY", "the module is not SPIR-V")
         self.spirv = read_module(data) if self.is_spirv else _NO_SPIRV
-        words = (_OPTIONS.get(word, word) for word in flags.split())
-        self._options = " ".join(word for word in words if not word.startswith("-ze-"))
+        self._options = _ZE_OPTION.sub(lambda found: _OPTIONS.get(found[0], ""), flags)
         self._constants = dict(self._read_constants(constants)) if constants else {}
 
     @cached_property
     def parameters(self) -> Mapping[str, tuple[SpirvParameter, ...]]:
         """Return what SPIR-V says of the parameters of its kernels, by their names."""
-        return read_parameters(self._data) if self.is_spirv else {}
+        return read_parameters(self.data) if self.is_spirv else {}
 
     def _read_constants(self, row: Any) -> Iterator[tuple[int, bytes]]:
         """Yield the identifier and the value of each constant."""
@@ -129,7 +138,7 @@ class ModuleInput:
         Raises:
             URError, OpenCLError: what the reference adapter and the OpenCL driver answer.
         """
-        data = self._data.rstrip(b"\0") + more if more else self._data
+        data = self.data.rstrip(b"\0") + more if more else self.data
         address, size = int(ffi.cast("uintptr_t", ffi.from_buffer(data))), len(data)
         options = self._options
         try:
@@ -151,6 +160,11 @@ class ModuleInput:
                 row.pValue = int(ur_ffi.cast("uintptr_t", value))
             urProgramSetSpecializationConstants(program, len(rows), rows)
         return program, options
+
+
+def _find_unknown(options: str) -> list[str]:
+    """Return the options that are not OpenCL's."""
+    return [word for word in _OPTION.findall(options) if not _KNOWN.match(word)]
 
 
 @driver.kind
@@ -185,32 +199,47 @@ class ZeModule(Object):
         self.links: tuple[ZeModule, ...] | None = None
         self._program: URProgram | None = None
         self.log = ""
+        self._remarks: list[str] = []
         try:
-            self.use(self._build() if len(inputs) == 1 else self.link(()))
+            self.use(self._compile(inputs[0]) if len(inputs) == 1 else self.link(()))
             self.imports = ()  # the driver itself has what is imported, if anything is
         except (BuildError, LinkError):
             if not self.imports:
                 raise
-            self.log = "\n".join(one.log for one in self.compiled if one.log)
+            self.log = self._join_logs(self.compiled)
 
-    def _build(self) -> URProgram:
-        """Return its only input, built."""
-        program, options = self._inputs[0].create(self.context, self.device)
-        self._compile(program, options)
+    def _compile(
+        self, one: ModuleInput, more: bytes = b"", *, only_compiles: bool = False
+    ) -> URProgram:
+        """Return an input as a program, compiled or built. Raises BuildError.
+
+        Args:
+            one: the input.
+            more: further text, if it is text.
+            only_compiles: whether it is not linked.
+        """
+        program, options = one.create(self.context, self.device, more)
+        given = options
+        for shorter in (*self._shorten(options), None):
+            try:
+                build_program(program, [self.whole], options, only_compiles=only_compiles)
+                break
+            except BuildError:
+                if shorter is None:
+                    raise
+            program, options = one.create(self.context, self.device, more)[0], shorter
+        ignored = [word for word in _find_unknown(given) if word not in options.split()]
+        if ignored:
+            self._remarks.append(f"unknown build flags are ignored: {' '.join(ignored)}")
         return program
 
-    def _compile(self, program: URProgram, options: str, *, only_compiles: bool = False) -> None:
-        """Build a program, if need be without what tells about arguments. Raises BuildError."""
-        may_retry = self.whole.platform.profile.argument_infos_break_builds and (
-            _ARGUMENT_INFOS in options
-        )
-        try:
-            build_program(program, [self.whole], options, only_compiles=only_compiles)
-        except BuildError:
-            if not may_retry:
-                raise
-            options = options.replace(_ARGUMENT_INFOS, "")
-            build_program(program, [self.whole], options, only_compiles=only_compiles)
+    def _shorten(self, options: str) -> Iterator[str]:
+        """Yield what to build it with if the driver refuses these options."""
+        if _find_unknown(options):
+            options = _OPTION.sub(lambda one: one[0] if _KNOWN.match(one[0]) else "", options)
+            yield options
+        if self.whole.platform.profile.argument_infos_break_builds and _ARGUMENT_INFOS in options:
+            yield options.replace(_ARGUMENT_INFOS, "")
 
     @property
     def exports(self) -> frozenset[str]:
@@ -228,10 +257,7 @@ class ZeModule(Object):
     @cached_property
     def compiled(self) -> list[URProgram]:
         """Return its inputs, compiled for linking. Raises BuildError and what drivers answer."""
-        made = [one.create(self.context, self.device) for one in self._inputs]
-        for program, options in made:
-            self._compile(program, options, only_compiles=True)
-        return [program for program, _ in made]
+        return [self._compile(one, only_compiles=True) for one in self._inputs]
 
     def link(self, links: Sequence[ZeModule]) -> URProgram:
         """Link it with other modules. `use` makes the result its program.
@@ -249,16 +275,22 @@ class ZeModule(Object):
 
     def use(self, program: URProgram, links: Sequence[ZeModule] = ()) -> None:
         """Take its program, which is linked with other modules."""
-        self._program, self.links, self.log = program, tuple(links), program.log
+        self._program, self.links = program, tuple(links)
+        self.log = self._join_logs([program])
+
+    def _join_logs(self, programs: Sequence[URProgram]) -> str:
+        return "\n".join(text for text in (*self._remarks, *(one.log for one in programs)) if text)
 
     @property
     def binary(self) -> bytes:
-        """Return what the OpenCL driver has made of it.
+        """Return what the OpenCL driver has made of it, the SPIR-V before it is linked.
 
         Raises:
-            LevelZeroError: INVALID_MODULE_UNLINKED.
+            LevelZeroError: INVALID_MODULE_UNLINKED if that are several inputs.
             OpenCLError: the driver does not tell.
         """
+        if self._program is None and len(self._inputs) == 1:
+            return self._inputs[0].data
         return self.program.binaries[self.program.devices.index(self.whole)]
 
     @cached_property
@@ -284,8 +316,7 @@ class ZeModule(Object):
         text = f"\nkernel __attribute__(({sizes})) void {_SIZE_KERNEL}(void) {{}}\n"
         for one in self._inputs:
             with suppress(URError, OpenCLError):  # it does not define the type
-                program, options = one.create(self.context, self.device, text.encode())
-                self._compile(program, options)
+                program = self._compile(one, text.encode())
                 cl = create(program.table, "clCreateKernel", program.cl, _SIZE_KERNEL.encode())
                 size, _, _ = URKernel(cl, program).find_required_size(self.whole) or (0, 0, 0)
                 return size

@@ -126,6 +126,42 @@ def kernel_of_spirv(bench: ZeBench) -> int:
     return bench.kernel("store", module=module)
 
 
+@pytest.mark.parametrize("form", [SPIRV, TEXT])
+def test_build_flags_of_other_drivers(bench: ZeBench, takes_spirv: bool, form: int) -> None:
+    """They are left out. The log names those that are no flags of Level Zero."""
+    if form == SPIRV and not takes_spirv:
+        pytest.skip("needs a driver that takes SPIR-V: Intel's")
+    text = b"kernel void one(global int *out) { *out = NUMBER; }"
+    data = make_store() if form == SPIRV else text
+    number = b"" if form == SPIRV else b" -D NUMBER=1"
+    for flags, ignored in (
+        (b"-no-such-flag", "-no-such-flag"),
+        (b"-cl-mad-enable -vc-codegen -ze-opt-level=2", "-vc-codegen"),
+        (b"-library-compilation -ze-opt-large-register-file", ""),
+        (b"-cl-intel-256-GRF-per-thread", "-cl-intel-256-GRF-per-thread"),
+    ):
+        room = ctypes.create_string_buffer(data, len(data))
+        given = {"format": form, "inputSize": len(data), "pInputModule": room}
+        desc = new(
+            "ze_module_desc_t", **given, pBuildFlags=ctypes.create_string_buffer(flags + number)
+        )
+        code, _, log = create(bench, desc)
+        assert code == "SUCCESS", log
+        told = f"unknown build flags are ignored: {ignored}\n" in f"{log}\n".replace("\0", "")
+        assert told == bool(ignored), log
+
+
+def test_an_unlinked_module_has_a_native_binary(bench: ZeBench, spirv: None) -> None:
+    """Another module is made of it, and linked."""
+    code, module, _ = module_of(bench, make_importing_store())
+    assert (code, has_imports(bench, module)) == ("SUCCESS", True)
+    code, again, _ = module_of(bench, bench.native(module), TEXT)
+    assert (code, has_imports(bench, again)) == ("SUCCESS", True)
+    _, plus, _ = module_of(bench, make_plus())
+    bench.ze.ok(LINK, 2, array(again, plus), None)
+    assert stored(bench, again, 5) == 5
+
+
 def test_null_is_zeros_for_a_value_of_spirv(bench: ZeBench, spirv: None) -> None:
     out, kernel, made = bench.ints(7), kernel_of_spirv(bench), bench.list(mutable=True)
     bench.set(kernel, 0, out.pointer)

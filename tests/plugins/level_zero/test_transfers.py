@@ -96,6 +96,16 @@ def test_what_was_built_is_kept_if_a_step_fails(
     assert (code, len(kept)) == ("OUT_OF_HOST_MEMORY", 1)
 
 
+def test_a_pitch_of_0_is_no_gap(bench: ZeBench) -> None:
+    out, source, made = bench.ints(count=16), bench.ints(*range(16)), bench.list(in_order=True)
+    box = byref(new("ze_copy_region_t", width=8, height=2, depth=2))
+    right = byref(new("ze_copy_region_t", originX=4, width=8, height=2, depth=2))
+    routine, rest = "zeCommandListAppendMemoryCopyRegion", (None, 0, None)
+    bench.ze.ok(routine, made, out.address, box, 0, 0, source.address, right, 0, 0, *rest)
+    bench.finish(made)
+    assert out.all == [1, 2, 4, 5, 7, 8, 10, 11, *[0] * 8]
+
+
 def test_regions_of_other_sizes_are_refused(bench: ZeBench) -> None:
     out, made = bench.ints(count=16), bench.list()
     one, two = (new("ze_copy_region_t", width=width, height=2, depth=1) for width in (4, 8))
@@ -133,9 +143,9 @@ def test_allocations_that_cannot_be_are_refused(bench: ZeBench) -> None:
 
     assert allocate(0, 0) == "UNSUPPORTED_SIZE"
     assert allocate(1 << 62, 0) == "UNSUPPORTED_SIZE"
-    assert allocate(64, 3) == "UNSUPPORTED_ALIGNMENT"
-    assert allocate(64, 4096) == "SUCCESS"
-    assert (made.value or 1) % 4096 == 0
+    for alignment, multiple in ((3, 4), (20, 32), (4096, 4096), (1 << 22, 1 << 21)):
+        assert allocate(64, alignment) == "SUCCESS"
+        assert (made.value or 1) % multiple == 0
 
 
 def test_memory_is_freed_after_what_uses_it(bench: ZeBench) -> None:
