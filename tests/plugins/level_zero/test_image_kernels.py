@@ -10,7 +10,7 @@ from helpers.ze_bench import ZeBench, argument
 from helpers.ze_calls import new
 
 from fairlead.loader.ze.abi import ZE
-from fairlead.plugins.level_zero import kernels, samplers
+from fairlead.plugins.level_zero import contexts, kernels, samplers
 from fairlead.plugins.level_zero.in_c import UNKNOWN
 
 SOURCE: Final = b"""
@@ -198,7 +198,7 @@ def test_updates_that_cannot_be(bench: ZeBench) -> None:
 # refusals
 
 
-def test_arguments_that_cannot_be(bench: ZeBench) -> None:
+def test_arguments_that_cannot_be(bench: ZeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.compiles = True  # Intel's driver knows no types of the arguments of a binary's kernels
     flip, one = kernel(bench, "flip"), image(bench, 1)
     out, some = bench.ints(count=1), sampler(bench, "CLAMP")
@@ -214,6 +214,7 @@ def test_arguments_that_cannot_be(bench: ZeBench) -> None:
     sample = kernel(bench, "sample")
     for wrong in (one, c_void_p(), None):
         assert code(sample, 1, wrong) == "INVALID_ARGUMENT"
+    monkeypatch.setattr(contexts, "_shared", {})  # as if it had other devices
     other = ZeBench(bench.ze, bench.driver)
     foreign = image(other, 1)
     assert code(flip, 0, foreign) == "INVALID_ARGUMENT"
