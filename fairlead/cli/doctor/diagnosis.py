@@ -221,6 +221,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_ZE_SUB_DEVICES": "how many sub-devices a device of the Level Zero driver has",
     "ZE_FLAT_DEVICE_HIERARCHY": "which parts of the Level Zero driver's devices are devices",
     "ZE_AFFINITY_MASK": "which devices and sub-devices of the Level Zero driver programs see",
+    "ZE_ENABLE_NULL_DRIVER": "1 adds libze_null.so.1 of Intel's loader in libze_loader.so.1",
     "ZE_ENABLE_LOADER_DEBUG_TRACE": "1 has libze_loader.so.1 print which drivers it left out",
 }
 

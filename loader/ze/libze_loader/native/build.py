@@ -32,10 +32,8 @@ WRITTEN = {
     "zeDriverGet": "fl_driver_get",
     "zeInitDrivers": "fl_init_drivers",
 }
-#: Getters of tables that are not described by the data, besides those of `Api.other_tables`.
-_OTHER_GETTERS = ("zerGetGlobalProcAddrTable",)
-#: The functions of entries.c whose names do not say that they are exported.
-_OWN = ("zeLoader*", "zel*")
+#: The functions of entries.c and runtime.c whose names do not say that they are exported.
+_OWN = ("zeLoader*", "zel*", "zerGetGlobalProcAddrTable")
 #: The tables whose functions of version 1.0 have callbacks in a zel_core_callbacks_t, in its order.
 #: The callbacks of later functions are registered one by one.
 CALLBACK_TABLES = (
@@ -175,12 +173,10 @@ def _emit_validation(api: Any, function: Any) -> str:
 def _emit_tracing(function: Any) -> str:
     """The function that calls callbacks before and after the next one, and what registers them.
 
-    They get pointers to the parameters. A function that returns no code has no callbacks.
+    They get pointers to the parameters, and what the function returns.
     """
     call = _emit_call(function, f"fl_untraced[{function.slot}]")
     begin = f"static {function.format_c_declaration(f'traced_{function.name}')} {{"
-    if function.error_channel != "return":
-        return f"{begin} return {call}; }}"
     places = ", ".join(f"(void *)&{p.name}" for p in function.parameters)
     return "\n".join(
         [
@@ -188,8 +184,8 @@ def _emit_tracing(function: Any) -> str:
             f"    void *params[] = {{{places}}};",
             "    fl_traced_call call;",
             f"    bool is_seen = fl_begin_call(&call, {function.slot}, params);",
-            f"    ze_result_t result = {call};",
-            "    if (is_seen) fl_end_call(&call, params, result);",
+            f"    {function.returns} result = {call};",
+            "    if (is_seen) fl_end_call(&call, params, (uintptr_t)result);",
             "    return result;\n}",
             f"FL_EXPORT ze_result_t zelTracer{function.name[2:]}RegisterCallback("
             "void *tracer, uint32_t place, void *callback) {",
@@ -233,7 +229,7 @@ def _emit_getters(api: Any) -> Iterator[str]:
         for prefix, tables in api.other_tables.items()
         for table in tables
     ]
-    for name in (*others, *_OTHER_GETTERS):
+    for name in others:
         yield f"FL_EXPORT ze_result_t {name}(uint32_t version, void *table) {{"
         yield f'    return fl_pass_on("{name}", version, table);\n}}'
 
@@ -293,8 +289,11 @@ ze_result_t fl_give(uint32_t version, void **table, unsigned first, unsigned cou
 
 #: What the letters of tools.abi are in C.
 _KINDS = {"i": "uintptr_t", "d": "double", "t": "fl_words"}
-#: In tools.c: they concern all drivers.
-_WRITTEN_TOOLS = ("zesInit", "zesDriverGet")
+#: In tools.c and runtime.c: they concern all drivers, or the default one.
+_WRITTEN_TOOLS = (
+    *("zesInit", "zesDriverGet", "zerGetLastErrorDescription", "zerGetDefaultContext"),
+    *("zerTranslateDeviceHandleToIdentifier", "zerTranslateIdentifierToDeviceHandle"),
+)
 
 
 def read_tools() -> dict[str, dict[str, str]]:
@@ -304,7 +303,8 @@ def read_tools() -> dict[str, dict[str, str]]:
         if not line.startswith("#"):
             head, _, rest = line.partition(": ")
             getter = "{}Get{}ProcAddrTable".format(*head.split())
-            tables[getter] = dict(pair.split() for pair in rest.split(", "))
+            pairs = (pair.partition(" ") for pair in rest.split(", "))
+            tables[getter] = {name: letters for name, _, letters in pairs}
     return tables
 
 
@@ -344,7 +344,6 @@ def emit_version_script(api: Any) -> str:
     ]
     patterns = [
         *(f"{prefix}Get*ProcAddrTable" for prefix in api.other_tables),
-        *_OTHER_GETTERS,
         *_OWN,
         *(name for functions in read_tools().values() for name in functions),
     ]

@@ -149,6 +149,8 @@ static void open_own_driver(fl_drivers *into) {
 
 static void open_all(fl_drivers *into) {
     const char *named = secure_getenv("ZE_ENABLE_ALT_DRIVERS");
+    if (fl_is_set("ZE_ENABLE_NULL_DRIVER")) /* of Intel's loader, first as there */
+        open_driver(into, "libze_null.so.1", true);
     if (!named) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             open_driver(into, names[i], false);

@@ -85,6 +85,7 @@ static ze_result_t initialize_all(gathered *all, const fl_drivers *drivers, init
 static ze_result_t initialize(gathered *all, init_function *one, const void *data) {
     if (fl_busy) /* a driver calls Level Zero while it is initialized */
         return ZE_RESULT_ERROR_UNINITIALIZED;
+    fl_read_tracing();
     for (;;) {
         const fl_drivers *kept = fl_kept_drivers(), *drivers = kept ? kept : fl_open_drivers();
         if (!drivers)

@@ -67,8 +67,8 @@ void fl_free_drivers(void); /* as fl_free_handles */
 
 extern _Thread_local bool fl_busy; /* this thread opens drivers, or initializes one */
 
-/* --- tracing.c --- */
-enum { FL_MOST_TRACERS = 32 };
+/* --- tracing.c. A slot of FL_SLOTS and above is a function of runtime.c. --- */
+enum { FL_MOST_TRACERS = 32, FL_TRACED = FL_SLOTS + 4 };
 typedef struct fl_traced_call {
     unsigned slot, count;
     struct fl_tracer *tracers[FL_MOST_TRACERS];
@@ -78,7 +78,8 @@ typedef struct fl_traced_call {
 bool fl_is_traced(void);
 bool fl_begin_call(fl_traced_call *call, unsigned slot,
                    void *params); /* calls prologues; false if nobody traces the call */
-void fl_end_call(fl_traced_call *call, void *params, ze_result_t result);
+void fl_end_call(fl_traced_call *call, void *params, uintptr_t result);
+void fl_read_tracing(void); /* enables the layer once, if ZE_ENABLE_TRACING_LAYER is 1 */
 ze_result_t fl_register(void *tracer, uint32_t place, unsigned slot, void *callback);
 void fl_free_tracers(void); /* as fl_free_handles */
 

@@ -14,15 +14,15 @@
 enum { PROLOGUE, EPILOGUE, PLACES, STYPE_TRACER_DESC = 1 };
 
 /* Of any function: `params` is a struct of pointers to its parameters, which a callback may change.
- */
-typedef void callback(void *params, ze_result_t result, void *data, void **own);
+ * `result` is a code, a number or a handle. */
+typedef void callback(void *params, uintptr_t result, void *data, void **own);
 
 typedef struct fl_tracer {
     struct fl_tracer *next; /* of all */
     bool enabled;
     unsigned users;
     void *data;
-    callback *callbacks[PLACES][FL_SLOTS];
+    callback *callbacks[PLACES][FL_TRACED];
 } fl_tracer;
 
 typedef struct tracer_desc {
@@ -48,8 +48,11 @@ static void add_layer(int change) {
     fl_show();
 }
 
-__attribute__((constructor)) static void begin(void) {
-    if (fl_is_set("ZE_ENABLE_TRACING_LAYER"))
+/* Programs may set the variable after this library is loaded, before the first init. */
+__attribute__((constructor)) void fl_read_tracing(void) {
+    static bool by_variable;
+    if (fl_is_set("ZE_ENABLE_TRACING_LAYER") &&
+        !__atomic_exchange_n(&by_variable, true, __ATOMIC_ACQ_REL))
         add_layer(1);
 }
 
@@ -63,7 +66,7 @@ void fl_free_tracers(void) {
 
 /* --- calls --- */
 
-static void call_all(fl_traced_call *call, int place, void *params, ze_result_t result) {
+static void call_all(fl_traced_call *call, int place, void *params, uintptr_t result) {
     in_callback = true;
     for (unsigned i = 0; i < call->count; i++) {
         callback *function = call->tracers[i]->callbacks[place][call->slot];
@@ -92,7 +95,7 @@ bool fl_begin_call(fl_traced_call *call, unsigned slot, void *params) {
     return call->count;
 }
 
-void fl_end_call(fl_traced_call *call, void *params, ze_result_t result) {
+void fl_end_call(fl_traced_call *call, void *params, uintptr_t result) {
     call_all(call, EPILOGUE, params, result);
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < call->count; i++)
@@ -133,7 +136,7 @@ FL_EXPORT ze_result_t zelTracerCreate(const tracer_desc *desc, fl_tracer **trace
                 "or call zelEnableTracingLayer");
         return ZE_RESULT_ERROR_UNINITIALIZED;
     }
-    if (!desc || !tracer || !desc->pUserData)
+    if (!desc || !tracer) /* the user data may be NULL, as for Intel's loader */
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (desc->stype != STYPE_TRACER_DESC)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;

@@ -253,6 +253,43 @@ assert not library.zelCheckIsLoaderInTearDown() & 1
     )
 
 
+@pytest.mark.parametrize("drivers", [1, 2])
+def test_functions_of_the_runtime_concern_the_first_driver(
+    run_python: RunPython, fake_ze: FakePlugin, drivers: int
+) -> None:
+    code = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+find, text = library.zerTranslateIdentifierToDeviceHandle, ctypes.c_char_p()
+find.restype = library.zerGetDefaultContext.restype = ctypes.c_void_p
+assert find(0) is None and library.zerGetDefaultContext() is None
+assert library.zerGetLastErrorDescription(ctypes.byref(text)) == 0x78000001  # UNINITIALIZED
+assert library.zeInit(0) == 0
+handles = [find(number) for number in range(3)]
+assert handles[0] and handles[1] and handles[2] is None
+ask = library.zerTranslateDeviceHandleToIdentifier
+ask.restype = ctypes.c_uint32
+assert [ask(ctypes.c_void_p(one)) for one in handles] == [0, 1, 2**32 - 1]
+assert library.zerGetLastErrorDescription(None)
+library.zerGetDefaultContext()
+table = (ctypes.c_void_p * 8)()
+assert library.zerGetGlobalProcAddrTable(1 << 16 | 17, table) == 0
+assert all(table[:4]) and not any(table[4:])
+assert library.zerGetGlobalProcAddrTable(1 << 16 | 18, table)
+"""
+    named = [str(fake_ze(devices=2)), str(fake_ze(name='"Two"'))][:drivers]
+    env = {"ZE_ENABLE_ALT_DRIVERS": ",".join(named)}
+    run_python(code, str(libze_loader.find_library()), env=env)
+
+
+def test_the_null_driver_comes_first(client: Client, fake_ze: FakePlugin, tmp_path: Path) -> None:
+    null = fake_ze(name='"Null"')
+    (tmp_path / "libze_null.so.1").symlink_to(null)
+    variables = {"ZE_ENABLE_NULL_DRIVER": "1", "LD_LIBRARY_PATH": str(tmp_path)}
+    done = client(fake_ze(), **variables)
+    assert (done.code, done.out) == (0, "Null 0\nFake 0\n"), done.err
+
+
 def test_the_variables_put_it_in_front(tmp_path: Path) -> None:
     library, folder = str(libze_loader.find_library()), str(libze_loader.find_library().parent)
     added = libze_loader.make_environment({"LD_PRELOAD": "x.so"}, ["/a.so", "/b,c.so"])

@@ -17,6 +17,9 @@ from fairlead.loader.ze.abi import ZE
 
 BUILD = ROOT / "loader/ze/libze_loader/native/build.py"
 
+#: The functions of the runtime.
+RUNTIME = runpy.run_path(str(BUILD))["read_tools"]()["zerGetGlobalProcAddrTable"]
+
 TRACED = """\
 zeInit(0) begins: 0
 zeInit(0) ends: 0, data
@@ -85,12 +88,38 @@ def test_what_registers_callbacks_is_exported(ze_headers: Path) -> None:
     header = ze_headers / "level_zero/layers/zel_tracing_register_cb.h"
     names = set(re.findall(r"\bzelTracer\w+", header.read_text(encoding="utf-8")))
     names |= {f"zelTracer{function.name[2:]}RegisterCallback" for function in ZE.slots}
-    names -= {"zelTracerDriverGetDefaultContextRegisterCallback"}  # it returns no code
-    runtime = ze_headers / "level_zero/zer_api.h"  # an API of its own, in newer headers
-    if runtime.exists():
-        others = re.findall(r"\bzer(\w+)\(", runtime.read_text(encoding="utf-8"))
-        names -= {f"zelTracer{name}RegisterCallback" for name in others}
+    names |= {f"zelTracer{name[3:]}RegisterCallback" for name in RUNTIME}
     assert sorted(name for name in names if not hasattr(library, name)) == []
+
+
+def test_a_tracer_needs_no_user_data(run_python: RunPython, fake_ze: FakePlugin) -> None:
+    """The variable counts at the first init, too. Callbacks get what a function returns."""
+    code = """
+import ctypes, os, sys
+
+library = ctypes.CDLL(sys.argv[1])
+tracer, desc = ctypes.c_void_p(), (ctypes.c_uint64 * 3)(1)
+assert library.zelTracerCreate(desc, ctypes.byref(tracer)) == 0x78000001  # UNINITIALIZED
+os.environ["ZE_ENABLE_TRACING_LAYER"] = "1"
+assert library.zeInit(0) == 0
+assert library.zelTracerCreate(desc, ctypes.byref(tracer)) == 0
+seen = []
+kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
+callback = kind(lambda params, result, data, own: seen.append((result, data)))
+names = "TranslateDeviceHandleToIdentifier", "TranslateIdentifierToDeviceHandle", "DriverGet"
+for name in names:
+    register = getattr(library, f"zelTracer{name}RegisterCallback")
+    assert register(tracer, 1, callback) == 0
+assert library.zelTracerSetEnabled(tracer, 1) == 0
+find, count = library.zerTranslateIdentifierToDeviceHandle, ctypes.c_uint32()
+find.restype = ctypes.c_void_p
+device = find(0)
+assert library.zerTranslateDeviceHandleToIdentifier(ctypes.c_void_p(device)) == 0
+assert library.zeDriverGet(ctypes.byref(count), None) == 0
+assert seen == [(device, None), (0, None), (0, None)], seen
+"""
+    env = {"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())}
+    run_python(code, str(libze_loader.find_library()), env=env)
 
 
 def test_the_layer_comes_and_goes_at_run_time(run_python: RunPython) -> None:
