@@ -67,9 +67,10 @@ class CuBuffer(Object):
         *,
         parent: CuBuffer | None = None,
         host: int = 0,
+        flags: int = 0,
     ) -> None:
         self.context, self.address, self.size = context, address, size
-        self.memory, self.parent, self.host = memory, parent, host
+        self.memory, self.parent, self.host, self.flags = memory, parent, host, flags
         self.is_host: bool = memory.kind == "host" if memory else bool(parent and parent.is_host)
         self._maps: list[MappedPart] = []
         self._lock = make_lock()
@@ -131,7 +132,8 @@ def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: A
     kind = "host" if flags & ALLOC else "shared" if several else "device"
     device = None if kind == "host" else hContext.device
     memory = allocate(CuRequest(hContext, kind, device, size))
-    made = CuBuffer(hContext, memory, memory.base, size, host=host if flags & USE else 0)
+    used = host if flags & USE else 0
+    made = CuBuffer(hContext, memory, memory.base, size, host=used, flags=flags)
     if flags & (USE | COPY):
         hContext.device.copy(memory.base, host, size)
     return made
@@ -140,7 +142,7 @@ def urMemBufferCreate(hContext: CuContext, flags: int, size: int, pProperties: A
 @adapter.entry
 def urMemBufferPartition(hBuffer: CuBuffer, flags: int, pRegion: Any) -> CuBuffer:
     check_buffers(hBuffer.context, hBuffer)
-    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
+    check_part(hBuffer, flags, pRegion, hBuffer.flags)
     if pRegion.origin % BASE_ALIGNMENT:
         raise failure(
             "MISALIGNED_SUB_BUFFER_OFFSET", f"a sub-buffer begins at a multiple of {BASE_ALIGNMENT}"

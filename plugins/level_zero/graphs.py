@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from ...icd.command_buffer.commands import describe
@@ -165,7 +166,13 @@ class ZeGraph(Object):
         self.failed, self.recording = False, capture.recording
 
     def check(self) -> ListRecording:
-        """Return what was captured. Raises LevelZeroError (INVALID_GRAPH) if nothing is there."""
+        """Return what was captured, nothing at all if no list was.
+
+        Raises:
+            LevelZeroError: INVALID_GRAPH if the capture goes on, or was lost.
+        """
+        if self.primary is None:
+            return ListRecording(self.context, self.context.devices[0], True)
         if self.recording is None:
             what = "was lost" if self.failed else "did not end yet"
             raise make_failure("INVALID_GRAPH", f"the capture of the graph {what}")
@@ -270,8 +277,10 @@ def zeGraphIsEmptyExt(hGraph: ZeGraph) -> int:
 
 @driver.entry
 def zeGraphDestroyExt(hGraph: ZeGraph) -> None:
-    if hGraph.capture is not None and hGraph.capture.first.handle:
-        raise make_failure("HANDLE_OBJECT_IN_USE", "a list is captured into the graph")
+    """Destroy a graph. A capture into it ends, and is lost."""
+    if hGraph.capture is not None:
+        with suppress(LevelZeroError):
+            hGraph.end()
     driver.destroy(hGraph)
 
 
@@ -290,9 +299,8 @@ def zeCommandListAppendGraphExt(
     phWaitEvents: list[ZeEvent],
 ) -> None:
     recording = hGraph.recording
-    if (
-        not recording.context.shares(hCommandList.context)
-        or recording.device is not hCommandList.device
+    if recording.commands and not (
+        recording.context.shares(hCommandList.context) and recording.device is hCommandList.device
     ):
         raise make_failure("INVALID_ARGUMENT", "the graph is of another context or device")
     append_steps(hCommandList, recording.list_steps, hSignalEvent, phWaitEvents)

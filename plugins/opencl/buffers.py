@@ -84,7 +84,7 @@ def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: A
 @adapter.entry
 def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
     check_buffers(hBuffer.context, hBuffer)
-    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
+    check_part(hBuffer, flags, pRegion)
     return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, convert_to_opencl_flags(flags))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from .adapter import Adapter
@@ -77,7 +78,10 @@ def declare_graphs(adapter: Adapter) -> None:
 
     def destroy_graph(hGraph: Any) -> None:
         if hGraph.capture is not None:
-            raise failure("INVALID_GRAPH", "a queue is captured into the graph")
+            if not hGraph.references:
+                raise failure("INVALID_GRAPH", "the queue makes the graph, until its capture ends")
+            with suppress(Exception):  # whatever the driver says of the lost capture
+                hGraph.end()
         assert adapter.registry is not None
         adapter.registry.release(hGraph)
 

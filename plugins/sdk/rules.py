@@ -28,6 +28,8 @@ _ACCESS: Final = tuple(
     UR[name]
     for name in ("UR_MEM_FLAG_READ_WRITE", "UR_MEM_FLAG_WRITE_ONLY", "UR_MEM_FLAG_READ_ONLY")
 )
+#: Those that allow less than a buffer can do.
+_LESS: Final = UR["UR_MEM_FLAG_WRITE_ONLY"] | UR["UR_MEM_FLAG_READ_ONLY"]
 
 _WHITE: Final = frozenset("\t\n\v\f\r")
 _PTX_VERSION: Final = re.compile(rb"^[ \t]*\.version[ \t]+[0-9]", re.MULTILINE)
@@ -73,19 +75,20 @@ def check_memory_flags(value: int, host: int) -> None:
         raise failure("INVALID_VALUE", "the memory is either the program's or allocated")
 
 
-def check_part(room: int, flags: int, region: Any, is_part: bool) -> None:
+def check_part(buffer: Any, flags: int, region: Any, known: int = 0) -> None:
     """Check what urMemBufferPartition is given.
 
     Args:
-        room: the bytes of the buffer.
+        buffer: the buffer, which has `size` and `parent`.
         flags: ur_mem_flags_t.
         region: a ur_buffer_region_t.
-        is_part: whether the buffer is a sub-buffer itself.
+        known: the flags of the buffer, 0 if the driver checks them.
 
     Raises:
         URError: INVALID_MEM_OBJECT, INVALID_BUFFER_SIZE, INVALID_VALUE.
     """
-    if is_part:
+    room = buffer.size
+    if buffer.parent is not None:
         raise failure("INVALID_MEM_OBJECT", "a sub-buffer has no sub-buffers")
     if not region.size or region.origin + region.size > room:
         raise failure(
@@ -95,6 +98,9 @@ def check_part(room: int, flags: int, region: Any, is_part: bool) -> None:
     if flags & (USE | ALLOC | COPY):
         raise failure("INVALID_VALUE", "a sub-buffer has the memory of its buffer")
     check_memory_flags(flags, 0)
+    own, access = known & _LESS, flags & sum(_ACCESS)
+    if own and access and access != own:
+        raise failure("INVALID_VALUE", "a sub-buffer has no access that its buffer lacks")
 
 
 def check_metadata(given: Any) -> None:

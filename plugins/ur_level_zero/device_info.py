@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from ...loader.base.query import decode_text
 from ...loader.ur.abi import UR
+from ...loader.ze.abi import LevelZeroError
 from .allocations import can_import
 from .captures import can_capture
-from .core import ZE, adapter
+from .core import ZE, adapter, ask
 from .devices import DOMAINS, LZDevice, find_type
 
 #: Bytes to which sub-buffers are aligned: what any driver aligns memory to.
@@ -88,6 +90,21 @@ def _list_sizes(device: LZDevice) -> list[int]:
     return [row.maxGroupSizeX, row.maxGroupSizeY, row.maxGroupSizeZ]
 
 
+def _list_group_counts(device: LZDevice) -> bytes:
+    row = device.compute
+    return struct.pack("@3N", row.maxGroupCountX, row.maxGroupCountY, row.maxGroupCountZ)
+
+
+def _query_pci_address(device: LZDevice) -> str | None:
+    if not device.platform.has("zeDevicePciGetPropertiesExt"):
+        return None
+    with suppress(LevelZeroError):
+        row = ask(device.table, "zeDevicePciGetPropertiesExt", device.ze, "pci_ext_properties")
+        place = row.address
+        return f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.{place.function:x}"
+    return None
+
+
 def _list_sub_groups(device: LZDevice) -> list[int]:
     row = device.compute
     return list(row.subGroupSizes)[: row.numSubGroupSizes] or [1]
@@ -160,6 +177,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "MAX_COMPUTE_UNITS": _count_units,
     "NUM_COMPUTE_UNITS": _count_units,
     "MAX_WORK_ITEM_SIZES": _list_sizes,
+    "MAX_WORK_GROUPS_3D": _list_group_counts,
     "MAX_WORK_GROUP_SIZE": lambda device: device.compute.maxTotalGroupSize,
     "SINGLE_FP_CONFIG": lambda device: _convert_fp_flags(device.module.fp32flags),
     "HALF_FP_CONFIG": lambda device: _convert_fp_flags(device.module.fp16flags),
@@ -202,6 +220,7 @@ _FUNCTIONS: Final[dict[str, Callable[[LZDevice], Any]]] = {
     "USM_SINGLE_SHARED_SUPPORT": _make_usm_query("sharedSingleDeviceAlloc"),
     "USM_CROSS_SHARED_SUPPORT": _make_usm_query("sharedCrossDeviceAlloc"),
     "USM_SYSTEM_SHARED_SUPPORT": _make_usm_query("sharedSystemAlloc"),
+    "PCI_ADDRESS": _query_pci_address,
     "UUID": lambda device: bytes(device.properties.uuid.id),
     "GPU_EU_COUNT": lambda device: _count_units(device) if find_type(device) == _GPU else None,
     "GPU_EU_SIMD_WIDTH": lambda device: device.properties.physicalEUSimdWidth,
@@ -293,7 +312,26 @@ _FIXED: Final[dict[str, Any]] = {
     "2D_BLOCK_ARRAY_CAPABILITIES_EXP": 0,
     "HOST_PIPE_READ_WRITE_SUPPORT": False,
     "VIRTUAL_MEMORY_SUPPORT": False,
-    "BINDLESS_IMAGES_SUPPORT_EXP": False,
+    "IMAGE_SRGB": False,  # Level Zero has no such format
+    **dict.fromkeys(
+        (
+            *("BINDLESS_IMAGES_SUPPORT_EXP", "BINDLESS_IMAGES_SHARED_USM_SUPPORT_EXP"),
+            *("BINDLESS_IMAGES_1D_USM_SUPPORT_EXP", "BINDLESS_IMAGES_2D_USM_SUPPORT_EXP"),
+            *("BINDLESS_SAMPLE_1D_USM_SUPPORT_EXP", "BINDLESS_SAMPLE_2D_USM_SUPPORT_EXP"),
+            "BINDLESS_IMAGES_GATHER_SUPPORT_EXP",
+            *(f"BINDLESS_SAMPLED_IMAGE_FETCH_{n}D_SUPPORT_EXP" for n in (1, 2, 3)),
+            *(f"BINDLESS_SAMPLED_IMAGE_FETCH_{n}D_USM_SUPPORT_EXP" for n in (1, 2)),
+            "BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP",
+            *("MIPMAP_SUPPORT_EXP", "MIPMAP_ANISOTROPY_SUPPORT_EXP"),
+            *("MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP", "IMAGE_ARRAY_SUPPORT_EXP"),
+            *("CUBEMAP_SUPPORT_EXP", "CUBEMAP_SEAMLESS_FILTERING_SUPPORT_EXP"),
+            *("EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP", "EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP"),
+            *("MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP", "IPC_EVENT_SUPPORT_EXP"),
+            "IPC_PHYSICAL_MEMORY_SUPPORT_EXP",
+            *(f"CLOCK_{scope}_SUPPORT_EXP" for scope in ("SUB_GROUP", "WORK_GROUP", "DEVICE")),
+        ),
+        False,
+    ),
     "IPC_MEMORY_SUPPORT_EXP": False,
     "REUSABLE_EVENTS_SUPPORT_EXP": False,
     "DYNAMIC_LINK_SUPPORT_EXP": lambda device: device.takes_spirv,

@@ -75,6 +75,12 @@ class LZEvent(Object):
         return _COMPLETE if done else UR["UR_EVENT_STATUS_SUBMITTED"]
 
     @property
+    def is_running(self) -> bool:
+        """Return whether it will have times. Raises URError as `check_outside`."""
+        self.check_outside()
+        return self.queue is not None and self.timed and not self.cell.is_over
+
+    @property
     def times(self) -> tuple[int, int]:
         """Return when its command began and ended, in the device's nanoseconds.
 
@@ -159,8 +165,11 @@ adapter.info("urEventGetInfo", EVENT_INFO)
 def _find_call_time(event: LZEvent) -> int:
     """Return when the call was made, but not later than its command began.
 
-    The clocks of a driver's events and of its devices may differ.
+    The clocks of a driver's events and of its devices may differ. It is known while the command
+    runs.
     """
+    if event.is_running and event.queued:
+        return event.queued
     start, end = event.times
     latest = end if event.is_time_stamp else start
     return min(event.queued or latest, latest)

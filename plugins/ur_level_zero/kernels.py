@@ -331,7 +331,7 @@ def urKernelCreateWithNativeHandle(
     if not hNativeKernel:
         raise failure("INVALID_NULL_HANDLE")
     if hProgram is None:
-        raise failure("INVALID_PROGRAM", "a kernel of Level Zero does not tell its module")
+        raise failure("INVALID_NULL_HANDLE", "a kernel of Level Zero does not tell its module")
     handles = {hProgram.devices[0]: hNativeKernel}
     return LZKernel(hProgram, handles, is_owned(pProperties))
 

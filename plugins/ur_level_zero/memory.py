@@ -80,6 +80,7 @@ class LZBuffer(LZMemory):
         size: bytes.
         parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.
+        flags: how it was created, ur_mem_flags_t.
         owned: whether the memory is freed at the end.
 
     Attributes:
@@ -96,10 +97,11 @@ class LZBuffer(LZMemory):
         *,
         parent: LZBuffer | None = None,
         host: int = 0,
+        flags: int = 0,
         owned: bool = True,
     ) -> None:
         super().__init__(address, context, size, owned=owned)
-        self.parent, self.host = parent, host
+        self.parent, self.host, self.flags = parent, host, flags
         self.mapped: list[MappedRange] = []
 
     @property
@@ -141,7 +143,7 @@ def urMemBufferCreate(hContext: LZContext, flags: int, size: int, pProperties: A
         raise failure("INVALID_BUFFER_SIZE", f"{size} bytes, of at most {largest}")
     devices = hContext.devices
     address = allocate_plain(hContext, size, devices[0] if len(devices) == 1 else None)
-    made = LZBuffer(address, hContext, size, host=host if flags & USE else 0)
+    made = LZBuffer(address, hContext, size, host=host if flags & USE else 0, flags=flags)
     if host and flags & (USE | COPY):
         queue = create_queue(hContext, devices[0], 0)
         queue.append(COPY_MEMORY, address, host, size)
@@ -152,7 +154,7 @@ def urMemBufferCreate(hContext: LZContext, flags: int, size: int, pProperties: A
 @adapter.entry
 def urMemBufferPartition(hBuffer: LZBuffer, flags: int, pRegion: Any) -> LZBuffer:
     check_buffers(hBuffer.context, hBuffer)
-    check_part(hBuffer.size, flags, pRegion, hBuffer.parent is not None)
+    check_part(hBuffer, flags, pRegion, hBuffer.flags)
     if pRegion.origin % BUFFER_ALIGNMENT:
         raise failure(
             "MISALIGNED_SUB_BUFFER_OFFSET", f"sub-buffers begin at {BUFFER_ALIGNMENT} bytes"

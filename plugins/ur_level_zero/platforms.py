@@ -12,6 +12,7 @@ from ...loader.base.errors import FairleadError
 from ...loader.base.forks import make_lock
 from ...loader.base.query import decode_text
 from ...loader.ur.abi import API_VERSION, UR
+from ...loader.ze import libze_loader
 from ...loader.ze.binding import format_version
 from ...loader.ze.driver import ZEDriver
 from ...loader.ze.drivers import open_drivers
@@ -94,6 +95,14 @@ def _make_platforms(driver: ZEDriver) -> Iterator[LZPlatform]:
             adapter.log("warning", f"{driver.path} cannot be used: {error}")
 
 
+def _start_loader(drivers: Sequence[str]) -> None:
+    """Open a loader for other libraries, such as dpctl, which expects that an adapter has one."""
+    try:
+        libze_loader.start(drivers)
+    except (OSError, FairleadError) as error:
+        adapter.log("debug", f"no libze_loader.so.1 for other libraries: {error}")
+
+
 def list_platforms() -> Sequence[LZPlatform]:
     """Return all platforms. The first call opens the drivers."""
     with _lock:
@@ -104,6 +113,8 @@ def list_platforms() -> Sequence[LZPlatform]:
                 adapter.log("debug", reason)
             for driver in drivers:
                 _found.extend(_make_platforms(driver))
+            if _found:
+                _start_loader([driver.path for driver in drivers if driver.handles])
             if not any(platform.roots for platform in _found):
                 adapter.log(
                     "warning",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from ...base.errors import FairleadError
+
+_DRIVERS: Final = "ZE_ENABLE_ALT_DRIVERS"
 
 
 def find_library() -> Path:
@@ -45,9 +51,34 @@ def make_environment(
         "LD_LIBRARY_PATH": _prepend(folder, environ.get("LD_LIBRARY_PATH", "")),
         "LD_PRELOAD": _prepend(library, environ.get("LD_PRELOAD", "")),
     }
-    if drivers is not None and "ZE_ENABLE_ALT_DRIVERS" not in environ:
-        added["ZE_ENABLE_ALT_DRIVERS"] = ",".join(path for path in drivers if "," not in path)
+    if drivers is not None and _DRIVERS not in environ:
+        added[_DRIVERS] = ",".join(path for path in drivers if "," not in path)
     return added
+
+
+def start(drivers: Sequence[str]) -> None:
+    """Open a loader for other libraries of this process, and initialize it, unless one is open.
+
+    dpctl asks for the loader that a program uses (RTLD_NOLOAD), and calls it without an init.
+
+    Args:
+        drivers: the drivers to use, unless ZE_ENABLE_ALT_DRIVERS names others.
+
+    Raises:
+        OSError: the library is missing, or cannot be opened.
+    """
+    with suppress(OSError):
+        ctypes.CDLL("libze_loader.so.1", os.RTLD_NOLOAD)
+        return
+    added = make_environment(os.environ, drivers).get(_DRIVERS)
+    library = ctypes.CDLL(str(find_library()))  # which stays open
+    if added is not None:  # it reads the variable now
+        os.environ[_DRIVERS] = added
+    try:
+        library.zeInit(0)
+    finally:
+        if added is not None:
+            del os.environ[_DRIVERS]
 
 
 def _prepend(element: str, others: str) -> str:

@@ -182,7 +182,6 @@ def test_what_cannot_be_captured_loses_the_capture(graphs: Graphs) -> None:
         graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
         ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
         assert ze.code(*call) == "GRAPH_CAPTURE_UNSUPPORTED", call
-        assert ze.code("zeGraphDestroyExt", graph) == "HANDLE_OBJECT_IN_USE"
         assert ze.code(END, graphs.list, None, array(0)) == "GRAPH_CAPTURE_INVALIDATED"
         assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
         ze.ok("zeGraphDestroyExt", graph)
@@ -200,8 +199,8 @@ def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     assert ze.code(END, graphs.list, None, array(0)) == "INVALID_ARGUMENT"
     assert ze.code("zeCommandListGetGraphExt", graphs.list, array(0)) == "INVALID_ARGUMENT"
     assert ze.code("zeGraphGetPrimaryCommandListExt", graph, array(0)) == "INVALID_GRAPH"
-    assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
     ze.ok(into, graphs.list, graph, None)
+    assert ze.code("zeGraphInstantiateExt", graph, None, array(0)) == "INVALID_GRAPH"
     assert ze.code(BEGIN, graphs.list, None) == "INVALID_ARGUMENT"
     assert graphs.end() == graph
     assert ze.code(into, graphs.list, graph, None) == "INVALID_GRAPH", "it has a capture"
@@ -210,6 +209,32 @@ def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     assert ze.code(APPEND, regular, *given) == "INVALID_COMMAND_LIST_TYPE"
     ze.ok("zeExecutableGraphDestroyExt", executable)
     ze.ok("zeGraphDestroyExt", graph)
+
+
+def test_a_graph_without_a_capture_runs_nothing(graphs: Graphs, tmp_path: Path) -> None:
+    ze, file = graphs.ze, tmp_path / "empty.dot"
+    graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
+    ze.ok("zeGraphDumpContentsExt", graph, str(file).encode(), None)
+    assert file.read_text() == "digraph captured {\n}\n"
+    executable = graphs.instantiate(graph)
+    (event,) = graphs.bench.events(1)
+    ze.ok(APPEND, graphs.list, executable, None, event, 0, None)
+    ze.ok("zeEventHostSynchronize", event, FOREVER)
+    ze.ok("zeExecutableGraphDestroyExt", executable)
+    ze.ok("zeGraphDestroyExt", graph)
+
+
+def test_the_capture_of_a_graph_that_is_destroyed_ends(graphs: Graphs) -> None:
+    ze, out = graphs.ze, graphs.bench.ints(0)
+    graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
+    ze.ok("zeCommandListBeginCaptureIntoGraphExt", graphs.list, graph, None)
+    kernel = graphs.bench.kernel("add", out.pointer, ctypes.c_int(1))
+    graphs.bench.launch(graphs.list, kernel)
+    ze.ok("zeGraphDestroyExt", graph)
+    assert ze.code(END, graphs.list, None, array(0)) == "INVALID_ARGUMENT"
+    graphs.bench.launch(graphs.list, kernel)
+    ze.ok(SYNCHRONIZE, graphs.list, FOREVER)
+    assert out[0] == 1
 
 
 def test_the_program_is_called_when_nobody_needs_the_graph(graphs: Graphs) -> None:

@@ -174,8 +174,7 @@ def test_a_graph_is_not_used_while_it_is_captured(
     graph, place = calls.new("urGraphCreateExp", context), byref(ctypes.c_void_p())
     calls.ok(INTO, queue, graph)
     captures.add_one(queue, captures.numbers())
-    for routine, given in (("urGraphInstantiateGraphExp", (place,)), ("urGraphDestroyExp", ())):
-        calls.fails(routine, "INVALID_GRAPH", graph, *given)
+    calls.fails("urGraphInstantiateGraphExp", "INVALID_GRAPH", graph, place)
     assert calls.new(END, queue) == graph
     calls.fails(INTO, "INVALID_GRAPH", queue, graph)
     assert not captures.enabled(queue)
@@ -193,6 +192,32 @@ def test_a_graph_is_not_used_while_it_is_captured(
     for made in (graph, another):
         calls.ok("urGraphDestroyExp", made)
     assert called == [7] and numbers[0].value < numbers[1].value
+
+
+def test_an_empty_graph_runs_nothing(
+    calls: URCalls, context: int, queue: int, tmp_path: Path
+) -> None:
+    graph, file = calls.new("urGraphCreateExp", context), tmp_path / "graph.dot"
+    calls.ok("urGraphDumpContentsExp", graph, str(file).encode())
+    assert file.read_text().startswith("digraph")
+    executable = calls.new("urGraphInstantiateGraphExp", graph)
+    calls.ok("urEnqueueGraphExp", queue, executable, *NO_EVENTS, None)
+    calls.ok("urQueueFinish", queue)
+    calls.ok("urGraphExecutableGraphDestroyExp", executable)
+    calls.ok("urGraphDestroyExp", graph)
+
+
+def test_the_capture_of_a_graph_that_is_destroyed_ends(
+    captures: Captures, calls: URCalls, context: int, queue: int
+) -> None:
+    graph, numbers = calls.new("urGraphCreateExp", context), captures.numbers()
+    calls.ok(INTO, queue, graph)
+    captures.add_one(queue, numbers)
+    calls.ok("urGraphDestroyExp", graph)
+    assert not captures.enabled(queue)
+    captures.add_one(queue, numbers)
+    calls.ok("urQueueFinish", queue)
+    assert captures.read(numbers) == [1] * COUNT
 
 
 def test_what_was_captured_may_be_released(

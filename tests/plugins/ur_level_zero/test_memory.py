@@ -64,3 +64,28 @@ def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(
         assert calls.table.urEnqueueMemUnmap(*unmap) == code
     calls.ok("urEnqueueMemUnmap", *unmap)
     assert make.read(queue, buffer) == [7] * COUNT
+
+
+def test_a_part_has_no_access_that_its_buffer_lacks(
+    calls: URCalls, make: URObjects, context: int
+) -> None:
+    def divide(own: str, part: str) -> int:
+        flags = [UR[f"UR_MEM_FLAG_{name}"] for name in (own, part)]
+        made = calls.new("urMemBufferCreate", context, flags[0], SIZE, None)
+        buffer, out = make.own("urMemRelease", made), ctypes.c_void_p()
+        region = UR.get_struct("ur_buffer_region_t")(
+            UR["UR_STRUCTURE_TYPE_BUFFER_REGION"], None, 0, 16
+        )
+        kind = UR["UR_BUFFER_CREATE_TYPE_REGION"]
+        given = buffer, flags[1], kind, ctypes.byref(region), ctypes.byref(out)
+        code = calls.table.urMemBufferPartition(*given)
+        if not code:
+            make.own("urMemRelease", out.value or 0)
+        return int(code)
+
+    refused = UR.codes["UR_RESULT_ERROR_INVALID_VALUE"]
+    names = "READ_WRITE", "READ_ONLY", "WRITE_ONLY"
+    for own in names:
+        for part in names:
+            allowed = own in ("READ_WRITE", part)
+            assert divide(own, part) == (0 if allowed else refused), (own, part)

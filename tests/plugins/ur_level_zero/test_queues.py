@@ -13,6 +13,7 @@ from fairlead.conformance.arrays import ints
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.values import BufferValue
+from fairlead.loader.ur.abi import UR
 from fairlead.loader.ze.abi import LevelZeroError
 from fairlead.plugins.ur_level_zero import unfinished_queues
 from fairlead.plugins.ur_level_zero.contexts import EventCell, LZContext
@@ -188,3 +189,28 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
         assert ran_at_the_free == [True]
     finally:
         gate.set()
+
+
+def test_a_command_that_waits_says_when_it_was_queued(
+    calls: URCalls, make: URObjects, context: int
+) -> None:
+    gate = threading.Event()
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gate.wait() and None)
+    queue, found = make.queue(context, "PROFILING_ENABLE"), ctypes.c_uint64()
+    calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
+    event = make.barrier(queue)
+    query = calls.table.urEventGetProfilingInfo
+    rest = 8, ctypes.byref(found), None
+    queued, submit, start = (
+        UR[f"UR_PROFILING_INFO_COMMAND_{name}"] for name in ("QUEUED", "SUBMIT", "START")
+    )
+    try:
+        assert query(event, queued, *rest) == query(event, submit, *rest) == 0
+        first = found.value
+        missing = UR.codes["UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE"]
+        assert query(event, start, *rest) == missing
+    finally:
+        gate.set()
+    make.wait(event)
+    assert query(event, queued, *rest) == 0
+    assert 0 < found.value <= first
