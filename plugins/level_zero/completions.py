@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FOREVER: Final = (1 << 64) - 1
 #: Nanoseconds between two checks whether the process was interrupted.
 CHECK_INTERVAL: Final = 50_000_000
+_UNIT: Final = 1_000_000  # nanoseconds; fl_go_on_waiting counts milliseconds
 
 
 def find_deadline(timeout: int) -> int | None:
@@ -96,11 +97,11 @@ def _wait_until(completion: Completion, deadline: int) -> bool:
     if waiting[0] == icd_ffi.NULL:
         return completion.is_done
     try:
-        while code == icd_lib.FL_STILL_WAITING and left > 0:
-            code = icd_lib.fl_go_on_waiting(
-                waiting[0], max(1, min(left, CHECK_INTERVAL) // 1_000_000)
-            )
+        while code == icd_lib.FL_STILL_WAITING and left >= _UNIT:
+            code = icd_lib.fl_go_on_waiting(waiting[0], min(left, CHECK_INTERVAL) // _UNIT)
             left = deadline - time.monotonic_ns()
+        if code == icd_lib.FL_STILL_WAITING and left > 0:
+            time.sleep(left / 1e9)  # the rest is shorter than what `fl_go_on_waiting` can wait
     finally:
         icd_lib.fl_end_wait(waiting[0])
     return completion.is_done

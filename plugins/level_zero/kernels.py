@@ -211,7 +211,7 @@ class ZeKernel(Object):
     def guess_again(self, argument: URKernelArgument) -> URKernelArgument | None:
         """Return what an argument may be that the driver has refused, None for nothing else.
 
-        NULL is zeros if it is no local memory. An unknown address may be memory of the system.
+        NULL is zeros where it is not local memory. An unknown address may be memory of the system.
         """
         if argument.kind == URKernelArgument.LOCAL:
             return URKernelArgument(URKernelArgument.VALUE, argument.size, bytes(argument.size))
