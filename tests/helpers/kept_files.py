@@ -53,7 +53,8 @@ class KeptFiles:
         """Remove what was made of another content."""
         if not self._folder.exists():
             for old in self._others.glob(f"{self._stem}-*"):
-                shutil.rmtree(old, ignore_errors=True)
+                if old != self._folder:  # which another process makes meanwhile
+                    shutil.rmtree(old, ignore_errors=True)
 
     def copy(self, name: str, path: Path, make: Callable[[], object]) -> None:
         """Copy a kept file to a path, or make it there and keep it if it has a name.

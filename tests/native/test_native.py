@@ -56,8 +56,8 @@ def _run(*command: str | Path) -> None:
 def test_every_scenario(sanitized: bool, tmp_path: Path) -> None:
     flags, harness = _flags(sanitized, tmp_path), tmp_path / "harness"
     folders = [ROOT / name for name in ("icd", "loader", "plugins/sdk/native")]
-    kept = KeptFiles(HERE / "harness.c", [*folders, HERE], " ".join(flags))
-    kept.copy("harness", harness, lambda: build(tmp_path, flags))
+    kept, name = KeptFiles(HERE / "harness.c", [*folders, HERE]), "-".join(["harness", *flags])
+    kept.copy(name, harness, lambda: build(tmp_path, flags))
     table("scenario", scenarios())(lambda scenario: _run(harness, scenario))()
 
 
