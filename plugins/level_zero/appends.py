@@ -270,7 +270,7 @@ def zeCommandListAppendMemoryCopyFromContext(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    if hContextSrc is not hCommandList.context:
+    if not hContextSrc.shares(hCommandList.context):
         raise make_failure("UNSUPPORTED_FEATURE", "a copy from another context")
     zeCommandListAppendMemoryCopy(hCommandList, dstptr, srcptr, size, hSignalEvent, phWaitEvents)
 

@@ -14,7 +14,6 @@ from ..opencl.devices import URDevice
 from ..opencl.usm.allocations import allocate, release_memory
 from ..opencl.usm.registry import find, list_allocations, remove
 from ..opencl.usm.strategy import Allocation
-from ..sdk._native import ffi as ur_ffi
 from ..sdk.objects import Object
 from .core import ZE, driver, make_failure
 from .devices import ZeDevice, ZePlatform
@@ -22,7 +21,6 @@ from .devices import ZeDevice, ZePlatform
 #: Held while a default context is chosen, and while contexts come and go.
 _lock: Final = make_lock()
 _PAGE: Final = 4096
-_LARGEST_ALIGNMENT: Final = 1 << 21
 _TYPES: Final = {
     kind: ZE[f"ZE_MEMORY_TYPE_{kind.upper()}"] for kind in ("host", "device", "shared")
 }
@@ -163,11 +161,10 @@ def _allocate(
     context.check(device)
     if not size:
         raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
-    if alignment:  # other drivers refuse none: the next power of two suits it as well
-        alignment = min(1 << (alignment - 1).bit_length(), _LARGEST_ALIGNMENT)
+    # Other drivers refuse no alignment. The next power of two suits, too.
+    align = 1 << (alignment - 1).bit_length() if alignment else 0
     ur = device.ur if device is not None else None
-    descriptor = ur_ffi.new("ur_usm_desc_t *", {"align": alignment}) if alignment else None
-    return allocate(context.ur, kind, ur, descriptor, None, size)
+    return allocate(context.ur, kind, ur, None, None, size, align)
 
 
 @driver.entry

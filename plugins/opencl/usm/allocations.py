@@ -60,7 +60,13 @@ def query_limits(device: URDevice) -> tuple[int, int]:
 
 
 def allocate(
-    context: URContext, kind: str, device: URDevice | None, descriptor: Any, pool: Any, size: int
+    context: URContext,
+    kind: str,
+    device: URDevice | None,
+    descriptor: Any,
+    pool: Any,
+    size: int,
+    align: int = 0,
 ) -> int:
     """Allocate memory.
 
@@ -71,6 +77,7 @@ def allocate(
         descriptor: a pointer to a ur_usm_desc_t, or None.
         pool: a `URPool`, or None.
         size: bytes.
+        align: a power of two, where there is no descriptor. 0 is any alignment.
 
     Returns:
         The address.
@@ -92,7 +99,7 @@ def allocate(
     strategy = require_strategy(context)
     if not all(strategy.support(one).get(kind) for one in devices):
         raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
-    align = descriptor.align if descriptor else 0
+    align = descriptor.align if descriptor else align
     request = AllocationRequest(context, kind, device, size, align, _read_hints(descriptor))
 
     def make_allocation() -> Allocation:

@@ -201,6 +201,12 @@ def test_a_module_of_one_context_runs_in_another(bench: ZeBench) -> None:
         bench.finish(made)
     bench.ze.ok("zeEventHostSynchronize", event, FOREVER)
     assert out[0] == 6
+    source, made = other.ints(9), bench.immediate()
+    routine = "zeCommandListAppendMemoryCopyFromContext"
+    given = out.address, other.context, source.address, 4, None, 0, None
+    bench.ze.ok(routine, made, *given)
+    bench.finish(made)
+    assert out[0] == 9
     other.close()
     out.fill(1)  # memory of the first context is still there
     assert out[0] == 1
