@@ -316,7 +316,7 @@ def zeKernelSetArgumentValue(
     argument = hKernel.read_argument(argIndex, argSize, pArgValue)
     try:
         hKernel.set_argument(argIndex, argument)
-    except LevelZeroError:
+    except (LevelZeroError, OpenCLError):
         other = hKernel.guess_again(argument)
         if other is None or hKernel.kinds[argIndex] != UNKNOWN:
             raise

@@ -181,8 +181,10 @@ def test_memory_of_the_system_is_an_argument_if_it_is_claimed(bench: ZeBench, sp
     row = bench.ze.properties(routine, struct, bench.device)
     if not row.sharedSystemAllocCapabilities:
         pytest.skip("needs a device that uses memory of the system: Intel's")
-    out, kernel = c_int(7), kernel_of_spirv(bench)
-    for made in (bench.immediate(), bench.list()):
+    out, (_, module, _) = c_int(7), module_of(bench, make_store())
+    _, again, _ = module_of(bench, bench.native(module), TEXT)  # nobody tells its arguments
+    for one, made in ((module, bench.immediate()), (module, bench.list()), (again, bench.list())):
+        kernel = bench.kernel("store", module=one)
         bench.set(kernel, 0, c_void_p(ctypes.addressof(out)))
         bench.set(kernel, 1, c_int(5))
         bench.launch(made, kernel)
