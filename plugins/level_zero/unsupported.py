@@ -51,6 +51,56 @@ feature that an OpenCL driver lacks. Then this call answers ZE_RESULT_ERROR_UNSU
 zeDriverGetLastErrorDescription says why. [level_zero_driver.md](level_zero_driver.md) is the guide.
 """
 
+#: Failures of the public level-zero-tests on Intel's CPU driver → why this driver has them.
+FAILURES: Final[Mapping[str, str]] = {
+    "`test_mutable_cmdlist`: `zeMutableCommandListSLMTests`": (
+        "its kernel writes to memory that the test has freed"
+    ),
+    "`test_event`, `test_cmdlist`, `test_cmdqueue`: `…TimeoutTests` on a busy machine": (
+        "a wait has to end within 2 % of 5 ms"
+    ),
+    "`test_event`: `…GettingIpcEventHandle…`": "OpenCL exports no events",
+    "`test_cmdlist`: `zeCommandListCreateTests…/8`": (
+        "the flags 0x7fffffff are undefined: INVALID_ENUMERATION"
+    ),
+    "`test_cmdlist`: `zeCommandListCloseThenAppendTests`": (
+        "it says that an append to a closed list fails, and expects success"
+    ),
+    "`test_cmdlist`: `…WithScratchSpace…`": (
+        "a CPU never spills registers, so the test finds no kernel that does"
+    ),
+    "`test_cmdqueue`: `CommandQueuePriorityTest`": (
+        "OpenCL queues of Intel's CPU driver have no priority"
+    ),
+    "`test_module`: `zeKernelLaunchTests…/4`, `/5`": (
+        "256 work-items write to 16 numbers, behind the end of the memory"
+    ),
+    "`test_module`: `…GettingSourceAttribute…`": (
+        "Intel's CPU driver does not tell the attributes of SPIR-V"
+    ),
+    "`test_module`: `…CompiledWithOptimizations…`": (
+        "it looks for options of Intel's GPU compiler in the binary"
+    ),
+    "`test_module`: `…RetrievingFunctionPointer…`": (
+        "Intel's CPU driver does not know the function"
+    ),
+    "`test_copy`: `…UsingCopyEngine…`, `…AndCopyEngine…`": (
+        "a device has no queue that only copies"
+    ),
+    "`test_copy`: `…WithCopyExt…`": "its pitch counts pixels, where bytes are meant",
+    "`test_memory`: `zeVirtualMemoryTests`, `zePhysicalMem…`": (
+        "OpenCL has no virtual memory; without a page size the tests divide by 0"
+    ),
+}
+
+_FAILURES_HEAD: Final = """## level-zero-tests
+
+Of the public conformance tests, these fail on Intel's CPU driver. The reason is not in this driver.
+[conformance.md](conformance.md) has the figures.
+
+| test | why |
+|---|---|"""
+
 
 def find_reason(name: str) -> str:
     """Return why a function is not implemented, "" if there is no reason."""
@@ -67,7 +117,8 @@ def make_page() -> str:
         "\n".join(_format_section(table, names, declared))
         for table, names in sorted(TABLES.items())
     ]
-    return "\n".join(parts).rstrip()
+    rows = (f"| {test} | {why} |" for test, why in FAILURES.items())
+    return "\n".join([*parts, _FAILURES_HEAD, *rows])
 
 
 def _format_section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
