@@ -80,6 +80,7 @@ class ZeKernel(Object):
         whole: the device that it is compiled for.
         in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
+        spirv_sizes: the sizes of numbers that the SPIR-V tells, by index.
         value_sizes: the sizes of values that the driver has taken, by index.
         not_local, local_arguments: the arguments that are known to be no local memory, or to be
             some, though the driver does not tell what they are. NULL stands for zeros in the first.
@@ -106,7 +107,8 @@ class ZeKernel(Object):
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0
         parameters = enumerate(module.list_parameters(name))
-        self.value_sizes = {index: one.size for index, one in parameters if one.size}
+        self.spirv_sizes = {index: one.size for index, one in parameters if one.size}
+        self.value_sizes = dict(self.spirv_sizes)
         self.not_local: set[int] = set()
         self.local_arguments: set[int] = set()
         self.sizes_known = False
@@ -206,7 +208,11 @@ class ZeKernel(Object):
                 kind = POINTER
             elif known.kind == URKernelArgument.VALUE and not address:
                 kind = VALUE
-        return read_argument(self.context, index, kind, size, address)
+        made = read_argument(self.context, index, kind, size, address)
+        room = self.spirv_sizes.get(index, 0)
+        if made.kind == URKernelArgument.VALUE and made.size < room:  # as Intel's driver of GPUs
+            return URKernelArgument(URKernelArgument.VALUE, room, made.value.ljust(room, b"\0"))
+        return made
 
     def guess_again(self, argument: URKernelArgument) -> URKernelArgument | None:
         """Return what an argument may be that the driver has refused, None for nothing else.

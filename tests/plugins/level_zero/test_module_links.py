@@ -176,6 +176,17 @@ def test_null_is_zeros_for_a_value_of_spirv(bench: ZeBench, spirv: None) -> None
     bench.ze.ok("zeKernelSetArgumentValue", kernel, 1, 4, None)
 
 
+def test_a_shorter_value_of_spirv_has_zeros_behind_it(bench: ZeBench, spirv: None) -> None:
+    out, kernel, made = bench.ints(7), kernel_of_spirv(bench), bench.immediate()
+    bench.set(kernel, 0, out.pointer)
+    bench.set(kernel, 1, ctypes.c_uint16(5))
+    bench.launch(made, kernel)
+    bench.finish(made)
+    assert out[0] == 5
+    code = bench.ze.code("zeKernelSetArgumentValue", kernel, 1, 8, byref(ctypes.c_uint64()))
+    assert code == "INVALID_KERNEL_ARGUMENT_SIZE"
+
+
 def test_memory_of_the_system_is_an_argument_if_it_is_claimed(bench: ZeBench, spirv: None) -> None:
     routine, struct = "zeDeviceGetMemoryAccessProperties", "ze_device_memory_access_properties_t"
     row = bench.ze.properties(routine, struct, bench.device)
