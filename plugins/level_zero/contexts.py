@@ -64,7 +64,7 @@ class ZeContext(Object):
                 shared = _SharedContext(_make_context(platform, self._key))
                 _shared[self._key] = shared
             shared.users += 1
-            self.ur = shared.ur
+            self._own, self.ur = shared, shared.ur
 
     def shares(self, other: ZeContext) -> bool:
         """Return whether what belongs to another context can be used in this one."""
@@ -82,11 +82,11 @@ class ZeContext(Object):
     def close(self) -> None:
         """Free the memory that nobody has freed, with the last context that has it."""
         with _lock:
-            shared = _shared[self._key]
-            shared.users -= 1
-            if shared.users:
+            self._own.users -= 1
+            if self._own.users:
                 return
-            del _shared[self._key]
+            if _shared.get(self._key) is self._own:
+                del _shared[self._key]
         for allocation in list_allocations(self.ur):
             if not allocation.imported:
                 release_memory(remove(self.ur, allocation.base), wait=True)
