@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import shlex
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -125,21 +125,14 @@ def make_program_row(
 
 
 def strip_includes(options: str) -> str:
-    """Return build options without PyOpenCL's own folder, which it adds to every build."""
+    """Return build options without PyOpenCL's own folder, which it adds to every build.
+
+    The rest stays as it is. Drivers split options by rules of their own, and no shell's.
+    """
     from pyopencl import _find_pyopencl_include_path
 
-    own = _find_pyopencl_include_path()
-    try:
-        parts = shlex.split(options)
-    except ValueError:  # quotes that no shell has
-        return options
-    kept: list[str] = []
-    for part in parts:
-        if part == own and kept and kept[-1] == "-I":
-            kept.pop()
-        elif part != f"-I{own}":
-            kept.append(part)
-    return shlex.join(kept)
+    own = re.escape(_find_pyopencl_include_path())
+    return re.sub(rf"(?<!\S)-I\s*{own}(?!\S)", "", options).strip()
 
 
 def identify_device(device: int) -> dict[str, str]:

@@ -15,6 +15,7 @@ from helpers.captures import SOURCE, Numbers
 
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.graph_files import queries
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.icd.command_buffer.direct_trust import find_trust
 from fairlead.runtime import SYCLError
@@ -141,6 +142,34 @@ def test_the_variables_of_the_caller_name_the_memory(
     loaded.save(file, contents="all")
     again = fairlead.load(file, device).finalize()
     assert (again()["host"] == 0.5).all(), "u is kept, and dt begins as in the block"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-DX=(1+2)"],
+        ["-D", "X=(1+2)"],
+        ["-DARR={3,1}", "-DX=((int[])ARR)[0]"],
+        ["-DF(a,b)=(a*b)", "-DX=F(1,3)"],
+        ["-DX=3;"],
+        ["-DX=9>>1&3|3"],
+        ["-DX=~-4"],
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_build_options_are_saved_as_they_are(
+    queue: cl.CommandQueue, file: Path, device: cl.Device, options: list[str]
+) -> None:
+    """Characters that a shell would quote mean nothing to a driver."""
+    source = "kernel void put(global int *o) { int x = X; o[get_global_id(0)] = x; }"
+    program = cl.Program(queue.context, source).build(options=options)
+    put, out = program.put, cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
+    with fairlead.capture(queue) as graph:
+        put(queue, (4,), None, out)
+    graph.save(file)
+    loaded = fairlead.load(file, device)
+    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+    assert queries.strip_includes(" ".join(options)) == " ".join(options)
 
 
 class Strided:
