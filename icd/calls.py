@@ -84,8 +84,8 @@ def is_in_order(properties: int) -> bool:
     return not properties & _OUT_OF_ORDER
 
 
-def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
-    """Enqueue a marker or a barrier after `waits`; `name` is the function.
+def enqueue_marker(queue: int, waits: Sequence[int]) -> int:
+    """Enqueue a marker after `waits` or, if there are none, after everything in the queue.
 
     Returns:
         Its event, a reference for the caller.
@@ -94,11 +94,45 @@ def enqueue_marker(queue: int, waits: Sequence[int], name: str) -> int:
         OpenCLError: the driver refuses it.
     """
     event, listed = ffi.new("uintptr_t *"), ffi.new("uintptr_t[]", list(waits))
-    check(
-        call(queue, name, len(waits), get_address(listed) if waits else None, get_address(event)),
-        name,
-    )
+    name, where = "clEnqueueMarkerWithWaitList", get_address(listed) if waits else None
+    check(call(queue, name, len(waits), where, get_address(event)), name)
     return event[0]
+
+
+def enqueue_place(queue: int, waits: Sequence[int]) -> int:
+    """Enqueue a place in an out-of-order queue: after its barriers and after `waits`.
+
+    It comes after nothing else in the queue, and holds nothing up.
+
+    Returns:
+        Its event, a reference for the caller.
+
+    Raises:
+        OpenCLError: the driver refuses it.
+    """
+    event = ffi.new("void **")
+    listed = ffi.new("void *[]", [ffi.cast("void *", one) for one in waits])
+    by_transfer = find_device_profile(query_device(queue)).markers_pass_barriers
+    code = lib.fl_put_place(ffi.cast("void *", queue), by_transfer, len(waits), listed, event)
+    check(code, "clEnqueueMarkerWithWaitList")
+    return get_address(event[0])
+
+
+def enqueue_barrier(queue: int, waits: Sequence[int]) -> int:
+    """Enqueue a barrier after `waits` and everything in the queue.
+
+    Returns:
+        Its event, a reference for the caller.
+
+    Raises:
+        OpenCLError: the driver refuses it.
+    """
+    event = ffi.new("void **")
+    listed = ffi.new("void *[]", [ffi.cast("void *", one) for one in waits])
+    in_order = is_in_order(query_properties(queue))
+    code = lib.fl_put_barrier(ffi.cast("void *", queue), in_order, len(waits), listed, event)
+    check(code, "clEnqueueBarrierWithWaitList")
+    return get_address(event[0])
 
 
 def read_word(queue: int, memory: int, offset: int, waits: Sequence[int]) -> tuple[int, int]:

@@ -52,6 +52,12 @@ class DriverProfile(Value):
     #: The event of a command that fails is used after its last reference is gone. So those of
     #: commands that wait for events are held until they have ended; icd/native/held_events.c.
     holds_events: bool = False
+    #: On an out-of-order queue a barrier with a wait list does not wait for earlier barriers. A
+    #: marker with the list, and a barrier without one, stand for it; icd/native/replay.c.
+    splits_barriers: bool = False
+    #: On an out-of-order queue a marker with a wait list does not wait for earlier barriers. A
+    #: transfer stands for it; icd/native/replay.c.
+    markers_pass_barriers: bool = False
     #: Why the driver's own command-buffers are used only on request; "" if they are sound.
     native_command_buffer_defect: str = ""
     #: clSVMAlloc and clSVMFree fail in one of two threads that call them at the same time.
@@ -337,6 +343,30 @@ ROWS: Final = (
         "has freed it, and ends the process. Later versions were not tried",
         test="icd/test_habits.py::test_failed_events_need_references",
         sets={"holds_events": True},
+    ),
+    ProfileRow(
+        id="barriers-with-lists-pass-others",
+        applies=Applies(name=_POCL),
+        does="enqueues a marker with the wait list, and a barrier without one, instead of a "
+        "barrier with a wait list on an out-of-order queue. Graphs with barriers do so on every "
+        "driver",
+        evidence="a C program on an out-of-order queue enqueues a launch, a barrier, a barrier "
+        "that waits for an older event, and a fill. The fill ran before the launch in 15 of 200 "
+        "runs on 3.0, 5 on 3.1 and 139 on 7.1, and in none of 300 with the two commands",
+        test="icd/test_habits.py::test_barriers_with_lists_pass_others",
+        sets={"splits_barriers": True},
+    ),
+    ProfileRow(
+        id="markers-pass-barriers",
+        applies=_INTEL,
+        does="begins a replay on an out-of-order queue with the migration of a small buffer where "
+        "a marker with a wait list would do",
+        evidence="2026.22.10: a program enqueues a long launch, a barrier, and a marker that waits "
+        "for an older event. The marker was complete before the launch in 30 of 30 runs, and a "
+        "launch on another queue that waited for the marker was too early in 5 of 30. After a "
+        "migration none was",
+        test="icd/test_habits.py::test_markers_pass_barriers",
+        sets={"markers_pass_barriers": True},
     ),
     ProfileRow(
         id="native-command-buffers-leak",

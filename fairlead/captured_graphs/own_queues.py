@@ -1,12 +1,17 @@
-"""Replays of a graph of several segments: on a queue of our own, between two barriers of the
-caller's queue."""
+"""Replays of a graph of several segments: on a queue of our own.
+
+Its place in the caller's queue is held by two barriers. In an out-of-order queue, markers hold it:
+they wait for the replay's wait list and for its end, and hold nothing else up. Barriers in the
+block order the queue's other commands, too, and then barriers hold the place there as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..icd.calls import call, enqueue_marker
+from ..icd.calls import call, enqueue_barrier, enqueue_place, is_in_order, query_properties
+from ..icd.command_buffer.commands import has_barrier
 from ..runtime.event import Event
 from ..runtime.queue import Queue
 from .segment import make_event
@@ -27,6 +32,7 @@ class OwnQueues:
 
     def __init__(self, block: CapturedBlock, profiling: bool) -> None:
         self._block, self._profiling = block, profiling
+        self._fenced = has_barrier(block.recording.commands, block.order)
         self._queues: dict[Device, Queue] = {}
 
     def replay(
@@ -54,12 +60,12 @@ class OwnQueues:
 
         from .replay_end import ReplayedEvent
 
-        begin = enqueue_marker(handle, waits, "clEnqueueBarrierWithWaitList")
+        context, own = self._block.context, self.get_runtime_queue(queue)
+        beside = not (is_in_order(query_properties(handle)) or self._fenced)
+        enqueue = enqueue_place if beside else enqueue_barrier
+        begin, first = enqueue(handle, waits), None
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
-        context = self._block.context
         event = Event(context, make_event(begin, context))
-        own = self.get_runtime_queue(queue)
-        first = None
         for turn in range(times):
             before(turn)
             event = graph.execute(own, [event])
@@ -76,9 +82,7 @@ class OwnQueues:
                 for part in parts
                 if part.handle
             ]
-        end = pyopencl.Event.from_int_ptr(
-            enqueue_marker(handle, natives, "clEnqueueBarrierWithWaitList"), False
-        )
+        end = pyopencl.Event.from_int_ptr(enqueue(handle, natives), False)
         call(handle, "clFlush")
         return ended or end
 

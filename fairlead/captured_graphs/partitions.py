@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..icd.command_buffer.commands import CommandArray, CommandList
+from ..icd.command_buffer.commands import CommandArray, CommandList, has_barrier
 from .block import CapturedBlock
 from .commands import Captured
 from .segment import CapturedSegment
@@ -49,6 +49,7 @@ class Replays:
             (array, list(blocks)),
             schedule=graph.schedule,
             updatable=graph.updatable or any(block.parameters for block in blocks),
+            fenced=has_barrier(array.array, array.order),
             first=array.order.first if graph.profiling else None,
             title=" and ".join(dict.fromkeys(block.title for block in blocks)) or "a graph",
         )

@@ -172,7 +172,7 @@ class CapturedSegment:
             and not is_in_order(query_properties(queue))
         ):
             call(end, "clReleaseEvent")
-            end = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
+            end = enqueue_marker(queue, ())
         return end, first
 
     def prepare_repeat(

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..icd.command_buffer.cells import Cells, copy_commands
-from ..icd.command_buffer.commands import CommandList
+from ..icd.command_buffer.commands import CommandList, has_barrier
 from ..icd.command_buffer.edits import has_all_arguments, have_same_function, put
 from .block import CapturedBlock
 from .commands import Captured, as_captured
@@ -88,6 +88,7 @@ class SegmentCommands:
             owner,
             schedule=schedule,
             updatable=bool(block.parameters),
+            fenced=has_barrier(array, block.order),
             first=block.order.first if profiled else None,
             title=block.title,
         )

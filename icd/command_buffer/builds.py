@@ -28,19 +28,25 @@ from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 _WORTH_VARIANTS: Final = 8
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Build:
     """A plan for a kind of queue, and what its engines built: one for each part.
 
-    `trial` measures it and the other candidates, if there are any.
+    Attributes:
+        plan: what is built.
+        parts: what its engines built.
+        trial: measures it and the other candidates, if there are any.
+        is_closed: whether nothing of it can run any more.
     """
 
     plan: Plan
     parts: Sequence[Built]
     trial: Trial | None = None
+    is_closed: bool = False
 
     def close(self) -> None:
         """Close what engines built."""
+        self.is_closed = True
         for one in self.parts:
             one.close()
 

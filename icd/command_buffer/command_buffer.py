@@ -159,7 +159,7 @@ class CommandBuffer(Changeable):
         if route is not None and route.may_be_lost and (why := explain_lost_part(route)):
             _say_once(f"{why} {GOES_ON}")
             self._build_anew()
-        if route is None or queue != self._queue or self.native.stale:
+        if route is None or not route.leads_to(queue) or self.native.stale:
             return self._find_route(queue)
         if route.learns and self._builds.learn(self._find_kind(queue)):
             self._take(None)
@@ -410,6 +410,8 @@ class CommandBuffer(Changeable):
         """
         if queue:
             call(queue, "clRetainCommandQueue")
+        if self._route is not None and self._route.queue != queue:
+            self._take(None)  # its queue is released: another queue may get the same handle
         before, self._queue = self._queue, queue
         if queue:
             release_ended()

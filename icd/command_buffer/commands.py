@@ -163,6 +163,12 @@ class CommandArray:
         return self.keep[-1]
 
 
+def has_barrier(array: Any, order: Order) -> bool:
+    """Return whether there is a barrier among the commands (`fl_command *`) of an order."""
+    barrier = OPERATIONS["barrier"].number
+    return any(only and array[node].op == barrier for node, only in enumerate(order.order_only))
+
+
 @dataclass(frozen=True)
 class MemoryFunctions:
     """The driver's functions for memory by address, if not SVM's (cl_intel_unified_shared_memory).
@@ -187,6 +193,9 @@ class CommandList:
         owner: what owns the array's memory.
         schedule: "auto", "in-order", "queues", "levels" or "events" (order.py).
         updatable: whether commands change after they were built.
+        fenced: whether barriers among them order the queue's other commands, too. On an
+            out-of-order queue an enqueue then begins and ends with a barrier. Else it is one
+            command beside the others.
         alternatives: kernels (handles) that an update may give to a launch.
         memory: the driver's functions for memory by address.
         externals: how many outside events a command waits for, by its number. An enqueue takes the
@@ -205,6 +214,7 @@ class CommandList:
     owner: Any = None
     schedule: str = "auto"
     updatable: bool = False
+    fenced: bool = False
     alternatives: Sequence[int] = ()
     memory: MemoryFunctions = MemoryFunctions()
     externals: Mapping[int, int] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from ..cuda_sharing import SharedDevice, find_shared_device, share_opencl_device
 from ..drivers import load
 from .commands import CommandList
 from .cuda_functions import CudaFunctions
-from .engine import Built
+from .engine import Built, QueueKind
 from .engines.cuda import BuiltCuda, FoundCuda, why_not_commands
 from .self_tests import find_difference
 
@@ -59,6 +59,7 @@ def find_difference_on_cuda(
         why_not = why_not_commands(commands, functions)
         if why_not:
             raise FairleadError(why_not)
-        return BuiltCuda(commands, FoundCuda(device, functions))
+        target = QueueKind(commands.context, device.opencl, 0)
+        return BuiltCuda(commands, target, FoundCuda(device, functions))
 
     return find_difference(device.opencl, options, lambda context: lambda kernel: build, progress)

@@ -29,13 +29,16 @@ _MOST_QUEUES: Final = 4
 class Layout:
     """A schedule, the queues of our own that it needs (handles), and why it was chosen.
 
-    `helps` says that a program which waits for a replay waits for these queues first.
+    `in_order` says that the caller's queue is. `helps` says that a program which waits for a replay
+    waits for these queues first, `by_transfer` that a marker would pass barriers.
     """
 
     schedule: Schedule
     own_queues: Sequence[int]
     why: str
+    in_order: bool
     helps: bool = False
+    by_transfer: bool = False
 
     def explain(self) -> str:
         """Return it in a few words."""
@@ -58,13 +61,12 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
         target: the kind of queue.
         variant: one of `list_other_schedules`, or "".
     """
-    order = commands.order
     queues, others = _group_by_device(commands, target.device)
     helps = False
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
         schedule, why = (
-            schedule_by_events(order, queues, ordered),
+            _schedule_by_events(commands, queues, ordered),
             "commands of several devices wait for each other by events",
         )
     else:
@@ -75,11 +77,14 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
         others = [target.device] * schedule.own_queues
         runs = find_device_profile(target.device).waits_run_commands
         helps = runs and not target.in_order and len(others) > 1
-    profiling = (
+    properties = (
         OPENCL["CL_QUEUE_PROFILING_ENABLE"] if commands.wanted_events else 0
     )  # somebody sees events of its commands
-    own = [make_queue(commands.context, other, profiling) for other in others]
-    return Layout(schedule, own, why, helps)
+    if schedule.kind == "levels":
+        properties |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
+    own = [make_queue(commands.context, other, properties) for other in others]
+    by_transfer = find_device_profile(target.device).markers_pass_barriers
+    return Layout(schedule, own, why, target.in_order, helps, by_transfer)
 
 
 def list_other_schedules(commands: CommandList, target: QueueKind) -> list[str]:
@@ -162,12 +167,19 @@ def _schedule(commands: CommandList, kind: str, target: QueueKind) -> Schedule:
     if kind == "in-order" and target.in_order:
         return in_order_only(order)
     if kind == "levels":
-        return schedule_by_level(order)
+        return schedule_by_level(order, commands.fenced)
     if kind == "events":
-        return schedule_by_events(order, [0] * len(order), frozenset({1}))
+        return _schedule_by_events(commands, [0] * len(order), frozenset({1}))
     count, first = (
         1 if kind == "in-order" else _count_queues(order, target),
         0 if target.in_order else 1,
     )
     queues = frozenset(range(first, first + count))
-    return schedule_by_events(order, spread_over_queues(order, queues), queues, "queues")
+    return _schedule_by_events(commands, spread_over_queues(order, queues), queues, "queues")
+
+
+def _schedule_by_events(
+    commands: CommandList, queues: Sequence[int], in_order: frozenset[int], kind: str = "events"
+) -> Schedule:
+    seen = frozenset([*commands.externals, *commands.wanted_events])
+    return schedule_by_events(commands.order, queues, in_order, kind, commands.fenced, seen)

@@ -4,8 +4,13 @@ A queue is a number here: 0 is the caller's queue, the others are *helper queues
 in-order queue the steps need no events. Elsewhere there are two ways. *Level by level*, a barrier
 lies between two task levels. *By events*, a command waits for the events of its direct
 predecessors; `spread_over_queues` puts branches on several in-order queues, so that few events are
-needed. An out-of-order queue 0 begins and ends with a barrier, so that a replay is one command
-among the caller's own.
+needed.
+
+What a replay comes after are events: the steps that *begin* wait for them. A replay on an
+out-of-order queue is one command beside the caller's own: it comes after earlier barriers of the
+queue, and holds nothing else up. Where commands are on helper queues, a marker on queue 0 begins,
+for which they wait. If barriers of the graph order the queue's other commands, too, the graph is
+*fenced*: it begins and ends with a barrier.
 
 No barrier waits for many events: what PoCL does for one grows with the square of its incomplete
 events. They are *joined*, some at a time, by barriers on an in-order queue. The last of these is
@@ -99,20 +104,23 @@ class Order:
 class ScheduleStep:
     """Enqueue node `command` (or a barrier) on `queue`, after the steps in `waits`.
 
-    `signals` says that a later step waits for this one.
+    `signals` says that a later step waits for this one, `begins` that it also waits for what the
+    replay comes after.
     """
 
     command: int
     queue: int = 0
     waits: list[int] = field(default_factory=list)
     signals: bool = False
+    begins: bool = False
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Steps in the order of enqueuing.
 
-    `final_waits` are the steps that a last barrier on queue 0 waits for, if there are any.
+    `final_waits` are the steps that a last step on queue 0 waits for. If there are none, the last
+    step of `steps` is the end.
     """
 
     kind: str
@@ -132,22 +140,29 @@ class Schedule:
 
 def schedule_in_order(order: Order) -> Schedule:
     """Return all commands on one in-order queue, in the order of recording."""
-    return Schedule(
-        "in-order", [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
-    )
+    steps = [ScheduleStep(node) for node in range(len(order)) if not order.order_only[node]]
+    for first in steps[:1]:
+        first.begins = True
+    return Schedule("in-order", steps)
 
 
-def schedule_by_level(order: Order) -> Schedule:
-    """Return all commands on one out-of-order queue, with a barrier between two task levels."""
+def schedule_by_level(order: Order, fenced: bool) -> Schedule:
+    """Return all commands on one out-of-order queue, with a barrier between two task levels.
+
+    The barriers are on a queue of our own, which holds nothing else up, or the graph is `fenced`.
+    """
     levels: dict[int, list[int]] = {}
     for node, level in enumerate(order.levels):
         if not order.order_only[node]:
             levels.setdefault(level, []).append(node)
-    steps = [ScheduleStep(BARRIER)]
+    queue = 0 if fenced else 1
+    steps = [ScheduleStep(BARRIER, begins=True, signals=not fenced)]
     for level in sorted(levels):
-        steps += [ScheduleStep(node) for node in levels[level]]
-        steps.append(ScheduleStep(BARRIER))
-    return Schedule("levels", steps)
+        waits = [0] if level == 0 and not fenced else []
+        steps += [ScheduleStep(node, queue, list(waits)) for node in levels[level]]
+        steps.append(ScheduleStep(BARRIER, queue))
+    steps[-1].signals = not fenced
+    return Schedule("levels", steps, [] if fenced else [len(steps) - 1])
 
 
 def reduce_edges(order: Order) -> list[list[int]]:
@@ -164,43 +179,63 @@ def reduce_edges(order: Order) -> list[list[int]]:
 
 
 def schedule_by_events(
-    order: Order, queues: Sequence[int], in_order_queues: frozenset[int], kind: str = "events"
+    order: Order,
+    queues: Sequence[int],
+    in_order_queues: frozenset[int],
+    kind: str = "events",
+    fenced: bool = False,
+    seen: frozenset[int] = frozenset(),
 ) -> Schedule:
     """Return the schedule with node n on queue `queues[n]`, and events between queues.
 
     Order-only nodes become steps that wait and signal.
+
+    Args:
+        order: the nodes.
+        queues: the queue of each.
+        in_order_queues: those that are in order.
+        kind: what `explain` calls it.
+        fenced: whether an out-of-order queue 0 begins and ends with a barrier.
+        seen: the nodes that wait for outside events, or whose events somebody wants.
     """
-    steps = [ScheduleStep(BARRIER)]
-    step_of: list[int] = []
-    last_on: dict[int, int] = {0: 0}
+    has_head = fenced or 0 in in_order_queues or any(queues)
+    steps = [ScheduleStep(BARRIER, begins=True)] if has_head else []
+    step_of: list[int | None] = []
+    last_on: dict[int, int] = {0: 0} if has_head else {}
     followed: set[int] = set()
     for node, predecessors in enumerate(reduce_edges(order)):
-        queue = queues[node]
-        here = len(steps)
-        waits = [
-            step_of[p] for p in predecessors if queues[p] != queue or queue not in in_order_queues
-        ]
-        if queue not in last_on:
+        queue, here = queues[node], len(steps)
+        before = [(step_of[p], queues[p]) for p in predecessors]
+        comes_after = [(step, on) for step, on in before if step is not None]
+        if not has_head and not comes_after and order.order_only[node] and node not in seen:
+            step_of.append(None)  # it comes after nothing, and so do those after it
+            continue
+        waits = [step for step, on in comes_after if on != queue or queue not in in_order_queues]
+        is_root = not comes_after and queue not in in_order_queues
+        if has_head and (queue not in last_on or (queue and is_root)):
             waits.append(0)
-        followed.update(step_of[p] for p in predecessors)
+        followed.update(step for step, _ in comes_after)
         for wait in waits:
             steps[wait].signals = True
-        steps.append(ScheduleStep(node, queue, waits))
+        begins = is_root and not queue and not fenced
+        steps.append(ScheduleStep(node, queue, waits, begins=begins))
         step_of.append(here)
         last_on[queue] = here
     ends = [step for queue, step in last_on.items() if queue in in_order_queues and queue != 0]
     ends += [
         step
         for node, step in enumerate(step_of)
-        if queues[node] not in in_order_queues and step not in followed
+        if step is not None and queues[node] not in in_order_queues and step not in followed
     ]
+    if not has_head and len(ends) == 1 and ends[0] == len(steps) - 1 and not steps[-1].queue:
+        return Schedule(kind, steps)  # its event is the replay's
     for step in ends:
         steps[step].signals = True
     return Schedule(kind, steps, _join_ends(steps, ends, max(in_order_queues, default=None)))
 
 
 def _join_ends(steps: list[ScheduleStep], ends: list[int], queue: int | None) -> list[int]:
-    """Return what the last barrier waits for instead of many `ends`.
+    """Return what the last step waits for instead of many `ends`.
 
     It is the last of the barriers on an in-order queue that are appended to `steps`.
     """

@@ -140,7 +140,7 @@ def _enqueue_marker(queue: int) -> int:
     if _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT") > 1:
         return 0
     with suppress(OpenCLError):  # it is asked again
-        made = enqueue_marker(queue, (), "clEnqueueMarkerWithWaitList")
+        made = enqueue_marker(queue, ())
         call(queue, "clFlush")
         return made
     return 0

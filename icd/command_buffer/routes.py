@@ -80,6 +80,10 @@ class Route:
         )
         self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
 
+    def leads_to(self, queue: int) -> bool:
+        """Return whether it enqueues on a queue, and what it enqueues is there."""
+        return queue == self.queue and not self.build.is_closed
+
     def enqueue(
         self,
         times: int = 1,

@@ -4,9 +4,10 @@
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier,
  * on a queue; number 0 is the caller's. Its wait list are `wait_count` numbers from
  * `waits[first_wait]` on: of earlier signalling steps, or, from step_count on, of `externals`.
- * `signals` is 1 if a later step waits for it, or if it is exported. --- */
+ * `signals` is 1 if a later step waits for it, or if it is exported, `begins` if it also waits for
+ * what the replay comes after. --- */
 typedef struct fl_step {
-    uint32_t command, queue, first_wait, wait_count, signals;
+    uint32_t command, queue, first_wait, wait_count, signals, begins;
 } fl_step;
 
 typedef struct fl_prepared fl_prepared;
@@ -34,6 +35,10 @@ typedef struct fl_program {
     void *set_pointer, *copy_memory, *fill_memory;
     const uint32_t *step_of; /* the step of each command, for updates; NULL in a program that is not
                                 updatable */
+    /* The caller's queue is out of order. `beside`: nothing else in it waits for a replay, or is
+     * waited for; `fenced`: a replay begins and ends with a barrier. `by_transfer`: fl_put_place.
+     */
+    uint32_t beside, fenced, by_transfer;
     uint32_t helps; /* who waits for a replay waits for the final waits first (helping.c) */
 } fl_program;
 
@@ -47,6 +52,11 @@ void fl_release(fl_program *program);
  * `helps` says so of. A code; for each 0 the other function is called once. */
 int fl_begin_help(const void *queue);
 void fl_end_help(const void *program, const void *queue);
+
+/* replay.c: a barrier on a queue, after everything in it and after the list; a place in an
+ * out-of-order queue, after its barriers and after the list. */
+int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *list, void **event);
+int fl_put_place(void *queue, int by_transfer, uint32_t waits, void *const *list, void **event);
 
 /* --- enqueue.c: command-buffers. Engines build what runs their commands; an enqueue runs it all,
  * by one call --- */

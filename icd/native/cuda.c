@@ -294,7 +294,7 @@ static uint32_t *copied(const uint32_t *numbers, uint32_t count) {
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
                      uint32_t function_count, const fl_command *commands, uint32_t count,
                      const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     const char *title, int *code) {
+                     int beside, const char *title, int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     *code = CUDA_ERROR_OUT_OF_MEMORY;
     if (!g)
@@ -305,7 +305,8 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                    .function_count = function_count,
                    .count = count,
                    .commands = commands,
-                   .starts_early = starts_early};
+                   .starts_early = starts_early,
+                   .beside = beside};
     g->nodes = calloc(count ? count : 1, sizeof *g->nodes);
     g->first_before = copied(first_before, count + 1);
     g->before = copied(before, first_before[count]);

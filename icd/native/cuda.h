@@ -105,6 +105,8 @@ struct fl_cuda {
     CUgraphExec executable;
     size_t host_bytes;        /* of all nodes */
     bool starts_early;        /* whether launches may start early, and how many do */
+    int beside; /* its queues are out of order, and nothing else in them waits for it, or is waited
+                   for */
     uint32_t early;
     pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
                                 nobody with it takes `lock` */

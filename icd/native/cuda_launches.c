@@ -247,6 +247,14 @@ static bool give(fl_cuda *g, job *j) {
     return given;
 }
 
+/* The place of a replay in the order of its queue. */
+static cl_int put_place(const fl_cuda *g, cl_command_queue queue, cl_uint waits,
+                        const cl_event *list, cl_event *event) {
+    void **t = fl_table_of(queue);
+    return g->beside ? fl_put_place(queue, 0, waits, (void *const *)list, (void **)event)
+                     : CALL(t, clEnqueueBarrierWithWaitList)(queue, waits, list, event);
+}
+
 int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint32_t times,
                     uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_cuda *g = cuda;
@@ -263,13 +271,12 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
         return code;
     j->end = CALL(table, clCreateUserEvent)(g->context, &code);
     if (j->end)
-        code = CALL(table, clEnqueueBarrierWithWaitList)(queue, wait_count,
-                                                         (const cl_event *)wait_list, &j->before);
-    if (!j->before) {
+        code = put_place(g, queue, wait_count, (const cl_event *)wait_list, &j->before);
+    if (code != CL_SUCCESS) {
         drop(j);
         return code;
     }
-    code = CALL(table, clEnqueueBarrierWithWaitList)(queue, 1, &j->end, event ? &end : NULL);
+    code = put_place(g, queue, 1, &j->end, event ? &end : NULL);
     CALL(table, clFlush)(queue);
     if (code != CL_SUCCESS) {
         complete(j, code);

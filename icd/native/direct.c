@@ -112,7 +112,7 @@ static int make(fl_direct *d) {
 
 fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
                          uint32_t function_count, const fl_command *commands, uint32_t count,
-                         int in_order, const uint32_t *levels, int *code) {
+                         int fenced, const uint32_t *levels, int *code) {
     fl_direct *d = malloc(sizeof *d);
     *code = CL_OUT_OF_HOST_MEMORY;
     if (!d)
@@ -123,7 +123,7 @@ fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
                      .commands = commands,
                      .count = count,
                      .levels = levels,
-                     .in_order = in_order != 0};
+                     .fenced = fenced != 0};
     *code = make(d);
     if (*code != CL_SUCCESS) {
         free(d);
@@ -166,32 +166,29 @@ int fl_take_series_direct(void *self, const fl_value *values, uint32_t count, ui
     return d->ticket->series || !times ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* On an out-of-order queue it is one command among the caller's own: between two barriers. */
+/* It is one command of the queue, and stands between two barriers if it is fenced. */
 int fl_enqueue_direct(void *self, void *const *queues, uint32_t queue_count, uint32_t times,
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_direct *d = self;
     fl_image *image = d->image;
     fl_ticket *t = d->ticket;
-    cl_event made = NULL, barrier = NULL;
+    cl_event made = NULL;
     void **table = fl_table_of(queues[0]);
     (void)queue_count;
     *failed = UINT32_MAX;
     t->image = image;
     t->times = times;
     cl_int code = failure_of(image);
-    if (code == CL_SUCCESS && !d->in_order) {
-        code = CALL(table, clEnqueueBarrierWithWaitList)(
-            queues[0], wait_count, (const cl_event *)wait_list, fl_holds_events ? &barrier : NULL);
+    if (code == CL_SUCCESS && d->fenced) {
+        code = fl_put_barrier(queues[0], 0, wait_count, wait_list, NULL);
         wait_count = 0;
-        if (barrier)
-            fl_hold_event(barrier);
     }
     if (code == CL_SUCCESS)
         code = CALL(table, clEnqueueNativeKernel)(
             queues[0], (void *)run_ticket, t, sizeof *t + d->cells.size, 0, NULL, NULL, wait_count,
             wait_count ? (const cl_event *)wait_list : NULL, &made);
-    if (code == CL_SUCCESS && !d->in_order)
-        code = CALL(table, clEnqueueBarrierWithWaitList)(queues[0], 1, &made, (cl_event *)event);
+    if (code == CL_SUCCESS && d->fenced)
+        code = fl_put_barrier(queues[0], 0, 0, NULL, event);
     else if (code == CL_SUCCESS && event) {
         *event = made;
         CALL(table, clRetainEvent)(made);

@@ -253,7 +253,7 @@ struct fl_direct {
     uint32_t function_count, count;
     const fl_command *commands;
     const uint32_t *levels;      /* of each command, NULL: each is a level of its own */
-    bool in_order;               /* the queues are */
+    bool fenced;                 /* barriers stand before and after it */
     fl_image *image, *retired;
     fl_direct_cells cells;
     fl_ticket *ticket;           /* of the next enqueue */

@@ -72,10 +72,11 @@ typedef struct fl_direct fl_direct;
 int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count,
                     const fl_command *commands, uint32_t count, uint8_t *reasons);
 /* What runs commands that all can be run; what it is given outlives it. `levels` are the commands'
- * task levels, or NULL where each comes after the one before it. NULL: *code says why. */
+ * task levels, or NULL where each comes after the one before it. `fenced`: it stands between two
+ * barriers of an out-of-order queue. NULL: *code says why. */
 fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
                          uint32_t function_count, const fl_command *commands, uint32_t count,
-                         int in_order, const uint32_t *levels, int *code);
+                         int fenced, const uint32_t *levels, int *code);
 void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
 void fl_release_direct_images(void);         /* those that queues have run, of what was released */
 int fl_enqueue_direct(void *direct, void *const *queues, uint32_t queue_count, uint32_t times,
@@ -196,7 +197,7 @@ typedef struct fl_cuda fl_cuda;
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
                      uint32_t function_count, const fl_command *commands, uint32_t count,
                      const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     const char *title, int *code);
+                     int beside, const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* How many bytes a replay moves from and to the host's memory. */

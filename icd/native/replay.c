@@ -2,8 +2,8 @@
  * own table.
  *
  * On an in-order queue the steps carry no events at all; a step signals only if a step on another
- * queue, or on an out-of-order queue, has to wait for it. The first step of a queue also waits for
- * the caller's wait list, the last gives the caller's event. Kernels are the program's own
+ * queue, or on an out-of-order queue, has to wait for it. Steps that begin also wait for the
+ * caller's wait list, the last gives the caller's event. Kernels are the program's own
  * (program_kernels.c). */
 #include "native.h"
 
@@ -30,15 +30,63 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
     return CL_INVALID_OPERATION;
 }
 
-static const fl_command barrier = {.op = FL_BARRIER}, marker = {.op = FL_MARKER};
+static const fl_command marker = {.op = FL_MARKER};
 
-/* A barrier whose event nobody wants. */
-static cl_int put_barrier(const functions *f, void **t, cl_command_queue q, cl_uint waits,
-                          const cl_event *list) {
-    cl_event made = NULL;
-    cl_int code = issue(&barrier, f, t, q, waits, list, fl_holds_events ? &made : NULL);
-    if (made)
-        fl_hold_event(made);
+/* Whatever comes later in the queue comes after everything before this, and after the list. On
+ * PoCL's out-of-order queues a barrier with a wait list does not wait for earlier barriers. A marker
+ * waits for the list, and a barrier without one for the marker. */
+int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *listed, void **event) {
+    void **t = fl_table_of(queue);
+    const cl_event *list = (const cl_event *)listed;
+    cl_event made[2] = {NULL};
+    cl_int code = CL_SUCCESS;
+    if (waits && !in_order) {
+        code = CALL(t, clEnqueueMarkerWithWaitList)(queue, waits, list,
+                                                    fl_holds_events ? &made[0] : NULL);
+        waits = 0;
+    }
+    if (code == CL_SUCCESS)
+        code = CALL(t, clEnqueueBarrierWithWaitList)(queue, waits, waits ? list : NULL,
+                                                     event             ? (cl_event *)event
+                                                     : fl_holds_events ? &made[1]
+                                                                       : NULL);
+    for (int i = 0; i < 2; i++)
+        if (made[i])
+            fl_hold_event(made[i]);
+    return code;
+}
+
+/* A place in an out-of-order queue: after its earlier barriers and after the list, but after nothing
+ * else. A marker without a list would come after everything. `by_transfer`: a marker with one does
+ * not wait for earlier barriers, and a transfer does. */
+int fl_put_place(void *queue, int by_transfer, uint32_t waits, void *const *list, void **event) {
+    void **t = fl_table_of(queue);
+    cl_event done = NULL;
+    cl_mem memory = NULL;
+    cl_context context = NULL;
+    cl_int code = CL_SUCCESS;
+    if (!waits || by_transfer)
+        code = CALL(t, clGetCommandQueueInfo)(queue, CL_QUEUE_CONTEXT, sizeof context, &context,
+                                              NULL);
+    if (code == CL_SUCCESS && by_transfer) {
+        memory = CALL(t, clCreateBuffer)(context, CL_MEM_READ_WRITE, 1, NULL, &code);
+    } else if (code == CL_SUCCESS && !waits) {
+        done = CALL(t, clCreateUserEvent)(context, &code);
+        if (done)
+            code = CALL(t, clSetUserEventStatus)(done, CL_COMPLETE);
+        waits = 1, list = (void *const *)&done;
+    }
+    if (code == CL_SUCCESS && memory)
+        code = CALL(t, clEnqueueMigrateMemObjects)(queue, 1, &memory, 0, waits,
+                                                   waits ? (const cl_event *)list : NULL,
+                                                   (cl_event *)event);
+    else if (code == CL_SUCCESS)
+        code = CALL(t, clEnqueueMarkerWithWaitList)(queue, waits, (const cl_event *)list,
+                                                    (cl_event *)event);
+    if (memory)   /* SPEC clReleaseMemObject: the command keeps it */
+        CALL(t, clReleaseMemObject)(memory);
+    if (done)
+        CALL(t, clReleaseEvent)(done);
     return code;
 }
 
@@ -74,10 +122,14 @@ static void offer_help(const fl_program *p, workspace *w, void *queue, cl_event 
     fl_offer_help(p, queue, count, (void *const *)w->list, end);
 }
 
-static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count) {
+/* The wait list of a step: earlier steps, and `head` events more. */
+static uint32_t gather(const workspace *w, const uint32_t *steps, uint32_t count, uint32_t head,
+                       const cl_event *head_list) {
     for (uint32_t i = 0; i < count; i++)
         w->list[i] = w->signals[steps[i]];
-    return count;
+    for (uint32_t i = 0; i < head; i++)
+        w->list[count + i] = head_list[i];
+    return count + head;
 }
 
 static cl_int set(const functions *f, cl_kernel kernel, const fl_set *sets, uint32_t count) {
@@ -136,6 +188,10 @@ static functions functions_of(const fl_program *p, const void *object) {
     };
 }
 
+static bool is_order(uint16_t op) {
+    return op == FL_MARKER || op == FL_BARRIER || op == FL_HINT;
+}
+
 static bool is_empty(const fl_launch *l) {
     return !l->global[0] || (l->work_dim > 1 && !l->global[1]) ||
            (l->work_dim > 2 && !l->global[2]);
@@ -163,7 +219,19 @@ static void fetch(const fl_program *p, uint32_t step) {
         __builtin_prefetch(l + 2);
 }
 
-/* One pass over the steps. `head` and `head_list` go before everything, on queue 0. */
+/* A step that moves and launches nothing. In a replay that is beside the caller's commands a barrier
+ * of the graph orders no others: its steps wait for each other by events. */
+static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, const functions *f,
+                    cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+    if (p->beside && s->begins)
+        return fl_put_place(q, p->by_transfer, waits, (void *const *)list, (void **)event);
+    bool is_marker = op != FL_BARRIER || (p->beside && (s->command != UINT32_MAX || !s->queue));
+    return is_marker ? issue(&marker, f, fl_table_of(q), q, waits, list, event)
+                     : fl_put_barrier(q, !p->fenced || s->queue, waits, (void *const *)list,
+                                      (void **)event);
+}
+
+/* One pass over the steps. `head_list` goes before everything. */
 static cl_int pass(const fl_program *p, const functions *f, void *const *queues, workspace *w,
                    cl_uint head, const cl_event *head_list, cl_event *event, uint32_t *failed) {
     void **table = fl_table_of(queues[0]);   /* all queues are of one driver */
@@ -172,23 +240,13 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
         void *queue = queues[s->queue];
-        const cl_event *list = NULL;
-        cl_uint waits = 0;
-        if (head && s->wait_count) {
-            cl_int code = put_barrier(f, table, queue, head, head_list);
-            if (code != CL_SUCCESS)
-                return code;
-            head = 0;
-        }
-        if (head) {
-            waits = head;
-            list = head_list;
-            head = 0;
-        } else if (s->wait_count) {
-            waits = gather(w, p->waits + s->first_wait, s->wait_count);
+        const cl_event *list = s->begins ? head_list : NULL;
+        cl_uint waits = s->begins ? head : 0;
+        if (s->wait_count) {
+            waits = gather(w, p->waits + s->first_wait, s->wait_count, waits, list);
             list = w->list;
         }
-        const fl_command *command = s->command == UINT32_MAX ? &barrier : &p->commands[s->command];
+        const fl_command *command = s->command == UINT32_MAX ? NULL : &p->commands[s->command];
         const fl_launch *l = &p->prepared->launches[i];
         fetch(p, i);
         cl_event spare = NULL, *out = s->signals                          ? &w->signals[i]
@@ -196,8 +254,12 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
                                                                           : NULL;
         if (!out && fl_holds_events)
             out = &spare;
-        cl_int code = l->kernel ? launch(p, l, command, f, table, queue, waits, list, out)
-                                : issue(command, f, table, queue, waits, list, out);
+        bool only_orders = !command || is_order(command->op);
+        cl_int code =
+            l->kernel ? launch(p, l, command, f, table, queue, waits, list, out)
+            : only_orders
+                ? order(p, s, command ? command->op : FL_BARRIER, f, queue, waits, list, out)
+                : issue(command, f, table, queue, waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
             return code;
@@ -212,25 +274,25 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
     }
     if (!p->final_wait_count)
         return CL_SUCCESS;
-    /* Several ends: a marker on queue 0 is the one that the caller sees, and what the next pass
-     * comes after. */
+    /* Several ends: a step on queue 0 is the one that the caller sees, and what the next pass comes
+     * after. */
+    const fl_step end = {.command = UINT32_MAX};
     *failed = UINT32_MAX;
-    cl_uint waits = gather(w, p->final_waits, p->final_wait_count);
-    return event ? issue(&barrier, f, table, queues[0], waits, w->list, event)
-                 : put_barrier(f, table, queues[0], waits, w->list);
+    cl_uint waits = gather(w, p->final_waits, p->final_wait_count, 0, NULL);
+    return order(p, &end, p->beside ? FL_MARKER : FL_BARRIER, f, queues[0], waits, w->list, event);
 }
 
 /* After a failure the caller's queue comes after what was enqueued on the other queues. The caller
  * does not know of it. Whoever waits for that queue may then give up the memory that it uses.
  */
-static void join(void *const *queues, uint32_t queue_count) {
+static void join(const fl_program *p, void *const *queues, uint32_t queue_count) {
     void **table = fl_table_of(queues[0]);
     cl_event *ends = calloc(queue_count, sizeof *ends);
     cl_uint count = 0;
     for (uint32_t i = 1; ends && i < queue_count; i++)
         count += issue(&marker, NULL, table, queues[i], 0, NULL, &ends[count]) == CL_SUCCESS;
     if (count)
-        issue(&barrier, NULL, table, queues[0], count, ends, NULL);
+        fl_put_barrier(queues[0], !p->fenced, count, (void *const *)ends, NULL);
     for (cl_uint i = 0; i < count; i++)
         CALL(table, clReleaseEvent)(ends[i]);
     free(ends);
@@ -257,7 +319,7 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
     }
     if (events) {
         w.signals = calloc((size_t)p->step_count + p->external_count, sizeof *w.signals);
-        w.list = calloc(widest ? widest : 1, sizeof *w.list);
+        w.list = calloc((size_t)widest + wait_count + 1, sizeof *w.list);
         if (!w.signals || !w.list)
             code = CL_OUT_OF_HOST_MEMORY;
     }
@@ -270,10 +332,19 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
         code = refresh(p, &f);
     for (uint32_t i = 0; i < p->external_count && code == CL_SUCCESS; i++)
         w.signals[p->step_count + i] = p->externals[i];
+    cl_event before = NULL;
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
-        cl_uint head = i == 0 ? wait_count : 0;
-        code = pass(p, &f, queues, &w, head, (cl_event *)wait_list,
-                    i + 1 == times ? (cl_event *)event : NULL, failed);
+        cl_event end = NULL, after = before;
+        cl_uint head = i == 0 ? wait_count : after != NULL;
+        bool ends = i + 1 == times;
+        code = pass(p, &f, queues, &w, head, after ? &after : (cl_event *)wait_list,
+                    ends        ? (cl_event *)event
+                    : p->beside ? &end
+                                : NULL,
+                    failed);
+        if (after)
+            fl_drop_event(after);
+        before = end;
         if (code == CL_SUCCESS && i + 1 == times)
             export_signals(p, &w);
         if (code == CL_SUCCESS && p->helps)
@@ -286,8 +357,10 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
             code == CL_SUCCESS; /* a failure leaves the kernels somewhere in between */
     if (code == CL_SUCCESS)
         p->prepared->stale = false;
+    if (before)
+        fl_drop_event(before);
     if (code != CL_SUCCESS)
-        join(queues, queue_count);
+        join(p, queues, queue_count);
     for (uint32_t i = 0; queue_count > 1 && i < queue_count;
          i++) /* SPEC clFlush: queues that wait for each other */
         CALL(fl_table_of(queues[i]), clFlush)(queues[i]);

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.calls import (
     call,
-    enqueue_marker,
+    enqueue_barrier,
     get_address,
     is_in_order,
     query_device,
@@ -298,7 +298,7 @@ class LayerCommandBuffer:
     def _mark(queue: int, waits: Sequence[int], releases: ExitStack) -> int:
         """Enqueue a barrier on a queue, so that this comes after it and later commands come after
         this."""
-        made = enqueue_marker(queue, waits, "clEnqueueBarrierWithWaitList")
+        made = enqueue_barrier(queue, waits)
         releases.callback(call, made, "clReleaseEvent")
         return made
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ...icd._native import ffi as icd_ffi
-from ...icd.calls import call, enqueue_marker, get_address
+from ...icd.calls import call, enqueue_barrier, enqueue_marker, get_address
 from ..opencl.core import create
 from ..opencl.usm.addresses import make_copy_operation
 from ..sdk._native_ze import ffi
@@ -42,11 +42,11 @@ def make_host_step(function: HostStep) -> StepRun:
         times = [event.timing for event in step.reads]
         context = stream.context.ur
         with ExitStack() as undo:  # without its function, the queue must not wait for it
-            turn = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
+            turn = enqueue_marker(stream.cl, waits)
             undo.callback(call, turn, "clReleaseEvent")
             user = create(context.table, "clCreateUserEvent", context.cl)
             undo.callback(_complete, user)
-            end = enqueue_marker(stream.cl, [user], "clEnqueueBarrierWithWaitList")
+            end = enqueue_barrier(stream.cl, [user])
             undo.callback(call, end, "clReleaseEvent")
             call(stream.cl, "clFlush")
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ...icd.abi import OPENCL
-from ...icd.calls import call, enqueue_marker, make_queue
+from ...icd.calls import call, enqueue_barrier, enqueue_marker, make_queue
 from ...loader.base.forks import make_lock
 from ...loader.base.interrupts import mark_stoppable, stop_if_interrupted
 from ..sdk.objects import Object
@@ -297,7 +297,7 @@ class Stream:
         if event:
             before, self.last = self.last, self.make_end(event)
             if before is not None and before.is_pending:  # nobody knows which of them is later
-                end = enqueue_marker(self.cl, (), "clEnqueueMarkerWithWaitList")
+                end = enqueue_marker(self.cl, ())
                 self.last = self.make_end(end)
         return self.last
 
@@ -315,7 +315,7 @@ class Stream:
                 last = self.learn_last()
                 if last is not None and last.is_pending:
                     call(self.cl, "clFlush")
-                    begin = enqueue_marker(cl, [last.cl], "clEnqueueBarrierWithWaitList")
+                    begin = enqueue_barrier(cl, [last.cl])
                     call(begin, "clReleaseEvent")
             except BaseException:
                 call(cl, "clReleaseCommandQueue")
@@ -408,7 +408,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
         return stream.last
     stream.learn_last()
     if waits or has_times:  # a marker has times of its own
-        end = enqueue_marker(stream.cl, waits, "clEnqueueMarkerWithWaitList")
+        end = enqueue_marker(stream.cl, waits)
         stream.last = stream.make_end(end)
     step.end = stream.last
     if stream.last is not None:

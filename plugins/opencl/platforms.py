@@ -55,6 +55,7 @@ class URPlatform(Object):
                 "table": self.table.address_of_top,
                 "turns": self.profile.waits_one_at_a_time,
                 "early": self.profile.blocking_write_returns_early,
+                "splits_barriers": self.profile.splits_barriers,
                 **{name: platform.extension_function(one) or 0 for name, one in _USM.items()},
             },
         )

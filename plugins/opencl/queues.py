@@ -36,6 +36,7 @@ from .devices import URDevice, get_device
 from .events import UREvent, waits_itself
 from .unfinished import UnfinishedCommands, unfinished
 
+BARRIER: Final = "clEnqueueBarrierWithWaitList"
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROPERTIES: Final = (
     (_OUT_OF_ORDER, OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]),
@@ -166,6 +167,10 @@ class URQueue(CLObject):
         self.struct.finished = max(enqueued, self.struct.finished)
 
     @property
+    def _splits_barriers(self) -> bool:
+        return not self.in_order and self.context.platform.profile.splits_barriers
+
+    @property
     def is_empty(self) -> bool:
         """Return whether everything that was enqueued is complete.
 
@@ -222,6 +227,9 @@ class URQueue(CLObject):
         """
         if waits:
             self.check_waits(waits)
+        if waits and routine == BARRIER and self._splits_barriers:
+            self.enqueue("clEnqueueMarkerWithWaitList", command, (), waits, False)
+            waits = ()
         function = function or getattr(self.table, routine)
         listed = len(waits), make_handle_array(waits)
         if not wanted:

@@ -9,9 +9,9 @@ from ...loader.ur.abi import UR
 from .core import adapter, create
 from .enqueue import Enqueue, enqueues
 from .events import UREvent, call_host_function, call_on_status
-from .queues import URQueue, create_queue
+from .queues import BARRIER, URQueue, create_queue
 
-_MARKER, _BARRIER = "clEnqueueMarkerWithWaitList", "clEnqueueBarrierWithWaitList"
+_MARKER: Final = "clEnqueueMarkerWithWaitList"
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
 _NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -26,7 +26,7 @@ def urEnqueueEventsWait(
 def _enqueue_barrier(
     hQueue: URQueue, phEventWaitList: list[UREvent], phEvent: bool
 ) -> UREvent | None:
-    return hQueue.enqueue(_BARRIER, "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent)
+    return hQueue.enqueue(BARRIER, "EVENTS_WAIT_WITH_BARRIER", (), phEventWaitList, phEvent)
 
 
 adapter.declare(
@@ -81,7 +81,7 @@ def urEnqueueHostTaskExp(enqueue: Enqueue, pfnHostTask: int, data: int) -> UREve
     # The callback comes first: if it fails, nothing is enqueued that would wait for ever.
     call_on_status(before.cl, queue.table, 0, run)
     enqueue.waits = [done]
-    made = enqueue.call(_BARRIER if queue.in_order else _MARKER)
+    made = enqueue.call(BARRIER if queue.in_order else _MARKER)
     queue.flush()  # a callback does not flush (SPEC clSetEventCallback)
     return made
 
@@ -93,7 +93,7 @@ def urEnqueueNativeCommandExp(
     """Call a function that enqueues commands of its own, between two barriers."""
     enqueue.check_context("the memory", *phMemList)
     queue = enqueue.queue
-    queue.enqueue(_BARRIER, "EVENTS_WAIT_WITH_BARRIER", (), enqueue.waits, False)
+    queue.enqueue(BARRIER, "EVENTS_WAIT_WITH_BARRIER", (), enqueue.waits, False)
     _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
     enqueue.waits = ()
-    return enqueue.call(_BARRIER)
+    return enqueue.call(BARRIER)

@@ -83,16 +83,16 @@ def test_the_end_is_a_marker_where_barriers_have_no_times(
     real_profile, real_marker, added = (
         segment.find_device_profile,
         segment.enqueue_marker,
-        list[str](),
+        list[int](),
     )
 
     def profile(device: int) -> Any:
         return replace(real_profile(device), waiting_markers_have_no_times=have_no_times)
 
-    def marker(queue: int, waits: Sequence[int], name: str) -> int:
+    def marker(queue: int, waits: Sequence[int]) -> int:
         assert queue == numbers.queue.int_ptr and not waits
-        added.append(name)
-        return real_marker(queue, waits, name)
+        added.append(queue)
+        return real_marker(queue, waits)
 
     monkeypatch.setattr(segment, "find_device_profile", profile)
     monkeypatch.setattr(segment, "enqueue_marker", marker)

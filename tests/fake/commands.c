@@ -140,6 +140,21 @@ static cl_int marker(cl_command_queue queue, cl_uint count, const cl_event *wait
     return done(THING(queue), event);
 }
 
+static cl_int barrier(cl_command_queue queue, cl_uint count, const cl_event *waits,
+                      cl_event *event) {
+    (void)waits;
+    say("clEnqueueBarrierWithWaitList %u", count);
+    return done(THING(queue), event);
+}
+
+static cl_int migrate(cl_command_queue queue, cl_uint object_count, const cl_mem *objects,
+                      cl_mem_migration_flags flags, cl_uint count, const cl_event *waits,
+                      cl_event *event) {
+    (void)object_count, (void)objects, (void)flags, (void)count, (void)waits;
+    say("clEnqueueMigrateMemObjects");
+    return done(THING(queue), event);
+}
+
 static cl_mem buffer(cl_context context, cl_mem_flags flags, size_t size, void *host,
                      cl_int *code) {
     thing *made = make(context, THING(context));
@@ -365,7 +380,8 @@ const entry command_entries[] = {
     SLOT(clCreateUserEvent, user_event),
     SLOT(clSetUserEventStatus, user_status),
     SLOT(clEnqueueMarkerWithWaitList, marker),
-    SLOT(clEnqueueBarrierWithWaitList, marker),
+    SLOT(clEnqueueBarrierWithWaitList, barrier),
+    SLOT(clEnqueueMigrateMemObjects, migrate),
     SLOT(clCreateBuffer, buffer),
     SLOT(clCreateSubBuffer, sub_buffer),
     SLOT(clRetainMemObject, retain),

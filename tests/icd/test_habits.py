@@ -371,6 +371,49 @@ ur.ok("urEnqueueTimestampRecordingExp", queue, False, 1, array(before), ctypes.b
     assert calls[2] == "clCreateCommandQueue" and calls[4] == "clEnqueueMarkerWithWaitList 0"
 
 
+@pytest.mark.parametrize("calls", ["c", "python"])
+def test_barriers_with_lists_pass_others(habit: Habit, calls: str) -> None:
+    """A marker has the wait list of a barrier on an out-of-order queue."""
+    code = """
+queue = new_queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
+before, end = ctypes.c_void_p(), ctypes.c_void_p()
+ur.ok("urEnqueueEventsWait", queue, 0, None, ctypes.byref(before))
+ur.ok("urEnqueueEventsWaitWithBarrier", queue, 1, array(before), ctypes.byref(end))
+ur.ok("urEnqueueEventsWaitWithBarrier", queue, 0, None, None)
+"""
+    plain = ["clEnqueueBarrierWithWaitList 1", "clEnqueueBarrierWithWaitList 0"]
+    marker, barrier = "clEnqueueMarkerWithWaitList 1", "clEnqueueBarrierWithWaitList 0"
+    pocl = {"name": '"Portable Computing Language"', "version": '"OpenCL 3.0 PoCL 7.1"'}
+
+    def barriers(knobs: dict[str, str], switches: str = "") -> list[str]:
+        made = habit.run(code, knobs, switches, calls)
+        return [call for call in made if "WithWaitList" in call][1:]
+
+    assert barriers(OTHER) == barriers(pocl, "-barriers-with-lists-pass-others") == plain
+    assert barriers(pocl) == [marker, barrier, barrier]
+
+
+def test_markers_pass_barriers(habit: Habit) -> None:
+    """The place of a replay in an out-of-order queue is a migration where a marker would pass."""
+    code = """
+from fairlead.icd.calls import enqueue_place, make_queue
+from fairlead.icd.drivers import drivers
+(one,) = (device for platform in drivers().platforms for device in platform.devices)
+code = ctypes.c_int32()
+made = one.platform.table.clCreateContext(
+    None, 1, (ctypes.c_void_p * 1)(one.handle), None, None, ctypes.byref(code))
+enqueue_place(make_queue(made, one.handle, 1), ())
+"""
+    migration, marker = "clEnqueueMigrateMemObjects", "clEnqueueMarkerWithWaitList 1"
+
+    def place(knobs: dict[str, str], switches: str = "") -> str:
+        made = habit.run(code, knobs, switches)
+        return next(call for call in reversed(made) if call.startswith("clEnqueue"))
+
+    assert place(OTHER) == place(INTEL, "-markers-pass-barriers") == marker
+    assert place(INTEL).startswith(migration)
+
+
 @pytest.mark.parametrize(("version", "crashes"), [("3.0-rc2", True), ("5.0", True), ("7.1", False)])
 def test_rect_copies_of_sub_buffers(habit: Habit, version: str, crashes: bool) -> None:
     """Where the driver crashes on sub-buffers, the parent is copied at the shifted origin."""

@@ -141,7 +141,7 @@ static void make_with(world *w, direct *d, bool is_parameter) {
     if (is_parameter)
         bind(d);
     EQUAL(fl_direct_check(&d->device, &d->function, 1, d->commands, 2, reasons), 0);
-    d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 1, NULL, &code);
+    d->made = fl_new_direct(&d->device, &d->function, 1, d->commands, 2, 0, NULL, &code);
     CHECK(d->made);
     OK(code);
 }
@@ -221,7 +221,7 @@ SCENARIO(direct_special) {
           found->local[2] == 1);
     CHECK(!found->no_offset && found->small_grid && !found->function);
     d.function.specials[0].function = (void *)special_step;
-    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, NULL, &code);
+    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 0, NULL, &code);
     CHECK(made);
     OK(fl_run_direct(made, 1));
     CHECK(d.host_a[1] == 101 && d.host_a[4] == 101);
@@ -269,7 +269,7 @@ SCENARIO(direct_faster_function) {
         float result = special ? 101 : 1;
         d.function.specials[0].function = (void *)(special ? special_step : late_special_step);
         d.function.function = (void *)(special ? late_step : step);
-        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 1, NULL, &code);
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 2, 0, NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 12));
         for (int update = 0; update < 2; update++) {
@@ -296,7 +296,7 @@ SCENARIO(direct_many_shapes) {
         commands[i].n[0] = i % SHAPES;
         commands[i].n[3] = 4;
     }
-    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, COUNT, 1, NULL, &code);
+    fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, COUNT, 0, NULL, &code);
     CHECK(made);
     OK(fl_run_direct(made, 1));
     for (uint32_t i = 0; i < SHAPES; i++)
@@ -339,7 +339,7 @@ SCENARIO(thread_direct_pool) {
     for (int is_level = 0; is_level < 2; is_level++) {
         uint32_t times[2], shared[2], before = atomic_load(&runs_of_group[0]);
         uint64_t groups[2];
-        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, !is_level,
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, 0,
                                         is_level ? levels : NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 3));
@@ -370,7 +370,7 @@ SCENARIO(thread_direct_pool_by_kind) {
     for (int i = 0; i < 64; i++)
         commands[i] = d.commands[0];
     for (int turn = 0; turn < 8; turn++) {
-        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 64, 1, NULL, &code);
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 64, 0, NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 10));
         CHECK(fl_direct_shared(made) == 0 || fl_direct_shared(made) == 64);

@@ -362,7 +362,7 @@ def test_the_schedule_levels_is_the_model_in_the_best_order(order: Order) -> Non
             made[node] = queue.enqueue(str(node), waits_for=waits, returns="e")
         return [[int(command.name) for command in batch.commands] for batch in model.batches]
 
-    steps = [step.command for step in schedule_by_level(order).steps]
+    steps = [step.command for step in schedule_by_level(order, fenced=True).steps]
     cuts = [place for place, command in enumerate(steps) if command == BARRIER]
     between = [steps[a + 1 : b] for a, b in pairwise(cuts)]
     assert enqueued([command for command in steps if command != BARRIER]) == between

@@ -132,7 +132,8 @@ class Cuda(Engine):
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltCuda:
         found = commands.notes[self.name, target.device]
-        return BuiltCuda(commands, found, find_device_profile(target.device).launch_seconds)
+        seconds = find_device_profile(target.device).launch_seconds
+        return BuiltCuda(commands, target, found, seconds)
 
 
 def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
@@ -162,7 +163,11 @@ class BuiltCuda(Built):
     learns = True
 
     def __init__(
-        self, commands: CommandList, found: FoundCuda, launch_seconds: float | None = None
+        self,
+        commands: CommandList,
+        target: QueueKind,
+        found: FoundCuda,
+        launch_seconds: float | None = None,
     ) -> None:
         self._found, self._edges = found, chain_commands(commands.order)
         self._launch_seconds = launch_seconds
@@ -178,6 +183,7 @@ class BuiltCuda(Built):
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
             found.device.early_threads > 0 and self._edges.chains <= MOST_EARLY_CHAINS,
+            not target.in_order and not commands.fenced,
             commands.title.encode(),
             code,
         )

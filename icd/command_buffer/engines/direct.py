@@ -144,7 +144,7 @@ class BuiltDirect(Built):
             functions.count,
             commands.array,
             len(commands),
-            target.in_order,
+            not target.in_order and commands.fenced,
             self._levels,
             code,
         )

@@ -107,7 +107,7 @@ class RecordedByProgram(BuiltByDriver):
         """
         if code != _INCOMPATIBLE:
             return None
-        before = enqueue_marker(queue, waits, "clEnqueueMarkerWithWaitList")
+        before = enqueue_marker(queue, waits)
         made, failed = ffi.new("void **"), ffi.new("uint32_t *")
         listed = ffi.new("void *[]", [ffi.cast("void *", before)])
         code = lib.fl_enqueue_driver_buffer(
@@ -119,7 +119,7 @@ class RecordedByProgram(BuiltByDriver):
         if code:
             return code, 0
         event = int(ffi.cast("uintptr_t", made[0]))
-        end = enqueue_marker(queue, [event], "clEnqueueBarrierWithWaitList")
+        end = enqueue_marker(queue, [event])
         call(event, "clReleaseEvent")
         return 0, end
 

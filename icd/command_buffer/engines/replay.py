@@ -68,6 +68,9 @@ class ReplayProgram(Built):
         parts |= {
             "commands": commands.array,
             "updatable": commands.updatable,
+            "beside": not layout.in_order and not commands.fenced,
+            "fenced": not layout.in_order and commands.fenced,
+            "by_transfer": layout.by_transfer,
             "helps": self._helps,
             "step_of": ffi.new("uint32_t[]", step_of) if commands.updatable else ffi.NULL,
             "export_count": len(exports),
@@ -149,7 +152,7 @@ def _make_steps(
             else step.waits
         )
         target.command = _BARRIER if step.command == BARRIER else step.command
-        target.queue, target.signals = step.queue, step.signals
+        target.queue, target.signals, target.begins = step.queue, step.signals, step.begins
         target.first_wait, target.wait_count = len(waits), len(all_waits)
         waits += all_waits
     return {

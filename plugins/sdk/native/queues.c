@@ -382,6 +382,19 @@ int32_t fl_urEnqueueEventsWait(uint32_t adapter, uintptr_t hQueue, uint32_t numE
     return fl_end_enqueue(&e, code, UR_COMMAND_EVENTS_WAIT);
 }
 
+static cl_int put_barrier(const fl_enqueue *e) {
+    const fl_driver *driver = e->queue->context->driver;
+    cl_uint count = e->count;
+    cl_int code = CL_SUCCESS;
+    if (count && driver->splits_barriers && !e->queue->in_order) {
+        code = CL(driver, clEnqueueMarkerWithWaitList)(e->cl, count, e->list, NULL);
+        count = 0;
+    }
+    return code ? code
+                : CL(driver, clEnqueueBarrierWithWaitList)(e->cl, count, count ? e->list : NULL,
+                                                           e->wanted);
+}
+
 int32_t fl_urEnqueueEventsWaitWithBarrier(uint32_t adapter, uintptr_t hQueue,
                                           uint32_t numEventsInWaitList,
                                           const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
@@ -389,9 +402,7 @@ int32_t fl_urEnqueueEventsWaitWithBarrier(uint32_t adapter, uintptr_t hQueue,
     if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
                           phEvent))
         return FL_TO_PYTHON;
-    cl_int code = CL(e.queue->context->driver, clEnqueueBarrierWithWaitList)(e.cl, e.count, e.list,
-                                                                             e.wanted);
-    return fl_end_enqueue(&e, code, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER);
+    return fl_end_enqueue(&e, put_barrier(&e), UR_COMMAND_EVENTS_WAIT_WITH_BARRIER);
 }
 
 int32_t fl_urEnqueueEventsWaitWithBarrierExt(uint32_t adapter, uintptr_t hQueue,

@@ -68,13 +68,24 @@ def behind_steps(schedule: Schedule, in_order: frozenset[int]) -> list[set[int]]
 
 
 def assert_honours(
-    graph: Order, schedule: Schedule, in_order: frozenset[int], queues: set[int]
+    graph: Order,
+    schedule: Schedule,
+    in_order: frozenset[int],
+    queues: set[int],
+    fenced: bool = False,
 ) -> None:
     steps = schedule.steps
     of_node = {step.command: number for number, step in enumerate(steps) if step.command != BARRIER}
     commands = {node for node in range(len(graph)) if not graph.order_only[node]}
     numbers = [step.command for step in steps if step.command != BARRIER]
     assert len(numbers) == len(set(numbers)) and commands <= set(numbers)
+    begun = {number for number, step in enumerate(steps) if step.begins}
+    for number, before in enumerate(behind_steps(schedule, in_order)):
+        assert number in begun or begun & before  # all of it comes after what the replay waits for
+    if 0 in in_order or fenced:
+        assert begun <= {0}
+    else:  # it holds nothing else up, and waits for nothing else in the caller's queue
+        assert all(step.begins for step in steps if step.command == BARRIER and not step.queue)
     behind = behind_steps(schedule, in_order)
     for node, before in enumerate(closure(graph)):
         for other in before & commands:
@@ -89,6 +100,8 @@ def assert_honours(
         end = (
             set(range(len(steps)))
             if not schedule.final_waits and steps and steps[-1].command == BARRIER
+            else {len(steps) - 1, *behind[-1]}
+            if not schedule.final_waits and steps and not fenced
             else set()
         )
         ends = set(schedule.final_waits)
@@ -99,29 +112,32 @@ def assert_honours(
         assert set(of_node.values()) <= covered | last_queue_0
 
 
-@given(graphs())
-def test_in_order_and_levels(graph: Order) -> None:
+@given(graphs(), st.booleans())
+def test_in_order_and_levels(graph: Order, fenced: bool) -> None:
     assert_honours(graph, schedule_in_order(graph), frozenset({0}), {0})
-    levels = schedule_by_level(graph)
-    assert_honours(graph, levels, frozenset(), {0})
-    assert levels.events == 0
+    levels = schedule_by_level(graph, fenced)
+    assert_honours(graph, levels, frozenset(), {0} if fenced else {0, 1}, fenced)
+    assert levels.events == (0 if fenced else min(2, len(levels.steps)))
 
 
-@given(cases())
-def test_events_on_several_queues(case: Case) -> None:
-    assert_honours(
-        case.graph,
-        schedule_by_events(case.graph, case.queues, case.in_order),
-        case.in_order,
-        {0, 1, 2},
-    )
+@given(cases(), st.booleans())
+def test_events_on_several_queues(case: Case, fenced: bool) -> None:
+    schedule = schedule_by_events(case.graph, case.queues, case.in_order, fenced=fenced)
+    assert_honours(case.graph, schedule, case.in_order, {0, 1, 2}, fenced)
 
 
-@given(graphs())
-def test_events_on_one_out_of_order_queue(graph: Order) -> None:
-    assert_honours(
-        graph, schedule_by_events(graph, [0] * len(graph), frozenset()), frozenset(), {0}
-    )
+@given(graphs(), st.booleans())
+def test_events_on_one_out_of_order_queue(graph: Order, fenced: bool) -> None:
+    schedule = schedule_by_events(graph, [0] * len(graph), frozenset(), fenced=fenced)
+    assert_honours(graph, schedule, frozenset(), {0}, fenced)
+
+
+@given(graphs(), st.data())
+def test_what_is_seen_from_outside_has_a_step(graph: Order, data: st.DataObject) -> None:
+    seen = frozenset(data.draw(st.sets(st.integers(0, max(0, len(graph) - 1)))))
+    schedule = schedule_by_events(graph, [0] * len(graph), frozenset(), seen=seen)
+    numbers = {step.command for step in schedule.steps}
+    assert {node for node in seen if node < len(graph)} <= numbers
 
 
 @given(graphs(), st.integers(0, 60))

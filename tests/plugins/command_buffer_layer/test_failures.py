@@ -84,12 +84,12 @@ def test_the_events_of_an_enqueue_that_fails_at_its_end_are_released(
         def enqueue(self, *arguments: Any, **options: Any) -> tuple[int, int, int, list[int]]:
             return 0, 50, -1, [60]
 
-    def enqueue_marker(handle: int, waits: list[int], routine: str) -> int:
+    def enqueue_barrier(handle: int, waits: list[int]) -> int:
         if 50 in waits:
             raise make_error("CL_OUT_OF_RESOURCES", "")
         return 40
 
-    monkeypatch.setattr(buffers, "enqueue_marker", enqueue_marker)
+    monkeypatch.setattr(buffers, "enqueue_barrier", enqueue_barrier)
     other = LayerQueue.__new__(LayerQueue)
     other.__dict__.update(vars(queue) | {"handle": 4})
     buffer = LayerCommandBuffer([queue, other], None)

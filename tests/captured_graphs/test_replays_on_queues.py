@@ -1,0 +1,193 @@
+"""The place of replays in the order of queues: beside other commands, and on several queues."""
+
+from __future__ import annotations
+
+import random
+from threading import Event as Signal
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from helpers.captures import Numbers
+
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer import choice
+from fairlead.icd.command_buffer.commands import CommandList
+from fairlead.icd.command_buffer.engine import Cost, Engine, QueueKind
+from fairlead.icd.command_buffer.engines.replay import Replay
+
+#: How graphs are run: by an engine of this name, and laid out by one of its schedules.
+WAYS = ("replay", "auto", "direct")
+SCHEDULES = ("auto", "in-order", "queues", "levels", "events")
+
+
+def is_complete_while(pending: cl.UserEvent, event: cl.Event) -> bool:
+    """Whether a command completes while another event is pending, which is completed then."""
+    over = Signal()
+    event.set_callback(cl.command_execution_status.COMPLETE, lambda status: over.set())
+    event.command_queue.flush()
+    done = over.wait(60)
+    pending.set_status(cl.command_execution_status.COMPLETE)
+    return done
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_pending_replay_holds_up_nothing_else(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    schedule: str,
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", way)
+    other, third = numbers.new(), numbers.new()
+    with capture(out_of_order) as graph:
+        first = numbers.add(1, queue=out_of_order)
+        second = numbers.add(2, other, queue=out_of_order)
+        numbers.mul(3, queue=out_of_order, wait_for=[first, second])
+        numbers.mul(3, other, queue=out_of_order, wait_for=[first, second])
+    loop = graph.finalize(schedule=schedule)
+    for times in (1, 3):
+        gate = cl.UserEvent(out_of_order.context)
+        end = loop.replay(out_of_order, times=times, wait_for=[gate])
+        assert is_complete_while(gate, numbers.add(1, third, queue=out_of_order))
+        end.wait()
+    expected = [0, 0]
+    for _ in range(4):
+        expected = [3 * (value + add) for value, add in zip(expected, (1, 2), strict=True)]
+    assert [numbers.value(), numbers.value(other)] == expected
+
+
+def test_a_replay_waits_for_no_unrelated_command(
+    numbers: Numbers, out_of_order: cl.CommandQueue
+) -> None:
+    other = numbers.new()
+    with capture(out_of_order) as graph:
+        numbers.add(1, queue=out_of_order)
+    loop = graph.finalize()
+    loop.replay(out_of_order).wait()
+    gate = cl.UserEvent(out_of_order.context)
+    held = numbers.add(1, other, queue=out_of_order, wait_for=[gate])
+    assert is_complete_while(gate, loop.replay(out_of_order))
+    held.wait()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_barriers_around_replays_are_kept(
+    numbers: Numbers, out_of_order: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """PoCL's barriers with a wait list do not wait for earlier barriers."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", way)
+    queue, count, values = out_of_order, 1 << 12, np.zeros(1 << 12, np.int32)
+    buffer = cl.Buffer(queue.context, 0, values.nbytes)
+    mul = cl.Kernel(numbers.program, "mul")
+    add = cl.Kernel(numbers.program, "add")
+    with capture(queue) as graph:
+        filled = cl.enqueue_fill_buffer(queue, buffer, np.array(42, np.int32), 0, values.nbytes)
+        add(queue, (count,), None, buffer, np.int32(1), wait_for=[filled])
+    loop = graph.finalize()
+    for _ in range(40):
+        loop.replay(queue)
+        cl.enqueue_barrier(queue)
+        mul(queue, (count,), None, buffer, np.int32(2))
+        cl.enqueue_barrier(queue)
+        loop.replay(queue)
+        cl.enqueue_barrier(queue)
+        cl.enqueue_copy(queue, values, buffer)
+        assert (values == 43).all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_barriers_of_a_block_order_other_commands(
+    numbers: Numbers, out_of_order: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", way)
+    queue = out_of_order
+    with capture(queue) as graph:
+        cl.enqueue_barrier(queue)
+        numbers.add(1, queue=queue)
+        cl.enqueue_barrier(queue)
+    loop = graph.finalize()
+    loop.replay(queue).wait()
+    gate = cl.UserEvent(queue.context)
+    numbers.mul(2, queue=queue, wait_for=[gate])
+    end = loop.replay(queue)
+    last = numbers.mul(3, queue=queue)
+    queue.flush()
+    for event in (end, last):
+        assert event.command_execution_status != cl.command_execution_status.COMPLETE
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    last.wait()
+    assert numbers.value() == ((1 * 2) + 1) * 3
+
+
+class Rival(Replay):
+    """Another engine whose costs are not known, so that replays decide."""
+
+    name = "rival"
+
+    def cost(self, target: QueueKind) -> Cost | None:
+        return None
+
+
+class UnpricedReplay(Replay):
+    """The replay, whose costs are not known either."""
+
+    def cost(self, target: QueueKind) -> Cost | None:
+        return None
+
+
+class Learning(Rival):
+    """Its first runs teach it to leave a command to another engine."""
+
+    name = "learning"
+
+    def build(self, commands: CommandList, target: QueueKind) -> object:  # type: ignore[override]
+        built = super().build(commands, target)
+        built.learns = True
+        built.find_slower_commands = (  # type: ignore[method-assign]
+            lambda: {0: "it was told to"} if len(commands) > 1 else {}
+        )
+        return built
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("engine", [Rival(), Learning()], ids=lambda engine: engine.name)
+def test_replays_alternate_between_queues_in_every_phase_of_a_trial(
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: Engine,
+    seed: int,
+) -> None:
+    """Each replay is on the queue that it was asked for, and comes after the one before it."""
+    monkeypatch.setattr(choice, "ENGINES", {engine.name: engine, "replay": UnpricedReplay()})
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
+    context, pick = numbers.queue.context, random.Random(seed)
+    profiled = cl.command_queue_properties.PROFILING_ENABLE
+    queues = [
+        numbers.queue,
+        cl.CommandQueue(context),
+        cl.CommandQueue(context, properties=profiled),
+        out_of_order,
+    ]
+    other = numbers.new()
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+        numbers.mul(3)
+        numbers.add(1, other)
+    loop = graph.finalize()
+    queue, expected, end = queues[0], 3, loop.replay(queues[0])
+    for _ in range(60):
+        if pick.random() < 0.4:
+            queue = pick.choice(queues)
+        if pick.random() < 0.1:  # another queue may get the handle of one that is gone
+            queue = queues[1] = cl.CommandQueue(context)
+        times = pick.choice((1, 1, 1, 2))
+        end = loop.replay(queue, times=times)
+        assert end.command_queue == queue
+        for _ in range(times):
+            expected = 3 * (expected + 1) & 0xFFFFFFFF
+    end.wait()
+    assert numbers.value() & 0xFFFFFFFF == expected
