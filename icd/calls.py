@@ -112,7 +112,7 @@ def enqueue_place(queue: int, waits: Sequence[int]) -> int:
     """
     event = ffi.new("void **")
     listed = ffi.new("void *[]", [ffi.cast("void *", one) for one in waits])
-    by_transfer = find_device_profile(query_device(queue)).markers_pass_barriers
+    by_transfer = find_device_profile(query_device(queue)).markers_have_no_place
     code = lib.fl_put_place(ffi.cast("void *", queue), by_transfer, len(waits), listed, event)
     check(code, "clEnqueueMarkerWithWaitList")
     return get_address(event[0])

@@ -55,9 +55,9 @@ class DriverProfile(Value):
     #: On an out-of-order queue a barrier with a wait list does not wait for earlier barriers. A
     #: marker with the list, and a barrier without one, stand for it; icd/native/replay.c.
     splits_barriers: bool = False
-    #: On an out-of-order queue a marker with a wait list does not wait for earlier barriers. A
-    #: transfer stands for it; icd/native/replay.c.
-    markers_pass_barriers: bool = False
+    #: On an out-of-order queue a marker with a wait list does not wait for earlier barriers, or it
+    #: waits for all commands. A transfer stands for it; icd/native/replay.c.
+    markers_have_no_place: bool = False
     #: Why the driver's own command-buffers are used only on request; "" if they are sound.
     native_command_buffer_defect: str = ""
     #: clSVMAlloc and clSVMFree fail in one of two threads that call them at the same time.
@@ -365,8 +365,19 @@ ROWS: Final = (
         "for an older event. The marker was complete before the launch in 30 of 30 runs, and a "
         "launch on another queue that waited for the marker was too early in 5 of 30. After a "
         "migration none was",
-        test="icd/test_habits.py::test_markers_pass_barriers",
-        sets={"markers_pass_barriers": True},
+        test="icd/test_habits.py::test_markers_have_no_place",
+        sets={"markers_have_no_place": True},
+    ),
+    ProfileRow(
+        id="markers-wait-for-all",
+        applies=Applies(name=_POCL),
+        does="begins a replay on an out-of-order queue with the migration of a small buffer where "
+        "a marker with a wait list would do",
+        evidence="3.0: a program enqueues a launch that waits for a user event, and a marker that "
+        "waits for a complete event. The marker waited for the launch, and a migration did not. "
+        "Later versions were not tried",
+        test="icd/test_habits.py::test_markers_have_no_place",
+        sets={"markers_have_no_place": True},
     ),
     ProfileRow(
         id="native-command-buffers-leak",

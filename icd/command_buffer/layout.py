@@ -83,7 +83,7 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
     if schedule.kind == "levels":
         properties |= OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
     own = [make_queue(commands.context, other, properties) for other in others]
-    by_transfer = find_device_profile(target.device).markers_pass_barriers
+    by_transfer = find_device_profile(target.device).markers_have_no_place
     return Layout(schedule, own, why, target.in_order, helps, by_transfer)
 
 

@@ -10,6 +10,7 @@ from ...icd.abi import OPENCL
 from ...icd.calls import (
     call,
     enqueue_barrier,
+    enqueue_place,
     get_address,
     is_in_order,
     query_device,
@@ -272,12 +273,11 @@ class LayerCommandBuffer:
                     "a queue is of another device or has other properties than at the same place "
                     "when the command-buffer was made",
                 )
-        given = [queue.handle for queue in queues or self.queues]
-        others = [one for one in dict.fromkeys(given) if one != given[0]]
+        first, *others = {queue.handle: queue for queue in queues or self.queues}.values()
         with ExitStack() as releases:
             before = [self._mark(other, (), releases) for other in others]
             code, end, failed, exported = runner.enqueue(
-                given[0], 1, [*waits, *before], wanted=wanted or bool(others)
+                first.handle, 1, [*waits, *before], wanted=wanted or bool(others)
             )
             if code:
                 detail = f"Command {failed} could not be enqueued." if failed >= 0 else ""
@@ -290,15 +290,16 @@ class LayerCommandBuffer:
                     self._mark(other, [end], releases)
                 if wanted:
                     unwanted.pop_all()
-        is_default = len(self.queues) == 1 and given[0] == self.queues[0].handle
+        is_default = len(self.queues) == 1 and first.handle == self.queues[0].handle
         self._publish(runner.again if is_default else None)
         return (end, begin) if wanted else (0, 0)
 
     @staticmethod
-    def _mark(queue: int, waits: Sequence[int], releases: ExitStack) -> int:
-        """Enqueue a barrier on a queue, so that this comes after it and later commands come after
-        this."""
-        made = enqueue_barrier(queue, waits)
+    def _mark(queue: LayerQueue, waits: Sequence[int], releases: ExitStack) -> int:
+        """Enqueue its place in another of its queues. What comes later in an in-order queue comes
+        after this."""
+        enqueue = enqueue_barrier if queue.in_order else enqueue_place
+        made = enqueue(queue.handle, waits)
         releases.callback(call, made, "clReleaseEvent")
         return made
 

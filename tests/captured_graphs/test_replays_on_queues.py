@@ -59,18 +59,29 @@ def test_a_pending_replay_holds_up_nothing_else(
     assert [numbers.value(), numbers.value(other)] == expected
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_replay_waits_for_no_unrelated_command(
-    numbers: Numbers, out_of_order: cl.CommandQueue
+    numbers: Numbers,
+    out_of_order: cl.CommandQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    schedule: str,
 ) -> None:
-    other = numbers.new()
+    """Not even where all that its end waits for is complete before the end is enqueued."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", way)
+    other, third = numbers.new(), numbers.new()
     with capture(out_of_order) as graph:
-        numbers.add(1, queue=out_of_order)
-    loop = graph.finalize()
+        first = numbers.add(1, queue=out_of_order)
+        numbers.add(2, other, queue=out_of_order)
+        numbers.mul(3, queue=out_of_order, wait_for=[first])
+    loop = graph.finalize(schedule=schedule)
     loop.replay(out_of_order).wait()
-    gate = cl.UserEvent(out_of_order.context)
-    held = numbers.add(1, other, queue=out_of_order, wait_for=[gate])
-    assert is_complete_while(gate, loop.replay(out_of_order))
-    held.wait()
+    for times in (1, 1, 3):
+        gate = cl.UserEvent(out_of_order.context)
+        held = numbers.add(1, third, queue=out_of_order, wait_for=[gate])
+        assert is_complete_while(gate, loop.replay(out_of_order, times=times))
+        held.wait()
 
 
 @pytest.mark.parametrize("way", WAYS)

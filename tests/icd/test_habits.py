@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 INTEL = {"name": '"Intel(R) OpenCL"', "vendor": '"Intel(R) Corporation"'}
 NVIDIA = {"name": '"NVIDIA CUDA"'}
+POCL = {"name": '"Portable Computing Language"', "version": '"OpenCL 3.0 PoCL 7.1"'}
 OTHER = {"name": '"Another"'}
 
 #: `ur` calls the adapter; there are a device, a context, an in-order queue and a kernel.
@@ -383,18 +384,18 @@ ur.ok("urEnqueueEventsWaitWithBarrier", queue, 0, None, None)
 """
     plain = ["clEnqueueBarrierWithWaitList 1", "clEnqueueBarrierWithWaitList 0"]
     marker, barrier = "clEnqueueMarkerWithWaitList 1", "clEnqueueBarrierWithWaitList 0"
-    pocl = {"name": '"Portable Computing Language"', "version": '"OpenCL 3.0 PoCL 7.1"'}
 
     def barriers(knobs: dict[str, str], switches: str = "") -> list[str]:
         made = habit.run(code, knobs, switches, calls)
         return [call for call in made if "WithWaitList" in call][1:]
 
-    assert barriers(OTHER) == barriers(pocl, "-barriers-with-lists-pass-others") == plain
-    assert barriers(pocl) == [marker, barrier, barrier]
+    assert barriers(OTHER) == barriers(POCL, "-barriers-with-lists-pass-others") == plain
+    assert barriers(POCL) == [marker, barrier, barrier]
 
 
-def test_markers_pass_barriers(habit: Habit) -> None:
-    """The place of a replay in an out-of-order queue is a migration where a marker would pass."""
+def test_markers_have_no_place(habit: Habit) -> None:
+    """The place of a replay in an out-of-order queue is a migration where a marker would pass
+    barriers, or would wait for all."""
     code = """
 from fairlead.icd.calls import enqueue_place, make_queue
 from fairlead.icd.drivers import drivers
@@ -411,7 +412,8 @@ enqueue_place(make_queue(made, one.handle, 1), ())
         return next(call for call in reversed(made) if call.startswith("clEnqueue"))
 
     assert place(OTHER) == place(INTEL, "-markers-pass-barriers") == marker
-    assert place(INTEL).startswith(migration)
+    assert place(POCL, "-markers-wait-for-all") == marker
+    assert place(INTEL).startswith(migration) and place(POCL).startswith(migration)
 
 
 @pytest.mark.parametrize(("version", "crashes"), [("3.0-rc2", True), ("5.0", True), ("7.1", False)])
