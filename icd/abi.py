@@ -26,6 +26,7 @@ ICD2_TAG: Final = 0x4F50454E434C3331 if ctypes.sizeof(ctypes.c_void_p) == 8 else
 TAG_SLOTS: Final = (0, 31)
 
 CL_SUCCESS: Final = 0
+CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: Final = -14
 CL_INVALID_CONTEXT: Final = -34
 CL_INVALID_COMMAND_QUEUE: Final = -36
 CL_INVALID_MEM_OBJECT: Final = -38

@@ -200,10 +200,11 @@ class Executable(Settable, Drawable, Pickles):
     ) -> Any:
         """Enqueue the graph `times` times on a queue and return the event of its end.
 
-        The first command comes after the events in `wait_for` and after the last replay of this
-        executable. An exception of a host task is raised by the event's `wait`. If both the graph
-        and the queue profile, `event.profile.start` is when the first command of all replays began.
-        `event.profile.end` is when the last one ended.
+        Each replay comes after the events in `wait_for` and after the last replay of this
+        executable. If such an event fails, so does the end of the replay. An exception of a host
+        task is raised by the event's `wait`. If both the graph and the queue profile,
+        `event.profile.start` is when the first command of all replays began. `event.profile.end` is
+        when the last one ended.
 
         Nothing is waited for, unless `wait` says so. With it, on an in-order queue, the engine
         `direct` runs the graph in the caller's thread, which is fastest on PoCL.
@@ -228,7 +229,7 @@ class Executable(Settable, Drawable, Pickles):
 
         Raises:
             ReplayError: a command cannot be enqueued.
-            OpenCLError: the queue or an event is a wrong one.
+            OpenCLError: the queue or an event is a wrong one, or an event has failed already.
             ArgumentError: an argument has a wrong type.
         """
         again = self._again
@@ -335,7 +336,7 @@ class Executable(Settable, Drawable, Pickles):
                 end.wait()
             code, word = read_word(handle, *flag, [end.int_ptr])
             check(code, "replay")
-            ran, stopped, waits = ran + count, bool(word), []
+            ran, stopped = ran + count, bool(word)
         return EndedLoop(queue.context, ran, stopped)
 
     def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:

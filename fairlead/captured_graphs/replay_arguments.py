@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..icd.abi import CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT
+from ..icd.abi import (
+    CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+    CL_INVALID_COMMAND_QUEUE,
+    CL_INVALID_CONTEXT,
+)
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import error
 from . import pyopencl_client as _client
@@ -64,7 +68,7 @@ def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:
 
     Raises:
         ArgumentError: it is not a list of events.
-        OpenCLError: an event is of another context.
+        OpenCLError: an event is of another context, or has failed.
     """
     events: list[int] = []
     if not (wait_for is None or isinstance(wait_for, Iterable)) or (
@@ -83,6 +87,13 @@ def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:
                 "replay",
                 "An event of the wait list is foreign.",
                 "wait for events of the graph's context",
+            )
+        if event.command_execution_status < 0:  # on PoCL 3.0 what waits for it never ends
+            raise error(
+                CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+                "replay",
+                "An event of the wait list has failed.",
+                "find out why its command failed, and replay without waiting for it",
             )
     return events
 

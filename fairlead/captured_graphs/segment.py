@@ -161,7 +161,7 @@ class CapturedSegment:
     def _run_profiled(self, queue: int, times: int, waits: Sequence[int]) -> tuple[int, int]:
         end, first = self._run(queue, 1, waits)
         if times > 1:
-            last, again = self._run(queue, times - 1, ())
+            last, again = self._run(queue, times - 1, waits)
             for event in (end, again) if first else ():
                 call(event, "clReleaseEvent")
             end, first = last, first or end
@@ -302,14 +302,13 @@ class CapturedSegment:
         for count in split_repetitions(times):
             while count > 0 and not stopped:  # one that may be refused runs `every` at a time
                 with self._lock:
-                    if self._pending:
-                        waits += self._list_pending()
+                    after = [*waits, *self._list_pending()] if self._pending else waits
                     code, done, stopped, failed = self._buffer.enqueue_until(
-                        queue, count, min(every, count), flag, waits
+                        queue, count, min(every, count), flag, after
                     )
                     if code:
                         raise self.make_error(code, failed)
-                ran, count, waits = ran + done, count - done, []
+                ran, count = ran + done, count - done
             if stopped:
                 break
         return ran, stopped
@@ -343,7 +342,6 @@ class CapturedSegment:
             )
             if code:
                 raise self.make_error(code, failed)
-            waits = ()
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:

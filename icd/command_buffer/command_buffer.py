@@ -66,6 +66,7 @@ class CommandBuffer(Changeable):
         call(other.last_event, "clRetainEvent")
         queue = other.native.last_queue
         lib.fl_remember(self.native, queue, other.native.last_event)
+        self.native.may_fail = other.native.may_fail
         self._hold(get_address(queue))
 
     # enqueue
@@ -84,7 +85,7 @@ class CommandBuffer(Changeable):
         Args:
             queue: a handle, of the commands' context.
             times: at least 1.
-            waits: events, handles.
+            waits: events, handles. Each of the times waits for them, and fails if one fails.
             externals: the outside events that commands wait for, in the order of
                 CommandList.externals.
             wanted: whether to return the event of the end.
@@ -107,9 +108,9 @@ class CommandBuffer(Changeable):
                 elif done[0] == lib.FL_BUILD_ANEW and series is not None:
                     turn = done[2]  # an engine cannot run what a value has made of a command
                     series.skip(turn)
-                    route, left = self._find_route(queue), () if turn else waits
+                    route = self._find_route(queue)
                     done = self._enqueue_in_turns(
-                        route, times - turn, left, externals, wanted, series
+                        route, times - turn, waits, externals, wanted, series
                     )
             if not done[0]:
                 if queue != self._queue:
@@ -325,7 +326,7 @@ class CommandBuffer(Changeable):
         """
         done: Enqueued = 0, 0, -1, []
         for turn in range(times):
-            before, is_last = () if turn else waits, turn == times - 1
+            is_last = turn == times - 1
             for one in done[3]:  # of the turn before
                 call(one, "clReleaseEvent")
             if series is not None:
@@ -333,15 +334,15 @@ class CommandBuffer(Changeable):
                 self.set_cells(series)
             if (route.build.trial is not None and turn) or series is not None:
                 route = self._find_route(route.queue)
-            done = self._enqueue_once(route, before, externals, wanted and is_last)
+            done = self._enqueue_once(route, waits, externals, wanted and is_last)
             if done[0]:
-                recovered = self._recover(route, done[0], before) if route.may_refuse else None
+                recovered = self._recover(route, done[0], waits) if route.may_refuse else None
                 if recovered is None and route.may_refuse and len(self._choice.engines) > 1:
                     left = times - turn
                     if series is not None:
                         series.skip(turn)
                     return self._enqueue_without(
-                        route, done[0], left, before, externals, wanted, series
+                        route, done[0], left, waits, externals, wanted, series
                     )
                 if recovered is None or recovered[0]:
                     return done if recovered is None else (recovered[0], 0, -1, [])
@@ -358,7 +359,7 @@ class CommandBuffer(Changeable):
         """Enqueue it. In a turn of a trial, measure that."""
         trial, timing = route.build.trial, None
         if trial is not None:
-            after = [*waits, self.last_event] if self.last_event else waits
+            after = self._list_before(waits)
             timing = trial.start(route.queue, after if after or route.in_order else None)
         if trial is None or timing is None:
             return route.enqueue(1, waits, externals, wanted)
@@ -369,13 +370,17 @@ class CommandBuffer(Changeable):
                 call(event, "clReleaseEvent")
         return code, event if wanted else 0, failed, exported
 
+    def _list_before(self, waits: Sequence[int]) -> Sequence[int]:
+        """Return the events that the next enqueue comes after: these and the last one."""
+        check(lib.fl_pass_failure(self.native), "clEnqueueMarkerWithWaitList")
+        return [*waits, self.last_event] if self.last_event else waits
+
     def _recover(self, route: Route, code: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in the engine's other way.
 
         The event stays the last one of this command-buffer.
         """
-        last = [self.last_event] if self.last_event else []
-        done = route.parts[0].recover(code, route.queue, [*waits, *last])
+        done = route.parts[0].recover(code, route.queue, self._list_before(waits))
         if done is not None and not done[0]:
             lib.fl_remember(
                 self.native, ffi.cast("void *", route.queue), ffi.cast("void *", done[1])

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Final
 
 from .._native import ffi, lib
+from ..calls import find_device_profile, query_device
 
 #: Turns of each candidate. The first one is not counted: drivers prepare much at first use.
 TURNS: Final = 8
@@ -43,7 +44,9 @@ class Timing:
     def __init__(self, queue: int, after: Sequence[int] | None) -> None:
         waits = [ffi.cast("void *", event) for event in after or ()]
         listed = ffi.new("void *[]", waits) if waits else ffi.NULL
-        made = lib.fl_begin_timing(ffi.cast("void *", queue), after is not None, len(waits), listed)
+        marks, native = after is not None, ffi.cast("void *", queue)
+        holds = marks and find_device_profile(query_device(queue)).holds_events
+        made = lib.fl_begin_timing(native, marks, holds, len(waits), listed)
         if made == ffi.NULL:
             raise MemoryError
         self._timing: Any = ffi.gc(made, lib.fl_drop_timing)

@@ -118,8 +118,8 @@ typedef struct fl_buffer {
     uint32_t stale;    /* an update answered FL_BUILD_ANEW: everything is built anew before the next
                           enqueue */
     const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
-    uint32_t holds_events, held_last; /* events of what may fail are held until they have ended;
-                                         those of the last enqueue were */
+    uint32_t holds_events;   /* events of what may fail are held until they have ended */
+    uint32_t may_fail;       /* the last enqueue: it waits for others */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed
@@ -129,6 +129,9 @@ void fl_end_changes(fl_buffer *buffer);
 /* The last enqueue is another one, or none (NULL, NULL). The reference to the event is taken over.
  */
 void fl_remember(fl_buffer *buffer, void *queue, void *event);
+/* If the last enqueue has failed, the last event becomes that of a marker after everything in its
+ * queue: on some drivers what waits for a failed event never ends. */
+int fl_pass_failure(fl_buffer *buffer);
 
 /* How a command-buffer is enqueued on one queue: its parts, each after the one before it.
  * `in_order` says of the queue that it is. */
@@ -145,9 +148,9 @@ typedef struct fl_route {
     uint32_t failed;   /* by fl_enqueue_again: the command, or UINT32_MAX */
     uint32_t forks;    /* before fl_allow_again */
 } fl_route;
-/* Enqueue it `times` times after the wait list and after the last one. *event and *failed are as in
- * fl_built, with the command's number in the command-buffer. One thread at a time, for all routes
- * of a command-buffer. */
+/* Enqueue it `times` times, each after the wait list and after the one before it. *event and
+ * *failed are as in fl_built, with the command's number in the command-buffer. One thread at a
+ * time, for all routes of a command-buffer. */
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list,
                void **event, uint32_t *failed);
 /* flag_loops.c: enqueue it until the word at `offset` of the memory object `flag` is not 0, at most
@@ -221,9 +224,10 @@ int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
 
 /* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device.
  * `marked`: a marker after the wait list is put before it, and the device begins when that is
- * complete. NULL: there is no memory. --- */
+ * complete. `holds`: it is held until it has ended. NULL: there is no memory. --- */
 typedef struct fl_timing fl_timing;
-fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *const *wait_list);
+fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_count,
+                           void *const *wait_list);
 void fl_end_timing(fl_timing *timing, void *event);   /* the enqueue has returned this event */
 enum { FL_NO_TIME_YET = -1, FL_NO_TIME = -2 };
 int64_t fl_timing_of(const fl_timing *timing);   /* nanoseconds, or one of these */

@@ -43,28 +43,40 @@ static int enqueue_parts(const fl_route *route, uint32_t times, uint32_t wait_co
             bool is_last = i + 1 == times && k + 1 == route->part_count;
             void *made = NULL;
             bool wanted = is_last || !route->in_order || fl_holds_events;
-            int code = enqueue_part(&route->parts[k], 1, wait_count, wait_list,
-                                    wanted ? &made : NULL, failed);
+            int code = enqueue_part(&route->parts[k], 1, before ? 1 : wait_count,
+                                    before ? &before : wait_list, wanted ? &made : NULL, failed);
             if (before)
                 fl_drop_event(before);
             if (code != CL_SUCCESS)
                 return code;
             before = made;
-            wait_count = before != NULL;
-            wait_list = before ? &before : NULL;
         }
     *event = before;
     return CL_SUCCESS;
+}
+
+int fl_pass_failure(fl_buffer *b) {
+    void *end = NULL;
+    if (!b->may_fail || !b->last_event || !fl_has_failed(b->last_event))
+        return CL_SUCCESS;
+    int code = CALL(fl_table_of(b->last_queue), clEnqueueMarkerWithWaitList)(b->last_queue, 0, NULL,
+                                                                            (cl_event *)&end);
+    if (code == CL_SUCCESS)
+        fl_remember(b, b->last_queue, end);
+    return code;
 }
 
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
                    void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
-    bool holds = b->holds_events &&
-                 (wait_count || (b->held_last && b->last_event && !fl_has_ended(b->last_event)));
+    bool may_fail = wait_count || (b->may_fail && b->last_event && !fl_has_ended(b->last_event));
+    bool holds = b->holds_events && may_fail;
     *failed = UINT32_MAX;
     if (b->last_event && (b->last_queue != route->queue || !route->in_order)) {
+        int code = fl_pass_failure(b);
+        if (code != CL_SUCCESS)
+            return code;
         list = malloc(((size_t)wait_count + 1) * sizeof *list);
         if (!list)
             return CL_OUT_OF_HOST_MEMORY;
@@ -84,7 +96,7 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
     free(list);
     if (code != CL_SUCCESS)
         return code;
-    b->held_last = holds;
+    b->may_fail = may_fail;
     if (holds) {
         CALL(fl_table_of(end), clRetainEvent)(end);
         fl_hold_event(end);
@@ -102,11 +114,10 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
 int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t wait_count,
                     void *const *wait_list, void **event, uint32_t *failed) {
     if (is_first || is_last || !route->in_order || route->part_count != 1 ||
-        route->buffer->held_last)
-        return fl_enqueue_all(route, 1, is_first ? wait_count : 0, wait_list,
-                              is_last ? event : NULL, failed);
+        (route->buffer->holds_events && route->buffer->may_fail))
+        return fl_enqueue_all(route, 1, wait_count, wait_list, is_last ? event : NULL, failed);
     *failed = UINT32_MAX;
-    int code = enqueue_part(route->parts, 1, 0, NULL, NULL, failed);
+    int code = enqueue_part(route->parts, 1, wait_count, wait_list, NULL, failed);
     route->buffer->enqueued += code == CL_SUCCESS;
     return code;
 }

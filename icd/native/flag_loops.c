@@ -42,9 +42,9 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
     *failed = UINT32_MAX;
     for (uint32_t turn = 0; code == CL_SUCCESS && !*stopped && *ran < times; turn++) {
         uint32_t left = times - *ran, count = every < left ? every : left, now = turn & 1;
-        if (turn) {   /* an out-of-order queue would let these change the word while it is read */
-            wait_list = route->in_order ? NULL : (void *const *)&reads[!now];
-            wait_count = route->in_order ? 0 : 1;
+        if (turn && !route->in_order) {   /* the next ones would change the word while it is read */
+            wait_list = (void *const *)&reads[!now];
+            wait_count = 1;
         }
         code = fl_enqueue(route, count, wait_count, wait_list, NULL, failed);
         if (code != CL_SUCCESS)

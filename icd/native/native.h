@@ -136,6 +136,7 @@ extern _Thread_local bool fl_holds_events;
 void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
 void fl_drop_event(void *event);   /* at once, or hold it */
 bool fl_has_ended(void *event);
+bool fl_has_failed(void *event);
 
 /* enqueue.c: fl_enqueue, if the caller has the buffer. */
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,

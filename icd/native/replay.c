@@ -57,8 +57,8 @@ int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *liste
 }
 
 /* A place in an out-of-order queue: after its earlier barriers and after the list, but after nothing
- * else. A marker without a list would come after everything. `by_transfer`: a marker with one does
- * not wait for earlier barriers, and a transfer does. */
+ * else. A marker without a list would come after everything. `by_transfer`: so would one whose list
+ * is complete, or one with a list does not wait for earlier barriers. A transfer does neither. */
 int fl_put_place(void *queue, int by_transfer, uint32_t waits, void *const *list, void **event) {
     void **t = fl_table_of(queue);
     cl_event done = NULL;
@@ -223,7 +223,7 @@ static void fetch(const fl_program *p, uint32_t step) {
  * of the graph orders no others: its steps wait for each other by events. */
 static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, const functions *f,
                     cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
-    if (p->beside && s->begins)
+    if (p->beside && (s->begins || (p->by_transfer && !s->queue)))
         return fl_put_place(q, p->by_transfer, waits, (void *const *)list, (void **)event);
     bool is_marker = op != FL_BARRIER || (p->beside && (s->command != UINT32_MAX || !s->queue));
     return is_marker ? issue(&marker, f, fl_table_of(q), q, waits, list, event)
@@ -231,7 +231,8 @@ static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, const fu
                                       (void **)event);
 }
 
-/* One pass over the steps. `head_list` goes before everything. */
+/* One pass over the steps. `head_list` goes before everything, and before the end once more: some
+ * drivers run what comes after a failed command in its queue, and then the end has to fail, too. */
 static cl_int pass(const fl_program *p, const functions *f, void *const *queues, workspace *w,
                    cl_uint head, const cl_event *head_list, cl_event *event, uint32_t *failed) {
     void **table = fl_table_of(queues[0]);   /* all queues are of one driver */
@@ -240,8 +241,9 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
     for (uint32_t i = 0; i <= last; i++) {
         const fl_step *s = &steps[i];
         void *queue = queues[s->queue];
-        const cl_event *list = s->begins ? head_list : NULL;
-        cl_uint waits = s->begins ? head : 0;
+        bool ends = i == last && !p->final_wait_count, outside = s->begins || ends;
+        const cl_event *list = outside ? head_list : NULL;
+        cl_uint waits = outside ? head : 0;
         if (s->wait_count) {
             waits = gather(w, p->waits + s->first_wait, s->wait_count, waits, list);
             list = w->list;
@@ -249,9 +251,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
         const fl_command *command = s->command == UINT32_MAX ? NULL : &p->commands[s->command];
         const fl_launch *l = &p->prepared->launches[i];
         fetch(p, i);
-        cl_event spare = NULL, *out = s->signals                          ? &w->signals[i]
-                                      : i == last && !p->final_wait_count ? event
-                                                                          : NULL;
+        cl_event spare = NULL, *out = s->signals ? &w->signals[i] : ends ? event : NULL;
         if (!out && fl_holds_events)
             out = &spare;
         bool only_orders = !command || is_order(command->op);
@@ -266,8 +266,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
         }
         if (spare)
             fl_hold_event(spare);
-        if (s->signals && i == last && !p->final_wait_count &&
-            event) { /* exported, and the caller's as well */
+        if (s->signals && ends && event) {   /* exported, and the caller's as well */
             *event = w->signals[i];
             CALL(fl_table_of(*event), clRetainEvent)(*event);
         }
@@ -278,7 +277,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
      * after. */
     const fl_step end = {.command = UINT32_MAX};
     *failed = UINT32_MAX;
-    cl_uint waits = gather(w, p->final_waits, p->final_wait_count, 0, NULL);
+    cl_uint waits = gather(w, p->final_waits, p->final_wait_count, head, head_list);
     return order(p, &end, p->beside ? FL_MARKER : FL_BARRIER, f, queues[0], waits, w->list, event);
 }
 
@@ -335,7 +334,7 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
     cl_event before = NULL;
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i++) {
         cl_event end = NULL, after = before;
-        cl_uint head = i == 0 ? wait_count : after != NULL;
+        cl_uint head = after ? 1 : wait_count;
         bool ends = i + 1 == times;
         code = pass(p, &f, queues, &w, head, after ? &after : (cl_event *)wait_list,
                     ends        ? (cl_event *)event

@@ -52,7 +52,8 @@ static void call_back(fl_timing *t, void *event, void (*callback)(cl_event, cl_i
     }
 }
 
-fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *const *wait_list) {
+fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_count,
+                           void *const *wait_list) {
     fl_timing *t = calloc(1, sizeof *t);
     void **table = fl_table_of(queue), *marker = NULL;
     if (!t)
@@ -63,7 +64,9 @@ fl_timing *fl_begin_timing(void *queue, int marked, uint32_t wait_count, void *c
         if (CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, (const cl_event *)wait_list,
                                                      (cl_event *)&marker) == CL_SUCCESS) {
             call_back(t, marker, is_ready);
-            CALL(table, clReleaseEvent)(marker);
+            fl_holds_events = holds;
+            fl_drop_event(marker);
+            fl_holds_events = false;
         } else
             atomic_store(&t->failed, 1);
     }

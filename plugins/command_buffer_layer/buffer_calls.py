@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...icd.abi import OPENCL
+from ...icd.calls import query_status
 from .buffers import LayerCommandBuffer, get_buffer, get_layer, read_queues, unfinished
 from .entries import answer, ask, entry, make_error, pack, read_numbers, read_properties, write
 
@@ -45,7 +46,9 @@ def _check_waits(context: int, count: int, waits: int | None) -> list[int]:
     """Read a wait list of events.
 
     Raises:
-        OpenCLError: CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_CONTEXT.
+        OpenCLError: CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_CONTEXT. Or
+            CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, as of a blocking command: on PoCL 3.0 what
+            waits for a failed event never ends.
     """
     if bool(count) != bool(waits):
         raise make_error("CL_INVALID_EVENT_WAIT_LIST", "the list is NULL or empty, and not both")
@@ -60,6 +63,11 @@ def _check_waits(context: int, count: int, waits: int | None) -> list[int]:
         if of != context:
             raise make_error(
                 "CL_INVALID_CONTEXT", "an event of the wait list is of another context"
+            )
+        if query_status(event) < 0:
+            raise make_error(
+                "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+                "an event of the wait list has failed",
             )
     return events
 

@@ -15,7 +15,7 @@ typedef struct parts {
     void *queue;
 } parts;
 
-static const fl_step two_steps[] = {{.command = 0}, {.command = 1}};
+static const fl_step two_steps[] = {{.command = 0, .begins = 1}, {.command = 1}};
 
 static void begin_parts(world *w, parts *p, cl_command_queue queue) {
     fl_recording *r = begin(w);
@@ -41,7 +41,7 @@ static void end_parts(world *w, parts *p) {
     drop(w, p->recording);
 }
 
-/* On an in-order queue nothing but the caller's events is needed. */
+/* On an in-order queue nothing but the caller's events is needed, which each part waits for. */
 SCENARIO(enqueue_parts_in_order) {
     parts p;
     begin_parts(w, &p, w->queue);
@@ -50,7 +50,7 @@ SCENARIO(enqueue_parts_in_order) {
     OK(fl_enqueue(&p.route, 2, 1, (void *const *)&before, (void **)&e, &failed));
     EQUAL(mock_count(), 8);
     for (int i = 0; i < 8; i++) {
-        EQUAL(mock_log(i)->wait_count, i == 0);
+        EQUAL(mock_log(i)->wait_count, 1);
         CHECK(mock_log(i)->event == (i == 7 ? (void *)e : NULL));
         CHECK(mock_log(i)->target == (i % 2 ? w->b : w->a));
     }
@@ -73,11 +73,38 @@ SCENARIO(enqueue_parts_out_of_order) {
     OK(fl_enqueue(&p.route, 1, 0, NULL, NULL, &failed));
     EQUAL(mock_count(), 12);
     for (int i = 0; i < 12; i++) {
-        bool begins = i % 2 == 0 && i > 0;
-        EQUAL(mock_log(i)->wait_count, begins);
-        if (begins)
-            EQUAL(mock_log(i)->waits[0], i - 1);
+        EQUAL(mock_log(i)->wait_count, i > 1);
+        if (i > 1)
+            EQUAL(mock_log(i)->waits[0], i - i % 2 - 1);
     }
+    end_parts(w, &p);
+}
+
+/* After one that has failed, each later one waits for what its queue still has. Intel's driver says
+ * of such an event that it is complete, and its wait fails. */
+SCENARIO(enqueue_after_a_failure) {
+    parts p;
+    begin_parts(w, &p, w->queue);
+    cl_event gate = mock_pending(w->context), made = NULL;
+    uint32_t failed;
+    fl_route elsewhere = p.route;
+    elsewhere.queue = p.queue = w->free_queue;
+    elsewhere.in_order = 0;
+    for (int n = 0; n < 2; n++) {
+        OK(fl_enqueue(&p.route, 1, 1, (void *const *)&gate, (void **)&made, &failed));
+        mock_events_are(n ? CL_COMPLETE : -5);
+        mock_fail(SLOT_clWaitForEvents, 0, -14);
+        mock_clear();
+        OK(fl_enqueue(&elsewhere, 1, 0, NULL, NULL, &failed));
+        mock_has_failed();
+        mock_events_are(CL_COMPLETE);
+        EQUAL(mock_log(0)->slot, SLOT_clEnqueueMarkerWithWaitList);
+        EQUAL(mock_log(0)->wait_count, 0);
+        CHECK(mock_log(0)->queue == w->queue);
+        EQUAL(mock_log(1)->waits[0], 0);
+        release_event(made);
+    }
+    release_event(gate);
     end_parts(w, &p);
 }
 

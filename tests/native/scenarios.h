@@ -35,7 +35,8 @@
             X(helping_markers) X(helping_forgets) X(helping_and_recording) X(helping_inner_events) \
                 X(helping_forgets_events) X(helping_refused) /* check_enqueue.c */                 \
         X(enqueue_parts_in_order) X(enqueue_parts_out_of_order) X(enqueue_parts_fail)              \
-            X(enqueue_updates) X(enqueue_until) X(enqueue_driver_buffer) /* check_direct.c */      \
+            X(enqueue_after_a_failure) X(enqueue_updates) X(enqueue_until)                         \
+                X(enqueue_driver_buffer) /* check_direct.c */                                      \
         X(direct_runs) X(direct_updated_in_flight) X(direct_other_buffers)                         \
             X(direct_released_in_flight) X(direct_refuses) X(direct_no_memory) X(direct_parameter) \
                 X(direct_series) X(direct_until) X(direct_special) X(direct_faster_function)       \

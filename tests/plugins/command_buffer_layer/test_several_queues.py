@@ -57,6 +57,86 @@ say(read(a, 4, queues[1]))
     assert calls(code, each_driver) == [[150] * 4]
 
 
+BESIDE = """
+queues = new_queue(OUT_OF_ORDER), new_queue(OUT_OF_ORDER)
+a, b, c = buffer(4), buffer(4), buffer(4)
+cb = create(*queues)
+launch(cb, kernel("add", a, (1,)), 4, queue=queues[0])
+launch(cb, kernel("add", b, (2,)), 4, queue=queues[1])
+finalize(cb)
+gate = make(cl.clCreateUserEvent, CONTEXT)
+
+
+def add(queue, *after):
+    event = out()
+    given = words(4), None, *((len(after), words(*after)) if after else (0, None)), event.at
+    ok(cl.clEnqueueNDRangeKernel(queue, kernel("add", c, (5,)), 1, None, *given))
+    return event.value
+"""
+
+
+def test_a_pending_command_buffer_holds_up_nothing_else(calls: Calls, each_driver: Driver) -> None:
+    """On out-of-order queues; what later waits for all in one of them waits for it."""
+    code = f"""{BESIDE}
+ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(gate), None))
+for queue in queues:
+    ok(cl.clFlush(queue))
+    ok(cl.clWaitForEvents(1, words(add(queue))))
+ok(cl.clSetUserEventStatus(gate, 0))
+ok(cl.clFinish(queues[1]))
+say(read(a, 4), read(b, 4), read(c, 4))
+"""
+    assert calls(code, each_driver) == [[[1] * 4, [2] * 4, [10] * 4]]
+
+
+def test_a_command_buffer_waits_for_no_unrelated_command(calls: Calls, each_driver: Driver) -> None:
+    code = f"""{BESIDE}
+held = [add(queue, gate) for queue in queues]
+enqueue(cb); enqueue(cb)
+say(read(a, 4), read(b, 4))
+ok(cl.clSetUserEventStatus(gate, 0))
+ok(cl.clWaitForEvents(2, words(*held)))
+"""
+    assert calls(code, each_driver) == [[[2] * 4, [4] * 4]]
+
+
+def test_barriers_around_a_command_buffer_are_kept(calls: Calls, each_driver: Driver) -> None:
+    """In each of its queues: what is before a barrier comes before what is behind it."""
+    code = """
+one, two = new_queue(OUT_OF_ORDER), new_queue(OUT_OF_ORDER)
+a = buffer(1 << 12)
+for queues in (one,), (one, two), (two, one):
+    cb = create(*queues)
+    fill, point = uints(42), out(ctypes.c_uint32)
+    head = cb, queues[-1], None, a, fill, 4, 0, 4 << 12
+    ok(cl.clCommandFillBufferKHR(*head, 0, None, point.at, None))
+    launch(cb, kernel("add", a, (1,)), 1 << 12, queue=queues[0], after=(point.value,))
+    finalize(cb)
+    wrong, twice = 0, kernel("twice", a, a)
+    for turn in range(40):
+        ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
+        ok(cl.clEnqueueBarrierWithWaitList(one, 0, None, None))
+        ok(cl.clEnqueueNDRangeKernel(one, twice, 1, None, words(1 << 12), None, 0, None, None))
+        ok(cl.clEnqueueBarrierWithWaitList(one, 0, None, None))
+        ok(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None))
+        ok(cl.clEnqueueBarrierWithWaitList(one, 0, None, None))
+        wrong += set(read(a, 1 << 12, one)) != {43}
+    say(wrong)
+"""
+    assert calls(code, each_driver) == [0, 0, 0]
+
+
+def test_an_event_that_has_failed_is_refused(calls: Calls, each_driver: Driver) -> None:
+    """Nothing runs, and the command-buffer can be enqueued again."""
+    code = f"""{BESIDE}
+ok(cl.clSetUserEventStatus(gate, -5))
+say(name(cl.clEnqueueCommandBufferKHR(0, None, cb, 1, words(gate), None)))
+enqueue(cb)
+say(read(a, 4))
+"""
+    assert calls(code, each_driver) == ["CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST", [1] * 4]
+
+
 def test_two_devices(calls: Calls, each_driver: Driver) -> None:
     code = """
 import calls
