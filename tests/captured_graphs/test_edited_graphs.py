@@ -46,7 +46,8 @@ def test_a_host_task_in_the_middle(numbers: Numbers) -> None:
 def test_the_queue_goes_on_after_the_replay(
     request: pytest.FixtureRequest, numbers: Numbers, kind: str
 ) -> None:
-    """A replay comes after what was enqueued before it, and before what is enqueued later.
+    """A replay comes after what was enqueued before it, and before what is enqueued later. On an
+    out-of-order queue barriers say so.
 
     Python takes part in this replay.
     """
@@ -56,7 +57,9 @@ def test_the_queue_goes_on_after_the_replay(
     graph.make_edge(graph.add(lambda handler: handler.host_task(goes_on.wait)), graph[2])
     loop = graph.finalize()
     numbers.add(10, queue=queue)
+    cl.enqueue_barrier(queue)
     end = loop.replay(queue)
+    cl.enqueue_barrier(queue)
     last = numbers.add(5, queue=queue)
     assert end.command_execution_status != cl.command_execution_status.COMPLETE
     goes_on.set()

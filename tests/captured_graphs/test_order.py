@@ -185,7 +185,7 @@ def test_explain_says_how_and_why(
     assert "single path" in path.finalize().explain(out_of_order)
     with capture(out_of_order) as single:
         log.note(0, queue=out_of_order)
-    assert "replay  events, 1 events in one pass: so few" in single.finalize().explain(out_of_order)
+    assert "replay  events, 0 events in one pass: so few" in single.finalize().explain(out_of_order)
     how = (
         "replay  events"
         if "Portable" in out_of_order.device.platform.name
