@@ -57,6 +57,7 @@ typedef struct functions {
     fn_urCommandBufferUpdateKernelLaunchExp *update;
     fn_urEnqueueCommandBufferExp *enqueue;
     fn_urEnqueueMemBufferRead *read;
+    fn_urEventRelease *release;
 } functions;
 
 /* Launch i of the command-buffer turns cell i into 3 * cell + values[i]; updates[i] gives it the
@@ -96,17 +97,20 @@ static int32_t change_some(worker *w) {
 /* Two or three enqueues, an update before each, and a look at what came of it. */
 static int32_t work(worker *w) {
     int32_t code = 0;
+    ur_event_handle_t end = NULL;
     for (uint32_t i = 2 + (next(w) & 1); i && !code; i--) {
         code = change_some(w);
         if (!code)
-            code = w->call->enqueue(w->queue, w->buffer, 0, NULL, NULL);
+            code = w->call->enqueue(w->queue, w->buffer, 0, NULL, i == 1 ? &end : NULL);
         w->enqueued++;
         for (uint32_t cell = 0; cell < w->launches; cell++)
             w->expected[cell] = 3 * w->expected[cell] + w->values[cell];
     }
-    if (!code)
+    if (!code)   /* the queue may be out of order */
         code = w->call->read(w->queue, w->memory, true, 0, w->launches * sizeof *w->cells, w->cells,
-                             0, NULL, NULL);
+                             1, &end, NULL);
+    if (end)
+        w->call->release(end);
     for (uint32_t cell = 0; cell < w->launches && !code; cell++)
         w->wrong += w->cells[cell] != w->expected[cell];
     return code;

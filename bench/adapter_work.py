@@ -33,6 +33,7 @@ _FUNCTIONS: Final = {
         "urPlatformGet",
         "urDeviceGet",
         "urQueueFinish",
+        "urEventRelease",
         "urEnqueueMemBufferRead",
         "urEnqueueCommandBufferExp",
         "urCommandBufferUpdateKernelLaunchExp",

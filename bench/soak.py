@@ -43,7 +43,7 @@ kernel void fold(global uint *cells, uint value) {
 
 
 class _Functions(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("update", "enqueue", "read")]
+    _fields_ = [(name, ctypes.c_void_p) for name in ("update", "enqueue", "read", "release")]
 
 
 class _Worker(ctypes.Structure):
@@ -144,6 +144,7 @@ def measure(quick: bool) -> list[Row]:
         "urCommandBufferUpdateKernelLaunchExp",
         "urEnqueueCommandBufferExp",
         "urEnqueueMemBufferRead",
+        "urEventRelease",
     )
     functions, kernel = _Functions(*map(function, names)), _kernel(context)
     workers = (_Worker * _THREADS)()

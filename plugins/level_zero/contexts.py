@@ -155,6 +155,10 @@ def zeContextEvictMemory(hContext: ZeContext, hDevice: ZeDevice, ptr: int, size:
 # memory
 
 
+#: Bytes that no process of a 64-bit machine can have: addresses have 47 bits there.
+_MOST_MEMORY: Final = 1 << 47
+
+
 def _allocate(
     context: ZeContext, kind: str, device: ZeDevice | None, size: int, alignment: int
 ) -> int:
@@ -163,6 +167,8 @@ def _allocate(
         raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
     # Other drivers refuse no alignment. The next power of two suits, too.
     align = 1 << (alignment - 1).bit_length() if alignment else 0
+    if size + align > _MOST_MEMORY:
+        raise make_failure("OUT_OF_DEVICE_MEMORY", f"{size} bytes aligned to {alignment} bytes")
     ur = device.ur if device is not None else None
     return allocate(context.ur, kind, ur, None, None, size, align)
 

@@ -298,8 +298,9 @@ static void tracing(void) {
     version versions[2];
     OK(zelLoaderGetVersions(&count, versions));
     CHECK(enabled && count == 2 && !strcmp(versions[1].name, "tracing layer"));
-    CHECK(zelTracerCreate(NULL, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER &&
-          zelTracerCreate(&empty, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    CHECK(zelTracerCreate(NULL, &one) == ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    OK(zelTracerCreate(&empty, &one));   /* a tracer needs no data of the program's */
+    OK(zelTracerDestroy(one));
     CHECK(zelTracerCreate(&wrong, &one) == ZE_RESULT_ERROR_INVALID_ARGUMENT &&
           zelTracerDestroy(NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     one = new_tracer();
