@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
+
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.memory import read_word
 from fairlead.loader.base.table import DispatchTable
@@ -60,6 +62,14 @@ def program_of(ur: Calls, context: int, source: bytes = SOURCE) -> int:
 def is_intel(device: PluginDevice) -> bool:
     """Whether it is of Intel's driver."""
     return "Intel" in device.platform.name
+
+
+def find_foreign(device: PluginDevice) -> PluginDevice:
+    """A device of another driver. The test is skipped where there is none."""
+    for found in device.platform.plugin.devices:
+        if found.platform.handle != device.platform.handle:
+            return found
+    pytest.skip("needs a second driver")
 
 
 def has_usm_extension(ur: Calls, device: PluginDevice) -> bool:

@@ -186,7 +186,10 @@ def test_a_file_that_is_no_adapter_for_us_is_refused_with_the_reason(
             assert words in reasons[str(path)]
 
 
-def test_what_failed_is_remembered(fake_plugin: FakePlugin) -> None:
+def test_what_failed_is_remembered(
+    fake_plugin: FakePlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # else other workers write verdicts, too
     environ = forced(fake_plugin(at_init="abort()", at_list="abort()"))
     reasons = [open_plugins("UR", environ).refusals[0].reason for _ in range(2)]
     assert (

@@ -10,6 +10,9 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import ROOT, RunPython
 
+from fairlead.loader.base.linker import find_library
+from fairlead.loader.ze import libze_loader
+
 PROGRAM = (ROOT / "tests/helpers/ur_program.py").read_text(encoding="utf-8")
 
 
@@ -94,12 +97,15 @@ except BindError as error:
     assert "remedy" in said
 
 
+@pytest.mark.parametrize("has_loader", [True, False])
 @pytest.mark.parametrize(
     "name", ["libur_adapter_level_zero.so.0", "libur_adapter_level_zero_v2.so.0"]
 )
 def test_level_zero_adapters_without_a_driver_are_bound_have_no_platform_and_say_why(
-    name: str, real_plugins: Path, tmp_path: Path, run_python: RunPython
+    name: str, has_loader: bool, real_plugins: Path, tmp_path: Path, run_python: RunPython
 ) -> None:
+    if not has_loader and find_library("libze_loader.so.1"):
+        pytest.skip("the system has a libze_loader.so.1")
     adapter = tmp_path / name
     adapter.symlink_to(real_plugins / "ur-now" / name)
     os.symlink(real_plugins / "umf/libumf.so.1", tmp_path / "libumf.so.1")
@@ -111,7 +117,9 @@ adapter = load(PluginCandidate(sys.argv[1], "test", backend="level_zero"))
 print(adapter.binding.layout, len(adapter.platforms), adapter.idle, adapter.remedy, sep="|")
 adapter.close()
 """
-    layout, platforms, idle, remedy = run_python(code, str(adapter)).out.strip().split("|")
+    env = libze_loader.make_environment({}, []) if has_loader else {}
+    said = run_python(code, str(adapter), env=env).out.strip()
+    layout, platforms, idle, remedy = said.split("|")
     assert (layout, platforms) == ("2026.2", "0")
-    assert "libze_loader.so.1 is not found" in idle
+    assert ("libze_loader.so.1 is not found" in idle) != has_loader
     assert "Level Zero" in remedy

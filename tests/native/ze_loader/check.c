@@ -439,7 +439,7 @@ static void stay(void *params, ze_result_t result, void *data, void **own) {
         sched_yield();
 }
 
-static void *call_once(void *event) {
+static void *query_once(void *event) {
     CHECK(zeEventQueryStatus(event) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     return NULL;
 }
@@ -459,7 +459,7 @@ static void thread_destroy(void) {
     tracer *one = new_tracer();
     OK(zelTracerEventQueryStatusRegisterCallback(one, 0, stay));
     OK(zelTracerSetEnabled(one, 1));
-    CHECK(!pthread_create(&caller, NULL, call_once, NULL));
+    CHECK(!pthread_create(&caller, NULL, query_once, NULL));
     while (!begun)
         sched_yield();
     OK(zelTracerSetEnabled(one, 0));

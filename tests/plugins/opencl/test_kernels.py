@@ -17,6 +17,7 @@ from helpers.launching import (
     VALUE,
     Numbers,
     Row,
+    find_foreign,
     has_usm_extension,
     is_intel,
     launch,
@@ -133,12 +134,15 @@ def test_group_info(ur: Calls, program: int, kernel: int, device: PluginDevice) 
     ):
         asked = kernel, device.handle, UR[f"{GROUP}{name}"], 64, value, ctypes.byref(size)
         assert ur("urKernelGetGroupInfo", *asked) == "UNSUPPORTED_ENUMERATION"
-    foreign = next(
-        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
-    )
-    asked = kernel, foreign, UR[f"{GROUP}WORK_GROUP_SIZE"], 64, value, None
-    assert ur("urKernelGetGroupInfo", *asked) == "INVALID_DEVICE"
     ur.ok("urKernelRelease", fours)
+
+
+def test_group_info_of_a_device_of_another_driver(
+    ur: Calls, kernel: int, device: PluginDevice
+) -> None:
+    value = ctypes.create_string_buffer(64)
+    asked = kernel, find_foreign(device).handle, UR[f"{GROUP}WORK_GROUP_SIZE"], 64, value, None
+    assert ur("urKernelGetGroupInfo", *asked) == "INVALID_DEVICE"
 
 
 def test_sub_group_info(ur: Calls, kernel: int, device: PluginDevice) -> None:

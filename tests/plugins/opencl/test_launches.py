@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from helpers.launching import (
     SAMPLER,
     Numbers,
     build_once,
+    find_foreign,
     is_intel,
     launch,
     program_of,
@@ -277,21 +278,25 @@ def test_a_failed_event_fails_what_waits_for_it(
     assert numbers.read(queue) == before
 
 
+@pytest.mark.parametrize("find", [lambda device: device, find_foreign], ids=["same", "other"])
 def test_kernels_memory_and_queues_of_different_contexts(
-    ur: Calls, context: int, queue: int, kernels: dict[str, int], device: PluginDevice
+    ur: Calls,
+    context: int,
+    queue: int,
+    kernels: dict[str, int],
+    device: PluginDevice,
+    find: Callable[[PluginDevice], PluginDevice],
 ) -> None:
-    other_device = next(
-        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
-    )
-    for where in (device.handle, other_device):  # of the same driver, and of another
-        other = ur.make("urContextCreate", 1, array(where), None).value or 0
-        foreign = ur.make("urQueueCreate", other, where, None).value or 0
-        memory = Numbers(ur, other, 4)
-        assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
-        assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
-        ur.ok("urMemRelease", memory.handle)
-        ur.ok("urQueueRelease", foreign)
-        ur.ok("urContextRelease", other)
+    """Both contexts are of the same driver, or of different ones."""
+    where = find(device).handle
+    other = ur.make("urContextCreate", 1, array(where), None).value or 0
+    foreign = ur.make("urQueueCreate", other, where, None).value or 0
+    memory = Numbers(ur, other, 4)
+    assert launch(ur, foreign, kernels["nothing"], (1,)) == "INVALID_CONTEXT"
+    assert launch(ur, queue, kernels["store"], (1,), memory.argument, 1) == "INVALID_CONTEXT"
+    ur.ok("urMemRelease", memory.handle)
+    ur.ok("urQueueRelease", foreign)
+    ur.ok("urContextRelease", other)
 
 
 # launch properties

@@ -14,6 +14,7 @@ from helpers.launching import (
     UNRESOLVED,
     Numbers,
     built,
+    find_foreign,
     is_intel,
     last_error,
     launch,
@@ -277,12 +278,17 @@ def test_a_program_is_built_in_its_own_context(
     other = ur.make("urContextCreate", 1, array(device.handle), None)
     program = program_of(ur, context)
     assert ur("urProgramBuild", other, program, None) == "INVALID_CONTEXT"
-    foreign = next(
-        found.handle for found in device.platform.plugin.devices if found.handle != device.handle
-    )
-    assert ur("urProgramBuildExp", program, 1, array(foreign), 0, None) == "INVALID_DEVICE"
     ur.ok("urProgramRelease", program)
     ur.ok("urContextRelease", other)
+
+
+def test_a_program_is_not_built_for_a_device_of_another_driver(
+    ur: Calls, context: int, device: PluginDevice
+) -> None:
+    foreign = find_foreign(device)
+    program = program_of(ur, context)
+    assert ur("urProgramBuildExp", program, 1, array(foreign.handle), 0, None) == "INVALID_DEVICE"
+    ur.ok("urProgramRelease", program)
 
 
 # what it is asked
@@ -362,10 +368,12 @@ def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: PluginDev
     for given in (b"no binary of any driver's", b"", None):
         assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY"
     assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
-    foreign = next(
-        found for found in device.platform.plugin.devices if found.handle != device.handle
-    )
-    assert from_binaries(ur, context, foreign, b"x")[0] == "INVALID_DEVICE"
+
+
+def test_a_binary_for_a_device_of_another_driver_is_refused(
+    ur: Calls, context: int, device: PluginDevice
+) -> None:
+    assert from_binaries(ur, context, find_foreign(device), b"x")[0] == "INVALID_DEVICE"
 
 
 def test_what_is_only_a_part_of_a_binary_is_refused(
