@@ -58,8 +58,8 @@ _LIBRARIES: Final = {
 _NO_DEVICE: Final = "check that its device is in this machine and that this user may use it"
 #: The remedy if that library exists. An OpenCL loader does not find drivers that pip installed.
 _NO_DRIVER: Final = {
-    "level_zero": "install the device's Level Zero driver (intel-level-zero-gpu), or check that this "
-    "user may use the device",
+    "level_zero": "install the device's Level Zero driver (intel-level-zero-gpu), or check that "
+    "this user may use the device",
     "opencl": "install a driver where its OpenCL loader looks, or name one in OCL_ICD_FILENAMES; "
     "or open it by fairlead.adapters(), which tells it the drivers that fairlead finds",
 }
