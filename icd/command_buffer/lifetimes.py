@@ -46,19 +46,14 @@ class Lifetimes:
         if self._kept:
             self.release_finished()
 
-    def release_finished(self) -> None:
-        """Release the things whose events are complete."""
+    def release_finished(self) -> bool:
+        """Release the things whose events are complete. Returns whether others are kept."""
         with self._lock:
             done = [number for number, (event, _) in self._kept.items() if _is_done(event)]
             finished = [self._kept.pop(number) for number in done]
-        _release(finished)
-
-    def release_all(self) -> None:
-        """Release everything, because the driver is about to be closed."""
-        with self._lock:
-            finished = list(self._kept.values())
-            self._kept.clear()
-        _release(finished)
+        for event, _ in finished:  # without the lock: a driver may call back
+            call(event, "clReleaseEvent")
+        return bool(self._kept)
 
     def _keep_for_good(self) -> None:
         self.release_finished()
@@ -70,12 +65,6 @@ class Lifetimes:
     def _forget(self) -> None:
         _abandoned.extend(self._kept.values())
         self._kept.clear()
-
-
-def _release(finished: list[tuple[int, Any]]) -> None:
-    """Release events, and things with the list. No lock is held: a driver may call back."""
-    for event, _ in finished:
-        call(event, "clReleaseEvent")
 
 
 def _is_done(event: int) -> bool:

@@ -23,7 +23,7 @@ _Sizes: Final = ctypes.c_size_t * 3
 
 #: Host memory that commands use, until they have ended.
 _unfinished: Final = Lifetimes()
-driver.on_close.append(_unfinished.release_all)
+driver.after_queues.append(_unfinished.release_finished)
 
 
 def _run(

@@ -37,7 +37,7 @@ from .streams import StepRun, Stream, StreamStep
 
 #: What dropped recordings hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
-driver.on_close.append(_unfinished.release_all)
+driver.after_queues.append(_unfinished.release_finished)
 
 
 class KernelCopies:

@@ -16,7 +16,7 @@ from .queues import URQueue, create_queue
 
 _lock = make_lock()
 _queues: Final[dict[URDevice, URQueue]] = {}  # by root device, which lives as long as the process
-adapter.on_close.append(_queues.clear)
+adapter.after_queues.append(_queues.clear)
 
 
 @adapter.entry

@@ -8,7 +8,6 @@ too. So a queue that is closed while commands may run enqueues a marker behind t
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -310,17 +309,7 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
     UnfinishedCommands.forget_ended()
 
 
-#: Seconds. Commands that were never ended may wait for something that never comes.
-_PATIENCE: Final = 1.0
-
-
-def _release_all() -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while release_ended() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-adapter.on_close.append(_release_all)
+adapter.after_queues.append(release_ended)
 
 
 def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:

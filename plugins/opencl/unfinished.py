@@ -50,12 +50,13 @@ class UnfinishedCommands(CLObject):
         return commands
 
     @staticmethod
-    def forget_ended() -> None:
-        """Release the markers that are complete."""
+    def forget_ended() -> bool:
+        """Release the markers that are complete. Returns whether there are others."""
         for key, one in list(unfinished.items()):
             with suppress(OpenCLError):
                 if query_status(one.cl) <= 0:
                     _forget(key)
+        return bool(unfinished)
 
     def wait(self) -> None:
         """Wait until the commands have ended. A failed command is not an error here."""
@@ -76,8 +77,11 @@ def _forget(key: int) -> None:
 
 
 def _forget_all() -> None:
-    for key in list(unfinished):
+    """Forget the markers of commands that have not ended, whose devices are closed."""
+    for key, one in list(unfinished.items()):
+        one.owned = False  # the driver would look at the device
         _forget(key)
 
 
+adapter.after_queues.append(UnfinishedCommands.forget_ended)
 adapter.on_close.append(_forget_all)

@@ -50,9 +50,9 @@ _UNKNOWN: Final = find_code("UR_RESULT_ERROR_UNKNOWN")
 class Adapter(Object):
     """An adapter: its name, its entry points, and its objects.
 
-    Everything that is still alive is closed, the youngest first, when the last reference to the
-    adapter is released, and when the process ends. Then the functions in `on_close` are called, the
-    last added first.
+    Everything that is still alive is closed when the last reference to the adapter is released, and
+    when the process ends (`Registry.close`): the youngest first, but contexts and devices after the
+    functions in `after_queues`. Then the functions in `on_close` are called, the last added first.
 
     Args:
         name: its name in the log.
@@ -66,6 +66,7 @@ class Adapter(Object):
         prefix_in_c: the beginning of the names of C functions that are this adapter's alone.
         adopters: see `Registry.adopters`.
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
+        after_queues: see `Registry.close`.
         on_close: what is called at the end.
         at_exit: an adapter that opens drivers calls this after that. Then its end comes before the
             drivers' end.
@@ -87,6 +88,7 @@ class Adapter(Object):
             NotImplementedError: "UNSUPPORTED_FEATURE",
             MemoryError: "OUT_OF_HOST_MEMORY",
         }
+        self.after_queues: list[Callable[[], object]] = []
         self.on_close: list[Callable[[], None]] = []
         self.registry: Registry | None = None
         self.in_c: set[str] = set()
@@ -294,7 +296,7 @@ class Adapter(Object):
     def shut(self) -> None:
         """Close everything that is still alive, and call the functions in `on_close`."""
         if self.registry is not None:
-            self.registry.close(self._report_failed_close)
+            self.registry.close(self._report_failed_close, self.after_queues)
         for function in reversed(self.on_close):
             try:
                 function()

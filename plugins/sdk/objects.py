@@ -18,8 +18,9 @@ C also makes handles, of events for example. Python makes the object of one when
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from weakref import ref
 
@@ -29,6 +30,10 @@ from ._native import ffi, lib
 _QUARANTINE: Final = 1 << 16  # how many other handles end before an address is used again
 _SIZE: Final = ffi.sizeof("fl_handle")
 _NO_ADAPTER: Final = 0xFFFF
+#: The objects that commands need, although their queue is closed. A driver may delete a device
+#: that has commands.
+_BASES: Final = ("_context_handle_t", "_device_handle_t")
+_PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
 _KINDS: Final = {
     name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")
 }
@@ -231,11 +236,18 @@ class Registry:
         with self._lock:
             self._remove(thing)
 
-    def close(self, failed: Callable[[Exception], None]) -> None:
-        """Forget every object and close it, the youngest first.
+    def close(
+        self,
+        failed: Callable[[Exception], None],
+        after_queues: Sequence[Callable[[], object]] = (),
+    ) -> None:
+        """Forget every object and close it, the youngest first, but contexts and devices last.
 
         Args:
-            failed: is called with what an object's `close` raises.
+            failed: is called with what an object's `close` raises, or a function.
+            after_queues: functions that give back what released queues have left, and return
+                whether commands still run. They are called before contexts and devices are closed,
+                the last one first, until no command runs. After a second nobody waits any more.
         """
         for kind in self.adopters:
             for handle in self.list_made_in_c(kind):
@@ -247,11 +259,14 @@ class Registry:
             things.sort(key=_read_number, reverse=True)
             for thing in things:
                 self._remove(thing)
-        for thing in things:
-            try:
-                thing.finish()
-            except Exception as error:
-                failed(error)
+        bases = [thing for thing in things if thing.type.endswith(_BASES)]
+        others = [thing.finish for thing in things if not thing.type.endswith(_BASES)]
+        _call_each(others, failed)
+        deadline = time.monotonic() + _PATIENCE
+        running = list(reversed(after_queues))
+        while (running := _call_each(running, failed)) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        _call_each([thing.finish for thing in bases], failed)
 
     def _add(self, thing: Object) -> None:
         if not (thing.handle and lib.fl_own(thing.handle)):  # otherwise it was lent until now
@@ -301,6 +316,20 @@ class Registry:
         if not first:
             raise MemoryError("no memory for handles")
         return range(first, first + lib.FL_BLOCK * _SIZE, _SIZE)
+
+
+def _call_each(
+    functions: Sequence[Callable[[], object]], failed: Callable[[Exception], None]
+) -> list[Callable[[], object]]:
+    """Call functions. Returns those that have returned something true."""
+    true: list[Callable[[], object]] = []
+    for function in functions:
+        try:
+            if function():
+                true.append(function)
+        except Exception as error:
+            failed(error)
+    return true
 
 
 def _read_number(thing: Object) -> int:

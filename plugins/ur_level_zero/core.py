@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -147,13 +146,6 @@ def _wait_in_steps(function: Callable[[int], int], routine: str) -> None:
     check(code, routine)
 
 
-def wait_for_a_while(is_done: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is done, but not longer than some seconds."""
-    deadline = time.monotonic() + seconds
-    while not is_done() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
 class LZObject(Object):
     """An object over one of Level Zero's.
 
@@ -203,6 +195,5 @@ __all__ = [
     "is_owned",
     "make_handle_array",
     "make_struct",
-    "wait_for_a_while",
     "wait_until_ready",
 ]

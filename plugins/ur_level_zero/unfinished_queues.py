@@ -12,13 +12,11 @@ from weakref import WeakValueDictionary
 
 from ...loader.base.forks import make_lock
 from .contexts import EventCell, LZContext
-from .core import LevelZeroError, adapter, call, wait_for_a_while
+from .core import LevelZeroError, adapter, call
 from .devices import LZDevice
 
 if TYPE_CHECKING:
     from .queues import LZQueue
-
-_PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
 
 
 class UnfinishedLZQueue(NamedTuple):
@@ -54,7 +52,7 @@ def forget_ended() -> bool:
     return bool(UNFINISHED)
 
 
-adapter.on_close.append(lambda: wait_for_a_while(lambda: not forget_ended(), _PATIENCE))
+adapter.after_queues.append(forget_ended)
 
 
 def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = None) -> None:

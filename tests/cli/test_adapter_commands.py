@@ -66,9 +66,9 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
             'fairlead.plugins.Adapter("empty")` in it',
         ),
         (
-            "json",
-            "Error: json has no variable `adapter`: write `adapter = "
-            'fairlead.plugins.Adapter("json")` in it',
+            "importable",
+            "Error: importable has no variable `adapter`: write `adapter = "
+            'fairlead.plugins.Adapter("importable")` in it',
         ),
         ("wrong.py", "wrong.py, line 2: "),
     ],
@@ -77,6 +77,9 @@ def test_what_cannot_be_built_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/importable.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "folder")
     (tmp_path / "nearby.py").touch()
     (tmp_path / "long\nname.py").write_text("adapter = 1")
     (tmp_path / "empty.py").touch()

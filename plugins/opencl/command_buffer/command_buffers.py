@@ -301,7 +301,7 @@ def _read_choice() -> Choice:
 
 #: What released command-buffers hold while an enqueue of them runs.
 _unfinished: Final = Lifetimes()
-adapter.on_close.append(_unfinished.release_all)
+adapter.after_queues.append(_unfinished.release_finished)
 
 
 declare_command_buffers(adapter, URCommandBuffer)

@@ -48,8 +48,8 @@ _KINDS: Final = {
 class LevelZeroDriver:
     """A driver: its name, its entry points, and its objects.
 
-    Everything that is still alive is closed, the youngest first, when the process ends. The
-    functions in `on_end` are called before, those in `on_close` after that, the last added first.
+    Everything that is still alive is closed when the process ends (`Registry.close`). The functions
+    in `on_end` are called before that, the last added first.
 
     Args:
         name: its name in the log.
@@ -57,7 +57,7 @@ class LevelZeroDriver:
     Attributes:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
         on_end: what is called at the end, before objects are closed.
-        on_close: what is called after that.
+        after_queues: see `Registry.close`.
         in_c: the entry points that begin in C (native/ze_calls.h), unless FAIRLEAD_CALLS=python.
         at_exit: a driver that opens other libraries calls this after that. Then its end comes
             before theirs.
@@ -72,7 +72,7 @@ class LevelZeroDriver:
         }
         self.in_c: set[str] = set()
         self.on_end: list[Callable[[], None]] = []
-        self.on_close: list[Callable[[], None]] = []
+        self.after_queues: list[Callable[[], object]] = []
         self.registry: Registry | None = None
         self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
         self._functions: dict[str, Callable[..., Any]] = {}
@@ -185,11 +185,14 @@ class LevelZeroDriver:
             return _UNKNOWN
 
     def end(self) -> None:
-        """Call the functions in `on_end`, close all that is alive, and call those in `on_close`."""
-        self._call_all(self.on_end)
+        """Call the functions in `on_end`, and close all that is alive."""
+        for function in reversed(self.on_end):
+            try:
+                function()
+            except Exception as error:
+                self._report_failed_close(error)
         if self.registry is not None:
-            self.registry.close(self._report_failed_close)
-        self._call_all(self.on_close)
+            self.registry.close(self._report_failed_close, self.after_queues)
 
     # private
 
@@ -210,13 +213,6 @@ class LevelZeroDriver:
             return _UNKNOWN
         self.log("error", f"{routine} failed\n{_format_traceback(error)}")
         return _UNKNOWN
-
-    def _call_all(self, functions: list[Callable[[], None]]) -> None:
-        for function in reversed(functions):
-            try:
-                function()
-            except Exception as error:
-                self._report_failed_close(error)
 
     def _report_failed_close(self, error: Exception) -> None:
         self.log("error", f"an object could not be closed\n{_format_traceback(error)}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from helpers.memory_calls import held_back, new_queue
+from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 
 from fairlead.icd.command_buffer import queue_release
@@ -184,3 +185,59 @@ def test_a_queue_is_released_without_a_look_at_its_device(
     assert asked == []
     ur.ok("urContextRelease", context)
     ur.ok("urDeviceRelease", parts[0])
+
+
+#: Closes the adapter while a queue on a sub-device has commands. Prints what the driver is called
+#: for meanwhile. With "held" a command waits for a user event that nothing completes.
+LEAVING: Final = """
+import ctypes, sys
+
+sys.path.append(sys.argv[1])
+from helpers.memory_calls import held_back, new_queue
+from helpers.support import ROOT, RunPython
+from helpers.ur_calls import Calls, array
+from fairlead import plugins
+from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.adapters import load
+from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.plugins.opencl.core import adapter as reference
+
+adapter = load(
+    PluginCandidate(plugins.__path__[0] + "/libur_adapter_fairlead.so.0", "test", backend="opencl")
+)
+ur, (device, *_) = Calls(adapter.table), [
+    one for one in adapter.devices if one.platform.version == sys.argv[2]
+]
+one = UR.get_struct("ur_device_partition_property_t")(UR["UR_DEVICE_PARTITION_EQUALLY"])
+one.value.equally = 1
+wanted = UR.get_struct("ur_device_partition_properties_t")(
+    UR["UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES"], None, ctypes.addressof(one), 1
+)
+parts = (ctypes.c_void_p * 1)()
+ur.ok("urDevicePartition", device.handle, ctypes.byref(wanted), 1, parts, None)
+context = ur.make("urContextCreate", 1, parts, None)
+queue = new_queue(ur, context, parts[0])
+gates = [held_back(ur, context)[0]] if "held" in sys.argv else []
+ur.ok("urEnqueueEventsWait", queue, len(gates), array(*gates) if gates else None, None)
+table = reference.registry.find_lent("ur_context_handle_t", context.value).table
+for name in ("clReleaseCommandQueue", "clReleaseEvent", "clReleaseContext", "clReleaseDevice"):
+    def note(handle, name=name, real=getattr(table, name)):
+        print(name.removeprefix("clRelease"))
+        return real(handle)
+    setattr(table, name, note)
+adapter.close()
+"""
+
+
+@pytest.mark.usefixtures("divisible")
+@pytest.mark.parametrize("held", [False, True])
+def test_the_end_releases_markers_before_contexts_and_devices(
+    device: PluginDevice, run_python: RunPython, held: bool
+) -> None:
+    """PoCL deletes a sub-device that has commands, and looks at it when their event is released."""
+    arguments = [str(ROOT / "tests"), device.platform.version, *(["held"] if held else [])]
+    released = run_python(LEAVING, *arguments).out.split()
+    if held:
+        assert released[-2:] == ["Context", "Device"] and "CommandQueue" in released
+    else:
+        assert released == ["CommandQueue", "Event", "Context", "Device"]

@@ -381,9 +381,8 @@ def test_the_variable_says_what_is_logged_also_beside_a_callback(
 
 
 class Noted(Object):
-    type = "ur_event_handle_t"
-
-    def __init__(self, log: list[str], name: str) -> None:
+    def __init__(self, log: list[str], name: str, kind: str = "event") -> None:
+        self.type = f"ur_{kind}_handle_t"  # pyright: ignore  (a class has one)
         self.log, self.name = log, name
 
     def close(self) -> None:
@@ -392,25 +391,34 @@ class Noted(Object):
 
 @pytest.fixture
 def ending(adapter: Adapter, started: Started) -> Iterator[Callable[[], list[str]]]:
-    """Three events, two of them alive and one lent, and three things to do at the end; what was
-    done then, in its order."""
+    """A queue, a context and a device that are alive, a lent event, and what is to do at the end;
+    what was done then, in its order."""
     log: list[str] = []
-    held = [Noted(log, "first"), Noted(log, "second"), Noted(log, "lent")]
+    kinds = ("queue", "context", "device", "event")
+    held = [Noted(log, kind, kind) for kind in kinds]
     assert adapter.registry is not None
-    for thing in held[:2]:
+    for thing in held[:3]:
         adapter.registry.give(thing)
-    adapter.registry.show(held[2])
+    adapter.registry.show(held[3])
 
     def bad() -> None:
         log.append("bad")
         raise OSError("it will not")
 
+    adapter.after_queues += [
+        lambda: log.append("commands") or log.count("commands") < 3,
+        lambda: log.append("clocks"),
+    ]
     adapter.on_close += [lambda: log.append("added first"), bad, lambda: log.append("added last")]
     yield lambda: list(log)
     held.clear()
 
 
-ORDER = ["lent", "second", "first", "added last", "bad", "added first"]
+#: Contexts and devices are needed until the commands of closed queues have ended.
+ORDER = [
+    *("event", "queue", "clocks", "commands", "commands", "commands"),
+    *("device", "context", "added last", "bad", "added first"),
+]
 
 
 def test_the_last_release_of_the_adapter_closes_everything_in_order(

@@ -195,6 +195,24 @@ def test_closing_closes_the_youngest_first_and_everything(registry: Registry) ->
     assert len(log) == 4
 
 
+def test_commands_that_never_end_and_functions_that_fail_do_not_keep_contexts(
+    registry: Registry,
+) -> None:
+    log: list[Any] = []
+    failed: list[Exception] = []
+
+    class Context(Counted):
+        type = "ur_context_handle_t"
+
+    def fail() -> None:
+        raise OSError("it will not")
+
+    context = Context(log)
+    registry.give(context)
+    registry.close(failed.append, [lambda: not log, fail])
+    assert log == [id(context)] and [str(error) for error in failed] == ["it will not"]
+
+
 def test_an_address_comes_again_after_a_long_time_only(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
