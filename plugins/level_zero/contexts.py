@@ -167,7 +167,7 @@ def _allocate(
         raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
     # Other drivers refuse no alignment. The next power of two suits, too.
     align = 1 << (alignment - 1).bit_length() if alignment else 0
-    if size + align > _MOST_MEMORY:
+    if align > _MOST_MEMORY:  # of the size the driver says so
         raise make_failure("OUT_OF_DEVICE_MEMORY", f"{size} bytes aligned to {alignment} bytes")
     ur = device.ur if device is not None else None
     return allocate(context.ur, kind, ur, None, None, size, align)
