@@ -352,7 +352,7 @@ ROWS: Final = (
         "driver",
         evidence="a C program on an out-of-order queue enqueues a launch, a barrier, a barrier "
         "that waits for an older event, and a fill. The fill ran before the launch in 15 of 200 "
-        "runs on 3.0, 5 on 3.1 and 139 on 7.1, and in none of 300 with the two commands",
+        "runs on 3.0, 5 on 3.1 and 139 on 7.1. With the two commands it did in none of 300",
         test="icd/test_habits.py::test_barriers_with_lists_pass_others",
         sets={"splits_barriers": True},
     ),
@@ -362,7 +362,7 @@ ROWS: Final = (
         does="begins a replay on an out-of-order queue with the migration of a small buffer where "
         "a marker with a wait list would do",
         evidence="2026.22.10: a program enqueues a long launch, a barrier, and a marker that waits "
-        "for an older event. The marker was complete before the launch in 30 of 30 runs, and a "
+        "for an older event. The marker was complete before the launch in 30 of 30 runs. A "
         "launch on another queue that waited for the marker was too early in 5 of 30. After a "
         "migration none was",
         test="icd/test_habits.py::test_markers_have_no_place",

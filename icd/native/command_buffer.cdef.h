@@ -4,8 +4,8 @@
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier,
  * on a queue; number 0 is the caller's. Its wait list are `wait_count` numbers from
  * `waits[first_wait]` on: of earlier signalling steps, or, from step_count on, of `externals`.
- * `signals` is 1 if a later step waits for it, or if it is exported, `begins` if it also waits for
- * what the replay comes after. --- */
+ * `signals` is 1 if a later step waits for it, or if it is exported. `begins` is 1 if it also waits
+ * for what the replay comes after. --- */
 typedef struct fl_step {
     uint32_t command, queue, first_wait, wait_count, signals, begins;
 } fl_step;

@@ -33,8 +33,8 @@ static cl_int issue(const fl_command *c, const functions *f, void **t, cl_comman
 static const fl_command marker = {.op = FL_MARKER};
 
 /* Whatever comes later in the queue comes after everything before this, and after the list. On
- * PoCL's out-of-order queues a barrier with a wait list does not wait for earlier barriers. A marker
- * waits for the list, and a barrier without one for the marker. */
+ * PoCL's out-of-order queues a barrier with a wait list does not wait for earlier barriers. There
+ * a marker waits for the list, and a barrier without one for the marker. */
 int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *listed, void **event) {
     void **t = fl_table_of(queue);
     const cl_event *list = (const cl_event *)listed;
@@ -56,7 +56,7 @@ int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *liste
     return code;
 }
 
-/* A place in an out-of-order queue: after its earlier barriers and after the list, but after nothing
+/* A place in an out-of-order queue: after its earlier barriers and the list, but after nothing
  * else. A marker without a list would come after everything. `by_transfer`: so would one whose list
  * is complete, or one with a list does not wait for earlier barriers. A transfer does neither. */
 int fl_put_place(void *queue, int by_transfer, uint32_t waits, void *const *list, void **event) {
@@ -219,8 +219,8 @@ static void fetch(const fl_program *p, uint32_t step) {
         __builtin_prefetch(l + 2);
 }
 
-/* A step that moves and launches nothing. In a replay that is beside the caller's commands a barrier
- * of the graph orders no others: its steps wait for each other by events. */
+/* A step that moves and launches nothing. In a replay that is beside the caller's commands a
+ * barrier of the graph orders no others: its steps wait for each other by events. */
 static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, const functions *f,
                     cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
     if (p->beside && (s->begins || (p->by_transfer && !s->queue)))

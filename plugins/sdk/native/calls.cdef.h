@@ -6,7 +6,7 @@ typedef struct fl_driver {
     uintptr_t platform;       /* the cl_platform_id */
     uintptr_t table;          /* where the address of the present table is, which traces change */
     int32_t turns;            /* one thread at a time may be in the driver's own wait */
-    int32_t splits_barriers;  /* of out-of-order queues, if they have a wait list: replay.c of icd */
+    int32_t splits_barriers;  /* a barrier with a wait list is two commands: icd's replay.c */
     int32_t early;            /* blocking writes return before their events are complete */
     /* Functions of cl_intel_unified_shared_memory, or 0. */
     uintptr_t set_pointer, copy, fill, allocate_host, allocate_device, allocate_shared, free;
