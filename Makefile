@@ -58,7 +58,7 @@ help:
 	@echo '               OCL_ICD_FILENAMES names further drivers to test on'
 	@echo 'make test-pristine  make demo and make test on a fresh Debian 12, with the packages of README.md;'
 	@echo '               as root (RELEASE=sid POCL=1 TESTS=…: see tests/helpers/pristine.py)'
-	@echo 'make test-pythons  make demo and make test on every Python from 3.10 to 3.13 (PYTHONS=… TESTS=…)'
+	@echo 'make test-pythons  make demo and make test on every Python from 3.10 to 3.15 (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each Python'
 	@echo 'make lint      ruff;  make types  pyright;  make check  both'
 	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
@@ -142,14 +142,15 @@ $(PLUGINS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(PLUGINS)/pi,'libpi_opencl.so',10)
 	@touch $@
 
-# dpctl of the last PI generation has wheels for CPython 3.10 and 3.11 only.
+# dpctl has wheels for these Pythons, and the one of the last PI generation for CPython 3.10 and 3.11.
+HAS_DPCTL_NOW = $(filter cp310 cp311 cp312 cp313 cp314,$(PYTAG))
 HAS_DPCTL_PI = $(filter cp310 cp311,$(PYTAG))
 # Tests compare the ABI data with the headers of intel-sycl-rt, too.
 $(CLIENTS)/fetched: | $(BIN)/python
 	$(call FETCH,intel-sycl-rt,$(UR_NOW),$(CLIENTS)/now,$(SYCL),173)
 	$(call FETCH,intel-cmplr-lib-ur,$(UR_NOW),$(CLIENTS)/now,'lib/libur_loader.so.0',33)
 	$(call FETCH,intel-cmplr-lib-rt,$(UR_NOW),$(CLIENTS)/now,$(INTEL),42)
-	$(call FETCH,dpctl,$(DPCTL_NOW),$(CLIENTS)/now,'dpctl/**',2)
+	$(if $(HAS_DPCTL_NOW),$(call FETCH,dpctl,$(DPCTL_NOW),$(CLIENTS)/now,'dpctl/**',2))
 	$(call FETCH,intel-sycl-rt,$(PI_LAST),$(CLIENTS)/pi,'lib/libsycl.so.7' 'lib/libpi_opencl.so',10)
 	$(call FETCH,intel-cmplr-lib-rt,$(PI_LAST),$(CLIENTS)/pi,$(INTEL),45)
 	$(if $(HAS_DPCTL_PI),$(call FETCH,dpctl,$(DPCTL_PI),$(CLIENTS)/pi,$(DPCTL),35))

@@ -68,40 +68,40 @@ def check(output: Output, case: Case, in_order: bool = False) -> None:
         assert (error_of(output), output.code) == (_NO_USM, 1)
 
 
-def test_dpctl(case: Case, now: Path, drivers: dict[str, str]) -> None:
+def test_dpctl(case: Case, dpctl: Path, drivers: dict[str, str]) -> None:
     output = run(
         [sys.executable, _PROGRAM],
-        now,
+        dpctl,
         drivers[case.driver],
         adapter_path(case.adapter),
-        PYTHONPATH=now,
+        PYTHONPATH=dpctl,
     )
     check(output, case)
     assert output.err == ""
 
 
-def test_dpctl_in_order(case: Case, now: Path, drivers: dict[str, str]) -> None:
+def test_dpctl_in_order(case: Case, dpctl: Path, drivers: dict[str, str]) -> None:
     output = run(
         [sys.executable, _PROGRAM, "in_order"],
-        now,
+        dpctl,
         drivers[case.driver],
         adapter_path(case.adapter),
-        PYTHONPATH=now,
+        PYTHONPATH=dpctl,
     )
     check(output, case, in_order=True)
     assert output.err == ""
 
 
 def test_the_loader_has_nothing_to_complain_of(
-    case: Case, now: Path, drivers: dict[str, str]
+    case: Case, dpctl: Path, drivers: dict[str, str]
 ) -> None:
     """Of the adapter, that is: dpctl itself keeps a reference to its context to the end."""
     output = run(
         [sys.executable, _PROGRAM],
-        now,
+        dpctl,
         drivers[case.driver],
         adapter_path(case.adapter),
-        PYTHONPATH=now,
+        PYTHONPATH=dpctl,
         **WATCHED,
     )
     check(output, case)

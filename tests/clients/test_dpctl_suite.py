@@ -21,7 +21,7 @@ _LEFT_OUT: Final = (
 
 @pytest.mark.parametrize("driver", on("intel_cpu"))
 def test_what_passes_on_intel_s_adapter_passes_on_ours(
-    driver: str, now: Path, drivers: dict[str, str], tmp_path: Path
+    driver: str, dpctl: Path, drivers: dict[str, str], tmp_path: Path
 ) -> None:
     left_out = [f"--deselect=dpctl/tests/{name}" for name in _LEFT_OUT]
     results = {}
@@ -30,10 +30,10 @@ def test_what_passes_on_intel_s_adapter_passes_on_ours(
         command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "dpctl/tests")
         run(
             [*command, f"--junitxml={report}", *left_out],
-            now,
+            dpctl,
             drivers[driver],
             adapter_path(adapter),
-            PYTHONPATH=now,
+            PYTHONPATH=dpctl,
             PYTHONDONTWRITEBYTECODE="1",
         )
         results[adapter] = outcomes(report)

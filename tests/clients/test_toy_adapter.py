@@ -74,31 +74,31 @@ def test_fairlead_lists_the_device(directory: Path, now: Path) -> None:
     )
 
 
-def test_dpctl_lists_the_device(directory: Path, now: Path) -> None:
-    done = run(COMMANDS[2], directory, now)
+def test_dpctl_lists_the_device(directory: Path, dpctl: Path) -> None:
+    done = run(COMMANDS[2], directory, dpctl)
     assert (done.code, done.err) == (0, "")
     assert "Toy platform" in done.out and re.search(
         r"Name +Toy device\n +Version +1\.0\n +Filter string +opencl:cpu:0", done.out
     )
 
 
-def test_dpctl_copies(directory: Path, now: Path) -> None:
-    done = run(COMMANDS[3], directory, now)
+def test_dpctl_copies(directory: Path, dpctl: Path) -> None:
+    done = run(COMMANDS[3], directory, dpctl)
     assert done == Output(0, "hello, toy!\n", "")
     assert COMMANDS[4:] == []
 
 
-def test_the_log_says_what_was_refused(directory: Path, now: Path) -> None:
-    done = run(COMMANDS[3], directory, now, UR_LOG_FAIRLEAD="level:info")
+def test_the_log_says_what_was_refused(directory: Path, dpctl: Path) -> None:
+    done = run(COMMANDS[3], directory, dpctl, UR_LOG_FAIRLEAD="level:info")
     assert done.out == "hello, toy!\n" and done.err == ""
     wrong = COMMANDS[3].replace(
         "hello.py", "-c 'import dpctl, dpctl.memory; dpctl.memory.MemoryUSMShared(8)'"
     )
-    assert "UNSUPPORTED" in run(f"{wrong} 2>&1", directory, now, SYCL_UR_TRACE="2").out
+    assert "UNSUPPORTED" in run(f"{wrong} 2>&1", directory, dpctl, SYCL_UR_TRACE="2").out
 
 
 @pytest.mark.driver("intel_cpu")
-def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) -> None:
+def test_two_adapters_in_python_and_the_real_loader(directory: Path, dpctl: Path) -> None:
     """With two adapters the loader tells them apart by the first word of every handle."""
     second = build_adapter(TOY, directory / "libur_adapter_twin.so.0")
     both = (
@@ -110,6 +110,6 @@ def test_two_adapters_in_python_and_the_real_loader(directory: Path, now: Path) 
             "UR_ADAPTERS_FORCE_LOAD=$PWD/libur_adapter_toy.so.0 python hello.py",
         )
     )
-    done = run(both, directory, now)
+    done = run(both, directory, dpctl)
     assert done.code == 0 and done.out.count("Toy") >= 1 and "Intel" in done.out, done.err
     assert done.out.endswith("hello, toy!\n")
