@@ -26,6 +26,7 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from fairlead.loader.base.errors import CodeError, FairleadError
+from fairlead.loader.base.processes import tie_to_parent
 
 from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported
 from .device import UsageError
@@ -272,8 +273,12 @@ def read_outcome(failure: BaseException | None) -> dict[str, str]:
     }
 
 
-def run_request(pipe: int, text: str) -> None:
-    """Run a request, which is JSON, and write lines to a file descriptor."""
+def run_request(pipe: int, parent: int, text: str) -> None:
+    """Run a request, which is JSON, and write lines to a file descriptor.
+
+    It ends when the process with the number `parent` does.
+    """
+    tie_to_parent(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.set_inheritable(pipe, False)
 

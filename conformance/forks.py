@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from fairlead.loader.base.children import describe_exit
+from fairlead.loader.base.processes import tie_to_parent
 
 from .checks import Mismatch, Unsupported, equal
 
@@ -63,8 +64,9 @@ def in_fork(
 def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
     """Call a function in a fork. Raise what it raised, as Mismatch or Unsupported."""
     reader, writer = os.pipe()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if not child:
+        tie_to_parent(parent, timeout)
         _answer(writer, function, arguments)
     os.close(writer)
     with open(reader, "rb") as pipe:

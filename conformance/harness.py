@@ -13,6 +13,7 @@ corrupt memory.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import select
@@ -43,9 +44,9 @@ _MOST_CRASHES: Final = 60
 _START: Final = 60.0
 _CHILD: Final = """
 import sys
-sys.path[:] = sys.argv[2:]
+sys.path[:] = sys.argv[3:]
 from fairlead.conformance.child import run_request
-run_request(int(sys.argv[1]), sys.stdin.read())
+run_request(int(sys.argv[1]), int(sys.argv[2]), sys.stdin.read())
 """
 
 #: Called with each case when it is over.
@@ -264,9 +265,11 @@ def _start(
 ) -> ForkedChild | subprocess.Popen[bytes]:
     """Start a process that runs a request, writes lines to `writer`, and prints to `printed`."""
     if may_fork():
-        return ForkedChild(lambda: run_request(writer, request), environ, printed, writer)
+        parent = os.getpid()
+        work = functools.partial(run_request, writer, parent, request)
+        return ForkedChild(work, environ, printed, writer)
     process = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(writer), *sys.path],
+        [sys.executable, "-c", _CHILD, str(writer), str(os.getpid()), *sys.path],
         stdin=subprocess.PIPE,
         stdout=printed,
         stderr=printed,

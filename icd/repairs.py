@@ -62,8 +62,11 @@ def find_cpu_level(flags: frozenset[str] | None = None) -> str:
 
 @cache
 def _read_cpu_flags() -> frozenset[str]:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        line = next((line for line in file if line.startswith("flags")), ":")
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            line = next((line for line in file if line.startswith("flags")), ":")
+    except OSError:  # without /proc the least level is safe
+        line = ":"
     return frozenset(line.split(":", 1)[1].split())
 
 

@@ -23,6 +23,7 @@ import click
 
 from ..loader.base.errors import FairleadError, NotFoundError
 from ..loader.base.forked import fork_children
+from ..loader.base.processes import end_in_order
 from ..loader.base.query import escape_text
 from .adapter_commands import adapter, build_adapter, conformance
 from .graph_commands import compare, record, replay, show
@@ -36,6 +37,7 @@ class _Group(click.Group):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Be the program of this process, whose children are forks."""
         fork_children()
+        end_in_order()
         return super().__call__(*args, **kwargs)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

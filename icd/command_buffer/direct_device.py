@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.forks import make_lock
+from ...loader.base.processes import count_cores
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import call, get_address, identify_device, make_queue, query_compute_units
@@ -54,7 +54,7 @@ class DirectDevice:
             code = call(device, "clGetDeviceInfo", OPENCL[name], size, get_address(value), None)
             check(code, "clGetDeviceInfo")
         self.native.most_items, self.native.local_memory = sizes, memory[0]
-        units = min(query_compute_units(device), len(os.sched_getaffinity(0)), lib.FL_MOST_THREADS)
+        units = min(query_compute_units(device), count_cores(), lib.FL_MOST_THREADS)
         self.native.thread_limits = {"threads": units, "least": _LEAST, "percent": _PERCENT}
         self._context, self._device = context, device
 

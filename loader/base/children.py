@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import FairleadError, LibraryError, explain_error
 from .forked import ForkedChild, may_fork
 from .frozen_value import Value
+from .processes import count_cores, tie_to_parent
 from .query import escape_text
 from .search import Candidate, filter_environ
 from .table import TRACE_VARIABLES
@@ -46,13 +47,13 @@ _PIPE_SIZE: Final = 1 << 16
 # first.
 _CHILD: Final = """
 import sys
-sys.path[:] = sys.argv[6:]
+sys.path[:] = sys.argv[8:]
 from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("fairlead", sys.argv[5])
+spec = spec_from_file_location("fairlead", sys.argv[7])
 sys.modules["fairlead"] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules["fairlead"])
 from fairlead.loader.base.children import answer
-answer(*sys.argv[1:5])
+answer(*sys.argv[1:7])
 """
 
 
@@ -106,7 +107,7 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
         The outcomes, in the order of the requests.
     """
     limit = _read_timeout() if timeout is None else timeout
-    cores = len(os.sched_getaffinity(0))
+    cores = count_cores()
     outcomes: dict[int, Outcome] = {}
     running: dict[int, _Child] = {}
     waiting = list(enumerate(requests))[::-1]
@@ -197,7 +198,8 @@ class _Child:
                 writers.append(writer)
             data = json.dumps(request.data, default=str)
             pipe, output = writers
-            self.process = _start(pipe, output, self.mark, request.module, data)
+            tie = str(os.getpid()), str(timeout)
+            self.process = _start(pipe, output, *tie, self.mark, request.module, data)
         except BaseException:
             for pipe in self.pipes.values():
                 os.close(pipe)
@@ -247,6 +249,10 @@ class _Child:
         except ChildProcessError:  # this process ignores SIGCHLD
             self.reaped = True
             return self.process.wait()
+        except OSError:  # a filter of system calls (seccomp) forbids it
+            code = self.process.poll()
+            self.reaped = code is not None
+            return code
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
@@ -376,15 +382,18 @@ def _read_timeout() -> float:
     return seconds if seconds > 0 else DEFAULT_TIMEOUT
 
 
-def answer(descriptor: str, mark: str, module: str, data: str) -> None:
+def answer(descriptor: str, parent: str, seconds: str, mark: str, module: str, data: str) -> None:
     """The child's work: call the module's `main`, and write steps and report as lines to the pipe.
 
     Args:
         descriptor: the number of the pipe's end.
+        parent: the number of the parent's process.
+        seconds: how long the parent waits.
         mark: what each line begins with.
         module: the module's full name.
         data: the request's data as JSON.
     """
+    tie_to_parent(int(parent), float(seconds))
     pipe = int(descriptor)
     os.set_inheritable(pipe, False)
 

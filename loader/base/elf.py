@@ -10,6 +10,7 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -106,6 +107,10 @@ _ARCHITECTURES: Final = {
 }
 
 
+#: Their numbers by what `uname -m` calls the common ones.
+_MACHINES: Final = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "i686": 3}
+
+
 def _name_architecture(machine: int) -> str:
     """The name of an architecture."""
     return _ARCHITECTURES.get(machine, f"number {machine}")
@@ -157,9 +162,14 @@ def _end_of_segments(start: bytes, header: _Header) -> int:
 
 @cache
 def _parse_own_header() -> _Header:
-    with open("/proc/self/exe", "rb") as file:
-        header = _parse_header(file.read(64))
-    return header or _Header(64 if sys.maxsize > 2**32 else 32, 3, 0, 0, 0, 0, "<")
+    """Return the header of this process's program, of its interpreter where there is no /proc."""
+    for path in ("/proc/self/exe", sys.executable or ""):
+        with suppress(OSError), open(path, "rb") as file:
+            header = _parse_header(file.read(64))
+            if header is not None:
+                return header
+    bits = 64 if sys.maxsize > 2**32 else 32
+    return _Header(bits, 3, _MACHINES.get(os.uname().machine, 0), 0, 0, 0, "<")
 
 
 def is_loadable(path: str) -> bool:

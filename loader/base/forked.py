@@ -37,8 +37,14 @@ def stop_forking() -> None:
 
 
 def may_fork() -> bool:
-    """Whether children are forks: it is allowed, and no other thread could hold a lock."""
-    return _allowed and len(os.listdir(_THREADS)) == 1
+    """Whether children are forks: it is allowed, and no other thread could hold a lock.
+
+    Without /proc nobody knows.
+    """
+    try:
+        return _allowed and len(os.listdir(_THREADS)) == 1
+    except OSError:
+        return False
 
 
 class ForkedChild:
@@ -64,6 +70,17 @@ class ForkedChild:
         self.pid = os.fork()
         if not self.pid:
             _run_child(work, environ, output, kept)
+
+    def poll(self) -> int | None:
+        """Return its exit code as `wait` does, None while it runs."""
+        if self._code is None:
+            try:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                return self.wait()
+            if ended:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
 
     def wait(self) -> int:
         """Wait for its end. Returns its exit code, as `subprocess` has it.

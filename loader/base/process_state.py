@@ -69,7 +69,11 @@ def _find_directory() -> str:
 
 def _read_umask() -> str:
     """Read from /proc, because umask() itself changes it."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    try:
+        text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:  # without /proc a change is not seen
+        return ""
+    lines = text.splitlines()
     return next((line.split()[1] for line in lines if line.startswith("Umask:")), "")
 
 

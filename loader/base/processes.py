@@ -1,0 +1,60 @@
+"""What this process may use, and how long it lives: cores, parents, signals to end."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from types import FrameType
+from typing import Final, NoReturn
+
+_PR_SET_PDEATHSIG: Final = 1
+#: Seconds that a child may live longer than its parent lets it.
+_GRACE: Final = 60
+
+
+def count_cores() -> int:
+    """Return on how many cores this process may run, all of them if nobody tells."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:  # a filter of system calls (seccomp) may forbid it
+        return os.cpu_count() or 1
+
+
+def tie_to_parent(parent: int, seconds: float | None = None) -> None:
+    """Let this process end when its parent does.
+
+    A driver may compute for ever, and a parent may be killed before it can end its children.
+
+    Args:
+        parent: the parent's process number. If it is gone, this process ends at once.
+        seconds: how long the parent waits for this process. The kernel ends it a minute later. None
+            sets no limit.
+    """
+    # The signal comes when the thread ends that has started this process. It waits for the end.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seconds is None:
+        return
+    limit = int(seconds) + _GRACE
+    signal.alarm(limit)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    # What a driver starts has this limit, too. The kernel counts each core.
+    cpu = limit * count_cores()
+    if most == resource.RLIM_INFINITY or cpu < most:
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, most))
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end this process as an exit does: files and children go first."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)  # the second one does not wait
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)

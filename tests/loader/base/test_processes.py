@@ -1,0 +1,74 @@
+"""Children end with their parent, and a process without /proc or under seccomp still works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from helpers.support import CHILD_TIMEOUT, FakeDriver, RunPython
+
+from fairlead.loader.base.processes import count_cores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("command", ["devices", "doctor", "conformance"])
+def test_no_child_outlives_a_command(
+    fake_driver: FakeDriver, tmp_path: Path, command: str, number: int
+) -> None:
+    """A driver that computes for ever is being probed when the command is ended."""
+    driver = fake_driver(at_list="for (;;) continue")
+    words = [command, str(driver)] if command == "conformance" else [command]
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environ = {**os.environ, "OCL_ICD_VENDORS": str(driver), "TMPDIR": str(folder)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fairlead", *words],
+        env={**environ, "FAIRLEAD_PROBE_TIMEOUT": str(CHILD_TIMEOUT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        parent = psutil.Process(process.pid)
+        children: list[psutil.Process] = []
+        while not children and process.poll() is None:
+            children = parent.children(recursive=True)
+        process.send_signal(number)
+        process.wait(CHILD_TIMEOUT)
+    _, alive = psutil.wait_procs(children, CHILD_TIMEOUT)
+    assert children and not alive
+    assert not list(folder.iterdir())
+
+
+def test_cores_are_counted_where_the_call_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(number: int) -> set[int]:
+        raise PermissionError(1, "forbidden")
+
+    monkeypatch.setattr(os, "sched_getaffinity", refuse)
+    assert count_cores() == (os.cpu_count() or 1)
+
+
+def test_devices_are_found_without_proc_and_under_a_filter(run_python: RunPython) -> None:
+    code = """
+import builtins, os
+real_open, real_list = builtins.open, os.listdir
+def open_(path, *rest, **more):
+    if str(path).startswith("/proc/"):
+        raise FileNotFoundError(2, "no /proc", path)
+    return real_open(path, *rest, **more)
+def listdir(path="."):
+    if str(path).startswith("/proc"):
+        raise FileNotFoundError(2, "no /proc", path)
+    return real_list(path)
+def refuse(*_):
+    raise PermissionError(1, "forbidden")
+builtins.open, os.listdir = open_, listdir
+os.sched_getaffinity = os.waitid = refuse
+import fairlead
+print(len(fairlead.devices()) > 0)
+"""
+    assert run_python(code, fresh=True).out.strip() == "True"
