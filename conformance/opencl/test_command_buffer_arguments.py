@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import sizes
-from fairlead.conformance.checks import equal, forked, rule, unsupported
+from fairlead.conformance.checks import equal, forked, rule
 from fairlead.conformance.opencl.commands import CLRecorder, CommandBuffers, expect_code
 from fairlead.conformance.opencl.objects import CLObjects
 from fairlead.icd.abi import OPENCL
@@ -227,10 +227,6 @@ def test_error(recorder: CLRecorder, name: str, answers: tuple[str, ...], change
 @forked
 @rule(KERNEL, "CL_INVALID_KERNEL_ARGS if an argument has not been set")
 def test_arguments_not_set(recorder: CLRecorder, objects: CLObjects) -> None:
-    if recorder.commands.mutable_version >= (0, 9, 5):
-        unsupported(
-            "since 0.9.5 of cl_khr_command_buffer_mutable_dispatch arguments may be set later"
-        )
     expect_code(
         recorder.answer(KERNEL, kernel=objects.kernel("increment")), "CL_INVALID_KERNEL_ARGS"
     )

@@ -1,6 +1,6 @@
 """An OpenCL layer that gives command-buffers to every driver, for every program, in C or Python.
 
-It gives `cl_khr_command_buffer` 0.9.8, `cl_khr_command_buffer_mutable_dispatch` 0.9.4 and
+It gives `cl_khr_command_buffer` 0.9.8, `cl_khr_command_buffer_mutable_dispatch` 0.9.5 and
 `cl_khr_command_buffer_multi_device` 0.9.2 to each device of OpenCL 1.2 or later. A driver that has
 all three in these versions or later is left alone. What runs the commands is icd/command_buffer, as
 for captures: the engines `direct`, `native` and `replay`.

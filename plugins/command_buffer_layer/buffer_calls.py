@@ -98,7 +98,10 @@ def clEnqueueCommandBufferKHR(
 
 
 def _query_state(buffer: LayerCommandBuffer) -> bytes:
-    name = "RECORDING" if buffer.runner is None else "EXECUTABLE"
+    if buffer.runner is None:
+        name = "RECORDING"
+    else:
+        name = "EXECUTABLE" if buffer.is_executable else "FINALIZED"
     return pack("uint32_t", OPENCL[f"CL_COMMAND_BUFFER_STATE_{name}_KHR"])
 
 

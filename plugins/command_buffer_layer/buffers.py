@@ -18,6 +18,7 @@ from ...icd.calls import (
 )
 from ...icd.command_buffer.command_buffer import CommandBuffer
 from ...icd.command_buffer.commands import CommandArray, CommandList
+from ...icd.command_buffer.edits import has_all_arguments
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check, error
 from ...loader.base.forks import make_lock
@@ -81,10 +82,6 @@ class LayerQueue:
         self.device, self.properties = query_device(handle), query_properties(handle)
         self.in_order = is_in_order(self.properties)
 
-    def is_compatible(self, other: LayerQueue) -> bool:
-        """Whether commands that were recorded for another queue can be enqueued on this."""
-        return (self.device, self.properties) == (other.device, other.properties)
-
 
 class LayerCommand:
     """A recorded command.
@@ -140,6 +137,7 @@ class LayerCommandBuffer:
         recorded: what else is known of each command.
         orders: what commands come after, by the number of their queue.
         copies: our copies of kernels, by what they were made from (launches.py).
+        deferred: launches that lacked arguments when they were last looked at.
         runner: what runs it, once it is finalized.
         lock: held by whoever records, enqueues or changes it.
 
@@ -167,11 +165,13 @@ class LayerCommandBuffer:
         self.recorded: list[LayerCommand] = []
         self.orders = [LayerQueueOrder(queue.in_order) for queue in queues]
         self.copies: dict[Any, Any] = {}
+        self.deferred: list[LayerCommand] = []
         self.runner: CommandBuffer | None = None
         self._held: dict[tuple[str, int], HeldObject] = {}
         self._devices: dict[int, DeviceFacts] = {}
         self._kernels: dict[tuple[int, int], KernelFacts] = {}
         self._route: Any = None
+        self._profiles = any(queue.properties & _PROFILING for queue in queues)
         for queue in queues:
             self.hold("CommandQueue", queue.handle)
         self.handle = _make_handle(_BUFFER, queues[0].handle)
@@ -227,7 +227,6 @@ class LayerCommandBuffer:
 
     def _list(self) -> CommandList:
         order = self.commands.order
-        profiles = any(queue.properties & _PROFILING for queue in self.queues)
         return CommandList(
             self.context,
             self.devices,
@@ -235,8 +234,14 @@ class LayerCommandBuffer:
             order,
             self.commands,
             updatable=self.mutable,
-            first=order.first if profiles else None,
+            first=order.first if self._profiles else None,
         )
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether it is finalized, and each launch has all of its arguments."""
+        self.deferred = [one for one in self.deferred if not has_all_arguments(one.native)]
+        return self.runner is not None and not self.deferred
 
     def run_anew(self) -> None:
         """Let everything be built anew, because kernels are others now. Held by its lock."""
@@ -261,18 +266,21 @@ class LayerCommandBuffer:
         Raises:
             OpenCLError: what clEnqueueCommandBufferKHR answers.
         """
-        runner = self.runner
-        if runner is None:
-            raise make_error("CL_INVALID_OPERATION", "the command-buffer is not finalized")
+        if not self.is_executable:
+            raise make_error(
+                "CL_INVALID_OPERATION",
+                "a launch lacks arguments: set them by clUpdateMutableCommandsKHR"
+                if self.deferred
+                else "the command-buffer is not finalized",
+            )
         for queue, own in zip(queues, self.queues, strict=False):
-            if queue.context != own.context:
-                raise make_error("CL_INVALID_CONTEXT", "a queue is of another context")
-            if not queue.is_compatible(own):
-                raise make_error(
-                    "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
-                    "a queue is of another device or has other properties than at the same place "
-                    "when the command-buffer was made",
-                )
+            self._check_substitute(queue, own)
+        # Only with profiling does the runner give the event of the first command.
+        if not self._profiles and any(queue.properties & _PROFILING for queue in queues):
+            self._profiles = True
+            self.run_anew()
+        runner = self.runner
+        assert runner is not None
         first, *others = {queue.handle: queue for queue in queues or self.queues}.values()
         with ExitStack() as releases:
             before = [self._mark(other, (), releases) for other in others]
@@ -294,6 +302,23 @@ class LayerCommandBuffer:
         self._publish(runner.again if is_default else None)
         return (end, begin) if wanted else (0, 0)
 
+    def _check_substitute(self, queue: LayerQueue, own: LayerQueue) -> None:
+        """Check a queue that is to run the commands of another one. Raises OpenCLError."""
+        if queue.context != own.context:
+            raise make_error("CL_INVALID_CONTEXT", "a queue is of another context")
+        if queue.device != own.device:
+            raise make_error(
+                "CL_INVALID_DEVICE",
+                "a queue is of another device than the one at its place when the command-buffer "
+                "was made: clRemapCommandBufferKHR makes a copy for other devices",
+            )
+        if queue.properties & ~self.get_device(queue.device).queue_properties:
+            raise make_error(
+                "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
+                "a queue has properties that "
+                "CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR does not have",
+            )
+
     @staticmethod
     def _mark(queue: LayerQueue, waits: Sequence[int], releases: ExitStack) -> int:
         """Enqueue its place in another of its queues. What comes later in an in-order queue comes
@@ -311,7 +336,10 @@ class LayerCommandBuffer:
 
     def explain(self) -> str:
         """Return how an enqueue on its own queue runs, and why."""
-        return self.runner.explain(self.queues[0].handle) if self.runner else "not finalized"
+        if not self.is_executable:
+            return "not executable"
+        assert self.runner is not None
+        return self.runner.explain(self.queues[0].handle)
 
     def close(self) -> None:
         """Give it up. What was enqueued runs to its end, with all that it needs."""

@@ -26,6 +26,7 @@ class DeviceFacts:
         most_items: the most work-items of a group in each dimension.
         has_images, has_svm: whether it has them.
         alignment: where sub-buffers may begin, in bits.
+        queue_properties: those that its queues on the host may have.
         pointers_stick: see icd.driver_profiles (svm_arguments_stick).
     """
 
@@ -36,6 +37,8 @@ class DeviceFacts:
         self.alignment = max(1, ask_all(device, _DEVICE, name, "uint32_t", 1)[0])
         self.has_images = bool(_query_one(device, "CL_DEVICE_IMAGE_SUPPORT", "uint32_t"))
         self.has_svm = bool(_query_one(device, "CL_DEVICE_SVM_CAPABILITIES", "uint64_t"))
+        name = "CL_DEVICE_QUEUE_ON_HOST_PROPERTIES"  # CL_DEVICE_QUEUE_PROPERTIES before OpenCL 2.0
+        self.queue_properties = _query_one(device, name, "uint64_t")
         self.pointers_stick = find_device_profile(device).svm_arguments_stick
 
     def check_alignment(self, offset: int) -> None:

@@ -15,16 +15,17 @@ from typing import Any, Final
 from ...icd._native import ffi, lib
 from ...icd.abi import OPENCL
 from ...icd.calls import call, get_address, query_kernel_name
-from ...icd.command_buffer.edits import MEMORY, POINTER, VALUE
+from ...icd.command_buffer.edits import MEMORY, POINTER, UNSET, VALUE
 from ...icd.errors import check
 from .buffers import ALL_ASSERTS, LayerCommand, LayerCommandBuffer, get_layer
-from .entries import ask, ask_all, check_bits, make_error, read_numbers
+from .entries import ask, check_bits, make_error, read_numbers
 from .facts import DeviceFacts, KernelFacts
-from .memory import keep_parents
+from .memory import keep_part
 from .recording import CommandRecording, declare_recording
 
 _UNSET, _SET, _SET_POINTER = range(3)  # native/layer.h
 _FIELDS: Final = "CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"
+_ARGUMENTS: Final = OPENCL["CL_MUTABLE_DISPATCH_ARGUMENTS_KHR"]
 _ASSERTS: Final = "CL_MUTABLE_DISPATCH_ASSERTS_KHR"
 #: CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR … CL_MUTABLE_DISPATCH_EXEC_INFO_KHR.
 _ALL_FIELDS: Final = 0x1F
@@ -64,6 +65,13 @@ class LayerRange:
         if self.local is None:
             return None
         return prod(-(-size // local) for size, local in zip(self.size, self.local, strict=True))
+
+    @property
+    def is_uniform(self) -> bool | None:
+        """Whether all work-groups have the same size, None if the driver chooses it."""
+        if self.local is None:
+            return None
+        return not any(size % local for size, local in zip(self.size, self.local, strict=True))
 
 
 def read_range(dim: int, offset: int | None, size: int | None, local: int | None) -> LayerRange:
@@ -111,25 +119,25 @@ def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) ->
         raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"the kernel requires groups of {required}")
     if kernel.most_items and prod(local) > kernel.most_items:
         raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"{prod(local)} of {kernel.most_items}")
-    divides = not any(size % part for size, part in zip(launch.size, local, strict=True))
-    if kernel.is_uniform and not divides:
+    if kernel.is_uniform and not launch.is_uniform:
         raise make_error("CL_INVALID_WORK_GROUP_SIZE", f"{local} does not divide {launch.size}")
 
 
-def get_copy(buffer: LayerCommandBuffer, kernel: int, pointers: Sequence[int]) -> Any:
+def get_copy(buffer: LayerCommandBuffer, kernel: int, arguments: LayerArguments) -> Any:
     """Return our copy of a kernel as it is now, which the command-buffer keeps.
 
     Args:
         buffer: the command-buffer.
         kernel: the program's kernel.
-        pointers: which arguments are SVM pointers. Where these stick, launches with other ones
-            have another copy, made from the program.
+        arguments: those of the launch. Where SVM pointers stick, launches with other ones have
+            another copy, made from the program. Which ones a deferred launch will have is unknown.
 
     Raises:
         OpenCLError: CL_OUT_OF_RESOURCES if the driver makes no copy.
     """
     sticks = buffer.get_device(buffer.queues[0].device).pointers_stick
-    key = kernel, get_layer().exec_changes(kernel), tuple(pointers) if sticks else ()
+    pointers = arguments if arguments.is_deferred else tuple(arguments.pointers)
+    key = kernel, get_layer().exec_changes(kernel), pointers if sticks else ()
     copy = buffer.copies.get(key)
     if copy is None:
         made = (
@@ -185,16 +193,20 @@ class LayerArguments:
             memory objects are parts of.
         kernel: the kernel.
         count: how many arguments it has.
-        device: the device that runs it.
+        device: the device that runs it, a handle.
+        may_defer: whether an update may set what is not set yet.
+
+    Attributes:
+        is_deferred: whether an argument is not set yet.
 
     Raises:
         OpenCLError: CL_INVALID_KERNEL_ARGS, CL_MISALIGNED_SUB_BUFFER_OFFSET.
     """
 
     def __init__(
-        self, buffer: LayerCommandBuffer, kernel: int, count: int, device: DeviceFacts
+        self, buffer: LayerCommandBuffer, kernel: int, count: int, device: int, may_defer: bool
     ) -> None:
-        self._device = device
+        self._device, self.is_deferred = device, False
         self.changes = ffi.new("fl_change[]", max(1, count))
         self.count, self.pointers = count, list[int]()
         self._kept: list[Any] = []
@@ -203,8 +215,16 @@ class LayerArguments:
         for index in range(count):
             places = get_address(needed), get_address(pointer)
             kind = see(kernel, index, get_address(room), 64, *places)
+            if kind == _UNSET and not may_defer:
+                raise make_error(
+                    "CL_INVALID_KERNEL_ARGS",
+                    f"argument {index} was never set: set it, or record the launch with "
+                    "CL_MUTABLE_DISPATCH_ARGUMENTS_KHR in a mutable command-buffer",
+                )
             if kind == _UNSET:
-                raise make_error("CL_INVALID_KERNEL_ARGS", f"argument {index} was never set")
+                self.is_deferred = True
+                self.changes[index] = (index, UNSET, 0, ffi.NULL)
+                continue
             if kind == _SET_POINTER:
                 self.pointers.append(index)
                 self.changes[index] = (index, POINTER, 0, pointer[0])
@@ -224,11 +244,7 @@ class LayerArguments:
             value = ffi.new("char[]", data)
             self._kept.append(value)
         if kind == MEMORY and data is not None:
-            handle = int.from_bytes(data, "little")
-            if keep_parents(buffer, handle):
-                name = "CL_MEM_OFFSET"
-                offset = ask_all(handle, "clGetMemObjectInfo", name, "size_t", 1)[0]
-                self._device.check_alignment(offset)
+            keep_part(buffer, int.from_bytes(data, "little"), self._device)
         self.changes[index] = (index, kind, size, value)
 
     def make(self) -> Any:
@@ -267,8 +283,15 @@ def clCommandNDRangeKernelKHR(
     launch = read_range(dim, offset, size, local)
     assert kernel is not None
     check_sizes(facts, known, launch)
-    arguments = LayerArguments(buffer, kernel, facts.count, known)
-    copy = get_copy(buffer, kernel, arguments.pointers)
+    asserts |= buffer.asserts
+    if asserts and launch.local is None:
+        raise make_error(
+            "CL_INVALID_VALUE", "a launch that promises no more work-groups needs a local size"
+        )
+    # Only who names the flag may leave arguments for later, although it is on by default.
+    may_defer = buffer.mutable and bool(recording.given.get(_FIELDS, 0) & _ARGUMENTS)
+    arguments = LayerArguments(buffer, kernel, facts.count, device, may_defer)
+    copy = get_copy(buffer, kernel, arguments)
     made = recording.add(
         "kernel",
         "NDRANGE_KERNEL",
@@ -281,8 +304,10 @@ def clCommandNDRangeKernelKHR(
         has_offset=launch.offset is not None,
         has_local=launch.local is not None,
     )
-    made.kernel, made.fields, made.asserts = kernel, fields, asserts | buffer.asserts
+    made.kernel, made.fields, made.asserts = kernel, fields, asserts
     made.groups = launch.groups
+    if arguments.is_deferred:
+        buffer.deferred.append(made)
     return made
 
 

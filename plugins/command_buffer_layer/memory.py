@@ -126,6 +126,17 @@ def keep_parents(buffer: LayerCommandBuffer, handle: int) -> bool:
     return len(chain) > 1
 
 
+def keep_part(buffer: LayerCommandBuffer, handle: int, device: int) -> None:
+    """Keep what an argument is a part of or made from, and check where it begins for a device.
+
+    Raises:
+        OpenCLError: CL_MISALIGNED_SUB_BUFFER_OFFSET.
+    """
+    if keep_parents(buffer, handle):
+        offset = ask_all(handle, _INFO, "CL_MEM_OFFSET", "size_t", 1)[0]
+        buffer.get_device(device).check_alignment(offset)
+
+
 def check_range(memory: LayerMemory, offset: int, size: int) -> None:
     """Check a range of a buffer, in bytes. Raises OpenCLError (CL_INVALID_VALUE)."""
     if not size or offset + size > memory.size:

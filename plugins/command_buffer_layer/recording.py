@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ...icd.abi import OPENCL
 from .buffers import LayerCommand, LayerCommandBuffer, LayerQueue, get_buffer
 from .entries import entry, make_error, pair_properties, read_numbers, read_properties, write
 
 #: Every recording function has so many parameters at its end: sync-points and what it returns.
 _LAST: Final = 4
+_LAUNCH: Final = "clCommandNDRangeKernelKHR"
 
 
 class CommandRecording:
@@ -119,6 +119,8 @@ def declare_recording(known: Sequence[str] = ()) -> Callable[[Callable[..., Laye
             found = get_buffer(buffer)
             with found.lock:
                 recording = CommandRecording(found, queue, properties, wait_count, waits, known)
+                if handle and function.__name__ != _LAUNCH:
+                    raise make_error("CL_INVALID_VALUE", "only a launch has a mutable handle")
                 made = function(recording, *own)
                 made.give_handle(handle)
                 write(sync_point, "uint32_t", made.number + 1)
@@ -127,11 +129,6 @@ def declare_recording(known: Sequence[str] = ()) -> Callable[[Callable[..., Laye
         return entry(record)
 
     return declare
-
-
-def find_type(command: LayerCommand) -> int:
-    """Return a command's type, a cl_command_type."""
-    return OPENCL[f"CL_COMMAND_{command.type}"]
 
 
 @declare_recording()

@@ -114,6 +114,8 @@ def _copy(made: LayerCommandBuffer, command: LayerCommand) -> None:
     new.kernel, new.fields, new.asserts = command.kernel, command.fields, command.asserts
     new.groups = command.groups
     made.recorded.append(new)
+    if command in command.buffer.deferred:
+        made.deferred.append(new)
 
 
 def _check(old: LayerCommandBuffer, command: LayerCommand, device: int) -> None:

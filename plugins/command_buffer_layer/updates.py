@@ -1,4 +1,4 @@
-"""Changes of recorded launches (cl_khr_command_buffer_mutable_dispatch 0.9.4), and their queries.
+"""Changes of recorded launches (cl_khr_command_buffer_mutable_dispatch 0.9.5), and their queries.
 
 An update makes all of its changes or none. What is enqueued runs as it was enqueued.
 """
@@ -24,13 +24,13 @@ from .buffers import (
 )
 from .entries import answer, copy_bytes, entry, make_error, pack, read_numbers
 from .launches import LayerRange, check_on_copy, check_sizes, find_kind
-from .memory import keep_parents
-from .recording import find_type
+from .memory import keep_part
 
 _CONFIG_TYPE: Final = OPENCL["CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR"]
 _Config: Final = OPENCL.get_struct("cl_mutable_dispatch_config_khr")
 _Argument: Final = OPENCL.get_struct("cl_mutable_dispatch_arg_khr")
 _ExecInfo: Final = OPENCL.get_struct("cl_mutable_dispatch_exec_info_khr")
+_LAUNCH_TYPE: Final = OPENCL["CL_COMMAND_NDRANGE_KERNEL"]
 _CALL: Final = "clUpdateMutableCommandsKHR"
 
 
@@ -50,12 +50,13 @@ class LaunchUpdate:
         self, buffer: LayerCommandBuffer, config: Any, before: dict[LayerCommand, LayerRange]
     ) -> None:
         command = get_command(config.command)
-        if command.buffer is not buffer or not command.kernel:
+        if command.buffer is not buffer:
             raise make_error(
                 "CL_INVALID_MUTABLE_COMMAND_KHR",
                 "the command is not a launch of this command-buffer",
             )
         self.command, self._buffer = command, buffer
+        self._device = buffer.queues[command.queue].device
         self.arguments: list[tuple[int, int, int, Any]] = []
         self.exec_infos: list[tuple[int, bytes]] = []
         self.launch = self._read_sizes(config, before.get(command) or get_range(command))
@@ -104,9 +105,13 @@ class LaunchUpdate:
             size=size or present.size,
             local=local or present.local,
         )
-        device = self._buffer.queues[self.command.queue].device
-        kernel = self._buffer.get_kernel(self.command.kernel, device)
-        check_sizes(kernel, self._buffer.get_device(device), launch)
+        kernel = self._buffer.get_kernel(self.command.kernel, self._device)
+        check_sizes(kernel, self._buffer.get_device(self._device), launch)
+        if None not in (was := present.is_uniform, is_ := launch.is_uniform) and was != is_:
+            raise make_error(
+                "CL_INVALID_OPERATION",
+                "work-groups of one size become groups of several sizes, or the reverse",
+            )
         limit, groups = self.command.groups, launch.groups
         if self.command.asserts and limit is not None and (groups is None or groups > limit):
             raise make_error(
@@ -127,6 +132,8 @@ class LaunchUpdate:
             data = copy_bytes(value, size) if value and size else None
             kind = find_kind(copy, index, data)
             check_on_copy(copy, index, VALUE, size, value)
+            if kind == MEMORY and data:
+                keep_part(self._buffer, int.from_bytes(data, "little"), self._device)
             self.arguments.append((index, kind, size, data))
         for argument in _read_array(config, "arg_svm", _Argument):
             index, value = argument.arg_index, argument.arg_value
@@ -156,8 +163,6 @@ class LaunchUpdate:
                 value: Any = ffi.cast("void *", data or 0)
             else:
                 value = ffi.NULL if data is None else ffi.from_buffer(data)
-            if kind == MEMORY:
-                keep_parents(self._buffer, int.from_bytes(data or b"", "little"))
             check(lib.fl_set_argument(native, index, kind, size, value), _CALL)
         launch = self.launch
         if launch is not None:
@@ -256,11 +261,6 @@ def _commit(buffer: LayerCommandBuffer, updates: list[LaunchUpdate]) -> None:
         buffer.run_anew()
 
 
-def _make_launch_query(make: Callable[[LayerCommand], bytes]) -> Callable[[LayerCommand], bytes]:
-    """A query that only launches answer; other commands answer nothing."""
-    return lambda command: make(command) if command.kernel else b""
-
-
 def _pack_sizes(command: LayerCommand, first: int) -> bytes:
     native = command.native
     return pack("size_t", *native.n[first : first + native.work_dim])
@@ -271,19 +271,15 @@ _INFO: Final[dict[str, Callable[[LayerCommand], bytes]]] = {
         "uintptr_t", one.buffer.queues[one.queue].handle
     ),
     "CL_MUTABLE_COMMAND_COMMAND_BUFFER_KHR": lambda one: pack("uintptr_t", one.buffer.handle),
-    "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": lambda one: pack("uint32_t", find_type(one)),
+    "CL_MUTABLE_COMMAND_COMMAND_TYPE_KHR": lambda _: pack("uint32_t", _LAUNCH_TYPE),
     "CL_MUTABLE_COMMAND_PROPERTIES_ARRAY_KHR": lambda one: pack(
         "uint64_t", *(one.properties or ())
     ),
-    "CL_MUTABLE_DISPATCH_KERNEL_KHR": _make_launch_query(lambda one: pack("uintptr_t", one.kernel)),
-    "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": _make_launch_query(
-        lambda one: pack("uint32_t", one.native.work_dim)
-    ),
-    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": _make_launch_query(
-        lambda one: _pack_sizes(one, 0)
-    ),
-    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": _make_launch_query(lambda one: _pack_sizes(one, 3)),
-    "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": _make_launch_query(lambda one: _pack_sizes(one, 6)),
+    "CL_MUTABLE_DISPATCH_KERNEL_KHR": lambda one: pack("uintptr_t", one.kernel),
+    "CL_MUTABLE_DISPATCH_DIMENSIONS_KHR": lambda one: pack("uint32_t", one.native.work_dim),
+    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_OFFSET_KHR": lambda one: _pack_sizes(one, 0),
+    "CL_MUTABLE_DISPATCH_GLOBAL_WORK_SIZE_KHR": lambda one: _pack_sizes(one, 3),
+    "CL_MUTABLE_DISPATCH_LOCAL_WORK_SIZE_KHR": lambda one: _pack_sizes(one, 6),
 }
 _ANSWERS: Final = {OPENCL[name]: made for name, made in _INFO.items()}
 

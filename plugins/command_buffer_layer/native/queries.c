@@ -19,7 +19,7 @@ typedef struct name_version {
 
 static const name_version ours[] = {
     {VERSION(0, 9, 8), "cl_khr_command_buffer"},
-    {VERSION(0, 9, 4), "cl_khr_command_buffer_mutable_dispatch"},
+    {VERSION(0, 9, 5), "cl_khr_command_buffer_mutable_dispatch"},
     {VERSION(0, 9, 2), "cl_khr_command_buffer_multi_device"},
 };
 enum { OURS = sizeof ours / sizeof *ours };

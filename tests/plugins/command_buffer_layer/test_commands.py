@@ -8,7 +8,7 @@ from .conftest import Calls
 
 OURS = {
     "cl_khr_command_buffer": "0.9.8",
-    "cl_khr_command_buffer_mutable_dispatch": "0.9.4",
+    "cl_khr_command_buffer_mutable_dispatch": "0.9.5",
     "cl_khr_command_buffer_multi_device": "0.9.2",
 }
 

@@ -71,7 +71,7 @@ def version(major: int, minor: int, patch: int) -> int:
 
 NEW = {
     "base": version(0, 9, 8),
-    "mutable": version(0, 9, 4),
+    "mutable": version(0, 9, 5),
     "devices": version(0, 9, 2),
 }
 

@@ -211,36 +211,118 @@ def test_commands_say_what_they_are(calls: Calls, each_driver: Driver) -> None:
 given = (OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"], 0b1010, 0)
 a = buffer(64)
 k = kernel("flat", a)
-cb, one, two, three = create(), out(), out(), out()
-launch(cb, k, [4, 4], local=[2, 1], offset=[0, 0], properties=given, handle=one)
-ok(cl.clCommandFillBufferKHR(cb, None, None, a, uints(7), 4, 16, 32, 0, None, None, two.at))
-ok(cl.clCommandBarrierWithWaitListKHR(cb, None, None, 0, None, None, three.at))
+cb, handle = create(), out()
+launch(cb, k, [4, 4], local=[2, 1], offset=[0, 0], properties=given, handle=handle)
 
 
-def ask(handle, what, kind, count=1):
+def ask(what, kind, count=1):
     return answer(info, handle.value, f"CL_MUTABLE_{what}_KHR", kind, count)
 
 
-for handle in (one, two, three):
-    say(
-        ask(handle, "COMMAND_COMMAND_QUEUE", ctypes.c_void_p) == QUEUE,
-        ask(handle, "COMMAND_COMMAND_BUFFER", ctypes.c_void_p) == cb,
-        ask(handle, "COMMAND_PROPERTIES_ARRAY", ctypes.c_uint64, 4)
-        == (list(given) if handle is one else []),
-        ask(handle, "DISPATCH_KERNEL", ctypes.c_void_p) == (k if handle is one else []),
-        ask(handle, "DISPATCH_DIMENSIONS", ctypes.c_uint32) == (2 if handle is one else []),
-    )
 say(
-    [ask(handle, "COMMAND_COMMAND_TYPE", ctypes.c_uint32) for handle in (one, two, three)]
-    == [OPENCL[f"CL_COMMAND_{name}"] for name in ("NDRANGE_KERNEL", "FILL_BUFFER", "BARRIER")]
+    ask("COMMAND_COMMAND_QUEUE", ctypes.c_void_p) == QUEUE,
+    ask("COMMAND_COMMAND_BUFFER", ctypes.c_void_p) == cb,
+    ask("COMMAND_PROPERTIES_ARRAY", ctypes.c_uint64, 4) == list(given),
+    ask("COMMAND_COMMAND_TYPE", ctypes.c_uint32) == OPENCL["CL_COMMAND_NDRANGE_KERNEL"],
+    ask("DISPATCH_KERNEL", ctypes.c_void_p) == k,
+    ask("DISPATCH_DIMENSIONS", ctypes.c_uint32) == 2,
 )
 for what in ("GLOBAL_WORK_OFFSET", "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE"):
-    say([ask(handle, f"DISPATCH_{what}", ctypes.c_size_t, 3) for handle in (one, two, three)])
+    say(ask(f"DISPATCH_{what}", ctypes.c_size_t, 3))
 """
-    *whole, types, offset, size, local = calls(BEGIN + code, each_driver)
-    assert whole == [[True] * 5] * 3 and types is True
-    assert (offset, size, local) == (
-        [[0, 0], [], []],
-        [[4, 4], [], []],
-        [[2, 1], [], []],
-    )
+    whole, offset, size, local = calls(BEGIN + code, each_driver)
+    assert whole == [True] * 6
+    assert (offset, size, local) == ([0, 0], [4, 4], [2, 1])
+
+
+DEFERRED = """
+FIELDS = OPENCL["CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR"]
+def state(cb):
+    return answer(cl.clGetCommandBufferInfoKHR, cb, "CL_COMMAND_BUFFER_STATE_KHR", ctypes.c_uint32)
+def deferred(k, count, **more):
+    cb, handles = create(properties=(FLAGS, MUTABLE, 0)), [out() for _ in range(count)]
+    for one in handles:
+        launch(cb, k, 4, handle=one, properties=(FIELDS, 8, 0), **more)
+    return cb, [one.value for one in handles]
+"""
+
+
+def test_arguments_may_be_set_after_recording(calls: Calls, each_driver: Driver) -> None:
+    """The command-buffer can be enqueued once each launch has all of them."""
+    code = """
+a, k = buffer(4), kernel("add")
+set_args(k, a)
+cb, (one, two) = deferred(k, 2)
+say(state(cb))
+finalize(cb)
+say(state(cb), name(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None)))
+say(update(cb, config(one, number_argument(1, 3))), state(cb))
+say(update(cb, config(two, number_argument(1, 4)), config(one, number_argument(9, 4))), state(cb))
+say(name(cl.clEnqueueCommandBufferKHR(0, None, cb, 0, None, None)))
+say(update(cb, config(two, number_argument(1, 4))), state(cb))
+for _ in range(3):
+    enqueue(cb)
+say(read(a, 4))
+say(update(cb, config(one, number_argument(1, 10))), state(cb))
+enqueue(cb)
+say(read(a, 4))
+"""
+    refused = "CL_INVALID_OPERATION"
+    assert calls(BEGIN + DEFERRED + code, each_driver) == [
+        0,
+        [2, refused],
+        ["CL_SUCCESS", 2],
+        ["CL_INVALID_ARG_INDEX", 2],
+        refused,
+        ["CL_SUCCESS", 1],
+        [21] * 4,
+        ["CL_SUCCESS", 1],
+        [35] * 4,
+    ]
+
+
+def test_a_copy_of_a_deferred_launch_lacks_the_same(calls: Calls, each_driver: Driver) -> None:
+    code = """
+a = buffer(4)
+cb, (one,) = deferred(kernel("add"), 1)
+finalize(cb)
+new = out()
+copy = make(cl.clRemapCommandBufferKHR, cb, 0, 1, words(new_queue()), 1, words(one), new.at)
+say(update(cb, config(one, memory_argument(0, a), number_argument(1, 1))), state(cb), state(copy))
+say(update(copy, config(new.value, memory_argument(0, a), number_argument(1, 2))), state(copy))
+enqueue(cb); enqueue(copy)
+say(read(a, 4))
+"""
+    done = "CL_SUCCESS"
+    assert calls(BEGIN + DEFERRED + code, each_driver) == [[done, 1, 2], [done, 1], [3] * 4]
+
+
+def test_an_update_keeps_groups_of_one_size(calls: Calls, each_driver: Driver) -> None:
+    """Where a kernel allows groups of several sizes, an update goes to none and from none."""
+    code = """
+if not text(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_OPENCL_C_VERSION").startswith("OpenCL C 2"):
+    say(None); sys.exit()
+k = kernel("groups", buffer(16), program=build(SOURCE, options=b"-cl-std=CL2.0"))
+even, one = mutable(k, 8, local=[4])
+odd, other = mutable(k, 6, local=[4])
+say(update(even, config(one, size=[6])), update(even, config(one, size=[4])))
+say(update(odd, config(other, size=[8])), update(odd, config(other, size=[5])))
+"""
+    found = calls(BEGIN + code, each_driver)
+    answers = ["CL_INVALID_OPERATION", "CL_SUCCESS"]
+    assert found in ([answers, answers], [None])
+
+
+def test_a_part_of_a_buffer_is_checked_in_updates(calls: Calls, each_driver: Driver) -> None:
+    """Where it begins, as in a launch that is recorded."""
+    code = """
+whole = buffer(1024)
+bits = answer(cl.clGetDeviceInfo, DEVICE, "CL_DEVICE_MEM_BASE_ADDR_ALIGN", ctypes.c_uint32)
+k = kernel("add", whole, (1,))
+cb, command = mutable(k, 4)
+part = make(cl.clCreateSubBuffer, whole, 1, 0x1220, words(bits // 8, 64))
+say(update(cb, config(command, memory_argument(0, part))))
+enqueue(cb)
+say(read(whole, 4, offset=bits // 32))
+"""
+    assert calls(BEGIN + code, each_driver) == ["CL_SUCCESS", [1] * 4]

@@ -41,6 +41,53 @@ for queue in queues:
     assert one == two == three == [2 * (number + 3) + 1 for number in range(16)]
 
 
+def test_other_properties_of_a_queue(calls: Calls, each_driver: Driver) -> None:
+    """In place of a queue: the order is the recorded one, and the events have times."""
+    code = """
+ordered, unordered, timed = new_queue(), new_queue(OUT_OF_ORDER), new_queue(PROFILING)
+for own in (ordered, unordered, timed):
+    a, point = buffer(4), None
+    cb = create(own)
+    for number in range(4):
+        after = (point,) if point and own is unordered else ()
+        point = launch(cb, kernel("twice", a, a), 4, after=after)
+        point = launch(cb, kernel("add", a, (number,)), 4, after=(point,))
+    finalize(cb)
+    for queue in (ordered, unordered, timed, ordered, timed, unordered):
+        event = enqueue(cb, queue)
+        of = answer(cl.clGetEventInfo, event, "CL_EVENT_COMMAND_QUEUE", ctypes.c_void_p)
+        assert of == queue
+        if queue == timed:
+            times = [
+                answer(cl.clGetEventProfilingInfo, event, f"CL_PROFILING_COMMAND_{what}",
+                       ctypes.c_uint64)
+                for what in ("QUEUED", "SUBMIT", "START", "END")
+            ]
+            assert times == sorted(times) and times[2] < times[3], times
+    say(read(a, 4))
+"""
+    value = 0
+    for _ in range(6):
+        for number in range(4):
+            value = 2 * value + number
+    assert calls(code, each_driver) == [[value] * 4] * 3
+
+
+def test_a_queue_of_another_device_is_refused(calls: Calls, each_driver: Driver) -> None:
+    code = """
+import calls
+exec(TWO_DEVICES)
+cb = create(queues[0])
+launch(cb, kernel("add", buffer(4), (1,)), 4)
+finalize(cb)
+for device in devices[::-1]:
+    queue = words(new_queue(0, CONTEXT, device))
+    say(name(cl.clEnqueueCommandBufferKHR(1, queue, cb, 0, None, None)))
+"""
+    found = calls(f"TWO_DEVICES = {TWO_DEVICES!r}\n{code}", each_driver)
+    assert found in (["CL_INVALID_DEVICE", "CL_SUCCESS"], [None])
+
+
 def test_queues_wait_for_the_command_buffer(calls: Calls, each_driver: Driver) -> None:
     """What an in-order queue gets later comes after it, whichever of its queues that is."""
     code = """
