@@ -14,12 +14,34 @@ import sys
 from contextlib import suppress
 
 
-def _add_folder(folder: str, known: set[str] | None = None) -> None:
-    """Stands in for site.addsitedir."""
+def _enter_environment() -> None:
+    """Take the place of site.main, which runs the code of packages: it changes no more than paths.
+
+    A virtual environment is what has a pyvenv.cfg beside Python's program, or above that.
+    """
+    prefixes = [sys.base_prefix, sys.base_exec_prefix]
+    bin_folder = os.path.dirname(os.path.abspath(sys.executable))
+    home = os.path.dirname(bin_folder)
+    for place in (bin_folder, home):
+        config = os.path.join(place, "pyvenv.cfg")
+        with suppress(OSError), open(config, encoding="utf-8", errors="replace") as file:
+            settings = ["".join(line.split()).lower() for line in file]
+            takes_all = "include-system-site-packages=true" in settings
+            prefixes = [home, *(prefixes if takes_all else [])]
+            sys.prefix = sys.exec_prefix = home
+            break
+    for folder in site.getsitepackages(prefixes):
+        with suppress(OSError):
+            _add_folder(folder)
+
+
+def _add_folder(folder: str) -> None:
+    """Add a folder of packages, and the folders that its .pth files name."""
+    names = sorted(os.listdir(folder))
     if folder in sys.path:
         return
     sys.path.append(folder)
-    for name in sorted(os.listdir(folder)):
+    for name in names:
         if name.endswith(".pth"):
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
                 places = [os.path.join(folder, line.strip()) for line in file if line.strip()]
@@ -29,14 +51,11 @@ def _add_folder(folder: str, known: set[str] | None = None) -> None:
 def main(folder: str, *arguments: str) -> None:
     """Find fairlead, and have it search."""
     gc.disable()  # this process ends before there is much to collect
-    usual, site.addsitedir = site.addsitedir, _add_folder
-    with suppress(OSError):
-        site.addsitepackages(site.venv(set()))
+    _enter_environment()
     sys.path.append(folder)
     try:
         from fairlead.icd.libopencl.verdict_file import main as answer
     except ImportError:
-        site.addsitedir = usual
         site.main()
         from fairlead.icd.libopencl.verdict_file import main as answer
     answer(*arguments)
