@@ -315,7 +315,7 @@ def test_random_graphs_that_several_threads_run(
 ) -> None:
     """They leave what one thread leaves. Also launches that are too short, or slower so."""
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
-    monkeypatch.setattr(direct_device.os, "sched_getaffinity", lambda process: range(8))
+    monkeypatch.setattr(direct_device, "count_cores", lambda: 8)
     monkeypatch.setattr(direct_device, "_LEAST", 0)
     monkeypatch.setattr(direct_device, "_PERCENT", 1 << 30)
     shared: list[bool] = []

@@ -40,7 +40,7 @@ def test_threads_share_the_branches_of_a_list(
     monkeypatch.setattr(direct_device, "_LEAST", 0)
     monkeypatch.setattr(direct_device, "_PERCENT", 1 << 30)  # it is always worth it
     monkeypatch.setattr(direct_device, "query_compute_units", lambda device: 2)
-    monkeypatch.setattr(direct_device.os, "sched_getaffinity", lambda process: range(2))
+    monkeypatch.setattr(direct_device, "count_cores", lambda: 2)
     found = [platform for platform in platforms() if platform.devices]
     place = next(number for number, one in enumerate(found) if direct_pocl.has(one))
     monkeypatch.setattr(contexts, "_shared", {})  # a new cl_context, of which nothing is known
