@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.calls import call, make_queue
-from fairlead.icd.command_buffer import command_buffer, queue_release
+from fairlead.icd.command_buffer import command_buffer, layout, queue_release
 from fairlead.icd.driver_profiles import DriverProfile
 
 
@@ -54,6 +55,31 @@ def test_an_out_of_order_queue_rests_after_its_commands(
     queue_release.release_queue(releases.queue)
     assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]
     assert releases.after(0.2) == 1 and releases.after(5.0) == 1
+
+
+def test_the_queue_of_levels_rests_after_its_commands(
+    numbers: Numbers, out_of_order: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay that goes by levels has an out-of-order queue of its own."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    made: list[int] = []
+
+    def make(context: int, device: int, properties: int = 0) -> int:
+        made.append(make_queue(context, device, properties))
+        return made[-1]
+
+    monkeypatch.setattr(layout, "make_queue", make)
+    with capture(out_of_order) as graph:
+        first = numbers.add(1, queue=out_of_order)
+        numbers.mul(3, queue=out_of_order, wait_for=[first])
+    loop = graph.finalize(schedule="levels")
+    loop.replay(out_of_order).wait()
+    (queue,) = made
+    releases = Releases(queue, monkeypatch)
+    del loop
+    gc.collect()
+    assert [releases.after(seconds) for seconds in (5.0, 0.5, 0.4)] == [0, 0, 0]
+    assert [releases.after(1.1) for _ in range(3)][-1] == 1  # PoCL's events hold it a little longer
 
 
 def test_rest_begins_when_nobody_else_has_the_queue(

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._native import ffi, lib
-from ...calls import call, find_device_profile, get_address
+from ...calls import find_device_profile, get_address
 from ..commands import CommandList
 from ..engine import Built, Cost, Engine, QueueKind
 from ..layout import Layout, lay_out, list_other_schedules
 from ..order import BARRIER, Schedule
+from ..queue_release import release_queue
 
 _BARRIER: Final = 0xFFFFFFFF
 
@@ -115,7 +116,7 @@ class ReplayProgram(Built):
             lib.fl_end_help(self._program, _wrap_handle(self.own_queues[0]))
             self._helps = False
         for queue in self.own_queues:
-            call(queue, "clReleaseCommandQueue")
+            release_queue(queue)  # that of levels is out of order, and may still be at work
         self.own_queues = ()
         ffi.release(self._program)
 
