@@ -110,12 +110,8 @@ def enqueue_place(queue: int, waits: Sequence[int]) -> int:
     Raises:
         OpenCLError: the driver refuses it.
     """
-    event = ffi.new("void **")
-    listed = ffi.new("void *[]", [ffi.cast("void *", one) for one in waits])
     by_transfer = find_device_profile(query_device(queue)).markers_have_no_place
-    code = lib.fl_put_place(ffi.cast("void *", queue), by_transfer, len(waits), listed, event)
-    check(code, "clEnqueueMarkerWithWaitList")
-    return get_address(event[0])
+    return _put(lib.fl_put_place, "clEnqueueMarkerWithWaitList", queue, by_transfer, waits)
 
 
 def enqueue_barrier(queue: int, waits: Sequence[int]) -> int:
@@ -127,11 +123,15 @@ def enqueue_barrier(queue: int, waits: Sequence[int]) -> int:
     Raises:
         OpenCLError: the driver refuses it.
     """
+    in_order = is_in_order(query_properties(queue))
+    return _put(lib.fl_put_barrier, "clEnqueueBarrierWithWaitList", queue, in_order, waits)
+
+
+def _put(function: Any, routine: str, queue: int, how: bool, waits: Sequence[int]) -> int:
+    """Call `fl_put_place` or `fl_put_barrier`. Returns the event; an error names `routine`."""
     event = ffi.new("void **")
     listed = ffi.new("void *[]", [ffi.cast("void *", one) for one in waits])
-    in_order = is_in_order(query_properties(queue))
-    code = lib.fl_put_barrier(ffi.cast("void *", queue), in_order, len(waits), listed, event)
-    check(code, "clEnqueueBarrierWithWaitList")
+    check(function(ffi.cast("void *", queue), how, len(waits), listed, event), routine)
     return get_address(event[0])
 
 

@@ -1,13 +1,14 @@
 """Replays of a graph of several segments: on a queue of our own.
 
-Its place in the caller's queue is held by two barriers. In an out-of-order queue, markers hold it:
-they wait for the replay's wait list and for its end, and hold nothing else up. Barriers in the
-block order the queue's other commands, too, and then barriers hold the place there as well.
+Two barriers hold its place in the caller's queue. In an out-of-order queue, two places do
+(calls.enqueue_place): they wait for the replay's wait list and for its end, and hold nothing else
+up. If barriers of the block order the queue's other commands, too, they are barriers there as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..icd.calls import call, enqueue_barrier, enqueue_place, is_in_order, query_properties
@@ -32,8 +33,11 @@ class OwnQueues:
 
     def __init__(self, block: CapturedBlock, profiling: bool) -> None:
         self._block, self._profiling = block, profiling
-        self._fenced = has_barrier(block.recording.commands, block.order)
         self._queues: dict[Device, Queue] = {}
+
+    @cached_property
+    def _fenced(self) -> bool:
+        return has_barrier(self._block.recording.commands, self._block.order)
 
     def replay(
         self,

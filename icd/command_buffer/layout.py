@@ -29,8 +29,9 @@ _MOST_QUEUES: Final = 4
 class Layout:
     """A schedule, the queues of our own that it needs (handles), and why it was chosen.
 
-    `in_order` says that the caller's queue is. `helps` says that a program which waits for a replay
-    waits for these queues first, `by_transfer` that a marker would pass barriers.
+    `in_order` says that the caller's queue is. `by_transfer` says that a marker holds no place in
+    an out-of-order queue. `helps` says that a program which waits for a replay waits for these
+    queues first.
     """
 
     schedule: Schedule

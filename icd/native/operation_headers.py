@@ -3,7 +3,7 @@
 `emit_numbers` makes operations.cdef.h, which cffi reads, too: `enum fl_op`. `emit_facts` makes
 operations.h: the OpenCL function of each operation, the kinds of its sides, and the forms that the
 record layer goes by. `emit_records` makes record_operations.h: a recording table's function for
-each operation. `emit_issues` makes replay_operations.h: the calls of the driver that do them again.
+each operation. `emit_issues` makes replay_operations.h: the driver's calls for transfers.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def emit_issues(operations: Sequence[Any], first_line: str) -> str:
     """Return the text of replay_operations.h. What has addresses is done by the functions `f`."""
     lines = [first_line]
     for one in operations:
-        if one.name == "kernel":
+        if not one.target:  # launches, and places in the order
             continue
         function = one.functions["cl"]
         called = f"f->{function.name}" if one.target == "svm" else f"CALL(t, {function.name})"

@@ -22,15 +22,15 @@ typedef struct functions {
 static cl_int issue(const fl_command *c, const functions *f, void **t, cl_command_queue q,
                     cl_uint waits, const cl_event *list, cl_event *event) {
     const size_t *n = c->n;
-    switch ((enum fl_op)c->op) {
-    case FL_KERNEL:   /* launch */
-        break;
+    switch (c->op) {
 #include "replay_operations.h"
     }
     return CL_INVALID_OPERATION;
 }
 
-static const fl_command marker = {.op = FL_MARKER};
+static cl_int put_marker(void *queue, cl_uint waits, const cl_event *list, cl_event *event) {
+    return CALL(fl_table_of(queue), clEnqueueMarkerWithWaitList)(queue, waits, list, event);
+}
 
 /* Whatever comes later in the queue comes after everything before this, and after the list. On
  * PoCL's out-of-order queues a barrier with a wait list does not wait for earlier barriers. There
@@ -41,8 +41,7 @@ int fl_put_barrier(void *queue, int in_order, uint32_t waits, void *const *liste
     cl_event made[2] = {NULL};
     cl_int code = CL_SUCCESS;
     if (waits && !in_order) {
-        code = CALL(t, clEnqueueMarkerWithWaitList)(queue, waits, list,
-                                                    fl_holds_events ? &made[0] : NULL);
+        code = put_marker(queue, waits, list, fl_holds_events ? &made[0] : NULL);
         waits = 0;
     }
     if (code == CL_SUCCESS)
@@ -81,8 +80,7 @@ int fl_put_place(void *queue, int by_transfer, uint32_t waits, void *const *list
                                                    waits ? (const cl_event *)list : NULL,
                                                    (cl_event *)event);
     else if (code == CL_SUCCESS)
-        code = CALL(t, clEnqueueMarkerWithWaitList)(queue, waits, (const cl_event *)list,
-                                                    (cl_event *)event);
+        code = put_marker(queue, waits, (const cl_event *)list, (cl_event *)event);
     if (memory)   /* SPEC clReleaseMemObject: the command keeps it */
         CALL(t, clReleaseMemObject)(memory);
     if (done)
@@ -204,7 +202,7 @@ static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *
     if (code != CL_SUCCESS)
         return code;
     if (is_empty(l))   /* it only has its place in the order: drivers divide by its sizes */
-        return waits || event ? issue(&marker, f, t, q, waits, list, event) : CL_SUCCESS;
+        return waits || event ? put_marker(q, waits, list, event) : CL_SUCCESS;
     return CALL(t, clEnqueueNDRangeKernel)(q, l->kernel, l->work_dim, l->has_offset ? c->n : NULL,
                                            l->global, l->has_local ? l->local : NULL, waits, list,
                                            event);
@@ -221,12 +219,12 @@ static void fetch(const fl_program *p, uint32_t step) {
 
 /* A step that moves and launches nothing. In a replay that is beside the caller's commands a
  * barrier of the graph orders no others: its steps wait for each other by events. */
-static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, const functions *f,
-                    cl_command_queue q, cl_uint waits, const cl_event *list, cl_event *event) {
+static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, cl_command_queue q,
+                    cl_uint waits, const cl_event *list, cl_event *event) {
     if (p->beside && (s->begins || (p->by_transfer && !s->queue)))
         return fl_put_place(q, p->by_transfer, waits, (void *const *)list, (void **)event);
     bool is_marker = op != FL_BARRIER || (p->beside && (s->command != UINT32_MAX || !s->queue));
-    return is_marker ? issue(&marker, f, fl_table_of(q), q, waits, list, event)
+    return is_marker ? put_marker(q, waits, list, event)
                      : fl_put_barrier(q, !p->fenced || s->queue, waits, (void *const *)list,
                                       (void **)event);
 }
@@ -258,7 +256,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
         cl_int code =
             l->kernel ? launch(p, l, command, f, table, queue, waits, list, out)
             : only_orders
-                ? order(p, s, command ? command->op : FL_BARRIER, f, queue, waits, list, out)
+                ? order(p, s, command ? command->op : FL_BARRIER, queue, waits, list, out)
                 : issue(command, f, table, queue, waits, list, out);
         if (code != CL_SUCCESS) {
             *failed = s->command;
@@ -278,7 +276,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
     const fl_step end = {.command = UINT32_MAX};
     *failed = UINT32_MAX;
     cl_uint waits = gather(w, p->final_waits, p->final_wait_count, head, head_list);
-    return order(p, &end, p->beside ? FL_MARKER : FL_BARRIER, f, queues[0], waits, w->list, event);
+    return order(p, &end, p->beside ? FL_MARKER : FL_BARRIER, queues[0], waits, w->list, event);
 }
 
 /* After a failure the caller's queue comes after what was enqueued on the other queues. The caller
@@ -289,7 +287,7 @@ static void join(const fl_program *p, void *const *queues, uint32_t queue_count)
     cl_event *ends = calloc(queue_count, sizeof *ends);
     cl_uint count = 0;
     for (uint32_t i = 1; ends && i < queue_count; i++)
-        count += issue(&marker, NULL, table, queues[i], 0, NULL, &ends[count]) == CL_SUCCESS;
+        count += put_marker(queues[i], 0, NULL, &ends[count]) == CL_SUCCESS;
     if (count)
         fl_put_barrier(queues[0], !p->fenced, count, (void *const *)ends, NULL);
     for (cl_uint i = 0; i < count; i++)
@@ -309,8 +307,7 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
     bool events = p->final_wait_count > 0 || p->external_count > 0;
     *failed = UINT32_MAX;
     if (p->step_count == 0)
-        return issue(&marker, NULL, fl_table_of(queues[0]), queues[0], wait_count,
-                     (cl_event *)wait_list, (cl_event *)event);
+        return put_marker(queues[0], wait_count, (cl_event *)wait_list, (cl_event *)event);
     for (uint32_t i = 0; i < p->step_count; i++) {
         events |= p->steps[i].signals;
         if (p->steps[i].wait_count > widest)

@@ -10,7 +10,7 @@ import configparser
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 #: The kinds of memory that operations name. A sub-buffer is a buffer to them. An address is SVM
 #: or, where an operation takes both, host memory.
@@ -18,10 +18,6 @@ BUFFER: Final = "buffer"
 IMAGE: Final = "image"
 SVM: Final = "svm"
 HOST: Final = "host"
-
-Side = Literal["source", "target"]
-#: The two ends of an operation that moves bytes.
-SIDES: Final[tuple[Side, Side]] = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -73,11 +69,6 @@ class Operation:
     def only_orders(self) -> bool:
         """Whether it moves and launches nothing, and only has its place in the order."""
         return self.name != "kernel" and not self.target
-
-    @property
-    def names_image(self) -> bool:
-        """Whether a side is an image, whose region is counted in pixels."""
-        return IMAGE in (self.source, self.target)
 
 
 #: The lines that take the operands of another line, without `blocking`, if they name none.
