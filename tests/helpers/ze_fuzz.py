@@ -74,7 +74,9 @@ class Fuzz:
         self.ended: dict[str, list[int]] = {}
         self.memory = bench.ints(count=_ROOM // 4)
         self.scratch = ctypes.create_string_buffer(_ROOM)
-        self.kept: list[Any] = []
+        self.kept: list[Any] = []  # what calls were given
+        self.read_later: list[Any] = []  # what appended commands may read when they run
+        self.appends = False  # whether the present call appends a command
         self.identifiers = [1]  # of mutable commands
         self.mine = {
             "ze_driver_handle_t": [bench.driver],
@@ -97,6 +99,7 @@ class Fuzz:
                 self._legal()
             function = ZE.functions[self.random.choice(self.names)]
             del self.kept[:-1000]
+            self.appends = "Append" in function.name
             code = self.call(function, [self.argument(function, p) for p in function.parameters])
             assert code != "UNKNOWN", f"{function.name} failed for a reason that it does not tell"
 
@@ -225,8 +228,11 @@ class Fuzz:
         return self.keep((ctypes.c_void_p * 8)(*(self.handle(kind) for _ in range(8))))
 
     def keep(self, data: Any) -> int:
-        """Keep something for a while. Returns its address."""
-        self.kept.append(data)
+        """Keep something as long as the driver may read it. Returns its address.
+
+        Group counts in memory are read when their launch runs, which may be at the end.
+        """
+        (self.read_later if self.appends else self.kept).append(data)
         return ctypes.addressof(data)
 
     def room(self, size: int) -> int:
