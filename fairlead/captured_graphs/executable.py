@@ -9,29 +9,30 @@ replay comes after the one before it, also on another queue, and nobody need wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
+
+from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
-from ..icd.calls import call, read_word
+from ..icd.calls import read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import NO_COMMAND, Route, find_loss
 from ..icd.errors import check
 from ..loader.trace import pictures
-from ..runtime.event import Event
+from ..runtime.errors import Errc, SYCLError
 from . import pyopencl_client as _client
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
 from .replay_arguments import check_flag, check_queue, check_times, has_property, list_waits
-from .segment import CapturedSegment, ReplayError, make_event
+from .segment import CapturedSegment, Repeat, ReplayError
 from .segment_commands import SegmentCommands
-from .settable import Settable
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -45,22 +46,18 @@ __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
 
-#: What enqueues and what runs (CapturedSegment.prepare_repeat), and what they are given. Then the
-#: queue's class and its handle, how the event is made, and the route, which is kept alive.
-_Again = tuple[
-    Callable[[Any], int],
-    Callable[[Any], int] | None,
-    Any,
-    type,
-    int,
-    Callable[[int, bool], Any],
-    Route,
-]
-
 SCHEDULES: Final = ("auto", "in-order", "queues", "levels", "events")
 
 
-class Executable(Settable, Drawable, Pickles):
+_SERIES: Final = (list, tuple, ndarray)
+
+
+def _is_series(value: Any) -> bool:
+    """Whether a value is one for each replay: a list, or a NumPy array."""
+    return isinstance(value, _SERIES) and getattr(value, "shape", None) != ()
+
+
+class Executable(Drawable, Pickles):
     """The result of `graph.finalize()`.
 
     It keeps the graph alive, and with it all memory that the commands use. It is thread-safe:
@@ -92,8 +89,11 @@ class Executable(Settable, Drawable, Pickles):
         self.updatable, self.profiling = updatable, profiling
         self._block, self._lock = graph.block, RLock()
         self._own_queues = OwnQueues(self._block, profiling)
-        #: How the last simple replay is repeated.
-        self._again: _Again | None = None
+        #: All commands, if the graph is as it was recorded.
+        self._whole: CapturedSegment | None = None
+        self._executable_graph: ExecutableGraph | None = None
+        #: How the last simple replay is repeated. A replay like it looks at nothing else.
+        self._repeat: Repeat | None = None
         if graph.is_as_recorded and not updatable:
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
@@ -179,6 +179,122 @@ class Executable(Settable, Drawable, Pickles):
         """Return how many bytes its own allocations (async_malloc) need. (get_required_mem_size)"""
         return self.executable_graph.required_memory()
 
+    # its segments, and the Parameters of them
+
+    def _list_captured_segments(self) -> list[CapturedSegment]:
+        if self._executable_graph is None:
+            return [self._whole] if self._whole is not None else []
+        return [one for one in self._executable_graph.segments if isinstance(one, CapturedSegment)]
+
+    def _get_only_segment(self) -> CapturedSegment | None:
+        """Return the segment of all commands, None if it is not one of captured commands."""
+        if self._executable_graph is None:
+            return self._whole
+        only = self._executable_graph.only
+        return only if isinstance(only, CapturedSegment) else None
+
+    def set(self, *argument: Any, **values: Any) -> None:
+        """Set Parameters, by name, for the next replays. Earlier replays do not change.
+
+        `set(node, index, value)` is `node.set_arg(index, value)` and `update(node)` in one.
+
+        Args:
+            argument: nothing, or a node, the index of an argument, and its value.
+            values: a number that the Parameter's type can hold (floats are rounded to it), or
+                memory of the context. `set(dt=0.5)`.
+
+        Raises:
+            SYCLError: invalid, for an unknown Parameter; kernel_argument, for a value that it
+                cannot have. Nothing has changed then.
+        """
+        if argument:
+            if len(argument) != 3:
+                raise _client.ArgumentError(
+                    f"{len(argument)} arguments were given.",
+                    routine="set",
+                    remedy="set(node, index, value), or a Parameter by its name: set(dt=0.5)",
+                )
+            node, index, value = argument
+            node.set_arg(index, value)
+            self.update(node)
+        if values:
+            self._set_values(values)
+
+    def _set_values(self, values: Mapping[str, Any]) -> None:
+        only = self._whole if self._executable_graph is None else self._get_only_segment()
+        if only is not None and only.settings is not None:
+            try:
+                only.set(values)
+            except KeyError:
+                raise self._make_name_error(values) from None
+            return
+        with self._lock:
+            self._set_parts(values)
+
+    def _set_parts(self, values: Mapping[str, Any]) -> None:
+        parts = [
+            (one, one.settings.writers) for one in self._list_captured_segments() if one.settings
+        ]
+        for name in values:
+            if not any(name in writers for _, writers in parts):
+                raise self._make_name_error(values)
+        if self._executable_graph is not None:
+            self._executable_graph.wait_for_deferred()
+        try:
+            for segment, writers in parts:
+                segment.stage({name: values[name] for name in values if name in writers})
+        except BaseException:
+            for segment, _ in parts:
+                segment.unstage()
+            raise
+        for segment, _ in parts:
+            segment.commit()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its Parameters. One without a name is ""."""
+        names: dict[str, None] = {}
+        for segment in self._list_captured_segments():
+            names |= dict.fromkeys(segment.settings.by_name if segment.settings else ())
+        return tuple(names)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the next replay exchanges the buffers of `capture(swap=(u, v))`.
+
+        It does so after an odd number of replays.
+        """
+        settings = [one.settings for one in self._list_captured_segments()]
+        return any(one is not None and one.alternations and one.turn % 2 for one in settings)
+
+    def _make_name_error(self, values: Mapping[str, Any]) -> SYCLError:
+        names = self.parameters
+        unknown = next((name for name in values if name not in names), "")
+        there = ", ".join(name or "one without a name" for name in names) or "none"
+        return SYCLError(
+            Errc.invalid,
+            f"the graph has no Parameter {unknown}; it has: {there}",
+            routine="set",
+            remedy="pass a Parameter itself to a kernel in the block; give it a name if no "
+            "variable or several hold it: Parameter(value, name=…)",
+        )
+
+    def _set_for_replay(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Set what is the same for all replays. Returns the others, which have a value for each."""
+        for value in values.values():  # each replay comes here: no function is called for a number
+            if isinstance(value, _SERIES) and _is_series(value):
+                return self._begin_series(values)
+        self._set_values(values)
+        return {}
+
+    def _begin_series(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Set what is not a series. Returns the series."""
+        series = {name: value for name, value in values.items() if _is_series(value)}
+        if not series.keys() <= set(self.parameters):
+            raise self._make_name_error(series)
+        self.set(**{name: value for name, value in values.items() if name not in series})
+        return series
+
     # replays
 
     def suggest_speedup(self) -> str | None:
@@ -232,20 +348,21 @@ class Executable(Settable, Drawable, Pickles):
             OpenCLError: the queue or an event is a wrong one, or an event has failed already.
             ArgumentError: an argument has a wrong type.
         """
-        again = self._again
-        if again and times is _ONCE and wait_for is None and until is None:
-            enqueue, run, native, queue_type, of_queue, to_event, route = again
-            is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
+        repeat = self._repeat
+        if repeat and times is _ONCE and wait_for is None and until is None:
+            is_ours = type(queue) is repeat.queue_type and queue.int_ptr == repeat.queue
             if is_ours and not (values and self._set_for_replay(values)):
-                here = run if wait else None
-                done = enqueue(native) if here is None else here(native)
+                here = repeat.run if wait else None
+                done = repeat.enqueue(repeat.native) if here is None else here(repeat.native)
                 if done > 0 and here is not None:
                     return None
                 if done > 0:
-                    event = to_event(done, False)
+                    event = repeat.make_event(done)
                     return event.wait() if wait else event
                 if done:
-                    self._fail(done, route, here is not None)
+                    self._fail(done, repeat.route, here is not None)
+        from .replay_end import make_end
+
         handle = check_queue(queue, self._block, "replay")
         check_times(times)
         if pictures.is_wanted():
@@ -267,28 +384,19 @@ class Executable(Settable, Drawable, Pickles):
             times = only.run_here(handle, times)
             if not times:
                 if not self.profiling:
-                    self._again = self._prepare_repeat(only, queue, handle)
+                    self._repeat = only.prepare_repeat(queue, handle)
                 return None
         if only is not None:
-            end = self._end(queue, *only.run(handle, times, waits, series), profiled)
+            ends = only.run(handle, times, waits, series)
+            end = make_end(queue, self.context, ends, profiled)
             if not self.profiling:
-                self._again = self._prepare_repeat(only, queue, handle)
+                self._repeat = only.prepare_repeat(queue, handle)
         else:
             with self._lock:
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
         if wait:
             end.wait()
         return None if wait else end
-
-    def _prepare_repeat(self, only: CapturedSegment, queue: Any, handle: int) -> _Again | None:
-        import pyopencl
-
-        again = only.prepare_repeat()
-        if again is None:
-            return None
-        enqueue, run, route = again
-        to_event = pyopencl.Event.from_int_ptr
-        return enqueue, run, route.native, type(queue), handle, to_event, route
 
     def _fail(self, code: int, route: Route, runs: bool) -> None:
         """Raise the error of a repeated enqueue or run."""
@@ -308,7 +416,7 @@ class Executable(Settable, Drawable, Pickles):
         every: int,
         series: Mapping[str, Any] | None,
     ) -> Any:
-        from .replay_end import EndedLoop
+        from .replay_end import EndedLoop, make_end
 
         if series or type(every) is not int or every < 1:
             raise _client.ArgumentError(
@@ -329,7 +437,7 @@ class Executable(Settable, Drawable, Pickles):
         while ran < times and not stopped:
             count = min(every, times - ran)
             if only is not None:
-                end = self._end(queue, *only.run(handle, count, waits), False)
+                end = make_end(queue, self.context, only.run(handle, count, waits), False)
             else:
                 with self._lock:
                     end = self._replay_parts(queue, handle, count, waits, False, {})
@@ -338,22 +446,6 @@ class Executable(Settable, Drawable, Pickles):
             check(code, "replay")
             ran, stopped = ran + count, bool(word)
         return EndedLoop(queue.context, ran, stopped)
-
-    def _end(self, queue: Any, end: int, first: int, profiled: bool) -> Any:
-        """Return a replay's event, from the native events of its end and of its first command (0:
-        none)."""
-        import pyopencl
-
-        from .replay_end import ReplayedEvent
-
-        if first and profiled:
-            began, ended = (
-                Event(self.context, make_event(one, self.context)) for one in (first, end)
-            )
-            return ReplayedEvent(queue.context, ended, began)
-        if first:
-            call(first, "clReleaseEvent")
-        return pyopencl.Event.from_int_ptr(end, False)
 
     def _replay_parts(
         self,

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyopencl
 
 from ..icd.calls import call
+from ..runtime.event import Event
+from .segment import make_event
 
 if TYPE_CHECKING:
-    from ..runtime.event import Event
+    from ..runtime.context import Context
 
 _FAILED: Final = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
 _COMPLETE: Final = pyopencl.command_execution_status.COMPLETE
@@ -114,3 +116,21 @@ class EndedLoop(pyopencl.UserEvent):
         super().__init__(context)
         self.replays, self.has_stopped = replays, has_stopped
         self.set_status(_COMPLETE)
+
+
+def make_end(queue: Any, context: Context, ends: tuple[int, int], profiled: bool) -> Any:
+    """Return the event of a replay.
+
+    Args:
+        queue: of pyopencl.
+        context: the runtime's.
+        ends: the native events of its end and of its first command (0: none), references.
+        profiled: whether the event has the times of both.
+    """
+    end, first = ends
+    if first and profiled:
+        began, ended = (Event(context, make_event(one, context)) for one in (first, end))
+        return ReplayedEvent(queue.context, ended, began)
+    if first:
+        call(first, "clReleaseEvent")
+    return pyopencl.Event.from_int_ptr(end, False)

@@ -12,7 +12,8 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..icd._native import ffi, lib
 from ..icd.calls import (
@@ -53,6 +54,31 @@ class ReplayError(OpenCLError):
     def __init__(self, message: str, *, node: int, **parts: Any) -> None:
         super().__init__(message, **parts)
         self.node = node
+
+
+class Repeat(NamedTuple):
+    """How the last replay of a segment is repeated, once and after nothing else.
+
+    It is one object, so that threads never see the queue of one replay with the route of another.
+
+    Attributes:
+        queue_type, queue: the class of the pyopencl queue, and its handle.
+        enqueue: is given `native`. It returns the event of the end, a reference for the caller; 0
+            if `CapturedSegment.run` has to do it; or OpenCL's code, which is negative.
+        run: the same for `CapturedSegment.run_here`: it returns 1 when it has ended. None if no
+            engine can do that.
+        native: what both are given.
+        route: what `native` belongs to.
+        make_event: makes a pyopencl event of a handle, and takes over the reference.
+    """
+
+    queue_type: type
+    queue: int
+    enqueue: Callable[[Any], int]
+    run: Callable[[Any], int] | None
+    native: Any
+    route: Route
+    make_event: Callable[[int], Any]
 
 
 #: What dropped segments used.
@@ -122,7 +148,7 @@ class CapturedSegment:
         """Set what was staged."""
         settings: Any = self.settings
         with self._lock:
-            self._buffer.set_cells(settings.cells)
+            self._buffer.plans.set_cells(settings.cells)
             if settings.memory and (gone := settings.commit_staged()):
                 self._buffer.keep(_unfinished, gone)
 
@@ -175,26 +201,24 @@ class CapturedSegment:
             end = enqueue_marker(queue, ())
         return end, first
 
-    def prepare_repeat(
-        self,
-    ) -> tuple[Callable[[Any], int], Callable[[Any], int] | None, Route] | None:
-        """Return how the last `run` or `run_here` is repeated, once and after nothing else; None if
-        it cannot be.
+    def prepare_repeat(self, queue: Any, handle: int) -> Repeat | None:
+        """Return how the last `run` or `run_here` is repeated; None if it cannot be.
 
-        Returns:
-            Two functions of the route's `native`, and the route. The first one enqueues: it returns
-                the event of the end, a reference for the caller; 0 if `run` has to do it; or
-                OpenCL's code, which is negative. The second one does the same as `run_here`, and
-                returns 1 when it has ended; None if no engine can do that.
+        Args:
+            queue: of pyopencl.
+            handle: of it.
         """
+        import pyopencl
+
         with self._lock:
             route = None if self._pending else self._buffer.again
             if route is None:
                 return None
             alternates = self.settings is not None and self.settings.alternations
-            if alternates:
-                return self._pick_alternate, None, route
-            return lib.fl_enqueue_again, lib.fl_run_again if route.runs_here else None, route
+            enqueue = self._pick_alternate if alternates else lib.fl_enqueue_again
+            run = lib.fl_run_again if route.runs_here and not alternates else None
+            make = partial(pyopencl.Event.from_int_ptr, retain=False)
+            return Repeat(type(queue), handle, enqueue, run, route.native, route, make)
 
     def _pick_alternate(self, route: Any) -> int:
         settings = self.settings
@@ -413,7 +437,7 @@ class CapturedSegment:
             if self._take_over_all(new):
                 pass
             elif commands.keep_kernels(new):
-                self._buffer.change(list(new), lambda: commands.put(new), "update")
+                self._buffer.plans.change(list(new), lambda: commands.put(new), "update")
             else:
                 commands.put_other_kernels(new)
                 self._buffer = CommandBuffer(self._listed, after=self._buffer)

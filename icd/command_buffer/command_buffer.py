@@ -1,26 +1,28 @@
 """A command-buffer on any OpenCL driver: commands, recorded once, enqueued by one call, many times.
 
 Captures of PyOpenCL code (fairlead/captured_graphs/segment.py) and the reference adapter's
-command-buffers (plugins/opencl) use it. It knows no engine by name: builds.py has what engines
-built for a kind of queue. This file enqueues, and orders the enqueues: one comes after the one
-before it, on any queue, and is not waited for. changes.py changes the commands. `explain` says how
+command-buffers (plugins/opencl) use it. It knows no engine by name: execution_plans.py has what
+engines built for a kind of queue, and changes the commands. This file enqueues, and orders the
+enqueues: one comes after the one before it, on any queue, and is not waited for. `explain` says how
 they run, and why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ...loader.base.forks import call_in_child
+from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.log import warn
 from .._native import ffi, lib
 from ..calls import call, get_address, read_word
 from ..errors import check, error
 from .cells import Cells
-from .changes import Changeable
-from .choice import Choice
+from .choice import Choice, choose
 from .commands import CommandList
-from .engine import Built
+from .engine import BuiltCommands, QueueKind
+from .execution_plans import ExecutionPlans
+from .lifetimes import Lifetimes
 from .queue_release import release_ended, release_queue
 from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
 
@@ -34,7 +36,7 @@ def _say_once(text: str) -> None:
         warn(text)
 
 
-class CommandBuffer(Changeable):
+class CommandBuffer:
     """Commands that can be enqueued on queues of their context. Thread-safe.
 
     Args:
@@ -44,6 +46,9 @@ class CommandBuffer(Changeable):
             has only this engine.
         after: another command-buffer, whose last enqueue comes before the first one of this.
 
+    Attributes:
+        plans: the ways to run the commands, and what changes these.
+
     Raises:
         UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
     """
@@ -52,10 +57,16 @@ class CommandBuffer(Changeable):
         self,
         commands: CommandList,
         choice: Choice | None = None,
-        given: Built | None = None,
+        given: BuiltCommands | None = None,
         after: CommandBuffer | None = None,
     ) -> None:
-        super().__init__(commands, choice, given)
+        self._commands, self._choice = commands, choice or choose()
+        #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
+        self.lock = make_lock()
+        self.plans = ExecutionPlans(commands, self._choice, given, self.lock)
+        #: The command-buffer as C knows it, an `fl_buffer *`, for updates in C.
+        self.native = self.plans.native
+        self._route: Route | None = None
         self._queue = 0  # of the last enqueue: a reference
         if after is not None and after.last_event:
             self._follow(after)
@@ -68,6 +79,30 @@ class CommandBuffer(Changeable):
         lib.fl_remember(self.native, queue, other.native.last_event)
         self.native.may_fail = other.native.may_fail
         self._hold(get_address(queue))
+
+    @property
+    def last_event(self) -> int:
+        """The event of the last enqueue, 0 if there was none. The reference stays here, until the
+        next enqueue."""
+        return get_address(self.native.last_event)
+
+    @property
+    def enqueued(self) -> int:
+        """How often it was enqueued, or run until a word was set.
+
+        Ctrl-C may come before that returns, but not before this counts it."""
+        return self.native.enqueued
+
+    def keep(self, lifetimes: Lifetimes, things: Any) -> None:
+        """Keep things until the last enqueue has ended, although another thread may make the
+        next."""
+        with self.plans.block_updates():
+            event = self.last_event
+            if event:
+                call(event, "clRetainEvent")
+        lifetimes.keep_until(event, things)
+        if event:
+            call(event, "clReleaseEvent")
 
     # enqueue
 
@@ -98,7 +133,7 @@ class CommandBuffer(Changeable):
         """
         with self.lock:
             route = self._get_route(queue)
-            in_turns = route.may_refuse or route.build.trial is not None
+            in_turns = route.may_refuse or route.plan.trial is not None
             if in_turns or (series is not None and self.native.python_updates):
                 done = self._enqueue_in_turns(route, times, waits, externals, wanted, series)
             else:
@@ -137,7 +172,7 @@ class CommandBuffer(Changeable):
         """
         with self.lock:
             route = self._get_route(queue)
-            if route.may_refuse or route.build.trial is not None:
+            if route.may_refuse or route.plan.trial is not None:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
                 word = 0
                 if code == 0:
@@ -162,7 +197,7 @@ class CommandBuffer(Changeable):
             self._build_anew()
         if route is None or not route.leads_to(queue) or self.native.stale:
             return self._find_route(queue)
-        if route.learns and self._builds.learn(self._find_kind(queue)):
+        if route.learns and self.plans.learn(self._find_kind(queue)):
             self._take(None)
             return self._find_route(queue)
         return route
@@ -199,7 +234,7 @@ class CommandBuffer(Changeable):
         """
         self._forbid_again()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
-        with self._builds.block_updates():
+        with self.plans.block_updates():
             self.native.stale = 1
 
     def run_until(
@@ -279,7 +314,7 @@ class CommandBuffer(Changeable):
             return None
         if self.last_event and queue != get_address(self.native.last_queue):
             self._forbid_again()
-            self._wait_for_last()
+            self.plans.wait_for_last()
             lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         if queue != self._queue:
             self._hold(queue)
@@ -290,7 +325,8 @@ class CommandBuffer(Changeable):
     def again(self) -> Route | None:
         """The route of the last enqueue or run, if `lib.fl_enqueue_again` and `lib.fl_run_again`
         may make another one like it: after that one and nothing else, and without a lock."""
-        return self._again
+        route = self._route
+        return route if route is not None and self.native.again == route.native else None
 
     def _take(self, route: Route | None) -> None:
         """Take another route from now on. Nobody is on the one before."""
@@ -301,14 +337,12 @@ class CommandBuffer(Changeable):
     def _allow_again(self) -> None:
         """Allow repeated enqueues on the present route. Its queue is held."""
         route = self._route
-        if route is not self._again and route and route.is_plain and route.queue == self._queue:
+        if route and route.is_plain and route.queue == self._queue and not self.again:
             lib.fl_allow_again(self.native, route.native)
-            self._again = route
 
     def _forbid_again(self) -> None:
-        if self._again is not None:
+        if self.native.again:
             lib.fl_allow_again(self.native, ffi.NULL)
-            self._again = None
 
     def _enqueue_in_turns(
         self,
@@ -320,7 +354,7 @@ class CommandBuffer(Changeable):
         series: Cells | None,
     ) -> Enqueued:
         """Enqueue one by one what the driver may refuse as a whole, or what takes turns with other
-        candidates.
+        plans.
 
         After a refusal another engine runs it from now on, if there is one.
         """
@@ -331,8 +365,8 @@ class CommandBuffer(Changeable):
                 call(one, "clReleaseEvent")
             if series is not None:
                 series.stage_series(turn)
-                self.set_cells(series)
-            if (route.build.trial is not None and turn) or series is not None:
+                self.plans.set_cells(series)
+            if (route.plan.trial is not None and turn) or series is not None:
                 route = self._find_route(route.queue)
             done = self._enqueue_once(route, waits, externals, wanted and is_last)
             if done[0]:
@@ -349,7 +383,7 @@ class CommandBuffer(Changeable):
                 if wanted and is_last:
                     call(recovered[1], "clRetainEvent")
                     done = 0, recovered[1], -1, []
-        if route.build.trial is None:
+        if route.plan.trial is None:
             self._take(route)
         return done
 
@@ -357,7 +391,7 @@ class CommandBuffer(Changeable):
         self, route: Route, waits: Sequence[int], externals: Sequence[int], wanted: bool
     ) -> Enqueued:
         """Enqueue it. In a turn of a trial, measure that."""
-        trial, timing = route.build.trial, None
+        trial, timing = route.plan.trial, None
         if trial is not None:
             after = self._list_before(waits)
             timing = trial.start(route.queue, after if after or route.in_order else None)
@@ -380,7 +414,7 @@ class CommandBuffer(Changeable):
 
         The event stays the last one of this command-buffer.
         """
-        done = route.parts[0].recover(code, route.queue, self._list_before(waits))
+        done = route.built[0].recover(code, route.queue, self._list_before(waits))
         if done is not None and not done[0]:
             lib.fl_remember(
                 self.native, ffi.cast("void *", route.queue), ffi.cast("void *", done[1])
@@ -400,7 +434,7 @@ class CommandBuffer(Changeable):
     ) -> Enqueued:
         """Let other engines run it, after the driver refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
-        self._builds.refuse(self._find_kind(route.queue), route.build, reason)
+        self.plans.refuse(self._find_kind(route.queue), route.plan, reason)
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
@@ -423,31 +457,34 @@ class CommandBuffer(Changeable):
         if before:
             release_queue(before)
 
+    def _find_kind(self, queue: int) -> QueueKind:
+        return QueueKind.of_queue(self._commands.context, queue)
+
     def _find_route(self, queue: int) -> Route:
         kind = self._find_kind(queue)
         self._forbid_again()
         if self.native.stale:
             self._route = None  # what it leads to will be gone
-        build = self._builds.get_build(kind)
-        learns = self._builds.is_learning(kind, build)
-        return Route(self.native, queue, kind.in_order, build, self._commands, learns)
+        plan = self.plans.choose(kind)
+        learns = self.plans.is_learning(kind, plan)
+        return Route(self.native, queue, kind.in_order, plan, self._commands, learns)
 
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
             if self.native.stale:
                 self._take(None)  # what it leads to will be gone
-            return self._builds.explain(self._find_kind(queue))
+            return self.plans.explain(self._find_kind(queue))
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""
         self._take(None)
-        self._builds.close()
+        self.plans.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         self._hold(0)
 
     def __del__(self) -> None:
-        if lib is not None and hasattr(self, "_builds"):  # Python is not taking modules down
+        if lib is not None and hasattr(self, "plans"):  # Python is not taking modules down
             self.close()
 
 

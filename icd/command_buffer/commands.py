@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...loader.base.operations import HOST, OPERATIONS, Operation
 from .._native import ffi, lib
@@ -21,32 +21,6 @@ NAMES: Final[tuple[str, ...]] = tuple(OPERATIONS)
 ORDER_ONLY: Final = frozenset(name for name, one in OPERATIONS.items() if one.only_orders)
 
 _POINTERS: Final = frozenset({"kernel", "source", "target", "host", "pattern"})
-
-
-class OpenCLTransfer(NamedTuple):
-    """A transfer that becomes a command of an array, or a call of the driver.
-
-    Attributes:
-        operation: the name of the operation.
-        operands: its operands by name, and `pattern_size` with a pattern. Memory is a handle or an
-            address, a pattern a pointer of cffi's or an address.
-        keep: objects that have to live as long as the operation may run.
-    """
-
-    operation: str
-    operands: Mapping[str, Any]
-    keep: tuple[Any, ...] = ()
-
-    def list_arguments(self, function: str, blocks: bool = False) -> tuple[Any, ...]:
-        """Return what a function takes for it.
-
-        Args:
-            function: which function of the operation, a key of `Operation.functions`.
-            blocks: whether the function waits for the end of the transfer.
-        """
-        operands = {"blocking": blocks, **self.operands}
-        names = OPERATIONS[self.operation].functions[function].operands
-        return tuple(operands[name] for name in names)
 
 
 def put_operands(command: Any, operation: Operation, operands: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ..cuda_sharing import SharedDevice, find_shared_device, share_opencl_device
 from ..drivers import load
 from .commands import CommandList
 from .cuda_functions import CudaFunctions
-from .engine import Built, QueueKind
+from .engine import BuiltCommands, QueueKind
 from .engines.cuda import BuiltCuda, FoundCuda, why_not_commands
 from .self_tests import find_difference
 
@@ -54,7 +54,7 @@ def find_difference_on_cuda(
         progress: called with the next step.
     """
 
-    def build(commands: CommandList) -> Built:
+    def build(commands: CommandList) -> BuiltCommands:
         functions = CudaFunctions(commands, device)
         why_not = why_not_commands(commands, functions)
         if why_not:

@@ -16,7 +16,7 @@ from ..drivers import load
 from ..pocl_kernels import PoclVersion, find_version
 from .commands import CommandList
 from .direct_device import get_device
-from .engine import Built, QueueKind
+from .engine import BuiltCommands, QueueKind
 from .engines.direct import BuiltDirect, Found
 from .group_functions import GroupFunctions
 from .self_tests import find_difference
@@ -45,12 +45,12 @@ def _make_builder(device: int, version: PoclVersion, *, special: bool) -> Any:
     def make_in_context(context: int) -> Any:
         known, target = get_device(context, device, False), QueueKind(context, device, 0)
 
-        def builder(kernel: int) -> Callable[[CommandList], Built]:
+        def builder(kernel: int) -> Callable[[CommandList], BuiltCommands]:
             found = Found(known, GroupFunctions([kernel], device, version))
             if found.functions.why_not:
                 raise FairleadError(found.functions.why_not[kernel])
 
-            def build(commands: CommandList) -> Built:
+            def build(commands: CommandList) -> BuiltCommands:
                 if special:
                     found.find_reasons(commands)  # opens them
                 return BuiltDirect(commands, target, found)

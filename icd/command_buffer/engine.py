@@ -1,10 +1,9 @@
 """The interface of engines. An engine runs recorded commands on a kind of queue.
 
 An engine is one small class in one file (engines/native.py, engines/replay.py). It says what it
-cannot run and why, and what it costs. It builds what runs a list of commands: a `Built`. That is a
-row of C functions (`fl_built`), so that an enqueue is one native call whatever the engines are.
-plan.py divides the commands among the engines. command_buffer.py enqueues and updates what they
-built.
+cannot run and why, and what it costs. It builds what runs a list of commands: `BuiltCommands`. That
+is a row of C functions (`fl_built`), so that an enqueue is one native call whatever the engines
+are. planning.py divides the commands among the engines. command_buffer.py enqueues what they built.
 
 A new engine is a new file in engines/ and a line of the table ENGINES in choice.py.
 """
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ..calls import identify_device, is_in_order
+from ..calls import identify_device, is_in_order, query_device, query_properties
 from .commands import CommandList
 
 
@@ -28,6 +27,11 @@ class QueueKind:
     context: int
     device: int
     properties: int
+
+    @classmethod
+    def of_queue(cls, context: int, queue: int) -> QueueKind:
+        """Return the kind of a queue of a context (handles)."""
+        return cls(context, query_device(queue), query_properties(queue))
 
     @property
     def in_order(self) -> bool:
@@ -60,7 +64,7 @@ class Cost:
         return f"{fixed}{self.each * 1e6:.1f} µs a command, {self.how}"
 
 
-class Built(ABC):
+class BuiltCommands(ABC):
     """What an engine built of a list of commands for a kind of queue.
 
     Attributes:
@@ -203,7 +207,7 @@ class Engine(ABC):
         return {}
 
     @abstractmethod
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         """Make what runs these commands on such queues.
 
         Raises OpenCLError if the driver refuses.

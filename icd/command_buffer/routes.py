@@ -1,4 +1,4 @@
-"""How a build is enqueued on one queue.
+"""How a plan is enqueued on one queue.
 
 A route has the arguments of an enqueue that do not change, in C's memory. So an enqueue passes only
 what changes: how often, the events before it, and values.
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from .._native import ffi, lib
 from ..calls import get_address
-from .builds import Build
 from .cells import Cells
 from .commands import CommandList
-from .engine import Built
+from .engine import BuiltCommands
+from .planning import ExecutionPlan
 
 #: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
 #: the command that failed (-1: none, or an engine's own barrier); and the events that the command
@@ -29,7 +29,7 @@ NO_COMMAND: Final = 0xFFFFFFFF
 
 
 class Route:
-    """How a build is enqueued repeatedly on one queue. An enqueue passes only what changes.
+    """How a plan is enqueued repeatedly on one queue. An enqueue passes only what changes.
 
     One thread at a time uses the routes of a command-buffer.
 
@@ -37,7 +37,7 @@ class Route:
         buffer: the command-buffer as C knows it, an `fl_buffer *`.
         queue: a handle.
         in_order: whether the queue is in order.
-        build: what is enqueued.
+        plan: what is enqueued.
         commands: what it was built of.
         learns: whether its first runs may teach an engine to leave commands to others.
     """
@@ -47,33 +47,33 @@ class Route:
         buffer: Any,
         queue: int,
         in_order: bool,
-        build: Build,
+        plan: ExecutionPlan,
         commands: CommandList,
         learns: bool,
     ) -> None:
-        self.queue, self.in_order, self.build, self.parts = queue, in_order, build, build.parts
-        self.learns = learns
+        self.queue, self.in_order, self.plan = queue, in_order, plan
+        self.built, self.learns = [part.built for part in plan.parts], learns
         #: Whether the caller's thread can run it, once the queue is idle.
-        self.runs_here = in_order and all(part.native.run for part in build.parts)
-        explain_loss = Built.explain_loss
+        self.runs_here = in_order and all(one.native.run for one in self.built)
+        explain_loss = BuiltCommands.explain_loss
         #: Whether a failure may end a part for good.
-        self.may_be_lost = any(type(part).explain_loss is not explain_loss for part in build.parts)
+        self.may_be_lost = any(type(one).explain_loss is not explain_loss for one in self.built)
         #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
-        self.may_refuse = any(part.may_refuse for part in build.parts)
+        self.may_refuse = any(one.may_refuse for one in self.built)
         externals: list[int] = []  # the command of each outside event
         for number, count in commands.externals.items():
             externals += [number] * count
-        self._externals = _group_by_part(build, externals)
-        self._exports = _group_by_part(build, commands.wanted_events)
-        queues = [_make_array([queue, *part.own_queues]) for part in build.parts]
+        self._externals = _group_by_part(plan, externals)
+        self._exports = _group_by_part(plan, commands.wanted_events)
+        queues = [_make_array([queue, *one.own_queues]) for one in self.built]
         rows = [
-            (part.native, handles, len(handles))
-            for part, handles in zip(build.parts, queues, strict=True)
+            (one.native, handles, len(handles))
+            for one, handles in zip(self.built, queues, strict=True)
         ]
         self._kept = buffer, queues, ffi.new("fl_part[]", rows)
         #: Whether an enqueue has no events except that of its end, and always takes the same path.
         self.is_plain = not (
-            self.may_refuse or learns or build.trial is not None or self._externals or self._exports
+            self.may_refuse or learns or plan.trial or self._externals or self._exports
         )
         self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])
@@ -82,7 +82,7 @@ class Route:
 
     def leads_to(self, queue: int) -> bool:
         """Return whether it enqueues on a queue, and what it enqueues is there."""
-        return queue == self.queue and not self.build.is_closed
+        return queue == self.queue and not self.plan.is_closed
 
     def enqueue(
         self,
@@ -102,8 +102,8 @@ class Route:
             wanted: whether to return the event of the end.
             series: cells with rows that have values for each of the times.
         """
-        for part, places in self._externals:
-            part.give_externals([externals[place] for place in places])
+        for one, places in self._externals:
+            one.give_externals([externals[place] for place in places])
         wait_list = _make_array(waits) if waits else ffi.NULL
         event = self._event if wanted else ffi.NULL
         if series is None:
@@ -150,8 +150,8 @@ class Route:
 
     def _list_exported(self) -> list[int]:
         events: dict[int, int] = {}
-        for part, places in self._exports:
-            events |= zip(places, part.take_events(), strict=True)
+        for one, places in self._exports:
+            events |= zip(places, one.take_events(), strict=True)
         return [events[place] for place in sorted(events)]
 
 
@@ -159,13 +159,15 @@ def _make_array(handles: Sequence[int]) -> Any:
     return ffi.new("void *[]", [ffi.cast("void *", handle) for handle in handles])
 
 
-def _group_by_part(build: Build, commands: Sequence[int]) -> list[tuple[Built, list[int]]]:
+def _group_by_part(
+    plan: ExecutionPlan, commands: Sequence[int]
+) -> list[tuple[BuiltCommands, list[int]]]:
     """Return the parts that have some of these commands, with their places in the list."""
-    found: list[tuple[Built, list[int]]] = []
-    for part, built in zip(build.plan.parts, build.parts, strict=True):
+    found: list[tuple[BuiltCommands, list[int]]] = []
+    for part in plan.parts:
         places = [place for place, number in enumerate(commands) if part.first <= number < part.end]
         if places:
-            found.append((built, places))
+            found.append((part.built, places))
     return found
 
 
@@ -180,5 +182,7 @@ def find_loss(route: Route) -> tuple[str, str]:
 
 
 def explain_lost_part(route: Route) -> str | None:
-    """Why a part of a route can never run again, None if each can."""
-    return next(filter(None, (part.explain_loss() for part in route.parts)), None)
+    """Why a part of a route can never run again, None if each can or all are closed."""
+    if route.plan.is_closed:
+        return None
+    return next(filter(None, (one.explain_loss() for one in route.built)), None)

@@ -24,7 +24,7 @@ from ..abi import OPENCL
 from ..calls import call, find_function, get_address, make_queue
 from ..errors import check
 from .commands import CommandArray, CommandList
-from .engine import Built, QueueKind
+from .engine import BuiltCommands, QueueKind
 from .engines.replay import Replay
 from .queue_release import release_queue
 
@@ -102,7 +102,7 @@ def _report(candidate: Candidate, outcome: Outcome) -> _SelfTestReport:
 # The test
 
 #: Makes what runs commands without the driver, for a kernel (a handle).
-Builder = Callable[[int], Callable[[CommandList], Built]]
+Builder = Callable[[int], Callable[[CommandList], BuiltCommands]]
 
 _WORDS: Final = 48  # that an item writes, of eight bytes
 _SHAPES: Final = (  # offset, global size, local size
@@ -227,7 +227,7 @@ def _launch(
     return CommandList(target.context, [target.device], commands.array, commands.order, commands)
 
 
-def _run_launch(built: Built, target: QueueKind, out: int) -> bytes:
+def _run_launch(built: BuiltCommands, target: QueueKind, out: int) -> bytes:
     """What a launch writes: it is enqueued once, and read after it."""
     queue = make_queue(target.context, target.device)
     try:

@@ -10,7 +10,7 @@ import configparser
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 #: The kinds of memory that operations name. A sub-buffer is a buffer to them. An address is SVM
 #: or, where an operation takes both, host memory.
@@ -28,8 +28,7 @@ class NumberPlace:
     count: int
 
 
-@dataclass(frozen=True)
-class OperationFunction:
+class OperationFunction(NamedTuple):
     """A function of an API that does an operation.
 
     Attributes:
@@ -54,7 +53,7 @@ class Operation:
         pattern: "pattern" or "colour" if it is filled with one, else "".
         numbers: its other operands, by name.
         functions: the functions that do it, by the key of their line: "cl", "cl_buffer", "ur",
-            "ur_buffer".
+            "ur_buffer", "ze".
     """
 
     name: str
@@ -112,3 +111,33 @@ def read_operations(path: Path) -> dict[str, Operation]:
 
 
 OPERATIONS: Final = read_operations(Path(__file__).with_name("operations.ini"))
+
+
+class TransferCommand(NamedTuple):
+    """A transfer that becomes a command of an array, or a call of a driver.
+
+    Attributes:
+        operation: the name of the operation.
+        operands: its operands by name, and `pattern_size` with a pattern. Memory is a handle or an
+            address, a pattern a pointer of cffi's or an address.
+        keep: objects that have to live as long as the operation may run.
+    """
+
+    operation: str
+    operands: Mapping[str, Any]
+    keep: Any = ()
+
+    def list_arguments(self, function: str, blocks: bool = False) -> tuple[Any, ...]:
+        """Return what a function takes for it: see `make_call`."""
+        return self.make_call(function, blocks)[1]
+
+    def make_call(self, function: str, blocks: bool = False) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of a function that does it, and what it takes for it.
+
+        Args:
+            function: which function of the operation, a key of `Operation.functions`.
+            blocks: whether the function waits for the end of the transfer.
+        """
+        operands = {"blocking": blocks, **self.operands}
+        name, names = OPERATIONS[self.operation].functions[function]
+        return name, tuple(operands[one] for one in names)

@@ -254,7 +254,7 @@ def _commit(buffer: LayerCommandBuffer, updates: list[LaunchUpdate]) -> None:
     runner = buffer.runner
     assert runner is not None
     replaced = [held for update in updates for held in update.list_replaced()]
-    runner.change(list({update.command.number for update in updates}), change, _CALL)
+    runner.plans.change(list({update.command.number for update in updates}), change, _CALL)
     if replaced:
         runner.keep(unfinished, replaced)
     if any(relaunched):

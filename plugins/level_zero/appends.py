@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
-from ...icd.command_buffer.commands import OpenCLTransfer
+from ...loader.base.operations import TransferCommand
 from ..opencl.usm.addresses import make_copy_operation, make_fill_operation
 from ..sdk._native_ze import ffi
 from .contexts import ZeContext
@@ -211,7 +211,7 @@ def append_with_extensions(
 
 def append_operations(
     made: ZeCommandList,
-    operations: Sequence[OpenCLTransfer],
+    operations: Sequence[TransferCommand],
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
     keep: Any = None,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...icd.command_buffer.commands import OpenCLTransfer
 from ...icd.errors import check
+from ...loader.base.operations import TransferCommand
 from ..opencl.contexts import URContext
 from ..opencl.platforms import find_extension
 from ..opencl.usm.strategies import require_strategy
@@ -38,7 +38,7 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
     return event.value or 0
 
 
-def make_copy(context: URContext, transfer: OpenCLTransfer) -> Callable[[int, Sequence[int]], int]:
+def make_copy(context: URContext, transfer: TransferCommand) -> Callable[[int, Sequence[int]], int]:
     """Return what enqueues a copy on a queue (a handle) after events, and returns its event.
 
     Args:

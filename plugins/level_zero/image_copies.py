@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from ...icd.command_buffer.commands import OpenCLTransfer
+from ...loader.base.operations import TransferCommand
 from ..opencl.images import URImage
 from ..opencl.usm.addresses import locate
 from ..sdk.images import check_region, find_transfer_pitches, overlap
@@ -71,7 +71,7 @@ def _append_copy(
         raise make_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     places = {"source_origin": start, "target_origin": to, "region": size}
     operands = {"source": source.ur.cl, "target": target.ur.cl, **places}
-    transfer = OpenCLTransfer("copy_image", operands, (source.ur, target.ur))
+    transfer = TransferCommand("copy_image", operands, (source.ur, target.ur))
     append_operations(made, [transfer], signal, waits)
 
 
@@ -147,10 +147,10 @@ def _transfer(
         area = {"origin": start, "region": size, "row_pitch": row, "slice_pitch": slice_}
         operands = {"source": source, "target": to, **area}
         name = "read_image" if reads else "write_image"
-        append_operations(made, [OpenCLTransfer(name, operands, (ur,))], signal, waits)
+        append_operations(made, [TransferCommand(name, operands, (ur,))], signal, waits)
         return
     base = place.offset + (found.padding if memory is found.view else 0)
-    operations: list[OpenCLTransfer] = []
+    operations: list[TransferCommand] = []
     for at, part, offset in parts:
         pixels = tuple(a + b for a, b in zip(start, at, strict=True))
         if reads:
@@ -160,7 +160,7 @@ def _transfer(
             name, sides = "copy_buffer_to_image", {"source": memory.cl, "target": ur.cl}
             places = {"source_offset": base + offset, "target_origin": pixels}
         operands = {**sides, **places, "region": part}
-        operations.append(OpenCLTransfer(name, operands, (ur, memory)))
+        operations.append(TransferCommand(name, operands, (ur, memory)))
     append_operations(made, operations, signal, waits)
 
 

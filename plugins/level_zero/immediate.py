@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...icd.command_buffer.commands import OpenCLTransfer
 from ...icd.command_buffer.lifetimes import Lifetimes
+from ...loader.base.operations import TransferCommand
 from .core import driver
 from .enqueues import COPIES, enqueue, make_copy
 from .events import ZeEvent
@@ -76,7 +76,7 @@ def launch_at_once(
 
 def transfer_at_once(
     made: ZeCommandList,
-    transfer: OpenCLTransfer,
+    transfer: TransferCommand,
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
     keep: Any = None,

@@ -307,7 +307,7 @@ def _commit(made: ZeCommandList) -> None:
     for part in recording.list_parts() if changed else ():
         numbers = [index for index in changed if part.first <= index < part.end]
         if numbers and part.buffer is not None:
-            part.buffer.change(
+            part.buffer.plans.change(
                 [index - part.first for index in numbers],
                 lambda first=part.first, numbers=numbers: {
                     index - first: index in by_place and _rewrite(made, *by_place[index])

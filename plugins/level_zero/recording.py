@@ -19,9 +19,10 @@ from typing import Any, Final
 from ...icd._native import lib as icd_lib
 from ...icd.calls import call, get_address
 from ...icd.command_buffer.command_buffer import CommandBuffer
-from ...icd.command_buffer.commands import CommandArray, CommandList, OpenCLTransfer
+from ...icd.command_buffer.commands import CommandArray, CommandList
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import error as opencl_error
+from ...loader.base.operations import TransferCommand
 from ..opencl.command_buffer.launches import copy_kernel
 from ..opencl.usm.addresses import get_memory_functions
 from ..sdk.kernel_arguments import URKernelArgument
@@ -214,7 +215,10 @@ class ListRecording:
         return self._add(ListCommand(index, role, waits, signal))
 
     def add_operation(
-        self, transfer: OpenCLTransfer, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
+        self,
+        transfer: TransferCommand,
+        waits: Sequence[ZeEvent] = (),
+        signal: ZeEvent | None = None,
     ) -> ListCommand:
         """Append a transfer."""
         self.take()
@@ -452,7 +456,7 @@ class ListRecording:
             return dict.fromkeys(numbers, False)
 
         numbers = [command.index - first for command in launches]
-        buffer.change(numbers, change, "a launch whose group count is in memory")
+        buffer.plans.change(numbers, change, "a launch whose group count is in memory")
 
     def let_go(self) -> None:
         """Drop what was built. What is enqueued runs to its end."""

@@ -1,8 +1,8 @@
-"""What transfers and fills are in Level Zero: functions, and their arguments.
+"""Transfers and fills of Unified Runtime, as commands of the table of operations.
 
-Queues (transfers.py) and command-buffers (command_buffer/transfers.py) append them. An operation is
-one function of Level Zero. A pattern that the driver does not fill with is repeated in host memory
-and copied.
+Queues (transfers.py) and command-buffers (command_buffer/appends.py) append them: the line `ze` of
+an operation is the function. A pattern that the driver does not fill with is repeated in host
+memory and copied.
 """
 
 from __future__ import annotations
@@ -10,31 +10,24 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final, NamedTuple
 
+from ...loader.base.operations import TransferCommand
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from ..sdk.rules import is_power_of_two
 from .devices import LZDevice
-from .memory import COPY_MEMORY, LZBuffer
+from .memory import LZBuffer
 
 _Region: Final = ZE.get_struct("ze_copy_region_t")
 _LARGEST: Final = 0xFFFFFFFF
 
 
-class LZOperation(NamedTuple):
-    """A function of Level Zero, its arguments between the list and the event, and what they use."""
-
-    routine: str
-    arguments: tuple[Any, ...]
-    keep: Any = ()
-
-
-def copy(target: int, source: int, size: int, keep: Any = ()) -> LZOperation:
+def copy(target: int, source: int, size: int, keep: Any = ()) -> TransferCommand:
     """Return the copy of so many bytes."""
-    return LZOperation(COPY_MEMORY, (target, source, size), keep)
+    return TransferCommand("svm_copy", {"target": target, "source": source, "size": size}, keep)
 
 
-def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -> LZOperation:
+def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -> TransferCommand:
     """Return the copy between a buffer and host memory.
 
     Args:
@@ -54,7 +47,7 @@ def transfer(buffer: LZBuffer, offset: int, size: int, host: int, reads: bool) -
 
 def copy_buffers(
     source: LZBuffer, target: LZBuffer, source_offset: int, target_offset: int, size: int
-) -> LZOperation:
+) -> TransferCommand:
     """Return the copy between buffers. Raises URError (INVALID_SIZE)."""
     check_range(source.size, source_offset, size)
     check_range(target.size, target_offset, size)
@@ -98,7 +91,7 @@ def copy_rect(
     target_origin: Any,
     region: Any,
     *pitches: int,
-) -> LZOperation:
+) -> TransferCommand:
     """Return the copy of a rectangle.
 
     Args:
@@ -118,23 +111,32 @@ def copy_rect(
     return copy_boxes(start, to, size, (source, target))
 
 
-def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> LZOperation:
+def copy_boxes(source: Box, target: Box, size: Rect, keep: Any = ()) -> TransferCommand:
     """Return the copy of a rectangle. Raises URError (INVALID_SIZE) if it is too large."""
     if max(*source.origin, *target.origin, *size, source.row, target.row) > _LARGEST:
         raise failure("INVALID_SIZE", "Level Zero copies rectangles of less than 4 GiB a side")
     regions = target.make_region(size), source.make_region(size)
-    arguments = (
-        *(target.address, ctypes.byref(regions[0]), target.row, target.slice),
-        *(source.address, ctypes.byref(regions[1]), source.row, source.slice),
-    )
-    return LZOperation("zeCommandListAppendMemoryCopyRegion", arguments, (keep, regions))
+    operands = {
+        "target": target.address,
+        "target_region": ctypes.byref(regions[0]),
+        "target_row_pitch": target.row,
+        "target_slice_pitch": target.slice,
+        "source": source.address,
+        "source_region": ctypes.byref(regions[1]),
+        "source_row_pitch": source.row,
+        "source_slice_pitch": source.slice,
+    }
+    return TransferCommand("copy_rect", operands, (keep, regions))
 
 
-def fill(device: LZDevice, address: int, pattern: bytes, size: int, keep: Any = ()) -> LZOperation:
+def fill(
+    device: LZDevice, address: int, pattern: bytes, size: int, keep: Any = ()
+) -> TransferCommand:
     """Return the fill of so many bytes, a multiple of the pattern's size."""
     if len(pattern) <= device.compute_group.largest_pattern and is_power_of_two(len(pattern)):
         block = ctypes.create_string_buffer(pattern, len(pattern))
-        arguments = address, ctypes.addressof(block), len(pattern), size
-        return LZOperation("zeCommandListAppendMemoryFill", arguments, (keep, block))
+        filled = {"pattern": ctypes.addressof(block), "pattern_size": len(pattern)}
+        operands = {"target": address, **filled, "size": size}
+        return TransferCommand("svm_fill", operands, (keep, block))
     block = ctypes.create_string_buffer(pattern * (size // len(pattern)), size)
     return copy(address, ctypes.addressof(block), size, (keep, block))

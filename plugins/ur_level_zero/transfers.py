@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from ...loader.base.operations import TransferCommand
 from ..sdk.patterns import read_buffer_pattern
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .memory import LZBuffer, check_buffers
-from .operations import LZOperation, copy_buffers, copy_rect, fill, transfer
+from .operations import copy_buffers, copy_rect, fill, transfer
 
 
-def enqueue_operation(enqueue: LZEnqueue, operation: LZOperation) -> LZEvent | None:
+def enqueue_operation(enqueue: LZEnqueue, operation: TransferCommand) -> LZEvent | None:
     """Enqueue an operation. Returns the event, if one is wanted."""
-    return enqueue.call(operation.routine, *operation.arguments, keep=operation.keep)
+    routine, arguments = operation.make_call("ze")
+    return enqueue.call(routine, *arguments, keep=operation.keep)
 
 
 def _transfer_host(

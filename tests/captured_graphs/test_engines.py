@@ -10,10 +10,10 @@ from helpers.programs import build_once
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi
-from fairlead.icd.command_buffer import changes, choice, plan, waiting
+from fairlead.icd.command_buffer import choice, execution_plans, planning, waiting
 from fairlead.icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from fairlead.icd.command_buffer.commands import CommandArray, CommandList
-from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
+from fairlead.icd.command_buffer.engine import BuiltCommands, Cost, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.errors import OpenCLError
 
@@ -36,7 +36,7 @@ class Unable(Engine):
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return "it is not able to"
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         raise AssertionError("nobody asks it to")
 
 
@@ -45,7 +45,7 @@ class Breaking(Picky):
 
     name = "breaking"
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         raise OpenCLError("it is refused", code="CL_OUT_OF_RESOURCES")
 
 
@@ -87,7 +87,7 @@ def listed(*operations: str) -> CommandList:
 
 
 def divided(commands: CommandList, choice: Choice) -> list[tuple[str, int, int]]:
-    made = plan.make_plan(commands, TARGET, choice, {})
+    made = planning.make_plan(commands, TARGET, choice, {})
     return [(part.engine.name, part.first, part.end) for part in made.parts]
 
 
@@ -95,7 +95,7 @@ def test_an_engine_takes_maximal_runs_and_another_the_rest() -> None:
     choice = Choice([Unable(), Picky(), Replay()])
     commands = listed("kernel", "kernel", "copy", "fill", "kernel")
     assert divided(commands, choice) == [("picky", 0, 2), ("replay", 2, 4), ("picky", 4, 5)]
-    made = plan.make_plan(commands, TARGET, choice, {})
+    made = planning.make_plan(commands, TARGET, choice, {})
     assert made.why["unable"] == "it is not able to"
     assert made.why["picky"] == "command 2: it is a copy"
 
@@ -112,7 +112,7 @@ def test_a_run_is_taken_if_it_is_worth_it() -> None:
     few, many = ["kernel"] * 5, ["kernel"] * 6
     assert divided(listed(*few, "copy", *many), choice) == [("replay", 0, 6), ("priced", 6, 12)]
     assert divided(listed(*few), choice) == [("replay", 0, 5)]
-    made = plan.make_plan(listed(*few), TARGET, choice, {})
+    made = planning.make_plan(listed(*few), TARGET, choice, {})
     assert "not clearly faster: priced 10.0 µs an enqueue" in made.why["priced"]
 
 
@@ -270,7 +270,7 @@ class Waiting(Picky):
 
     name = "waiting"
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         built = super().build(commands, target)
         built.native.update = ffi.NULL
         built.updates_wait = True
@@ -297,7 +297,7 @@ def test_an_update_waits_where_it_must(numbers: Numbers, monkeypatch: pytest.Mon
         waiting.wait(event, *how)
         said.append(end.command_execution_status)
 
-    monkeypatch.setattr(changes, "wait", wait)
+    monkeypatch.setattr(execution_plans, "wait", wait)
     graph[0].set_arg(1, np.int32(2))
     with pytest.raises(KeyboardInterrupt):
         loop.update(graph[0])

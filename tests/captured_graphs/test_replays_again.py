@@ -126,10 +126,10 @@ def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers
 def test_it_takes_the_short_way(loop: Executable, numbers: Numbers) -> None:
     for _ in range(4):  # by then engines have measured what they want to know
         loop.replay(numbers.queue).wait()
-    again = loop._again
+    again = loop._repeat
     assert again is not None
     loop.replay(numbers.queue)
-    assert loop._again is again
+    assert loop._repeat is again
     loop.replay(cl.CommandQueue(numbers.queue.context))
     loop.replay(numbers.queue, times=2)
     loop.replay(numbers.queue)
@@ -143,13 +143,13 @@ def test_it_takes_the_short_way_when_it_is_waited_for(
     other = cl.CommandQueue(numbers.queue.context)
     for _ in range(4):
         loop.replay(numbers.queue, wait=True)
-    again = loop._again
+    again = loop._repeat
     numbers.queue.finish()
     if "one native kernel" in loop.explain(numbers.queue):  # in this thread, by one call of C
         with monkeypatch.context() as patch:
             patch.setattr(CapturedSegment, "run_here", None)
             assert loop.replay(numbers.queue, wait=True) is None
-        assert loop._again is again is not None
+        assert loop._repeat is again is not None
         assert numbers.value() == 7
     else:
         loop.replay(numbers.queue, wait=True)
@@ -182,9 +182,9 @@ def test_buffers_that_alternate(numbers: Numbers) -> None:
     loop = graph.finalize()
     for queue in (numbers.queue, numbers.queue, numbers.queue, other, other, numbers.queue):
         loop.replay(queue).wait()
-    again = loop._again
+    again = loop._repeat
     loop.replay(numbers.queue)
-    assert loop._again is again and again is not None and loop.is_swapped
+    assert loop._repeat is again and again is not None and loop.is_swapped
     loop.replay(numbers.queue, times=3)
     loop.replay(numbers.queue)
     assert (numbers.value(u), numbers.value(v)) == (6, 105)

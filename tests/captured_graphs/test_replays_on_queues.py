@@ -13,7 +13,7 @@ from helpers.captures import Numbers
 from fairlead.captured_graphs.context import capture
 from fairlead.icd.command_buffer import choice
 from fairlead.icd.command_buffer.commands import CommandList
-from fairlead.icd.command_buffer.engine import Built, Cost, Engine, QueueKind
+from fairlead.icd.command_buffer.engine import BuiltCommands, Cost, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 
 #: How graphs are run: by an engine of this name, and laid out by one of its schedules.
@@ -154,7 +154,7 @@ class Learning(Rival):
 
     name = "learning"
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         built = super().build(commands, target)
         built.learns = True
         built.find_slower_commands = (  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from fairlead.icd.command_buffer.engine import Engine, QueueKind
 from fairlead.icd.command_buffer.engines import replay as replay_engine
 from fairlead.icd.command_buffer.engines.direct import Direct
 from fairlead.icd.command_buffer.engines.replay import Replay
-from fairlead.icd.command_buffer.plan import make_plans
+from fairlead.icd.command_buffer.planning import make_plans
 from fairlead.icd.command_buffer.trial import TURNS_OF_SCHEDULES
 from fairlead.icd.errors import OpenCLError
 

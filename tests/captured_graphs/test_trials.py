@@ -19,7 +19,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi, lib
 from fairlead.icd.command_buffer import choice, trial
 from fairlead.icd.command_buffer.commands import CommandList
-from fairlead.icd.command_buffer.engine import Built, Engine, QueueKind
+from fairlead.icd.command_buffer.engine import BuiltCommands, Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.command_buffer.trial import Timing, Trial, choose_fastest
 
@@ -33,7 +33,7 @@ class Rival(Replay):
         """Nobody knows it, also where the replay's is known."""
 
 
-class RefusedWhole(Built):
+class RefusedWhole(BuiltCommands):
     """What the driver refuses to enqueue."""
 
     may_refuse = True
@@ -63,7 +63,7 @@ class Refused(Engine):
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         return RefusedWhole(len(commands))
 
 
@@ -188,7 +188,7 @@ def test_what_was_built_is_closed_if_another_candidate_cannot_be_built(
 ) -> None:
     replay = Replay()
 
-    def fail(commands: CommandList, target: QueueKind) -> Built:
+    def fail(commands: CommandList, target: QueueKind) -> BuiltCommands:
         raise fails
 
     monkeypatch.setattr(replay, "build", fail)

@@ -8,7 +8,7 @@ import pytest
 from helpers.support import ROOT
 
 from fairlead.icd.command_buffer.choice import ENGINES
-from fairlead.icd.command_buffer.engine import Built, Engine
+from fairlead.icd.command_buffer.engine import BuiltCommands, Engine
 from fairlead.icd.driver_profiles import ROWS
 
 FOLDERS = (
@@ -29,7 +29,7 @@ def test_the_names_of_the_instructions_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for name in ("why_not", "why_not_command", "divides", "defect", "cost", "build"):
         assert f"`{name}`" in text and hasattr(Engine, name)
-    assert "`close`" in text and hasattr(Built, "close")
+    assert "`close`" in text and hasattr(BuiltCommands, "close")
     assert list(ENGINES)[-1] == "replay" and "before `Replay`" in " ".join(text.split())
     assert any("svm_needs_lock" in row.sets for row in ROWS) and "svm_needs_lock" in text
 

@@ -25,7 +25,7 @@ from .. import cuda_trust
 from ..commands import NAMES, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import MOST_EARLY_CHAINS, Edges, chain_commands
-from ..engine import Built, Cost, Engine, QueueKind
+from ..engine import BuiltCommands, Cost, Engine, QueueKind
 
 _NOT_SHARED: Final = (
     "its buffers are not shared with CUDA: import fairlead.cuda_sharing before the program creates "
@@ -148,7 +148,7 @@ def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | N
     return f"command {first} ({NAMES[row.op]}): {why}"
 
 
-class BuiltCuda(Built):
+class BuiltCuda(BuiltCommands):
     """Commands as a CUDA Graph.
 
     Args:

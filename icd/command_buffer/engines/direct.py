@@ -20,7 +20,7 @@ from ...errors import OpenCLError, error
 from ..commands import CommandList
 from ..direct_device import DirectDevice, get_device
 from ..direct_trust import find_trust
-from ..engine import Built, Engine, QueueKind
+from ..engine import BuiltCommands, Engine, QueueKind
 from ..group_functions import GroupFunctions
 from ..launch_cost import measure_launch
 
@@ -118,7 +118,7 @@ class Direct(Engine):
         return BuiltDirect(commands, target, self._find(commands, target))
 
 
-class BuiltDirect(Built):
+class BuiltDirect(BuiltCommands):
     """Commands as an image that is run without calling the driver.
 
     Args:

@@ -14,7 +14,7 @@ from ..._native import ffi, lib
 from ...calls import call, enqueue_marker
 from ..commands import CommandList
 from ..driver_command_buffer import DriverCommandBuffer, find_support, why_not
-from ..engine import Built, Engine, QueueKind
+from ..engine import BuiltCommands, Engine, QueueKind
 
 _INCOMPATIBLE: Final = -1140  # CL_INCOMPATIBLE_COMMAND_QUEUE_KHR
 
@@ -58,7 +58,7 @@ class Native(Engine):
         return BuiltByDriver(made, len(commands))
 
 
-class BuiltByDriver(Built):
+class BuiltByDriver(BuiltCommands):
     """A driver's command-buffer that holds all commands."""
 
     may_refuse = True

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..._native import ffi, lib
 from ...calls import find_device_profile, get_address
 from ..commands import CommandList
-from ..engine import Built, Cost, Engine, QueueKind
+from ..engine import BuiltCommands, Cost, Engine, QueueKind
 from ..layout import Layout, lay_out, list_other_schedules
 from ..order import BARRIER, Schedule
 from ..queue_release import release_queue
@@ -45,11 +45,11 @@ class Replay(Engine):
     def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
         return {name: Replay(name) for name in list_other_schedules(commands, target)}
 
-    def build(self, commands: CommandList, target: QueueKind) -> Built:
+    def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
         return ReplayProgram(commands, lay_out(commands, target, self._schedule))
 
 
-class ReplayProgram(Built):
+class ReplayProgram(BuiltCommands):
     """Commands as the C loop takes them.
 
     Args:

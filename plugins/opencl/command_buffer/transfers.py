@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ....icd.command_buffer.commands import OpenCLTransfer
+from ....loader.base.operations import TransferCommand
 from ...sdk.patterns import read_pattern
 from ...sdk.rectangles import check_pitches, check_range, check_rect, read_offset, read_region
 from ..buffers import URBuffer, check_buffers
@@ -168,7 +168,7 @@ def urCommandBufferAppendMemBufferFillExp(
 # memory by address
 
 
-def _append_transfer(append: Append, command: str, transfer: OpenCLTransfer) -> Appended:
+def _append_transfer(append: Append, command: str, transfer: TransferCommand) -> Appended:
     return append.add(transfer.operation, command, transfer.keep, **transfer.operands)
 
 

@@ -176,7 +176,7 @@ def urCommandBufferUpdateKernelLaunchExp(
 ) -> None:
     runner = _get_runner(hCommandBuffer)
     check_update_count(numKernelUpdates)
-    with runner.block_updates():
+    with runner.plans.block_updates():
         code = lib.FL_NOT_PLAIN
         if not runner.native.python_updates:
             code = lib.fl_update_plainly(
@@ -240,7 +240,7 @@ def _commit(
         return changed
 
     numbers = [new.command.index for new in arguments]
-    _get_runner(buffer).change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
+    _get_runner(buffer).plans.change(numbers, change, "urCommandBufferUpdateKernelLaunchExp")
     for launch in launches.values():
         launch.settle()
 

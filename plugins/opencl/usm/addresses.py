@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ....icd._native import ffi
-from ....icd.command_buffer.commands import MemoryFunctions, OpenCLTransfer
+from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
+from ....loader.base.operations import TransferCommand
 from ..contexts import URContext
 from ..core import failure
 from ..transfers import is_opencl_pattern
@@ -87,7 +88,7 @@ def get_memory_functions(context: URContext) -> MemoryFunctions:
     return MemoryFunctions(*(find_function(routine) or 0 for routine in routines))
 
 
-def make_copy_operation(context: URContext, target: int, source: int, size: int) -> OpenCLTransfer:
+def make_copy_operation(context: URContext, target: int, source: int, size: int) -> TransferCommand:
     """Return the operation of `icd.command_buffer` that copies bytes.
 
     Raises:
@@ -110,7 +111,7 @@ def can_fill(context: URContext, target: Location, pattern_size: int) -> bool:
 
 def make_fill_operation(
     context: URContext, address: int, pattern: bytes, size: int, keep: Callable[[bytes], Any]
-) -> OpenCLTransfer:
+) -> TransferCommand:
     """Return the operation of `icd.command_buffer` that fills bytes.
 
     Args:

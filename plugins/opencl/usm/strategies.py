@@ -25,9 +25,9 @@ from functools import cache
 from typing import Any, Final
 
 from ....icd.abi import OPENCL
-from ....icd.command_buffer.commands import OpenCLTransfer
 from ....icd.errors import OpenCLError
 from ....loader.base.forks import make_lock
+from ....loader.base.operations import TransferCommand
 from ....loader.base.search import filter_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import lib
@@ -265,31 +265,31 @@ class Buffers(Strategy):
         allocation.memory = None
 
     @classmethod
-    def copy(cls, target: Location, source: Location, size: int) -> OpenCLTransfer:
+    def copy(cls, target: Location, source: Location, size: int) -> TransferCommand:
         to, at = target.allocation, source.allocation
         here, there = source.offset, target.offset
         if to is not None and at is not None:
             places = {"source_offset": here, "target_offset": there, "size": size}
             operands = {"source": at.mem, "target": to.mem, **places}
-            return OpenCLTransfer("copy", operands, (at.memory, to.memory))
+            return TransferCommand("copy", operands, (at.memory, to.memory))
         if at is not None:
             operands = {"source": at.mem, "target": target.address, "offset": here, "size": size}
-            return OpenCLTransfer("read", operands, (at.memory,))
+            return TransferCommand("read", operands, (at.memory,))
         if to is not None:
             operands = {"source": source.address, "target": to.mem, "offset": there, "size": size}
-            return OpenCLTransfer("write", operands, (to.memory,))
+            return TransferCommand("write", operands, (to.memory,))
         raise failure(
             "UNSUPPORTED_FEATURE",
             "a driver that has only buffers moves nothing from host memory to host memory",
         )
 
     @classmethod
-    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> OpenCLTransfer:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> TransferCommand:
         to = target.allocation
         assert to is not None  # `addresses.can_fill`
         pattern_operands = {"pattern": pattern, "pattern_size": pattern_size}
         operands = {"target": to.mem, **pattern_operands, "offset": target.offset, "size": size}
-        return OpenCLTransfer("fill", operands, (to.memory,))
+        return TransferCommand("fill", operands, (to.memory,))
 
     @staticmethod
     def get_part(allocation: Allocation, offset: int) -> int:

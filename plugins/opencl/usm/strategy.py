@@ -6,8 +6,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
-from ....icd.command_buffer.commands import OpenCLTransfer
-from ....loader.base.operations import OPERATIONS
+from ....loader.base.operations import TransferCommand
 from ..contexts import URContext
 from ..core import CLObject
 from ..devices import URDevice
@@ -185,17 +184,17 @@ class Strategy:
         return None
 
     @classmethod
-    def copy(cls, target: Location, source: Location, size: int) -> OpenCLTransfer:
+    def copy(cls, target: Location, source: Location, size: int) -> TransferCommand:
         """Return the operation that copies bytes.
 
         Raises:
             URError: UNSUPPORTED_FEATURE if that is not a single operation.
         """
         operands = {"source": source.address, "target": target.address, "size": size}
-        return OpenCLTransfer("svm_copy", operands)
+        return TransferCommand("svm_copy", operands)
 
     @classmethod
-    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> OpenCLTransfer:
+    def fill(cls, target: Location, pattern: Any, pattern_size: int, size: int) -> TransferCommand:
         """Return the operation that fills bytes.
 
         Args:
@@ -209,14 +208,13 @@ class Strategy:
         """
         pattern_operands = {"pattern": pattern, "pattern_size": pattern_size}
         operands = {"target": target.address, **pattern_operands, "size": size}
-        return OpenCLTransfer("svm_fill", operands)
+        return TransferCommand("svm_fill", operands)
 
     @classmethod
-    def make_call(cls, transfer: OpenCLTransfer, blocks: bool = False) -> Call:
+    def make_call(cls, transfer: TransferCommand, blocks: bool = False) -> Call:
         """Return the driver's command for that copies."""
-        name = transfer.operation
-        routine = cls.copy_routine if name == "svm_copy" else OPERATIONS[name].functions["cl"].name
-        return routine, transfer.list_arguments("cl", blocks)
+        routine, arguments = transfer.make_call("cl", blocks)
+        return cls.copy_routine if transfer.operation == "svm_copy" else routine, arguments
 
     @staticmethod
     def migrate(allocation: Allocation, address: int, size: int, flags: int) -> Call | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from ....loader.base.operations import TransferCommand
 from ....loader.ur.abi import UR
 from ...sdk.command_buffers import AppendCall
 from ...sdk.conversions import failure
@@ -19,7 +20,7 @@ from ..core import adapter
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
 from ..memory import LZBuffer, check_buffers
-from ..operations import LZOperation, copy, copy_buffers, copy_rect, fill, transfer
+from ..operations import copy, copy_buffers, copy_rect, fill, transfer
 from .command_buffers import LZCommandBuffer, LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
 
@@ -89,11 +90,9 @@ class LZAppend(AppendCall):
                 buffer.commands.append(handle)
             return record.index + 1, event, handle
 
-    def append_operation(self, operation: LZOperation, command: str) -> Appended:
+    def append_operation(self, operation: TransferCommand, command: str) -> Appended:
         """Append a transfer or a fill."""
-        return self.add(
-            operation.routine, operation.arguments, command, keep=operation.keep, copies=True
-        )
+        return self.add(*operation.make_call("ze"), command, keep=operation.keep, copies=True)
 
     def append_place(self, command: str) -> Appended:
         """Append a place in the order: a command only if the program needs an event of it."""

@@ -11,7 +11,7 @@ from helpers.support import RunPython
 from helpers.ze_bench import FOREVER, Ints, ZeBench, argument, group_count, group_size
 from helpers.ze_calls import array
 
-from fairlead.icd.command_buffer.commands import OpenCLTransfer
+from fairlead.loader.base.operations import TransferCommand
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins.level_zero import group_counts
 from fairlead.plugins.opencl.contexts import URContext
@@ -306,7 +306,7 @@ def test_counts_that_cannot_be_read_lose_the_launch(
     close(bench, made)
     copy = group_counts.make_copy_operation
 
-    def refuse(context: URContext, target: int, source: int, size: int) -> OpenCLTransfer:
+    def refuse(context: URContext, target: int, source: int, size: int) -> TransferCommand:
         if size != lost:
             return copy(context, target, source, size)
         raise URError.from_code(UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"], "make_copy_operation")

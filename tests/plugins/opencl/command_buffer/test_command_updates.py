@@ -11,7 +11,7 @@ from helpers.command_bench import COUNT, Bench, bumped, local, memory, pointer, 
 from helpers.ur_calls import array
 
 from fairlead.icd._native import lib
-from fairlead.icd.command_buffer import builds
+from fairlead.icd.command_buffer import execution_plans
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
@@ -164,7 +164,7 @@ def test_other_kernels_come_before_other_arguments(
             order.append(relaunched)
             return lib.fl_update_buffer(buffer, command, relaunched)
 
-    monkeypatch.setattr(builds, "lib", Watched())
+    monkeypatch.setattr(execution_plans, "lib", Watched())
     buffer = bench.buffer(updatable=True)
     _, sized = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
     _, other = bench.launch(

@@ -3,43 +3,53 @@
 Engines are asked in order of preference. The last one runs what no other takes. An engine that
 divides takes maximal runs of commands; the others take all or nothing. With `auto` an engine also
 has to be free of known defects, and clearly cheaper than the last one. If engines do not know their
-costs, there are several plans, and the first replays find the fastest (trial.py). builds.py builds
-the parts.
+costs, there are several plans, and the first replays find the fastest (trial.py).
+execution_plans.py lets engines build the parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from ..errors import OpenCLError
 from . import cost
 from .choice import Choice
 from .commands import CommandList
-from .engine import Engine, QueueKind
+from .engine import BuiltCommands, Engine, QueueKind
+from .trial import Trial
 
 _T = TypeVar("_T")
 
 _IN_TURNS: Final = "its cost is not known: it takes turns with others in the first replays"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Part:
-    """The commands from `first` up to `end`, run by one engine.
+    """The commands from `first` up to `end`, which one engine runs after those before them.
 
-    It comes after the part before it.
+    Attributes:
+        built: what the engine built of them (`ExecutionPlan.build`).
     """
 
     engine: Engine
     first: int
     end: int
+    built: BuiltCommands = field(init=False)
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        return self.engine.name
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a command list is run on a kind of queue.
+@dataclass(eq=False)
+class ExecutionPlan:
+    """A way to run a command list on a kind of queue.
 
     Attributes:
         parts: in order; at least one.
@@ -47,19 +57,46 @@ class Plan:
         undecided: the engines whose costs are not known, by name, in order of preference.
         tried: what is different from another plan of the same engines, "" if nothing is.
         has_variants: whether there are such plans, which were not asked for.
+        trial: measures it and the others, None if there are none.
+        is_closed: whether nothing of it can run any more.
     """
 
     parts: Sequence[Part]
-    why: Mapping[str, str]
+    why: dict[str, str]
     undecided: Sequence[str] = ()
     tried: str = ""
     has_variants: bool = False
+    trial: Trial | None = None
+    is_closed: bool = False
 
     @property
     def name(self) -> str:
         """The names of its engines, and what is tried."""
-        names = "+".join(dict.fromkeys(part.engine.name for part in self.parts))
+        names = "+".join(dict.fromkeys(part.name for part in self.parts))
         return f"{names} ({self.tried})" if self.tried else names
+
+    def build(self, commands: CommandList, kind: QueueKind) -> tuple[Part, OpenCLError] | None:
+        """Let the engines build the parts.
+
+        Returns:
+            The part that a driver refused, and why: nothing is built then. None if all are built.
+        """
+        with ExitStack() as made:  # closes them if one cannot be built
+            for part in self.parts:
+                try:
+                    part.built = part.engine.build(commands.part(part.first, part.end), kind)
+                except OpenCLError as refusal:
+                    return part, refusal
+                made.callback(part.built.close)
+                part.built.native.first = part.first
+            made.pop_all()
+        return None
+
+    def close(self) -> None:
+        """Close what engines built."""
+        self.is_closed = True
+        for part in self.parts:
+            part.built.close()
 
 
 def make_plans(
@@ -70,33 +107,35 @@ def make_plans(
     left: Mapping[str, Mapping[int, str]],
     *,
     with_variants: bool = False,
-) -> list[Plan]:
-    """Return the plans that may be the fastest. See `make_plan`.
+) -> list[ExecutionPlan]:
+    """Return the plans that may be the fastest, not built yet. See `make_plan`.
 
     Each does without one more of the engines whose costs are unknown. With variants there are also
-    plans in which the last engine has other settings, and one that leaves out what was learned.
+    plans in which the last engine has other settings, and one that leaves out what was
+    learned.
     """
-    plans = [make_plan(commands, target, choice, refused, left)]
-    while plans[-1].undecided:
-        refused = {**refused, plans[-1].undecided[0]: _IN_TURNS}
-        plans.append(make_plan(commands, target, choice, refused, left))
-    *others, plan = plans
-    variants = _make_variants(plan, commands, target, choice, refused)
+    found = [make_plan(commands, target, choice, refused, left)]
+    while found[-1].undecided:
+        refused = {**refused, found[-1].undecided[0]: _IN_TURNS}
+        found.append(make_plan(commands, target, choice, refused, left))
+    *others, best = found
+    variants = _make_variants(best, commands, target, choice, refused)
     if not with_variants:
-        return [*others, replace(plan, has_variants=bool(variants))]
+        best.has_variants = bool(variants)
+        return found
     if variants and any(left.values()):
         variants.insert(0, replace(make_plan(commands, target, choice, refused), tried="all of it"))
-    return [*others, *variants, plan]
+    return [*others, *variants, best]
 
 
 def _make_variants(
-    plan: Plan,
+    plan: ExecutionPlan,
     commands: CommandList,
     target: QueueKind,
     choice: Choice,
     refused: Mapping[str, str],
-) -> list[Plan]:
-    """Return the plan with other settings of its last engine."""
+) -> list[ExecutionPlan]:
+    """Return a plan with other settings of its last engine."""
     last, found = choice.engines[-1], dict[str, Engine]()
     for part in plan.parts if choice.is_auto else ():
         if part.engine is last:
@@ -105,9 +144,10 @@ def _make_variants(
         replace(
             plan,
             parts=[
-                replace(part, engine=variant) if part.engine is last else part
+                Part(variant if part.engine is last else part.engine, part.first, part.end)
                 for part in plan.parts
             ],
+            why=dict(plan.why),
             tried=name,
         )
         for name, variant in found.items()
@@ -121,7 +161,7 @@ def make_plan(
     choice: Choice,
     refused: Mapping[str, str],
     left: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
-) -> Plan:
+) -> ExecutionPlan:
     """Divide commands among engines.
 
     Args:
@@ -150,7 +190,7 @@ def make_plan(
         Part(engine, first, end)
         for engine, first, end in _find_runs([owner or last for owner in owners])
     ]
-    return Plan(parts or [Part(last, 0, 0)], why, undecided)
+    return ExecutionPlan(parts or [Part(last, 0, 0)], why, undecided)
 
 
 def _take(

@@ -1,0 +1,386 @@
+"""The ways to run a command list, for each kind of queue, and how changes reach them.
+
+A kind of queue is planned (planning.py) and built at its first use. If a driver refuses what an
+engine built, it is planned again without that engine. If the fastest of several plans is
+unknown, all of them are built, and the first replays decide (trial.py). C knows everything that is
+built (`fl_buffer`), because it makes updates, too.
+
+A change is made as a whole or not at all. It does not affect what was enqueued, because OpenCL
+takes a kernel's arguments when a launch is enqueued. Where a driver's command-buffer must not be
+changed before its end, the change waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import Any, Final
+
+from .._native import ffi, lib
+from ..calls import find_device_profile, get_address
+from ..errors import OpenCLError, error
+from .cells import Cells
+from .choice import Choice
+from .commands import CommandList
+from .cost import recall, remember
+from .edits import copy_command, put
+from .engine import BuiltCommands, QueueKind
+from .planning import ExecutionPlan, Part, make_plans
+from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
+from .waiting import wait
+
+#: Schedules take turns in a graph that was enqueued so often: others are not worth building it
+#: several times.
+_WORTH_VARIANTS: Final = 8
+
+
+class _Changing(AbstractContextManager[None]):
+    """A block in which one Python thread changes a command-buffer. Blocks may be nested."""
+
+    def __init__(self, native: Any, lock: Any) -> None:
+        self._native, self._lock, self._depth = native, lock, 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            lib.fl_begin_changes(self._native)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            lib.fl_end_changes(self._native)
+        self._lock.release()
+
+
+class ExecutionPlans:
+    """The plans of a command list, by the kind of queue, and what changes the commands.
+
+    Args:
+        commands: what is run.
+        choice: the engines.
+        given: what an engine has built already, to be used on whatever queue, or None.
+        lock: held by Python threads that enqueue or change it.
+
+    Attributes:
+        native: the command-buffer as C knows it, an `fl_buffer *`.
+    """
+
+    def __init__(
+        self, commands: CommandList, choice: Choice, given: BuiltCommands | None, lock: Any
+    ) -> None:
+        self.native = ffi.new("fl_buffer *")
+        self.native.holds_events = find_device_profile(commands.devices[0]).holds_events
+        self._commands, self._choice, self._given = commands, choice, given
+        self._found: dict[QueueKind, Sequence[ExecutionPlan]] = {}  # several while they take turns
+        self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
+        self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
+        self._with_variants: set[QueueKind] = set()  # where schedules take turns
+        self._listed: Any = None  # what `native` points to
+        self._changing = _Changing(self.native, lock)
+        if given is not None:
+            self._list()
+
+    def choose(self, kind: QueueKind) -> ExecutionPlan:
+        """Return the plan that is enqueued next on a kind of queue. The lock is held.
+
+        Raises OpenCLError if the last engine cannot build its part.
+        """
+        if self.native.stale:  # an engine cannot run a changed command
+            with self.block_updates():
+                self.native.stale = 0
+            for other in list(self._found):
+                self._drop(other, {})
+        found = self._found.get(kind)
+        while found is None:
+            found = self._make(kind)
+            if found is not None:
+                self._found[kind] = found
+                self._list()
+        trial = found[0].trial
+        if trial is None:
+            return found[0]
+        seconds = trial.find_medians()
+        if seconds is None:
+            return found[trial.choose_next()]
+        if not any(one.tried for one in found):  # that depends on arguments, and on load
+            remember(self._commands, kind, seconds)
+        return self._keep_fastest(kind, seconds)
+
+    def _make(self, kind: QueueKind) -> Sequence[ExecutionPlan] | None:
+        """Plan and build. Returns None if an engine failed; the next plan does without it."""
+        if self._given is not None:
+            (engine,) = self._choice.engines
+            part = Part(engine, 0, len(self._commands))
+            part.built = self._given
+            return [ExecutionPlan([part], {engine.name: self._choice.why})]
+        refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
+        with_variants = kind in self._with_variants
+        found = make_plans(
+            self._commands, kind, self._choice, refused, left, with_variants=with_variants
+        )
+        names = [one.name for one in found]
+        tries_schedules = any(one.tried for one in found)
+        is_new = len(found) == 1 or tries_schedules
+        known = None if is_new else recall(self._commands, kind, names)
+        if known:
+            best = next(one for one in found if one.name == choose_fastest(known))
+            _explain_choice(best, found, known)
+            found = [best]
+        turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
+        trial = Trial(names, turns, repeats=tries_schedules) if len(found) > 1 else None
+        with ExitStack() as made:  # closes them if one cannot be built
+            for one in found:
+                one.trial, failure = trial, one.build(self._commands, kind)
+                if failure is not None:
+                    self._note_refusal(kind, one, *failure)
+                    return None
+                made.callback(one.close)
+            made.pop_all()
+        return found
+
+    def _note_refusal(
+        self, kind: QueueKind, plan: ExecutionPlan, part: Part, refusal: OpenCLError
+    ) -> None:
+        """Note that an engine is not asked again. Raises the refusal if no engine is left."""
+        is_last = part.name == self._choice.engines[-1].name
+        if is_last and not plan.tried:
+            raise refusal
+        refused = plan.tried if is_last else part.name
+        self._refused[kind][refused] = f"the driver refused it, {refusal}"
+
+    def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> ExecutionPlan:
+        """End a trial: keep only the fastest plan."""
+        found = self._found[kind]
+        best = choose_fastest(seconds, of_schedules=any(one.tried for one in found))
+        winner = next(one for one in found if one.name == best)
+        _explain_choice(winner, found, seconds)
+        winner.trial = None
+        self._found[kind] = [winner]
+        self._list()
+        for one in found:
+            if one is not winner:
+                one.close()
+        return winner
+
+    def refuse(self, kind: QueueKind, plan: ExecutionPlan, reason: str) -> None:
+        """Forget a plan that the driver refused to enqueue, and the others.
+
+        Its engines are not asked again.
+        """
+        self._drop(kind, {part.name: reason for part in plan.parts})
+
+    def is_learning(self, kind: QueueKind, plan: ExecutionPlan) -> bool:
+        """Whether a part of a plan measures its runs, and nothing was learned from that yet;
+        or whether its variants are still to come."""
+        if not self._choice.is_auto or plan.trial is not None:
+            return False
+        may_leave = kind not in self._left and any(part.built.learns for part in plan.parts)
+        return may_leave or plan.has_variants
+
+    def learn(self, kind: QueueKind) -> bool:
+        """Ask a plan what its first runs have taught. Forget it if an engine leaves commands
+        to others, or if its variants shall take turns.
+
+        Returns:
+            Whether everything is known. Nothing more is learned then.
+        """
+        if self._found[kind][0].has_variants:
+            if self.native.enqueued < _WORTH_VARIANTS:
+                return False
+            with self.block_updates():
+                self._with_variants.add(kind)
+                self._drop(kind, {})
+            return True
+        (plan,), left = self._found[kind], dict[str, dict[int, str]]()
+        with self.block_updates():
+            for part in plan.parts:
+                learned = part.built.find_slower_commands()
+                if learned is None:
+                    return False
+                longer = {part.first + number: why for number, why in learned.items()}
+                left.setdefault(part.name, {}).update(longer)
+        self._left[kind] = left
+        if any(left.values()):
+            self._drop(kind, {})
+        return True
+
+    def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
+        self._refused.setdefault(kind, {}).update(refused)
+        dropped = self._found.pop(kind)
+        self._list()
+        for one in dropped:
+            one.close()
+
+    def _list_built(self) -> list[BuiltCommands]:
+        if self._given is not None:
+            return [self._given]
+        found = (one for plans in self._found.values() for one in plans)
+        return [part.built for one in found for part in one.parts]
+
+    def _list(self) -> None:
+        """Tell C what was built, for updates."""
+        if not self._commands.updatable:
+            return
+        built = self._list_built()
+        rows = ffi.new("fl_built *[]", [one.native for one in built])
+        with self.block_updates():
+            self._listed, self.native.built = (built, rows), rows
+            self.native.built_count = len(built)
+            self.native.python_updates = any(not one.native.update for one in built)
+
+    # changes
+
+    def block_updates(self) -> AbstractContextManager[None]:
+        """Block updates in C and in other threads for the length of a block.
+
+        Nothing is enqueued in it.
+        """
+        return self._changing
+
+    def change(
+        self, numbers: Sequence[int], change: Callable[[], Mapping[int, bool]], routine: str
+    ) -> None:
+        """Change commands: all of them or, if anything fails, none. What was enqueued does not
+        change.
+
+        Args:
+            numbers: the commands that may change.
+            change: changes them in the array. Returns those that it changed, and whether each
+                launches another kernel now.
+            routine: the function that an error names.
+
+        Raises:
+            OpenCLError: an engine refuses it, and nothing has changed.
+        """
+        with self.block_updates():
+            self._wait_for_updates()
+            before = {number: copy_command(self._commands.array + number) for number in numbers}
+            changed: Mapping[int, bool] = dict.fromkeys(before, True)
+            try:
+                changed = change()
+                code = self._tell(changed)
+                if code:
+                    raise error(code, routine, "Nothing has changed.")
+            except BaseException:
+                for number, command in before.items():
+                    put(self._commands.array + number, command)
+                self._tell(changed)
+                raise
+
+    def set_cells(self, cells: Cells) -> None:
+        """Let cells take what was staged in their rows. What was enqueued does not change.
+
+        No other Python thread may change or enqueue it meanwhile.
+
+        Raises:
+            OpenCLError: an engine refuses it.
+        """
+        code = lib.fl_set_cells(self.native, cells.rows, cells.count)
+        if code == lib.FL_PYTHON_UPDATES:
+            changed = cells.list_pending()
+            self._wait_for_updates()
+            code = lib.fl_store_cells(self.native, cells.rows, cells.count)
+            code = code or self._tell(dict.fromkeys(changed, False))
+        if code:
+            raise error(code, "set", "An engine refused the new values.")
+
+    def _wait_for_updates(self) -> None:
+        """Wait for the last enqueue if something must not be updated before its end."""
+        native = self.native
+        waits = native.python_updates and native.last_event
+        if waits and any(one.updates_wait for one in self._list_built()):
+            with self.block_updates():  # not by C, which would wait for the end of the changes
+                native.again = ffi.NULL
+            self.wait_for_last()
+
+    def wait_for_last(self) -> None:
+        """Wait for the last enqueue, of which there is one."""
+        kind = QueueKind.of_queue(self._commands.context, get_address(self.native.last_queue))
+        profile = find_device_profile(kind.device)
+        with suppress(OpenCLError):  # whatever became of its commands
+            wait(get_address(self.native.last_event), kind.in_order, profile.waits_one_at_a_time)
+
+    def _tell(self, changes: Mapping[int, bool]) -> int:
+        """Pass changed commands to everything that was built of them.
+
+        Args:
+            changes: the numbers of the commands, and whether each launches another kernel now.
+
+        Returns:
+            OpenCL's code.
+        """
+        code = 0
+        if self.native.python_updates:
+            with self.block_updates():
+                self.native.again = ffi.NULL
+        if len(changes) > 1:  # kernels first: by them launches follow each other
+            changes = dict(sorted(changes.items(), key=lambda change: not change[1]))
+        for command, relaunched in changes.items():
+            code = lib.fl_update_buffer(self.native, command, relaunched) or code
+        if self.native.python_updates:
+            code = code or self._tell_python(list(changes))
+        return code
+
+    def _tell_python(self, commands: Sequence[int]) -> int:
+        """Update what C cannot update. A refusal is not a failure if other engines can run it."""
+        if self._given is not None:
+            return _tell_one(self._given, 0, commands)
+        for kind, plans in list(self._found.items()):
+            refused: dict[str, str] = {}
+            for part in (part for one in plans for part in one.parts):
+                inside = [number for number in commands if part.first <= number < part.end]
+                if _tell_one(part.built, part.first, inside):
+                    refused[part.name] = "the driver refused an update"
+            if refused:
+                self._drop(kind, refused)
+        return 0
+
+    # explain, close
+
+    def explain(self, kind: QueueKind) -> str:
+        """Return how commands run on such a queue, and why: a line for each engine."""
+        plan = self.choose(kind)
+        why = {**self._choice.explain_others(), **plan.why}
+        wide = max(map(len, why))
+        lines = [f"{self._commands.count} commands"]
+        for name, reason in why.items():
+            ran = [part for part in plan.parts if part.name == name]
+            for part in ran:
+                which = f"{part.first}–{part.end - 1}: " if len(plan.parts) > 1 else ""
+                lines.append(f"  {name:{wide}}  {which}{part.built.explain()}; {reason}")
+            if not ran:
+                lines.append(f"  {name:{wide}}  not chosen: {reason}")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Close what engines built. What was enqueued runs to its end."""
+        closed = self._list_built() if self._found else []
+        with self.block_updates():
+            self.native.built_count = 0
+            self._found.clear()
+        for one in closed:
+            one.close()
+
+
+def _explain_choice(
+    best: ExecutionPlan, plans: Sequence[ExecutionPlan], seconds: Mapping[str, float]
+) -> None:
+    """Let a plan say why it was chosen among all."""
+    figures = ", ".join(f"{name} {time * 1e6:.1f} µs" for name, time in seconds.items())
+    used = {part.name for part in best.parts}
+    why = {
+        name: f"{'' if name in used else 'not '}clearly faster, a replay takes: {figures}"
+        for one in plans
+        for name in one.undecided
+    }
+    if any(one.tried for one in plans):
+        why[list(best.why)[-1]] = f"the first replays took: {figures}"
+    best.why = {**best.why, **why}
+    best.undecided = ()
+
+
+def _tell_one(built: BuiltCommands, first: int, commands: Sequence[int]) -> int:
+    if built.native.update or not commands:
+        return 0
+    return built.update([number - first for number in commands])
