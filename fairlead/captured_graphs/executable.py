@@ -350,17 +350,18 @@ class Executable(Drawable, Pickles):
         """
         repeat = self._repeat
         if repeat and times is _ONCE and wait_for is None and until is None:
-            is_ours = type(queue) is repeat.queue_type and queue.int_ptr == repeat.queue
+            queue_type, of_queue, enqueue, run, native, route, to_event = repeat
+            is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values)):
-                here = repeat.run if wait else None
-                done = repeat.enqueue(repeat.native) if here is None else here(repeat.native)
+                here = run if wait else None
+                done = enqueue(native) if here is None else here(native)
                 if done > 0 and here is not None:
                     return None
                 if done > 0:
-                    event = repeat.make_event(done)
+                    event = to_event(done, False)
                     return event.wait() if wait else event
                 if done:
-                    self._fail(done, repeat.route, here is not None)
+                    self._fail(done, route, here is not None)
         from .replay_end import make_end
 
         handle = check_queue(queue, self._block, "replay")

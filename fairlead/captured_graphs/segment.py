@@ -12,7 +12,6 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..icd._native import ffi, lib
@@ -69,7 +68,7 @@ class Repeat(NamedTuple):
             engine can do that.
         native: what both are given.
         route: what `native` belongs to.
-        make_event: makes a pyopencl event of a handle, and takes over the reference.
+        to_event: makes a pyopencl event of a handle, and takes its reference if told not to retain.
     """
 
     queue_type: type
@@ -78,7 +77,7 @@ class Repeat(NamedTuple):
     run: Callable[[Any], int] | None
     native: Any
     route: Route
-    make_event: Callable[[int], Any]
+    to_event: Callable[[int, bool], Any]
 
 
 #: What dropped segments used.
@@ -217,8 +216,8 @@ class CapturedSegment:
             alternates = self.settings is not None and self.settings.alternations
             enqueue = self._pick_alternate if alternates else lib.fl_enqueue_again
             run = lib.fl_run_again if route.runs_here and not alternates else None
-            make = partial(pyopencl.Event.from_int_ptr, retain=False)
-            return Repeat(type(queue), handle, enqueue, run, route.native, route, make)
+            to_event = pyopencl.Event.from_int_ptr
+            return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event)
 
     def _pick_alternate(self, route: Any) -> int:
         settings = self.settings
