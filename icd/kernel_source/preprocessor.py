@@ -1,0 +1,349 @@
+"""The C preprocessor: directives, macros and includes of a program's source.
+
+Macros are replaced by the algorithm of hide sets, which the C standard describes: a token
+remembers the macros that it came from, and is never replaced by one of them again.
+
+What the compiler defines differs from driver to driver, and selects other code. So a directive
+that asks for a name that only the driver can define is an error, unless `macros` has that name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pycparser import c_ast
+
+from .errors import UnreadableKernel
+
+
+class Token(NamedTuple):
+    """A word of the source, the line that it is on, and the macros that it came from."""
+
+    text: str
+    line: int
+    hidden: frozenset[str] = frozenset()
+
+
+class _Macro(NamedTuple):
+    parameters: list[str] | None  # None: a macro without parentheses
+    body: list[str]
+
+
+class Preprocessed(NamedTuple):
+    """The tokens of a program, and its pragmas in their order."""
+
+    tokens: list[Token]
+    pragmas: list[str]
+
+
+_WORD: Final = re.compile(
+    r"""[^\S\n]+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*"""
+    r"""|\#\#|<<=|>>=|\.\.\.|[-+*/%&|^=!<>]=|&&|\|\||<<|>>|->|\+\+|--|."""
+)
+#: A string, which may hold what looks like a comment; or a comment.
+_COMMENT: Final = re.compile(
+    r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/""", re.DOTALL
+)
+_DIRECTIVE: Final = re.compile(r"[\s\x02]*#[ \t]*(\w*)[ \t]*(.*)", re.DOTALL)
+_DEFINE: Final = re.compile(r"([A-Za-z_]\w*)(?:\(([^)]*)\))?(.*)", re.DOTALL)
+#: Names that the C of OpenCL and its compilers define themselves.
+_OF_THE_DRIVER: Final = re.compile(r"_[_A-Z]\w*|cl_\w+|CL_\w+|(M|FLT|DBL|HALF|FP|CHAR|INT)_\w+")
+#: No compiler of OpenCL C defines these.
+_NEVER: Final = frozenset({"__cplusplus", "__CUDACC__", "_MSC_VER"})
+#: A newline that is not the end of a line: one in a comment, or after a backslash.
+_INNER: Final = "\x02"
+_DEEPEST: Final = 40
+
+
+def split_options(options: str) -> tuple[dict[str, str], list[str]]:
+    """Find the macros and the folders of includes in a program's build options.
+
+    Args:
+        options: The text that clBuildProgram got.
+
+    Returns:
+        The macros of `-D` with their texts, and the folders of `-I`.
+    """
+    macros: dict[str, str] = {}
+    folders: list[str] = []
+    words = iter(shlex.split(options))
+    for word in words:
+        if (kind := word[:2]) in ("-D", "-I"):
+            value = word[2:] or next(words, "")
+            if kind == "-I":
+                folders.append(value)
+            else:
+                name, given, text = value.partition("=")
+                macros[name] = text if given else "1"
+    return macros, folders
+
+
+class Preprocessor:
+    """One run over one source."""
+
+    def __init__(
+        self,
+        macros: Mapping[str, str | None],
+        folders: list[str],
+        calculate: Callable[[str], int],
+    ) -> None:
+        self._absent = {name for name, text in macros.items() if text is None} | _NEVER
+        self._macros = {
+            name: _Macro(None, _words(text)) for name, text in macros.items() if text is not None
+        }
+        self._folders = folders
+        self._calculate = calculate
+        self._once: set[Path] = set()
+        self._pragmas: list[str] = []
+
+    def run(self, source: str) -> Preprocessed:
+        """Replace the macros of a source, and obey its directives.
+
+        Raises:
+            UnreadableKernel: It cannot be known what the driver makes of the source.
+        """
+        return Preprocessed(list(self._run(source, 0, None)), self._pragmas)
+
+    def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
+        if source.count("#include") and included_at < -_DEEPEST:
+            raise UnreadableKernel("its includes are nested too deeply")
+        line, active, chunk = 1, [True], list[Token]()
+        taken = [True]  # of each #if: whether one of its branches was taken
+        for text in _join_lines(source).split("\n"):
+            here = included_at or line
+            if match := _DIRECTIVE.fullmatch(text):
+                yield from self._expand(chunk)
+                chunk = []
+                name, rest = match[1], match[2].replace(_INNER, " ").strip()
+                if name in ("if", "ifdef", "ifndef"):
+                    hit = active[-1] and self._decide(name, rest, here)
+                    taken.append(hit or not active[-1])
+                    active.append(hit)
+                elif name in ("elif", "else", "endif"):
+                    if len(active) == 1:
+                        raise UnreadableKernel(f"#{name} has no #if", here)
+                    active.pop()
+                    if name == "endif":
+                        taken.pop()
+                    else:
+                        hit = not taken[-1] and (name == "else" or self._decide("if", rest, here))
+                        taken[-1] |= hit
+                        active.append(hit)
+                elif active[-1]:
+                    yield from self._obey(name, rest, here, path)
+            elif active[-1]:
+                chunk += [Token(word, here) for word in _words(text)]
+            line += 1 + text.count(_INNER)
+        yield from self._expand(chunk)
+
+    def _obey(self, name: str, rest: str, line: int, path: Path | None) -> Iterator[Token]:
+        if name == "define" and (match := _DEFINE.fullmatch(rest)):
+            given = match[2]
+            names = None if given is None else [one.strip() for one in given.split(",") if given]
+            if names and names[-1] == "...":
+                names[-1] = "__VA_ARGS__"
+            self._macros[match[1]] = _Macro(names, _words(match[3]))
+            self._absent.discard(match[1])
+        elif name == "undef":
+            self._macros.pop(rest, None)
+            self._absent.add(rest)
+        elif name == "include":
+            yield from self._include(rest, line)
+        elif name == "pragma":
+            if rest == "once" and path:
+                self._once.add(path)
+            elif not rest.startswith("unroll"):
+                self._pragmas.append(rest)
+        elif name not in ("", "warning", "line"):
+            raise UnreadableKernel(f"#{name} {rest}".strip(), line)
+
+    def _include(self, rest: str, line: int) -> Iterator[Token]:
+        name = rest.strip('<>" ')
+        for folder in self._folders:
+            path = Path(folder, name)
+            if path.is_file():
+                if path not in self._once:
+                    yield from self._run(path.read_text(encoding="utf-8"), line, path)
+                return
+        raise UnreadableKernel(f"the file {name}, which it includes, is not found", line)
+
+    def _decide(self, directive: str, rest: str, line: int) -> bool:
+        if directive != "if":
+            return self._is_defined(rest.split()[0], line) == (directive == "ifdef")
+        asked = re.sub(
+            r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))",
+            lambda match: str(int(self._is_defined(match[1] or match[2], line))),
+            rest,
+        )
+        words = [token.text for token in self._expand([Token(one, line) for one in _words(asked)])]
+        for index, word in enumerate(words):
+            if re.match(r"[A-Za-z_]", word):
+                words[index] = "0"
+                self._is_defined(word, line)
+        return self._calculate(" ".join(words)) != 0
+
+    def _is_defined(self, name: str, line: int) -> bool:
+        if name in self._macros:
+            return True
+        if name not in self._absent and _OF_THE_DRIVER.fullmatch(name):
+            raise UnreadableKernel(f"the code depends on {name}, which the driver defines", line)
+        return False
+
+    def _expand(self, tokens: list[Token]) -> Iterator[Token]:
+        todo = tokens[::-1]
+        while todo:
+            token = todo.pop()
+            macro = self._macros.get(token.text)
+            if macro is None or token.text in token.hidden:
+                yield token
+            elif macro.parameters is None:
+                todo += self._substitute(macro, {}, token, token.hidden)[::-1]
+            elif todo and todo[-1].text == "(":
+                values, hidden = _arguments(todo, token)
+                named = _name_arguments(macro.parameters, values, token)
+                todo += self._substitute(macro, named, token, token.hidden & hidden)[::-1]
+            else:
+                yield token
+
+    def _substitute(
+        self, macro: _Macro, values: dict[str, list[Token]], token: Token, hidden: frozenset[str]
+    ) -> list[Token]:
+        hidden |= {token.text}
+        out: list[Token] = []
+        body = macro.body
+        index = 0
+        while index < len(body):
+            word = body[index]
+            if word == "##" and out and index + 1 < len(body):
+                index += 1
+                right = values.get(body[index], [Token(body[index], token.line)])
+                if right:
+                    out[-1] = Token(out[-1].text + right[0].text, token.line)
+                    out += right[1:]
+            elif word == "#" and macro.parameters is not None and index + 1 < len(body):
+                index += 1
+                text = " ".join(one.text for one in values.get(body[index], []))
+                out.append(Token('"' + text.replace("\\", r"\\").replace('"', r"\"") + '"', 0))
+            elif word in values:
+                pasted = body[index + 1 : index + 2] == ["##"]
+                value = values[word]
+                # an empty left side of ## is an empty token, to which the right side is pasted
+                out += (value or [Token("", 0)]) if pasted else self._expand(value)
+            else:
+                out.append(Token(word, 0))
+            index += 1
+        return [Token(one.text, token.line, one.hidden | hidden) for one in out if one.text]
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.replace(_INNER, " ")) if not word.isspace()]
+
+
+def _join_lines(source: str) -> str:
+    """Join continued lines, and make each comment a space. Lines keep their numbers."""
+    source = source.replace("\r\n", "\n")
+    source = re.sub(
+        r"((?:[^\n]*\\\n)+)([^\n]*)",
+        lambda match: match[1].replace("\\\n", "") + match[2] + _INNER * match[1].count("\n"),
+        source,
+    )
+
+    def shorten(match: re.Match[str]) -> str:
+        text = match[0]
+        return " " + _INNER * (text.count("\n") + text.count(_INNER)) if text[0] == "/" else text
+
+    return _COMMENT.sub(shorten, source)
+
+
+def _arguments(todo: list[Token], name: Token) -> tuple[list[list[Token]], frozenset[str]]:
+    """Take the arguments of a call of a macro from the end of the reversed tokens."""
+    todo.pop()
+    values, depth = [list[Token]()], 0
+    while todo:
+        token = todo.pop()
+        if token.text == ")" and not depth:
+            return values, token.hidden
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == "," and not depth:
+            values.append([])
+        else:
+            values[-1].append(token)
+    raise UnreadableKernel(f"the call of the macro {name.text} does not end", name.line)
+
+
+def _name_arguments(
+    names: list[str], values: list[list[Token]], token: Token
+) -> dict[str, list[Token]]:
+    if names and names[-1] == "__VA_ARGS__":
+        rest: list[Token] = []
+        for index, value in enumerate(values[len(names) - 1 :]):
+            rest += ([Token(",", token.line)] if index else []) + value
+        values = [*values[: len(names) - 1], rest]
+    if not names and values == [[]]:
+        values = []
+    if len(names) != len(values):
+        raise UnreadableKernel(f"the macro {token.text} has {len(names)} arguments", token.line)
+    return dict(zip(names, values, strict=True))
+
+
+def calculate(expression: c_ast.Node | None) -> int:
+    """Calculate a constant expression of integers, by C's rules.
+
+    Raises:
+        UnreadableKernel: It is not one.
+    """
+    if isinstance(expression, c_ast.Constant):
+        if "int" in expression.type:
+            return integer(expression.value)
+    elif isinstance(expression, c_ast.UnaryOp) and expression.op in _UNARY:
+        return _UNARY[expression.op](calculate(expression.expr))
+    elif isinstance(expression, c_ast.BinaryOp):
+        left, right = calculate(expression.left), expression.right
+        if expression.op in ("&&", "||"):
+            return int(
+                bool(calculate(right)) if bool(left) == (expression.op == "&&") else bool(left)
+            )
+        if expression.op in ("/", "%"):
+            divisor = calculate(right)
+            if divisor:
+                quotient = abs(left) // abs(divisor) * (1 if (left < 0) == (divisor < 0) else -1)
+                return quotient if expression.op == "/" else left - quotient * divisor
+        elif expression.op in _BINARY:
+            return int(_BINARY[expression.op](left, calculate(right)))
+    elif isinstance(expression, c_ast.TernaryOp):
+        return calculate(expression.iftrue if calculate(expression.cond) else expression.iffalse)
+    raise UnreadableKernel("an expression is not a constant integer")
+
+
+def integer(text: str) -> int:
+    """Read an integer literal of C."""
+    digits = text.rstrip("uUlL")
+    return int(digits, 8 if re.fullmatch("0[0-7]+", digits) else 0)
+
+
+_UNARY: Final[dict[str, Callable[[int], int]]] = {
+    "-": lambda value: -value,
+    "+": lambda value: value,
+    "!": lambda value: int(not value),
+    "~": lambda value: ~value,
+}
+_BINARY: Final[dict[str, Callable[[int, int], int | bool]]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "<<": lambda left, right: left << right,
+    ">>": lambda left, right: left >> right,
+    "&": lambda left, right: left & right,
+    "|": lambda left, right: left | right,
+    "^": lambda left, right: left ^ right,
+    "<": lambda left, right: left < right,
+    ">": lambda left, right: left > right,
+    "<=": lambda left, right: left <= right,
+    ">=": lambda left, right: left >= right,
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+}
