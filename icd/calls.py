@@ -6,10 +6,12 @@ Handles are numbers here. Classes for platforms and devices are in objects.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from ..loader.base.library import find_file
 from ..loader.base.query import decode_text
 from ._native import ffi, lib
 from .abi import OPENCL
@@ -196,6 +198,12 @@ def identify_device(device: int) -> tuple[str, ...]:
     )
 
 
+def find_driver_file(device: int) -> str:
+    """Return the file that the functions of a device's driver lie in, "" if it is not known."""
+    table = lib.fl_table_of(ffi.cast("void *", device))
+    return find_file(get_address(table[OPENCL.functions["clCreateContext"].slot]))
+
+
 def query_kernel_name(kernel: int) -> str:
     """Return the function name of a kernel (a handle), "kernel" if the driver does not answer."""
     text = ffi.new("char[512]")
@@ -209,3 +217,62 @@ def _query_text(handle: int, routine: str, name: str) -> str:
     value = ffi.new("char[1024]")
     check(call(handle, routine, OPENCL[name], 1024, get_address(value), None), routine)
     return decode_text(bytes(ffi.buffer(value)))
+
+
+# contexts and programs
+
+
+def create_context(device: int) -> int:
+    """Make a context of a device, a handle. Raises OpenCLError."""
+    code, devices = ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
+    create = find_function(device, "clCreateContext")
+    context = create(None, 1, get_address(devices), None, None, get_address(code))
+    check(code[0], "clCreateContext")
+    return context
+
+
+def build_program(context: int, device: int, source: bytes, options: bytes = b"") -> int:
+    """Build OpenCL C for a device, and return the program, a handle. Raises OpenCLError."""
+    text, code = ffi.new("char[]", source), ffi.new("int32_t *")
+    texts, devices = ffi.new("char *[]", [text]), ffi.new("uintptr_t[]", [device])
+    routine = "clCreateProgramWithSource"
+    program = call(context, routine, 1, get_address(texts), None, get_address(code))
+    check(code[0], routine)
+    built = call(program, "clBuildProgram", 1, get_address(devices), options, None, None)
+    if built:
+        call(program, "clReleaseProgram")
+    check(built, "clBuildProgram")
+    return program
+
+
+def query_program(kernel: int) -> int:
+    """Return the program of a kernel (handles). Raises OpenCLError."""
+    return _query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t")
+
+
+def query_kernel_count(program: int) -> int:
+    """Return CL_PROGRAM_NUM_KERNELS of a program, a handle. Raises OpenCLError."""
+    return _query_number(program, "clGetProgramInfo", "CL_PROGRAM_NUM_KERNELS", "uint64_t")
+
+
+def query_source(program: int) -> bytes:
+    """Return the OpenCL C of a program (a handle), b"" if it has none. Raises OpenCLError."""
+    return _query_string(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE")
+
+
+def query_build_options(program: int, device: int) -> str:
+    """Return what a program was built with for a device (handles), as `os.fsdecode` does.
+
+    Raises OpenCLError.
+    """
+    routine = "clGetProgramBuildInfo"
+    return os.fsdecode(_query_string(program, routine, "CL_PROGRAM_BUILD_OPTIONS", device))
+
+
+def _query_string(handle: int, routine: str, name: str, *between: int) -> bytes:
+    size = ffi.new("size_t *")
+    query = (handle, routine, *between, OPENCL[name])
+    check(call(*query, 0, None, get_address(size)), routine)
+    room = ffi.new("char[]", max(1, size[0]))
+    check(call(*query, size[0], get_address(room), None), routine)
+    return ffi.string(room)

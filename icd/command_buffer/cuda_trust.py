@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...loader.base.forks import make_lock
-from ..calls import identify_device
+from ..calls import find_driver_file, identify_device
 from ..errors import OpenCLError
 from . import self_tests
 
@@ -31,7 +31,7 @@ def why_not_device(device: int) -> str | None:
         return f"the driver does not describe the device, {error}"
     with _lock:
         if identity not in _known:
-            kind, path = " ".join(("cuda", *identity[2:])), self_tests.find_library(device)
+            kind, path = " ".join(("cuda", *identity[2:])), find_driver_file(device)
             _known[identity] = self_tests.why_not_library(path, kind, SELF_TEST)
         return _known[identity]
 

@@ -13,7 +13,13 @@ from typing import Final
 from ...loader.base.forks import make_lock
 from .._native import ffi
 from ..abi import OPENCL
-from ..calls import call, find_device_profile, get_address, identify_device
+from ..calls import (
+    call,
+    find_device_profile,
+    find_driver_file,
+    get_address,
+    identify_device,
+)
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclVersion, find_version
 from . import self_tests
@@ -65,7 +71,7 @@ def _judge(device: int, identity: Sequence[str]) -> Trust:
         return Trust(why_not="the device is not a CPU")
     if not _query_number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
         return Trust(why_not="the device runs no native kernels")
-    why_not = self_tests.why_not_library(self_tests.find_library(device), "direct", SELF_TEST)
+    why_not = self_tests.why_not_library(find_driver_file(device), "direct", SELF_TEST)
     return Trust(why_not=why_not) if why_not else Trust(version)
 
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from ..calls import identify_device, is_in_order, query_device, query_properties
 from .commands import CommandList
+from .prepared_programs import Preparation
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,16 @@ class Engine(ABC):
 
         One that does not divide checks each command.
         """
+
+    def prepare(self, commands: CommandList, target: QueueKind) -> Sequence[Preparation]:
+        """Begin in the background what it needs before it can take some of the commands.
+
+        Only called where the engine was not asked for by name.
+
+        Returns:
+            What has not ended yet. After that the commands are planned again.
+        """
+        return ()
 
     def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
         """Return why it leaves this command to another engine, None if it takes it.

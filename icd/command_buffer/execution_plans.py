@@ -172,19 +172,26 @@ class ExecutionPlans:
 
     def is_learning(self, kind: QueueKind, plan: ExecutionPlan) -> bool:
         """Whether a part of a plan measures its runs, and nothing was learned from that yet;
-        or whether its variants are still to come."""
+        or whether its variants, or what an engine prepares, are still to come."""
         if not self._choice.is_auto or plan.trial is not None:
             return False
         may_leave = kind not in self._left and any(part.built.learns for part in plan.parts)
-        return may_leave or plan.has_variants
+        return may_leave or plan.has_variants or bool(plan.awaits)
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a plan what its first runs have taught. Forget it if an engine leaves commands
-        to others, or if its variants shall take turns.
+        to others, if its variants shall take turns, or if all is prepared that it awaits.
 
         Returns:
             Whether everything is known. Nothing more is learned then.
         """
+        awaits = self._found[kind][0].awaits
+        if awaits:
+            if not all(one.has_ended for one in awaits):
+                return False
+            with self.block_updates():
+                self._drop(kind, {})
+            return True
         if self._found[kind][0].has_variants:
             if self.native.enqueued < _WORTH_VARIANTS:
                 return False

@@ -6,17 +6,19 @@ a list of commands, in an array for C. Both keep what they were made from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import call, get_address, query_kernel_name
+from ..calls import call, get_address, query_kernel_name, query_program
 from ..errors import OpenCLError, check
 from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
 from ..program_binaries import query_binaries
+from .prepared_programs import Preparation, say_if_long
 
 _SPACES: Final = {
     "value": lib.FL_SPACE_VALUE,
@@ -45,7 +47,8 @@ class ProgramFunctions:
         # Not by __del__: while that runs, `_programs` still gives the object to other threads.
         finalize(self, call, program, "clReleaseProgram").atexit = False
         try:
-            self.kernels = parse(query_binary(program), version)
+            with say_if_long("and a replay waits for it"):
+                self.kernels = parse(query_binary(program), version)
         except (OpenCLError, PoclBinaryError) as error:
             self.why_not = str(error)
 
@@ -61,6 +64,11 @@ def get_functions(program: int, version: PoclVersion) -> ProgramFunctions:
         if found is None:
             found = _programs[program] = ProgramFunctions(program, version)
         return found
+
+
+def has_functions(program: int) -> bool:
+    """Return whether somebody has the functions of a program (a handle) already."""
+    return program in _programs
 
 
 def query_binary(program: int) -> bytes:
@@ -82,13 +90,21 @@ class GroupFunctions:
         kernels: handles; they live at least as long.
         device: a handle.
         version: of its PoCL.
+        prepared: programs (handles) that a child compiles or has compiled.
 
     Attributes:
         array, count: the array.
         why_not: why a kernel has no function that is called, by its handle.
     """
 
-    def __init__(self, kernels: Iterable[int], device: int, version: PoclVersion) -> None:
+    def __init__(
+        self,
+        kernels: Iterable[int],
+        device: int,
+        version: PoclVersion,
+        prepared: Mapping[int, Preparation] = MappingProxyType({}),
+    ) -> None:
+        self._prepared = prepared
         self.why_not: dict[int, str] = {}
         self._kept: list[Any] = []
         self._kernels: dict[int, PoclKernel] = {}
@@ -137,12 +153,11 @@ class GroupFunctions:
 
         Raises PoclBinaryError if it is missing, or not called.
         """
-        value = ffi.new("uintptr_t *")
-        code = call(
-            kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None
-        )
-        check(code, "clGetKernelInfo")
-        program, name = get_functions(value[0], version), query_kernel_name(kernel)
+        handle, name = query_program(kernel), query_kernel_name(kernel)
+        preparation = self._prepared.get(handle)
+        if preparation is not None and preparation.why_not:
+            raise PoclBinaryError(f"the kernel {name}: {preparation.why_not}", routine="direct")
+        program = get_functions(handle, version)
         self._kept.append(program)
         found = program.kernels.get(name)
         if found is None or found.why_not:

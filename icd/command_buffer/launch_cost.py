@@ -13,7 +13,7 @@ from typing import Final
 
 from ...loader.base.forks import make_lock
 from .._native import ffi, lib
-from ..calls import call, get_address, make_queue
+from ..calls import build_program, call, get_address, make_queue
 from ..errors import OpenCLError, check
 from .commands import CommandArray, CommandList
 from .engine import QueueKind
@@ -25,6 +25,8 @@ _ROUNDS: Final = 8
 
 #: Launches of so many groups are measured; those between cost as the next larger ones do.
 _GROUPS: Final = (1, 16, 256, 4096)
+
+_EMPTY: Final = b"kernel void fairlead_nothing(void) {}"
 
 #: What a launch is taken to cost (seconds) where it cannot be measured.
 _UNKNOWN: Final = 5e-6
@@ -100,21 +102,8 @@ def _make_launches(target: QueueKind, kernel: int, groups: int) -> CommandList:
 @contextmanager
 def _make_empty_kernel(context: int, device: int) -> Iterator[int]:
     """A kernel that does nothing. Raises OpenCLError."""
-    source = ffi.new("char[]", b"kernel void fairlead_nothing(void) {}")
-    sources, code, devices = (
-        ffi.new("char *[]", [source]),
-        ffi.new("int32_t *"),
-        ffi.new("uintptr_t[]", [device]),
-    )
-    program = call(
-        context, "clCreateProgramWithSource", 1, get_address(sources), None, get_address(code)
-    )
-    check(code[0], "clCreateProgramWithSource")
+    program, code = build_program(context, device, _EMPTY), ffi.new("int32_t *")
     try:
-        check(
-            call(program, "clBuildProgram", 1, get_address(devices), None, None, None),
-            "clBuildProgram",
-        )
         kernel = call(program, "clCreateKernel", b"fairlead_nothing", get_address(code))
         check(code[0], "clCreateKernel")
         try:

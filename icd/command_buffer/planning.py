@@ -21,6 +21,7 @@ from . import cost
 from .choice import Choice
 from .commands import CommandList
 from .engine import BuiltCommands, Engine, QueueKind
+from .prepared_programs import Preparation
 from .trial import Trial
 
 _T = TypeVar("_T")
@@ -57,6 +58,7 @@ class ExecutionPlan:
         undecided: the engines whose costs are not known, by name, in order of preference.
         tried: what is different from another plan of the same engines, "" if nothing is.
         has_variants: whether there are such plans, which were not asked for.
+        awaits: what engines prepare in the background. After it there is a better plan.
         trial: measures it and the others, None if there are none.
         is_closed: whether nothing of it can run any more.
     """
@@ -66,6 +68,7 @@ class ExecutionPlan:
     undecided: Sequence[str] = ()
     tried: str = ""
     has_variants: bool = False
+    awaits: Sequence[Preparation] = ()
     trial: Trial | None = None
     is_closed: bool = False
 
@@ -114,10 +117,14 @@ def make_plans(
     plans in which the last engine has other settings, and one that leaves out what was
     learned.
     """
+    asked = [engine for engine in choice.engines if choice.is_auto and engine.name not in refused]
+    awaits = [one for engine in asked for one in engine.prepare(commands, target)]
     found = [make_plan(commands, target, choice, refused, left)]
     while found[-1].undecided:
         refused = {**refused, found[-1].undecided[0]: _IN_TURNS}
         found.append(make_plan(commands, target, choice, refused, left))
+    for plan in found:
+        plan.awaits = awaits
     *others, best = found
     variants = _make_variants(best, commands, target, choice, refused)
     if not with_variants:

@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ...loader.base.children import Outcome, Request, run_all
-from ...loader.base.library import find_file
 from ...loader.base.probe_verdicts import judge
 from ...loader.base.search import Candidate, filter_environ
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import call, find_function, get_address, make_queue
+from ..calls import build_program, call, create_context, get_address, make_queue
 from ..errors import check
 from .commands import CommandArray, CommandList
 from .engine import BuiltCommands, QueueKind
@@ -71,13 +70,6 @@ def try_library(path: str, module: str) -> str | None:
     """
     (report,) = _run_tests((Candidate(path, "the driver of a device", None),), module)
     return report.reason or None
-
-
-def find_library(device: int) -> str:
-    """The file that the driver's functions lie in, "" if it is not known."""
-    table = lib.fl_table_of(ffi.cast("void *", device))
-    slot = OPENCL.functions["clCreateContext"].slot
-    return find_file(get_address(table[slot]))
 
 
 def _run_tests(candidates: Sequence[Candidate], module: str) -> list[_SelfTestReport]:
@@ -172,10 +164,7 @@ def find_difference(
     Raises:
         FairleadError: the driver, or what the engine needs of it, is not as it should be.
     """
-    code, devices = ffi.new("int32_t *"), ffi.new("uintptr_t[]", [device])
-    create = find_function(device, "clCreateContext")
-    context = create(None, 1, get_address(devices), None, None, get_address(code))
-    check(code[0], "clCreateContext")
+    context = create_context(device)
     target, builder = QueueKind(context, device, 0), builder_in(context)
     for one in options:
         progress(f"compiling its kernel {one}")
@@ -251,14 +240,8 @@ def _run_launch(built: BuiltCommands, target: QueueKind, out: int) -> bytes:
 
 @contextmanager
 def _make_kernel(context: int, device: int, options: str) -> Iterator[int]:
-    source, code = ffi.new("char[]", SOURCE), ffi.new("int32_t *")
-    sources, devices = ffi.new("char *[]", [source]), ffi.new("uintptr_t[]", [device])
-    program = call(
-        context, "clCreateProgramWithSource", 1, get_address(sources), None, get_address(code)
-    )
-    check(code[0], "clCreateProgramWithSource")
-    built = call(program, "clBuildProgram", 1, get_address(devices), options.encode(), None, None)
-    check(built, "clBuildProgram")
+    program = build_program(context, device, SOURCE, options.encode())
+    code = ffi.new("int32_t *")
     kernel = call(program, "clCreateKernel", b"fairlead_everything", get_address(code))
     check(code[0], "clCreateKernel")
     yield kernel

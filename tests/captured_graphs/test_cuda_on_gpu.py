@@ -21,9 +21,9 @@ from fairlead.captured_graphs.context import capture
 from fairlead.graph import CommandGraph
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
+from fairlead.icd.calls import find_driver_file
 from fairlead.icd.command_buffer import cuda_trust
 from fairlead.icd.command_buffer.cuda_self_test import find_difference_on_cuda
-from fairlead.icd.command_buffer.self_tests import find_library
 from fairlead.icd.drivers import platforms
 from fairlead.runtime import Queue
 from fairlead.runtime.interop import context_of
@@ -130,7 +130,7 @@ def _engine(loop: Any, queue: cl.CommandQueue) -> str:
 
 def test_the_self_test_of_the_compiler_passes(gpu: cl.CommandQueue) -> None:
     device = gpu.device.int_ptr
-    assert cuda_trust.try_library(find_library(device)) is None
+    assert cuda_trust.try_library(find_driver_file(device)) is None
     shared, steps = cuda_sharing.find_shared_device(device), list[str]()
     assert shared is not None
     assert not find_difference_on_cuda(shared, ("", "-cl-denorms-are-zero"), steps.append)

@@ -292,6 +292,9 @@ class Alone(Replay):
 class Picky(Direct):
     """Takes everything."""
 
+    def prepare(self, commands: CommandList, target: QueueKind) -> tuple[()]:
+        return ()
+
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         return None
 

@@ -27,13 +27,12 @@ def build_once(context: cl.Context, source: str, options: str = "") -> cl.Progra
     """
     devices = context.devices
     files = [_file(device, source, options) for device in devices]
-    if all(file.exists() for file in files):
-        return cl.Program(context, devices, [file.read_bytes() for file in files]).build()
-    program = cl.Program(context, source).build(options)
-    binaries: Any = program.get_info(cl.program_info.BINARIES)
-    for file, binary in zip(files, binaries, strict=True):
-        _write(file, binary)
-    return program
+    if not all(file.exists() for file in files):
+        program = cl.Program(context, source).build(options)
+        binaries: Any = program.get_info(cl.program_info.BINARIES)
+        for file, binary in zip(files, binaries, strict=True):
+            _write(file, binary)
+    return cl.Program(context, devices, [file.read_bytes() for file in files]).build()
 
 
 def _file(device: cl.Device, source: str, options: str) -> Path:

@@ -8,21 +8,22 @@ driver, which then answers as it always does. docs/direct_engine.md says what is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import call, get_address, query_compute_units
+from ...calls import call, get_address, query_compute_units, query_program
 from ...errors import OpenCLError, error
 from ..commands import CommandList
 from ..direct_device import DirectDevice, get_device
 from ..direct_trust import find_trust
 from ..engine import BuiltCommands, Engine, QueueKind
-from ..group_functions import GroupFunctions
+from ..group_functions import GroupFunctions, has_functions
 from ..launch_cost import measure_launch
+from ..prepared_programs import Preparation, prepare
 
 #: Why a command is left to the driver (enum fl_direct_reason).
 _REASONS: Final[dict[int, str]] = {
@@ -69,14 +70,17 @@ class Direct(Engine):
     name, divides = "direct", True
     always_faster = "a run is one native kernel, not an enqueue for each command"
 
-    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+    def _why_never(self, commands: CommandList, target: QueueKind) -> str | None:
         if len(set(commands.devices)) > 1 or _count_devices(commands.context) != 1:
             return "the context has several devices"
         if commands.schedule != "auto":
             return "a schedule was asked for"
         if commands.wanted_events:
             return "the times or events of single commands are asked for"
-        if (why_not := find_trust(target.device).why_not) is not None:
+        return find_trust(target.device).why_not
+
+    def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
+        if (why_not := self._why_never(commands, target)) is not None:
             return why_not
         try:
             found = self._find(commands, target)
@@ -87,18 +91,33 @@ class Direct(Engine):
                 return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
         return None
 
+    def prepare(self, commands: CommandList, target: QueueKind) -> Sequence[Preparation]:
+        if self._why_never(commands, target) is not None:
+            return ()
+        try:
+            programs = {query_program(kernel) for kernel in _list_kernels(commands)}
+            asked = [program for program in programs if not has_functions(program)]
+            known = [(program, prepare(program, target.device)) for program in asked]
+        except OpenCLError:  # why_not meets it, too, and says so
+            return ()
+        prepared = {program: one for program, one in known if one is not None}
+        if prepared:
+            commands.notes.pop((self.name, target.device), None)
+            commands.notes[self.name, target.device, "prepared"] = prepared
+        return [one for one in prepared.values() if not one.has_ended]
+
     def _find(self, commands: CommandList, target: QueueKind) -> Found:
         key = self.name, target.device
         if key not in commands.notes:
             version = find_trust(target.device).version
             assert version is not None  # why_not
-            rows = [commands.array[number] for number in range(len(commands))]
-            kernels = {get_address(row.kernel) for row in rows if row.kernel}
-            kernels.update(commands.alternatives)
+            kernels = _list_kernels(commands)
             device = get_device(commands.context, target.device, version.reports_failures)
+            rows = (commands.array[number] for number in range(len(commands)))
             if commands.updatable or any(row.kernel and not row.has_local for row in rows):
                 device.ask_for_local_sizes()
-            functions = GroupFunctions(kernels, target.device, version)
+            prepared = commands.notes.get((*key, "prepared"), {})
+            functions = GroupFunctions(kernels, target.device, version, prepared)
             commands.notes[key] = Found(device, functions)
         return commands.notes[key]
 
@@ -214,6 +233,12 @@ class BuiltDirect(BuiltCommands):
 
     def close(self) -> None:
         ffi.release(self._direct)
+
+
+def _list_kernels(commands: CommandList) -> set[int]:
+    """Return the kernels that are launched, or may be launched after an update."""
+    rows = (commands.array[number] for number in range(len(commands)))
+    return {*(get_address(row.kernel) for row in rows if row.kernel), *commands.alternatives}
 
 
 def _count_devices(context: int) -> int:

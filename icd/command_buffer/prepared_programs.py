@@ -1,0 +1,174 @@
+"""Programs for whose binary PoCL compiles long: a child process compiles them first.
+
+PoCL compiles each kernel of a program for any local size when it is asked for the program's binary.
+A kernel without barriers takes 50 to 200 ms. A scan takes seconds, or minutes, and its first launch
+less than a tenth of that. Meanwhile nothing else is compiled in the process, and it cannot end.
+
+So a child process makes the same program and asks for its binary. PoCL's cache keeps what was
+compiled. After that, PoCL answers this process at once. One such child runs at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ...loader.base.children import Request, run_all
+from ...loader.base.forks import call_in_child, make_lock
+from ...loader.base.log import warn
+from ...loader.base.search import Candidate, filter_environ
+from ..calls import (
+    find_driver_file,
+    identify_device,
+    query_build_options,
+    query_kernel_count,
+    query_source,
+)
+
+#: What takes long: PoCL makes a loop over the work-items between any two barriers of a kernel.
+_LONG: Final = re.compile(rb"barrier|work_group_|sub_group_|#\s*include")
+
+#: So many kernels without any of that are compiled within half a second.
+_FEW_KERNELS: Final = 4
+
+#: What scans need under load. The driver runs what needs longer.
+_SECONDS: Final = 900.0
+
+#: The module whose `main` is what the child does.
+_COMPILER: Final = "fairlead.icd.command_buffer.program_compiler"
+
+_UNTIL_THEN: Final = "PoCL still compiles its function for any local size, in a child process"
+_FAILED: Final = "PoCL did not compile its function for any local size, in a child process"
+
+
+@dataclass(eq=False)
+class Preparation:
+    """A program that a child compiles.
+
+    Attributes:
+        request: what the child is given.
+        source: the program's.
+        has_ended: whether the child has ended.
+        why_not: why PoCL is not asked for the program's binary, None if it is.
+    """
+
+    request: dict[str, Any]
+    source: bytes
+    has_ended: bool = False
+    why_not: str | None = _UNTIL_THEN
+
+
+_known: Final[dict[tuple[Any, ...], Preparation]] = {}
+_waiting: Final[deque[Preparation]] = deque()
+_lock: Final = make_lock()
+_works = False
+
+
+def prepare(program: int, device: int) -> Preparation | None:
+    """Let a child compile a program (a handle) for a device, once in a process.
+
+    Returns:
+        None if PoCL can be asked for the program's binary at once: it does not take long, or no
+        child can make the same program.
+
+    Raises:
+        OpenCLError: the driver does not describe the program.
+    """
+    source = query_source(program)
+    if not source.strip() or filter_environ().get("POCL_KERNEL_CACHE") == "0":
+        return None
+    if not _LONG.search(source) and query_kernel_count(program) <= _FEW_KERNELS:
+        return None
+    driver = Candidate(find_driver_file(device), "the driver of a device", None)
+    request = {
+        "driver": asdict(driver),
+        "device": identify_device(device),
+        "options": query_build_options(program, device),
+    }
+    key = source, *request["device"], request["options"]
+    with _lock:
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = Preparation(request, source)
+            _waiting.append(found)
+            _start()
+        return found
+
+
+def _start() -> None:
+    global _works
+    if not _works:
+        _works = True
+        threading.Thread(target=_work, name="fairlead-prepares", daemon=True).start()
+
+
+def _work() -> None:
+    global _works
+    while True:
+        with _lock:
+            if not _waiting:
+                _works = False
+                return
+            one = _waiting.popleft()
+        why_not: str | None = "it ended"
+        try:
+            with say_if_long("in a child process. It runs the graphs itself until then"):
+                why_not = _compile(one)
+        finally:
+            one.why_not = why_not and f"{_FAILED}: {why_not}"
+            one.has_ended = True
+
+
+def _compile(one: Preparation) -> str | None:
+    """Run the child, and return why it did not do its work; None if it did."""
+    import tempfile  # few programs come here
+
+    with tempfile.NamedTemporaryFile(prefix="fairlead-") as file:
+        file.write(one.source)
+        file.flush()
+        request = Request(_COMPILER, {**one.request, "source": file.name})
+        (outcome,) = run_all([request], _SECONDS)
+    if outcome.report is not None:
+        return None
+    return outcome.reason or "; ".join(outcome.notes)
+
+
+@call_in_child
+def _begin_in_child() -> None:
+    """The thread that prepares does not exist in a fork: what it had to do is begun again."""
+    global _works
+    _works = False
+    _waiting.clear()
+    for key, one in list(_known.items()):
+        if not one.has_ended:
+            one.has_ended = True
+            del _known[key]
+
+
+# the line
+
+_SAID_AFTER: Final = 1.0  # seconds
+_said: Final[set[str]] = set()
+
+
+@contextmanager
+def say_if_long(where: str) -> Iterator[None]:
+    """Say that PoCL compiles if the block takes longer than a second, once in a process."""
+    timer = threading.Timer(_SAID_AFTER, _say, (where,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say(where: str) -> None:
+    if where not in _said:
+        _said.add(where)
+        warn(f"PoCL compiles a graph's kernels for any local size, {where}")
