@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -66,6 +66,11 @@ _ARGUMENT: Final = struct.Struct("<IIQII")  # access, space, qualifiers, what it
 #: Sections that a loader writes to; a kernel writes to no other one.
 _LOADER_WRITES: Final = (b".dynamic", b".got", b".got.plt", b".data.rel.ro", b".relro_padding")
 _WRITE_AND_ALLOCATE: Final = 3
+_NO_BITS: Final = 8  # a section without a place in the file
+
+#: The folder of generic functions, and what its linker writes first: PoCL 7.0 and 7.1; 7.2.
+_GENERIC: Final = b"/0-0-0"
+_UNFINISHED: Final = re.compile(rb"parallel_.{6}\.so|.+\.so_.{6}\.so", re.DOTALL)
 
 
 class PoclBinaryError(FairleadError):
@@ -131,7 +136,8 @@ class PoclKernel:
         path = os.path.join(_find_cache(), self.folder, variant, f"{self.name}.so")
         try:
             with open(path, "rb") as stream:
-                return self._find_function(stream.read())
+                library = stream.read()
+            return self._find_function(library) if _is_whole_library(library) else 0
         except (OSError, PoclBinaryError):
             return 0
 
@@ -322,14 +328,7 @@ def _read_kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) ->
     files = end - file_bytes
     arguments = _BinaryReader(reader.data, files - argument_bytes, files)
     rows = [_read_argument(arguments) for _ in range(argument_count)]
-    library = next(
-        (
-            data
-            for path, data in _BinaryReader(reader.data, files, end).read_files()
-            if _is_generic(path)
-        ),
-        b"",
-    )
+    library = _find_library(name, _BinaryReader(reader.data, files, end).read_files())
     reader.place = end
     has_variables = "the program has program-scope variables" if program.variables else None
     spaces, sizes = tuple(space for space, _ in rows), tuple(size for _, size in rows)
@@ -357,13 +356,29 @@ def _read_argument(reader: _BinaryReader) -> tuple[str, int]:
     return "local" if space == _LOCAL else "memory", size
 
 
-def _is_generic(path: bytes) -> bool:
-    return b"/0-0-0/" in path and path.endswith(b".so")
+def _find_library(name: str, files: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the library of the generic work-group function of a kernel, b"" if there is none.
+
+    The linker of another process may write to a file beside it, which is in the binary, too.
+    """
+    found = {}
+    for path, data in files:
+        folder, _, file = path.rpartition(b"/")
+        if folder.endswith(_GENERIC) and file.endswith(b".so"):
+            found[file] = data
+    exact = found.get(f"{name}.so".encode())
+    if exact is not None:
+        return exact
+    # PoCL cuts a long name off, and adds a hash to it.
+    others = (data for file, data in found.items() if not _UNFINISHED.fullmatch(file))
+    return next(filter(None, others), b"")
 
 
 def _explain_untrusted(library: bytes) -> str | None:
     if not library:
         return "its binary has no generic work-group function"
+    if not _is_whole_library(library):
+        return "the library of its generic work-group function is cut off"
     if b"printf" in library:
         return "it calls printf"
     written = [name for name in _read_writable_sections(library) if name not in _LOADER_WRITES]
@@ -372,17 +387,49 @@ def _explain_untrusted(library: bytes) -> str | None:
     return None
 
 
-def _read_writable_sections(library: bytes) -> list[bytes]:
-    """Return the sections of an ELF file of this machine that are writable memory (System V
-    ABI)."""
+class _Section(NamedTuple):
+    name: int  # its place in the section of names
+    flags: int
+    begin: int
+    size: int
+    in_file: bool
+
+
+def _read_sections(library: bytes) -> tuple[list[_Section], int]:
+    """Return the sections of an ELF file of this machine (System V ABI), and the number of that
+    with the names."""
     table, entry, count, names = (
         struct.unpack_from("<Q", library, 0x28)[0],
         *struct.unpack_from("<HHH", library, 0x3A),
     )
-    rows = [struct.unpack_from("<IIQQQQ", library, table + k * entry) for k in range(count)]
-    text = rows[names][4]
+    if table + count * entry > len(library):
+        raise IndexError("it ends before its sections do")
+    rows = (struct.unpack_from("<IIQQQQ", library, table + k * entry) for k in range(count))
     return [
-        library[text + name : library.index(b"\0", text + name)]
-        for name, _, flags, _, _, size in rows
-        if flags & _WRITE_AND_ALLOCATE == _WRITE_AND_ALLOCATE and size
+        _Section(name, flags, begin, size, kind != _NO_BITS)
+        for name, kind, flags, _, begin, size in rows
+    ], names
+
+
+def _is_whole_library(library: bytes) -> bool:
+    """Whether an ELF file ends where it says. One that is cut off ends the process by SIGBUS.
+
+    The table of sections is behind everything else.
+    """
+    try:
+        sections, _ = _read_sections(library)
+    except (struct.error, IndexError):
+        return False
+    ends = [one.begin + one.size for one in sections if one.in_file]
+    return bool(ends) and max(ends) <= len(library)
+
+
+def _read_writable_sections(library: bytes) -> list[bytes]:
+    """Return the names of the sections of an ELF file that are writable memory."""
+    sections, names = _read_sections(library)
+    text = sections[names].begin
+    return [
+        library[text + one.name : library.index(b"\0", text + one.name)]
+        for one in sections
+        if one.flags & _WRITE_AND_ALLOCATE == _WRITE_AND_ALLOCATE and one.size
     ]

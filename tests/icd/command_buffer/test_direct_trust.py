@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.icd.command_buffer import direct_trust
+from fairlead.icd.command_buffer import direct_trust, self_tests
 from fairlead.icd.command_buffer.direct_trust import Trust, find_trust
 from fairlead.icd.drivers import platforms
 
@@ -43,3 +43,8 @@ def test_threads_that_ask_at_once_share_one_self_test(
         answers = list(pool.map(find_trust, [device] * threads))
     assert judged == [device]
     assert len({id(answer) for answer in answers}) == 1
+
+
+def test_the_self_test_has_no_inline_assembly() -> None:
+    """PoCL 5.0 and 6.0 abort on it."""
+    assert b"asm" not in self_tests.SOURCE
