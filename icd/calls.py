@@ -60,6 +60,25 @@ def _query_number(handle: int, routine: str, name: str, kind: str) -> int:
     return value[0]
 
 
+def query_bytes(handle: int, routine: str, name: str | int, *between: int) -> bytes | None:
+    """Return what a query answers, None if the driver does not answer it.
+
+    Args:
+        handle: of the object.
+        routine: the function, "clGetKernelInfo".
+        name: the query, by its name or number.
+        between: what the function takes between the object and the query.
+    """
+    query = OPENCL[name] if isinstance(name, str) else name
+    size = ffi.new("size_t *")
+    if call(handle, routine, *between, query, 0, None, get_address(size)):
+        return None
+    room = ffi.new("char[]", size[0])
+    if size[0] and call(handle, routine, *between, query, size[0], get_address(room), None):
+        return None
+    return bytes(ffi.buffer(room, size[0]))
+
+
 # queues
 
 

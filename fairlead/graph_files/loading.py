@@ -7,7 +7,6 @@ is a graph like any other.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -25,6 +24,7 @@ from .document import Document
 from .errors import make_invalid_error, make_load_error
 from .loaded import LoadedGraph
 from .parameters import derive_parameter, make_parameter
+from .programs import build_program
 from .recorder import DocumentRecorder, RecordedObjects
 
 _REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
@@ -101,9 +101,7 @@ class _Loader:
         import pyopencl as cl
 
         self._queue = cl.CommandQueue(self._context, self._device)
-        with warnings.catch_warnings():  # the program that was saved has had the compiler's
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            programs = [self._make_program(record) for record in self._document.programs]
+        programs = [self._make_program(record) for record in self._document.programs]
         kernels = [self._make_kernel(programs, record) for record in self._document.kernels]
         self._memory: list[Any] = []
         for record in self._document.memory:
@@ -123,22 +121,22 @@ class _Loader:
         import pyopencl as cl
 
         read = self._archive.read_program
-        options = record["options"].split()
+        options = record["options"]
         identity = {"device": self._device.name, "driver": self._device.driver_version}
         for one in record.get("binaries", ()):
             if {name: one[name].strip() for name in identity} == identity:
                 try:
                     binary = cl.Program(self._context, [self._device], [read(one["file"])])
-                    return binary.build(options, devices=[self._device])
+                    return build_program(binary, options, self._device)
                 except cl.Error:  # of a driver that was built or set up differently
                     if not record.keys() & {"source", "il"}:
                         raise
         if "source" in record:
             source = read(record["source"]).decode("utf-8", "replace")
-            return cl.Program(self._context, source).build(options, devices=[self._device])
+            return build_program(cl.Program(self._context, source), options, self._device)
         if "il" in record:
             il = cl.Program(self._context, read(record["il"]))
-            return il.build(options, devices=[self._device])
+            return build_program(il, options, self._device)
         known = ", ".join(f"{one['device']} ({one['driver']})" for one in record["binaries"])
         raise make_load_error(
             f"a program of the graph has neither source nor IL, only binaries for {known}",

@@ -1,18 +1,12 @@
-"""What drivers tell of programs, kernels, memory objects and samplers, for a file."""
+"""What drivers tell of kernels, memory objects and samplers, for a file."""
 
 from __future__ import annotations
 
-import gc
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..icd._native import ffi
 from ..icd.abi import OPENCL
-from ..icd.calls import call, get_address, query_kernel_name
-from ..icd.errors import OpenCLError
-from ..icd.program_binaries import query_binaries
-from .errors import make_save_error
+from ..icd.calls import query_bytes, query_kernel_name
 
 #: Flags of memory that mean the same in another process. Others lead to the saved program's memory.
 FLAGS: Final = (
@@ -51,22 +45,9 @@ NOT_WRITTEN: Final = (
 
 
 def query_data(handle: int, routine: str, name: str | int, *between: int) -> bytes:
-    """Return what a query answers, b"" if the driver does not answer it.
-
-    Args:
-        handle: of the object.
-        routine: the function, "clGetKernelInfo".
-        name: the query, by its name or number.
-        between: what the function takes between the object and the query.
-    """
-    query = OPENCL[name] if isinstance(name, str) else name
-    size = ffi.new("size_t *")
-    if call(handle, routine, *between, query, 0, None, get_address(size)) or not size[0]:
-        return b""
-    room = ffi.new("char[]", size[0])
-    if call(handle, routine, *between, query, size[0], get_address(room), None):
-        return b""
-    return bytes(ffi.buffer(room, size[0]))
+    """Return what `query_bytes` returns, b"" if the driver does not answer: for what a file may
+    lack."""
+    return query_bytes(handle, routine, name, *between) or b""
 
 
 def query_number(handle: int, routine: str, name: str | int, *between: int) -> int:
@@ -76,63 +57,17 @@ def query_number(handle: int, routine: str, name: str | int, *between: int) -> i
 
 def query_text(handle: int, routine: str, name: str | int, *between: int) -> str:
     """Return what a query answers as a text, "" if the driver does not answer it."""
-    data = query_data(handle, routine, name, *between)
-    return data.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
+    return decode(query_data(handle, routine, name, *between))
+
+
+def decode(text: bytes) -> str:
+    """Return a driver's text."""
+    return text.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
 
 
 def get_program(kernel: int) -> int:
     """Return the program of a kernel, a handle."""
     return query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
-
-
-def make_program_row(
-    program: int, device: int, number: int, binaries: bool
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return a program as a file has it, and the members that it refers to.
-
-    Args:
-        program, device: handles.
-        number: of the program in the file.
-        binaries: whether the binary of the device is wanted, too.
-
-    Raises:
-        GraphFileError: its source, IL and binary are unknown.
-    """
-    routine = "clGetProgramInfo"
-    options = query_text(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
-    record: dict[str, Any] = {"options": strip_includes(options)}
-    members: dict[str, bytes] = {}
-    source = query_text(program, routine, "CL_PROGRAM_SOURCE") or _find_source(program)
-    il = query_data(program, routine, "CL_PROGRAM_IL")
-    if source.strip():
-        record["source"] = f"programs/{number}.cl"
-        members[record["source"]] = source.encode()
-    elif il:
-        record["il"] = f"programs/{number}.spv"
-        members[record["il"]] = il
-    if binaries or not members:
-        binary = _get_binary(program, device)
-        if not binary and not members:
-            raise make_save_error(
-                "the driver tells neither source nor IL nor binary of a program",
-                "keep the pyopencl.Program of each kernel alive until the graph is saved",
-            )
-        if binary:
-            name = f"programs/{number}.bin"
-            record["binaries"] = [{**identify_device(device), "file": name}]
-            members[name] = binary
-    return record, members
-
-
-def strip_includes(options: str) -> str:
-    """Return build options without PyOpenCL's own folder, which it adds to every build.
-
-    The rest stays as it is. Drivers split options by rules of their own, and no shell's.
-    """
-    from pyopencl import _find_pyopencl_include_path
-
-    own = re.escape(_find_pyopencl_include_path())
-    return re.sub(rf"(?<!\S)-I\s*{own}(?!\S)", "", options).strip()
 
 
 def identify_device(device: int) -> dict[str, str]:
@@ -141,40 +76,6 @@ def identify_device(device: int) -> dict[str, str]:
         "device": query_text(device, "clGetDeviceInfo", "CL_DEVICE_NAME"),
         "driver": query_text(device, "clGetDeviceInfo", "CL_DRIVER_VERSION"),
     }
-
-
-def _find_source(program: int) -> str:
-    """Return the source that a living program or kernel of PyOpenCL was made of.
-
-    PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
-    Intel's driver tells nothing of a program that only its kernels keep.
-    """
-    import pyopencl as cl
-
-    for one in gc.get_objects():
-        try:
-            if type(one) is cl.Kernel:
-                handle = get_program(one.int_ptr)
-            elif type(one) is cl.Program:
-                handle = one.int_ptr
-            else:
-                continue
-            source = getattr(one, "_source", "") if handle == program else ""
-        except Exception:  # one that was never built, or was made of a binary
-            continue
-        if source:
-            return source if isinstance(source, str) else source.decode("utf-8", "replace")
-    return ""
-
-
-def _get_binary(program: int, device: int) -> bytes:
-    routine = "clGetProgramInfo"
-    devices = ffi.from_buffer("uintptr_t[]", query_data(program, routine, "CL_PROGRAM_DEVICES"))
-    try:
-        binaries = dict(zip(devices, query_binaries(program), strict=True))
-    except (OpenCLError, ValueError):  # the driver tells no binaries, or not those of all devices
-        return b""
-    return binaries.get(device, b"")
 
 
 def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:

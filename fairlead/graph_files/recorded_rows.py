@@ -15,13 +15,13 @@ from ..icd.record_layer import Record
 from ..loader.base.operations import HOST, SVM
 from .document import KERNEL, Document
 from .extents import find_extent
+from .programs import strip_includes
 from .queries import (
     IMAGE_TYPES,
     NOT_WRITTEN,
     encode_sampler,
     list_flag_names,
     make_image_row,
-    strip_includes,
 )
 
 
@@ -149,6 +149,10 @@ class RecordedRows:
         number, found = len(self.document.programs), dict(self.facts[serial].pieces)
         source, il, binary = read_text(found[0]), found[1], found.get(3, b"")
         row: dict[str, Any] = {"options": strip_includes(read_text(found.get(2, b"")))}
+        if 2 not in found:
+            self.warnings.append(
+                "the driver did not tell a program's build options: the file has none for it"
+            )
         if source.strip():
             row["source"] = self._add_member(f"programs/{number}.cl", source.encode())
         elif il:

@@ -18,12 +18,12 @@ from .contents import read_memory, view_as_array
 from .document import Document
 from .errors import make_save_error
 from .naming import describe_memory, find_buffers
+from .programs import make_program_row
 from .queries import (
     get_program,
     identify_device,
     make_kernel_row,
     make_memory_row,
-    make_program_row,
     make_sampler_row,
     query_text,
 )

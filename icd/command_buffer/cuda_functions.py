@@ -22,7 +22,7 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA, check
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import call, get_address, query_kernel_name
+from ..calls import call, get_address, query_bytes, query_kernel_name
 from ..cuda_sharing import SharedDevice
 from ..errors import check as check_opencl
 from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, make_loading_name
@@ -268,9 +268,8 @@ def query_ptx(program: int) -> str:
 
 def _parse_options(program: int, device: int) -> tuple[tuple[str, int], ...]:
     """The options of CUDA's compiler that a program was built with."""
-    text, what = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
-    code = call(program, "clGetProgramBuildInfo", device, what, 4096, get_address(text), None)
-    given = ffi.string(text) if code == 0 else b""
+    query = "CL_PROGRAM_BUILD_OPTIONS"  # they only change speed here, so an answer may lack
+    given = query_bytes(program, "clGetProgramBuildInfo", query, device) or b""
     found = ((name, pattern.search(given)) for pattern, name in _OPTIONS)
     return tuple((name, int(match[1])) for name, match in found if match)
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...icd._native import ffi
-from ...icd.abi import OPENCL
-from ...icd.calls import call, find_device_profile, get_address
+from ...icd.calls import find_device_profile, query_bytes
 from .entries import ask, ask_all, make_error
 
 _DEVICE, _GROUP = "clGetDeviceInfo", "clGetKernelWorkGroupInfo"
@@ -70,7 +68,7 @@ class KernelFacts:
         is_built: whether its program is built for the device.
         required: the group size that its source requires, or zeros.
         most_items: the most work-items of a group, 0 if that is not known.
-        is_uniform: whether all groups have the same size: so in OpenCL C before 2.0.
+        is_uniform: whether all groups are known to have the same size: so in OpenCL C before 2.0.
 
     Raises:
         OpenCLError: CL_INVALID_KERNEL.
@@ -94,9 +92,9 @@ class KernelFacts:
 
 
 def _is_uniform(program: int, device: int) -> bool:
-    text, options = ffi.new("char[4096]"), OPENCL["CL_PROGRAM_BUILD_OPTIONS"]
-    call(program, "clGetProgramBuildInfo", device, options, 4095, get_address(text), None)
-    given = ffi.string(text).decode(errors="replace")
-    if "-cl-uniform-work-group-size" in given:
+    given = query_bytes(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
+    if given is None:  # of a program that only its kernels keep; the driver checks the launches
+        return False
+    if b"-cl-uniform-work-group-size" in given:
         return True
-    return not any(f"-cl-std={name}" in given for name in ("CL2", "CL3", "CLC++"))
+    return not any(b"-cl-std=" + name in given for name in (b"CL2", b"CL3", b"CLC++"))

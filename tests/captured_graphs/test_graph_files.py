@@ -12,10 +12,11 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from helpers.captures import SOURCE, Numbers
+from pyopencl.clrandom import PhiloxGenerator
 
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
-from fairlead.graph_files import queries
+from fairlead.graph_files import programs, queries
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.icd.command_buffer.direct_trust import find_trust
 from fairlead.runtime import SYCLError
@@ -169,7 +170,116 @@ def test_build_options_are_saved_as_they_are(
     graph.save(file)
     loaded = fairlead.load(file, device)
     assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
-    assert queries.strip_includes(" ".join(options)) == " ".join(options)
+    assert programs.strip_includes(" ".join(options)) == " ".join(options)
+
+
+def put_by_a_temporary(queue: cl.CommandQueue, source: str, options: list[str]) -> cl.Kernel:
+    """The kernel `put` of a program that nothing else keeps."""
+    return cl.Kernel(cl.Program(queue.context, source).build(options=options), "put")
+
+
+PUT: Final = "kernel void put(global int *o) { o[get_global_id(0)] = X; }"
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("#ifndef X // or 1\n#define X 1\n#endif\n", "the macro X"),
+        ("#if defined(cl_khr_fp64) && \\\n Y\n#endif\n", "the macro Y"),
+        ('#include "put.h"\n', 'includes "put.h"'),
+        ("", "cannot be built without options"),
+    ],
+)
+def test_options_that_no_driver_tells_are_not_lost(
+    queue: cl.CommandQueue, file: Path, device: cl.Device, source: str, why: str, tmp_path: Path
+) -> None:
+    """Intel's driver tells nothing of a program that only its kernels keep."""
+    (tmp_path / "put.h").write_text("")
+    options = ["-DX=3", "-DY=1", f"-I{tmp_path}"]
+    put, out = (
+        put_by_a_temporary(queue, source + PUT, options),
+        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16),
+    )
+    with fairlead.capture(queue) as graph:
+        put(queue, (4,), None, out)
+    try:
+        graph.save(file)
+    except fairlead.GraphFileError as error:
+        assert why in str(error) and "keep the pyopencl.Program" in str(error)
+        assert not queries.query_text(
+            queries.get_program(put.int_ptr), "clGetProgramInfo", "CL_PROGRAM_SOURCE"
+        )
+    else:
+        loaded = fairlead.load(file, device)
+        assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/* #if Y */ #define X 3\n// #ifdef Z\n#ifdef X\n",
+        "#include <pyopencl-complex.h>\n#if __OPENCL_VERSION__ >= 110\n#define X 3\n",
+    ],
+)
+def test_a_temporary_program_whose_options_do_not_matter_is_saved(
+    queue: cl.CommandQueue, file: Path, device: cl.Device, source: str
+) -> None:
+    put = put_by_a_temporary(queue, source.replace("*/ #", "*/\n#") + PUT + "\n#endif\n", [])
+    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
+    with fairlead.capture(queue) as graph:
+        put(queue, (4,), None, out)
+    graph.save(file)
+    loaded = fairlead.load(file, device)
+    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+
+
+def test_include_paths_with_blanks_are_saved(
+    queue: cl.CommandQueue, file: Path, device: cl.Device, tmp_path: Path
+) -> None:
+    folder = tmp_path / "two  blanks"
+    folder.mkdir()
+    (folder / "x.h").write_text("#define X 3\n")
+    program = cl.Program(queue.context, "#include <x.h>\n" + PUT)
+    try:
+        put = program.build(options=["-I", f'"{folder}"']).put
+    except cl.RuntimeError:
+        pytest.skip("the driver takes no folder with blanks")
+    out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16)
+    with fairlead.capture(queue) as graph:
+        put(queue, (4,), None, out)
+    graph.save(file)
+    loaded = fairlead.load(file, device)
+    assert (loaded.finalize()()["out"].view(np.int32) == 3).all()
+
+
+def test_a_file_is_loaded_where_pyopencl_cannot_cache(
+    numbers: Numbers, file: Path, device: cl.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PyOpenCL turns an error of its cache into a KeyError."""
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(2)
+    graph.save(file)
+    (tmp_path / "no_folder").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no_folder"))
+    monkeypatch.delenv("PYOPENCL_CACHE_FAILURE_FATAL", raising=False)
+    fairlead.load(file, device).finalize()()
+
+
+def test_arrays_whose_programs_are_gone_are_saved(
+    queue: cl.CommandQueue, file: Path, device: cl.Device
+) -> None:
+    """PyOpenCL keeps kernels of its arrays, and no program."""
+    x, drawn = cl_array.zeros(queue, 64, np.float32) + 1, cl_array.zeros(queue, 64, np.float32)
+    generator = PhiloxGenerator(queue.context)
+    sums: Any = cl_array.cumsum(x)
+    with fairlead.capture(queue) as graph:
+        generator.fill_uniform(drawn)
+        sums = cl_array.cumsum(x)
+        sums += cl_array.sum(x)
+    graph.save(file, contents="inputs", names={"sums": sums, "drawn": drawn})
+    out = fairlead.load(file, device).finalize()()
+    np.testing.assert_array_equal(out["sums"], np.arange(65, 129))
+    assert 0 < out["drawn"].min() < out["drawn"].max() < 1
 
 
 class Strided:

@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     cl_command_queue queue = clCreateCommandQueue(context, device, order, &code), other;
     MUST(code);
     cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    MUST(clBuildProgram(program, 1, &device, "-DUNUSED=1", NULL, NULL));
+    MUST(clBuildProgram(program, 1, &device, "-DUNUSED=(1+2);{3}", NULL, NULL));
     cl_kernel add = clCreateKernel(program, "add", &code),
               scale = clCreateKernel(program, "scale", &code);
     cl_kernel look = clCreateKernel(program, "look", &code);

@@ -154,7 +154,7 @@ def test_what_a_file_has(record: Record) -> None:
     assert operations == ["write", *["kernel"] * LAST, "read"]
     assert [one["after"] for one in found.commands] == [[], *[[one] for one in range(LAST + 1)]]
     assert [one["name"] for one in found.kernels] == ["add", "scale"]
-    assert found.programs[0]["options"] == "-DUNUSED=1"
+    assert found.programs[0]["options"] == "-DUNUSED=(1+2);{3}"
     _, y, scratch = found.commands[2]["args"]
     assert scratch == {"local": 32}
     assert found.memory[y["memory"]]["flags"] == ["read_only"]

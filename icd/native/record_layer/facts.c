@@ -21,16 +21,16 @@ typedef cl_int query_of(void *handle, void *device, uint32_t name, size_t size, 
 typedef cl_int query_at(void *handle, uint32_t index, uint32_t name, size_t size, void *into,
                         size_t *size_ret);
 
-/* A piece with all that a query answers; of no bytes if it does not. */
-static void add_answer(void *function, void *handle, uint32_t name, uint32_t tag) {
+/* A piece with all that a query answers; of no bytes if it does not. Returns whether it has any. */
+static bool add_answer(void *function, void *handle, uint32_t name, uint32_t tag) {
     query *ask = (query *)function;
     size_t size = 0;
     char *room = ask(handle, name, 0, NULL, &size) || !size ? NULL : calloc(1, size);
-    if (room && !ask(handle, name, size, room, NULL))
-        fl_add_piece(&record, tag, room, size);
-    else
-        fl_add_piece(&record, tag, "", 0);
+    bool has = room && !ask(handle, name, size, room, NULL);
+    fl_add_piece(&record, tag, has ? room : "", has ? size : 0);
+    has = has && (size > 1 || *room);
     free(room);
+    return has;
 }
 
 static cl_device_id device_of(fl_table next, fl_seen *queue) {
@@ -134,9 +134,28 @@ static void add_binary(fl_table next, cl_program program) {
     }
 }
 
+/* The build options, of the first device that has any. No piece if the driver tells none. */
+static void add_options(fl_table next, cl_program program, const cl_device_id *devices) {
+    query_of *ask = (query_of *)next[SLOT_clGetProgramBuildInfo];
+    char *options = NULL;
+    size_t size = 0, longest = 0;
+    for (; *devices && longest < 2; devices++) {
+        if (ask(program, *devices, CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size))
+            continue;
+        free(options);
+        options = calloc(1, size + 1);
+        longest = size;
+        if (options && ask(program, *devices, CL_PROGRAM_BUILD_OPTIONS, size, options, NULL))
+            *options = 0;
+    }
+    if (options)
+        fl_add_piece(&record, 2, options, longest);
+    free(options);
+}
+
 static fl_seen *note_program(fl_table next, cl_program program) {
     fl_seen *seen = fl_find(program, FL_K_PROGRAM);
-    cl_device_id devices[64] = {NULL};
+    cl_device_id devices[65] = {NULL};
     if (!seen)
         seen = fl_see(program, FL_K_PROGRAM);
     if (!seen || seen->is_noted)
@@ -144,19 +163,13 @@ static fl_seen *note_program(fl_table next, cl_program program) {
     seen->is_noted = true;
     void *ask = next[SLOT_clGetProgramInfo];
     fl_add_word(&record, seen->serial);
-    add_answer(ask, program, CL_PROGRAM_SOURCE, 0);
-    add_answer(ask, program, CL_PROGRAM_IL, 1);
-    size_t size = 0;
-    if (!NEXT(next, clGetProgramInfo)(program, CL_PROGRAM_DEVICES, sizeof devices, devices, NULL)) {
-        query_of *build = (query_of *)next[SLOT_clGetProgramBuildInfo];
-        char *options = NULL;
-        if (!build(program, devices[0], CL_PROGRAM_BUILD_OPTIONS, 0, NULL, &size) && size)
-            options = calloc(1, size);
-        if (options && !build(program, devices[0], CL_PROGRAM_BUILD_OPTIONS, size, options, NULL))
-            fl_add_piece(&record, 2, options, size);
-        free(options);
-    }
-    add_binary(next, program);
+    bool has_text = add_answer(ask, program, CL_PROGRAM_SOURCE, 0);
+    has_text |= add_answer(ask, program, CL_PROGRAM_IL, 1);
+    NEXT(next, clGetProgramInfo)(program, CL_PROGRAM_DEVICES, sizeof devices - sizeof *devices, devices,
+                                 NULL);
+    add_options(next, program, devices);
+    if (!has_text) /* PoCL compiles all kernels for all local sizes when it is asked */
+        add_binary(next, program);
     fl_write_record(&record, FL_R_PROGRAM);
     return seen;
 }
