@@ -137,7 +137,7 @@ class PoclKernel:
         try:
             with open(path, "rb") as stream:
                 library = stream.read()
-            return self._find_function(library) if _is_whole_library(library) else 0
+            return self._find_function(library) if is_whole_library(library) else 0
         except (OSError, PoclBinaryError):
             return 0
 
@@ -377,7 +377,7 @@ def _find_library(name: str, files: Iterable[tuple[bytes, bytes]]) -> bytes:
 def _explain_untrusted(library: bytes) -> str | None:
     if not library:
         return "its binary has no generic work-group function"
-    if not _is_whole_library(library):
+    if not is_whole_library(library):
         return "the library of its generic work-group function is cut off"
     if b"printf" in library:
         return "it calls printf"
@@ -411,7 +411,7 @@ def _read_sections(library: bytes) -> tuple[list[_Section], int]:
     ], names
 
 
-def _is_whole_library(library: bytes) -> bool:
+def is_whole_library(library: bytes) -> bool:
     """Whether an ELF file ends where it says. One that is cut off ends the process by SIGBUS.
 
     The table of sections is behind everything else.

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fairlead.icd.pocl_kernels import is_whole_library
 from helpers.support import ROOT
 
 
@@ -20,6 +21,26 @@ def digest(parts: Iterable[str | bytes]) -> str:
         data = part if isinstance(part, bytes) else part.encode()
         made.update(b"%d " % len(data) + data)
     return made.hexdigest()[:16]
+
+
+def remove_damaged_kernels(kernels: Path) -> None:
+    """Remove the programs of PoCL's cache that have an empty file, or half of one.
+
+    PoCL links to a file of another name and renames it, but it does not flush it to the disk. So a
+    machine that is switched off may leave such a file. PoCL takes it for ever.
+    """
+    for program in kernels.glob("*/*/program.bc"):
+        files = [program, *program.parent.rglob("*.so")]
+        if not all(_is_whole(file) for file in files):
+            shutil.rmtree(program.parent, ignore_errors=True)
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        data = file.read_bytes()
+    except OSError:  # another run removes it
+        return True
+    return data.startswith(b"BC\xc0\xde") if file.suffix == ".bc" else is_whole_library(data)
 
 
 class KeptFiles:

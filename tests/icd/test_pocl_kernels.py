@@ -49,9 +49,9 @@ def test_a_kernel_may_be_called_like_the_linkers_file() -> None:
 
 def test_libraries_that_are_cut_off() -> None:
     library = LIBRARY.read_bytes()
-    assert pocl_kernels._is_whole_library(library)
+    assert pocl_kernels.is_whole_library(library)
     for size in (0, 1, 63, 64, 4096, len(library) // 2, len(library) - 1):
-        assert not pocl_kernels._is_whole_library(library[:size]), size
+        assert not pocl_kernels.is_whole_library(library[:size]), size
     assert "is cut off" in str(pocl_kernels._explain_untrusted(library[: len(library) // 2]))
 
 
