@@ -88,6 +88,8 @@ class DriverProfile(Value):
     #: Compiled kernels are functions of this process, in libraries that program binaries hold;
     #: icd/pocl_kernels.py.
     has_kernels_in_process: bool = False
+    #: Threads of the driver run all commands. They do not exist in a fork of the process.
+    needs_its_threads: bool = False
     #: Program binaries are PTX, which CUDA runs after a translation; icd/nvidia_ptx.py.
     compiles_to_ptx: bool = False
     #: A kernel of a CUDA Graph may start before the one that it comes after has ended;
@@ -489,6 +491,15 @@ ROWS: Final = (
         "binaries hold (docs/direct_engine.md)",
         test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",
         sets={"has_kernels_in_process": True},
+    ),
+    ProfileRow(
+        id="threads-end-in-forks",
+        applies=Applies(name=_POCL),
+        does="refuses a capture in a forked process that lacks the driver's threads",
+        evidence="a process listed the devices of 3.0 and forked: in the child clFinish of a new "
+        "context never returned, with PyOpenCL alone, too; Intel's driver works there",
+        test="captured_graphs/test_processes.py::test_a_fork_without_the_drivers_threads",
+        sets={"needs_its_threads": True},
     ),
     ProfileRow(
         id="nvidia-ptx",

@@ -9,6 +9,7 @@ of it (executable.py), whose `replay(queue)` runs all of them by one native call
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -17,11 +18,14 @@ from typing import Any
 from numpy import ndarray
 
 from ..icd.abi import CL_INVALID_CONTEXT
+from ..icd.calls import find_device_profile, query_compute_units
 from ..icd.capture.recording import CaptureError, Recording
 from ..icd.command_buffer.choice import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
+from ..loader.base.forks import count_forks
 from ..loader.base.frames import get_variables
+from ..loader.base.processes import count_threads
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
@@ -50,6 +54,8 @@ class capture:
         CaptureError: the block did what cannot be captured. It is raised in that line, and again at
             the end of the block if the program caught it. The graph is then empty, and every queue
             is as before.
+            It is raised at the begin of the block in a forked process, where the driver's threads
+            do not exist.
         UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
     """
 
@@ -97,6 +103,7 @@ class capture:
         import pyopencl
 
         first = self._queues[0]
+        _check_fork(first.device.int_ptr)
         extra = pyopencl.CommandQueue(first.context, first.device, properties=first.properties)
         observer = PyOpenCLObserver(self._keep)
         recording = Recording(
@@ -146,6 +153,25 @@ class capture:
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].make_error().with_traceback(trace) from raised
+
+
+def _check_fork(device: int) -> None:
+    """Raise CaptureError where nothing would run: in a fork that lacks the driver's threads.
+
+    A driver that was opened in the fork has some, beside those of Python. One of a single compute
+    unit may need none.
+    """
+    if not count_forks() or not find_device_profile(device).needs_its_threads:
+        return
+    if query_compute_units(device) > 1 and count_threads() == threading.active_count():
+        raise CaptureError(
+            "the driver was opened before this process was forked, and its threads do not exist "
+            "here: no command would ever run.",
+            call="capture",
+            code="CL_INVALID_OPERATION",
+            remedy='of multiprocessing\'s start methods use "spawn" or "forkserver"; or ask for no '
+            "device before the fork",
+        )
 
 
 def _make_list(given: Any, what: str, remedy: str) -> list[Any]:

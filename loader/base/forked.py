@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NoReturn
 
-_THREADS: Final = "/proc/self/task"
+from .processes import count_threads
+
 _DESCRIPTORS: Final = "/proc/self/fd"
 _UNBUFFERED: Final = 2  # _IONBF of setvbuf
 _allowed = False
@@ -41,10 +42,7 @@ def may_fork() -> bool:
 
     Without /proc nobody knows.
     """
-    try:
-        return _allowed and len(os.listdir(_THREADS)) == 1
-    except OSError:
-        return False
+    return _allowed and count_threads() == 1
 
 
 class ForkedChild:

@@ -23,6 +23,14 @@ def count_cores() -> int:
         return os.cpu_count() or 1
 
 
+def count_threads() -> int | None:
+    """Return how many threads this process has, those of libraries too; None without /proc."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return None
+
+
 def tie_to_parent(parent: int, seconds: float | None = None) -> None:
     """Let this process end when its parent does.
 

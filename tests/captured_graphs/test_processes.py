@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from helpers.drivers import Driver
@@ -179,3 +180,60 @@ print("parent")
 def test_a_forked_child_is_refused_a_parents_graph(run_python: RunPython) -> None:
     program = PROGRAM.format(imports=IMPORTS["fairlead-first"])
     assert run_python(program + FORKED).out == "child\nparent\n"
+
+
+#: Forks. The child makes a context and captures. The arguments are the driver, and who has opened
+#: it before the fork.
+OPENED_BEFORE = """
+import os, signal, sys
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+def find_device():
+    platforms = fairlead.platforms()
+    return next(p for p in platforms if p.driver.path.endswith(sys.argv[1])).devices[0]
+
+if sys.argv[2] == "fairlead":
+    find_device()
+elif sys.argv[2] == "PyOpenCL":
+    [platform.get_devices() for platform in cl.get_platforms()]
+read, write = os.pipe()
+if not os.fork():
+    signal.alarm(60)  # only if it hangs; a watchdog would be a thread
+    device = find_device().to_pyopencl()
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    buffer, found = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4), np.zeros(1, np.int32)
+    try:
+        with fairlead.capture(queue) as graph:
+            cl.enqueue_fill_buffer(queue, buffer, np.int32(7), 0, 4)
+        graph.finalize().replay(queue)
+        cl.enqueue_copy(queue, found, buffer)
+        said = f"{found[0]}"
+    except fairlead.CaptureError as refusal:
+        said = str(refusal)
+    os.write(write, f"{device.max_compute_units} {said}".encode())
+    os._exit(0)
+os.close(write)
+os.wait()
+print(os.read(read, 4096).decode())
+"""
+
+
+@pytest.mark.driver("pocl_wheel")
+@pytest.mark.parametrize("opened_by", ["fairlead", "PyOpenCL", "nobody"])
+def test_a_fork_without_the_drivers_threads(
+    run_python: RunPython, pocl_wheel: Any, opened_by: str
+) -> None:
+    """PoCL's threads run all commands. A replay would never end."""
+    env = {"FAIRLEAD_QUIRKS": None, "POCL_DEVICES": "pthread"}
+    units, _, said = run_python(
+        OPENED_BEFORE, pocl_wheel.library, opened_by, env=env
+    ).out.partition(" ")
+    if opened_by == "nobody":
+        assert said == "7\n"
+    elif int(units) > 1:
+        assert "its threads do not exist here" in said and "forkserver" in said
+    else:
+        pytest.skip("with one compute unit the device may need no threads")
