@@ -42,6 +42,7 @@ _OURS: Final = (
     "SYCL_CLIENTS_PLUGIN",
     "FAIRLEAD_CUDA",
     "FAIRLEAD_COMMAND_BUFFER",
+    "FAIRLEAD_FUSE",
 )
 _OTHERS: Final = ("OCL_ICD_", "OPENCL_", "FAIRLEAD_", "SYCL_", "ONEAPI_", "UR_", "ZE_", "ZEL_")
 

@@ -22,7 +22,7 @@ from ..graph.picture import Drawable, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.calls import read_word
 from ..icd.capture.recording import CaptureError, is_captured
-from ..icd.command_buffer.routes import NO_COMMAND, Route, find_loss
+from ..icd.command_buffer.routes import Route, find_loss
 from ..icd.errors import check
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
@@ -30,7 +30,14 @@ from . import pyopencl_client as _client
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
-from .replay_arguments import check_flag, check_queue, check_times, has_property, list_waits
+from .replay_arguments import (
+    check_flag,
+    check_queue,
+    check_times,
+    has_property,
+    list_waits,
+    read_fuse,
+)
 from .segment import CapturedSegment, Repeat, ReplayError
 from .segment_commands import SegmentCommands
 
@@ -65,7 +72,7 @@ class Executable(Drawable, Pickles):
 
     Attributes:
         graph: what it was made of.
-        schedule, updatable, profiling, policy: as they were given to `finalize`.
+        schedule, updatable, profiling, policy, fuse: as they were given to `finalize`.
     """
 
     remedy_for_copies = "finalize the graph again"
@@ -78,6 +85,7 @@ class Executable(Drawable, Pickles):
         updatable: bool = False,
         profiling: bool = False,
         policy: str = "seed",
+        fuse: str | bool | None = None,
     ) -> None:
         if schedule not in SCHEDULES:
             raise _client.ArgumentError(
@@ -87,6 +95,7 @@ class Executable(Drawable, Pickles):
             )
         self.graph, self.schedule, self.policy = graph, schedule, policy
         self.updatable, self.profiling = updatable, profiling
+        self.fuse = read_fuse(fuse)
         self._block, self._lock = graph.block, RLock()
         self._own_queues = OwnQueues(self._block, profiling)
         #: All commands, if the graph is as it was recorded.
@@ -98,7 +107,9 @@ class Executable(Drawable, Pickles):
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
             )
-            self._whole = CapturedSegment(commands)
+            self._whole = CapturedSegment(commands, fuse=self.fuse is not False)
+            if self.fuse == "wait":
+                self._whole.wait_for_rewrite()
         else:
             self._executable_graph = graph.command_graph.make_executable(
                 updatable, profiling, policy, schedule
@@ -403,9 +414,9 @@ class Executable(Drawable, Pickles):
         """Raise the error of a repeated enqueue or run."""
         if runs:
             check(code, "replay", *find_loss(route))
-        only, failed = self._get_only_segment(), route.native.failed
+        only = self._get_only_segment()
         assert only is not None
-        raise only.make_error(code, -1 if failed == NO_COMMAND else failed)
+        raise only.make_error(code, route.find_command(route.native.failed))
 
     def _replay_until(
         self,

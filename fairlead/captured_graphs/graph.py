@@ -206,6 +206,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         updatable: bool = False,
         enable_profiling: bool = False,
         policy: str = "seed",
+        fuse: str | bool | None = None,
     ) -> Executable:
         """Make the graph ready to be replayed.
 
@@ -221,9 +222,13 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             updatable: whether its nodes can be updated.
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
+            fuse: whether launches over the same items become one kernel, on CPUs: False; "auto",
+                where that is proven to give the same bits; or "wait", which also waits until the
+                kernels are built. None: what FAIRLEAD_FUSE says, by default False.
 
         Raises:
             CaptureError: the block has not ended, or failed.
+            ArgumentError: `fuse` or FAIRLEAD_FUSE has another value.
             UnknownEngineError: FAIRLEAD_COMMAND_BUFFER names an unknown engine.
         """
         self.block.check_process("finalize")
@@ -236,7 +241,12 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             )
         with self.lock:
             made = self.executable_class(
-                self, schedule, updatable=updatable, profiling=enable_profiling, policy=policy
+                self,
+                schedule,
+                updatable=updatable,
+                profiling=enable_profiling,
+                policy=policy,
+                fuse=fuse,
             )
         if text := made.suggest_speedup():
             warn_in_program(text, sys._getframe(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..icd.abi import (
     CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
@@ -12,9 +12,19 @@ from ..icd.abi import (
 )
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import error
+from ..loader.base.search import filter_environ
 from . import pyopencl_client as _client
 from .argument_objects import check_context
 from .parameter import find_entry
+
+#: What asks for fusion, and what does not.
+_FUSE: Final[dict[Any, str | bool]] = {
+    False: False,
+    "": False,
+    "0": False,
+    "auto": "auto",
+    "wait": "wait",
+}
 
 if TYPE_CHECKING:
     from .block import CapturedBlock
@@ -47,6 +57,23 @@ def check_queue(queue: Any, block: CapturedBlock, routine: str) -> int:
             remedy,
         )
     return handle
+
+
+def read_fuse(fuse: Any) -> str | bool:
+    """Return what `finalize(fuse=)` or FAIRLEAD_FUSE says: False, "auto" or "wait".
+
+    Raises:
+        ArgumentError: it has another value.
+    """
+    name = "fuse" if fuse is not None else "FAIRLEAD_FUSE"
+    given = fuse if fuse is not None else filter_environ().get(name, "").lower()
+    if given not in _FUSE:
+        raise _client.ArgumentError(
+            f"{name} is {given!r}.",
+            routine="finalize",
+            remedy='False (the variable: 0), "auto" or "wait"',
+        )
+    return _FUSE[given]
 
 
 def check_times(times: Any) -> None:

@@ -11,7 +11,7 @@ import atexit
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..icd._native import ffi, lib
@@ -27,6 +27,7 @@ from ..icd.calls import (
 from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.lifetimes import Lifetimes
+from ..icd.command_buffer.rewrites.rewriting import Rewriting
 from ..icd.errors import OpenCLError, describe
 from ..loader.base.forks import call_in_child, make_lock
 from ..loader.base.interrupts import split_repetitions
@@ -91,18 +92,21 @@ class CapturedSegment:
 
     Args:
         commands: what is run.
+        fuse: whether launches are fused (icd/command_buffer/rewrites/).
 
     Attributes:
         settings: those of the commands' Parameters, None if there are none.
     """
 
-    def __init__(self, commands: SegmentCommands) -> None:
+    def __init__(self, commands: SegmentCommands, fuse: bool = False) -> None:
         self._commands, self._listed = commands, commands.listed
         self.settings = commands.settings
         pending = (event for block in commands.blocks for event in block.recording.pending)
         self._pending = list(dict.fromkeys(pending))
         self._lock = make_lock()
-        self._buffer = CommandBuffer(self._listed)
+        rewriting = Rewriting(self._listed, _find_sources) if fuse else None
+        self._rewriting = rewriting
+        self._buffer = CommandBuffer(self._listed, rewriting=rewriting)
         _living.add(self)
         _unfinished.release_finished()
 
@@ -111,6 +115,11 @@ class CapturedSegment:
         device = self._listed.devices[0]
         advice = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
         return next(filter(None, advice), None)
+
+    def wait_for_rewrite(self) -> None:
+        """Wait until it is known which launches are fused, and their kernels are built."""
+        if self._rewriting is not None:
+            self._rewriting.wait()
 
     # running
 
@@ -501,6 +510,12 @@ class CapturedSegment:
         memory = self._commands.list_host_memory() if event else []
         if memory:
             _unfinished.keep_until(event, memory)
+
+
+def _find_sources(programs: Collection[int]) -> dict[int, str]:
+    from ..graph_files.programs import find_sources  # for drivers that do not tell sources
+
+    return find_sources(programs)
 
 
 @atexit.register

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import warnings
+from collections.abc import Collection
 from typing import Any, Final
 
 from ..icd._native import ffi
@@ -44,7 +45,8 @@ def make_program_row(
         GraphFileError: its source, IL and binary are unknown, or its build options.
     """
     routine = "clGetProgramInfo"
-    source = query_text(program, routine, "CL_PROGRAM_SOURCE") or _find_source(program)
+    source = query_text(program, routine, "CL_PROGRAM_SOURCE")
+    source = source or find_sources([program]).get(program, "")
     record: dict[str, Any] = {"options": _find_options(program, device, source)}
     members: dict[str, bytes] = {}
     il = query_data(program, routine, "CL_PROGRAM_IL")
@@ -149,15 +151,23 @@ def strip_includes(options: str) -> str:
     return re.sub(rf"(?<!\S)-I\s*{own}(?!\S)", "", options).strip()
 
 
-def _find_source(program: int) -> str:
-    """Return the source that a living program or kernel of PyOpenCL was made of.
+def find_sources(programs: Collection[int]) -> dict[int, str]:
+    """Return the sources that living programs and kernels of PyOpenCL were made of.
 
     PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
-    Intel's driver tells nothing of a program that only its kernels keep.
+    Intel's driver tells nothing of a program that only its kernels keep. This looks at all objects
+    of Python, unfinished ones of other threads, too. So only the program's own thread may call it.
+
+    Args:
+        programs: handles.
+
+    Returns:
+        Those that are known, by handle.
     """
     import pyopencl as cl
 
-    for one in gc.get_objects():
+    found: dict[int, str] = {}
+    for one in gc.get_objects() if programs else ():
         try:
             if type(one) is cl.Kernel:
                 handle = get_program(one.int_ptr)
@@ -165,12 +175,12 @@ def _find_source(program: int) -> str:
                 handle = one.int_ptr
             else:
                 continue
-            source = getattr(one, "_source", "") if handle == program else ""
+            source = getattr(one, "_source", "") if handle in programs else ""
         except Exception:  # one that was never built, or was made of a binary
             continue
         if source:
-            return source if isinstance(source, str) else source.decode("utf-8", "replace")
-    return ""
+            found[handle] = source if isinstance(source, str) else source.decode("utf-8", "replace")
+    return found
 
 
 def _get_binary(program: int, device: int) -> bytes:

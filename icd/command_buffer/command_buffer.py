@@ -24,6 +24,7 @@ from .engine import BuiltCommands, QueueKind
 from .execution_plans import ExecutionPlans
 from .lifetimes import Lifetimes
 from .queue_release import release_ended, release_queue
+from .rewrites.rewriting import Rewriting
 from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
 
 _said: set[str] = set()
@@ -45,6 +46,7 @@ class CommandBuffer:
         given: what an engine has built of all the commands already, for any queue. Then the choice
             has only this engine.
         after: another command-buffer, whose last enqueue comes before the first one of this.
+        rewriting: what rewrites the commands meanwhile, None if nothing does.
 
     Attributes:
         plans: the ways to run the commands, and what changes these.
@@ -59,11 +61,12 @@ class CommandBuffer:
         choice: Choice | None = None,
         given: BuiltCommands | None = None,
         after: CommandBuffer | None = None,
+        rewriting: Rewriting | None = None,
     ) -> None:
         self._commands, self._choice = commands, choice or choose()
         #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
         self.lock = make_lock()
-        self.plans = ExecutionPlans(commands, self._choice, given, self.lock)
+        self.plans = ExecutionPlans(commands, self._choice, given, self.lock, rewriting)
         #: The command-buffer as C knows it, an `fl_buffer *`, for updates in C.
         self.native = self.plans.native
         self._route: Route | None = None
@@ -310,6 +313,8 @@ class CommandBuffer:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
         route = self._get_route(queue)
+        if route.plan.trial is not None:  # its turns are measured when they are enqueued
+            return None
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
         if self.last_event and queue != get_address(self.native.last_queue):
@@ -467,7 +472,7 @@ class CommandBuffer:
             self._route = None  # what it leads to will be gone
         plan = self.plans.choose(kind)
         learns = self.plans.is_learning(kind, plan)
-        return Route(self.native, queue, kind.in_order, plan, self._commands, learns)
+        return Route(self.native, queue, kind.in_order, plan, learns)
 
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""

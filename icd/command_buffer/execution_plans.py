@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from .._native import ffi, lib
@@ -26,12 +27,16 @@ from .cost import recall, remember
 from .edits import copy_command, put
 from .engine import BuiltCommands, QueueKind
 from .planning import ExecutionPlan, Part, make_plans
+from .rewrites.rewriting import Rewriting
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 from .waiting import wait
 
 #: Schedules take turns in a graph that was enqueued so often: others are not worth building it
 #: several times.
 _WORTH_VARIANTS: Final = 8
+
+#: What is different in a plan of rewritten commands.
+_REWRITTEN: Final = "fused"
 
 
 class _Changing(AbstractContextManager[None]):
@@ -61,20 +66,28 @@ class ExecutionPlans:
         choice: the engines.
         given: what an engine has built already, to be used on whatever queue, or None.
         lock: held by Python threads that enqueue or change it.
+        rewriting: what rewrites the commands, None if nothing does.
 
     Attributes:
         native: the command-buffer as C knows it, an `fl_buffer *`.
     """
 
     def __init__(
-        self, commands: CommandList, choice: Choice, given: BuiltCommands | None, lock: Any
+        self,
+        commands: CommandList,
+        choice: Choice,
+        given: BuiltCommands | None,
+        lock: Any,
+        rewriting: Rewriting | None = None,
     ) -> None:
         self.native = ffi.new("fl_buffer *")
         self.native.holds_events = find_device_profile(commands.devices[0]).holds_events
         self._commands, self._choice, self._given = commands, choice, given
+        self._rewriting = rewriting
         self._found: dict[QueueKind, Sequence[ExecutionPlan]] = {}  # several while they take turns
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
-        self._left: dict[QueueKind, dict[str, dict[int, str]]] = {}  # what engines learned to leave
+        # what engines learned to leave, also of rewritten commands
+        self._left: dict[tuple[QueueKind, bool], dict[str, dict[int, str]]] = {}
         self._with_variants: set[QueueKind] = set()  # where schedules take turns
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
@@ -113,12 +126,16 @@ class ExecutionPlans:
             (engine,) = self._choice.engines
             part = Part(engine, 0, len(self._commands))
             part.built = self._given
-            return [ExecutionPlan([part], {engine.name: self._choice.why})]
-        refused, left = self._refused.setdefault(kind, {}), self._left.get(kind, {})
+            return [ExecutionPlan(self._commands, [part], {engine.name: self._choice.why})]
+        refused, left = self._refused.setdefault(kind, {}), self._left.get((kind, False), {})
         with_variants = kind in self._with_variants
         found = make_plans(
             self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
+        found = [*self._plan_rewritten(kind, refused), *found]
+        if self._rewriting is not None and not self._rewriting.has_ended:
+            for one in found:
+                one.awaits = [*one.awaits, self._rewriting]
         names = [one.name for one in found]
         tries_schedules = any(one.tried for one in found)
         is_new = len(found) == 1 or tries_schedules
@@ -131,13 +148,27 @@ class ExecutionPlans:
         trial = Trial(names, turns, repeats=tries_schedules) if len(found) > 1 else None
         with ExitStack() as made:  # closes them if one cannot be built
             for one in found:
-                one.trial, failure = trial, one.build(self._commands, kind)
+                one.trial, failure = trial, one.build(kind)
                 if failure is not None:
                     self._note_refusal(kind, one, *failure)
                     return None
                 made.callback(one.close)
             made.pop_all()
         return found
+
+    def _plan_rewritten(
+        self, kind: QueueKind, refused: Mapping[str, str]
+    ) -> Sequence[ExecutionPlan]:
+        """Return the plans of the rewritten commands, if there are any now."""
+        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
+        if rewritten is None or rewritten.commands is None or _REWRITTEN in refused:
+            return []
+        left = self._left.get((kind, True), {})
+        found = make_plans(rewritten.commands, kind, self._choice, refused, left)
+        return [
+            replace(one, tried=_REWRITTEN, numbers=rewritten.numbers, has_variants=False)
+            for one in found
+        ]
 
     def _note_refusal(
         self, kind: QueueKind, plan: ExecutionPlan, part: Part, refusal: OpenCLError
@@ -146,7 +177,7 @@ class ExecutionPlans:
         is_last = part.name == self._choice.engines[-1].name
         if is_last and not plan.tried:
             raise refusal
-        refused = plan.tried if is_last else part.name
+        refused = plan.tried if is_last or plan.numbers is not None else part.name
         self._refused[kind][refused] = f"the driver refused it, {refusal}"
 
     def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> ExecutionPlan:
@@ -172,10 +203,13 @@ class ExecutionPlans:
 
     def is_learning(self, kind: QueueKind, plan: ExecutionPlan) -> bool:
         """Whether a part of a plan measures its runs, and nothing was learned from that yet;
-        or whether its variants, or what an engine prepares, are still to come."""
-        if not self._choice.is_auto or plan.trial is not None:
+        or whether its variants, or what it awaits, are still to come."""
+        if plan.trial is not None:
             return False
-        may_leave = kind not in self._left and any(part.built.learns for part in plan.parts)
+        if not self._choice.is_auto:
+            return bool(plan.awaits)
+        is_known = (kind, plan.numbers is not None) in self._left
+        may_leave = not is_known and any(part.built.learns for part in plan.parts)
         return may_leave or plan.has_variants or bool(plan.awaits)
 
     def learn(self, kind: QueueKind) -> bool:
@@ -207,7 +241,7 @@ class ExecutionPlans:
                     return False
                 longer = {part.first + number: why for number, why in learned.items()}
                 left.setdefault(part.name, {}).update(longer)
-        self._left[kind] = left
+        self._left[kind, plan.numbers is not None] = left
         if any(left.values()):
             self._drop(kind, {})
         return True
@@ -351,6 +385,9 @@ class ExecutionPlans:
         why = {**self._choice.explain_others(), **plan.why}
         wide = max(map(len, why))
         lines = [f"{self._commands.count} commands"]
+        if self._rewriting is not None:
+            rewritten = self._rewriting.rewritten
+            lines += rewritten.lines if rewritten is not None else ["they are being rewritten"]
         for name, reason in why.items():
             ran = [part for part in plan.parts if part.name == name]
             for part in ran:

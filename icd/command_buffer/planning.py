@@ -14,19 +14,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ..errors import OpenCLError
 from . import cost
 from .choice import Choice
 from .commands import CommandList
 from .engine import BuiltCommands, Engine, QueueKind
-from .prepared_programs import Preparation
 from .trial import Trial
 
 _T = TypeVar("_T")
 
 _IN_TURNS: Final = "its cost is not known: it takes turns with others in the first replays"
+
+
+class Awaited(Protocol):
+    """What is prepared in the background: `has_ended` says whether it is there."""
+
+    @property
+    def has_ended(self) -> bool: ...
 
 
 @dataclass(eq=False)
@@ -53,22 +59,27 @@ class ExecutionPlan:
     """A way to run a command list on a kind of queue.
 
     Attributes:
+        commands: what is run: the list, or what a rewrite has made of it.
         parts: in order; at least one.
         why: for each engine by name why it was chosen, or why not.
         undecided: the engines whose costs are not known, by name, in order of preference.
         tried: what is different from another plan of the same engines, "" if nothing is.
         has_variants: whether there are such plans, which were not asked for.
-        awaits: what engines prepare in the background. After it there is a better plan.
+        awaits: what is prepared in the background. After it there may be a better plan.
+        numbers: of a rewrite, for each of its commands the first one of the list that it stands
+            for; None for the list itself.
         trial: measures it and the others, None if there are none.
         is_closed: whether nothing of it can run any more.
     """
 
+    commands: CommandList
     parts: Sequence[Part]
     why: dict[str, str]
     undecided: Sequence[str] = ()
     tried: str = ""
     has_variants: bool = False
-    awaits: Sequence[Preparation] = ()
+    awaits: Sequence[Awaited] = ()
+    numbers: Sequence[int] | None = None
     trial: Trial | None = None
     is_closed: bool = False
 
@@ -78,7 +89,7 @@ class ExecutionPlan:
         names = "+".join(dict.fromkeys(part.name for part in self.parts))
         return f"{names} ({self.tried})" if self.tried else names
 
-    def build(self, commands: CommandList, kind: QueueKind) -> tuple[Part, OpenCLError] | None:
+    def build(self, kind: QueueKind) -> tuple[Part, OpenCLError] | None:
         """Let the engines build the parts.
 
         Returns:
@@ -87,7 +98,7 @@ class ExecutionPlan:
         with ExitStack() as made:  # closes them if one cannot be built
             for part in self.parts:
                 try:
-                    part.built = part.engine.build(commands.part(part.first, part.end), kind)
+                    part.built = part.engine.build(self.commands.part(part.first, part.end), kind)
                 except OpenCLError as refusal:
                     return part, refusal
                 made.callback(part.built.close)
@@ -197,7 +208,7 @@ def make_plan(
         Part(engine, first, end)
         for engine, first, end in _find_runs([owner or last for owner in owners])
     ]
-    return ExecutionPlan(parts or [Part(last, 0, 0)], why, undecided)
+    return ExecutionPlan(commands, parts or [Part(last, 0, 0)], why, undecided)
 
 
 def _take(

@@ -12,7 +12,6 @@ from typing import Any, Final
 from .._native import ffi, lib
 from ..calls import get_address
 from .cells import Cells
-from .commands import CommandList
 from .engine import BuiltCommands
 from .planning import ExecutionPlan
 
@@ -25,7 +24,7 @@ Enqueued = tuple[int, int, int, list[int]]
 GOES_ON: Final = "The driver runs all graphs from now on"
 
 #: The number that C gives where no command has failed.
-NO_COMMAND: Final = 0xFFFFFFFF
+_NO_COMMAND: Final = 0xFFFFFFFF
 
 
 class Route:
@@ -38,7 +37,6 @@ class Route:
         queue: a handle.
         in_order: whether the queue is in order.
         plan: what is enqueued.
-        commands: what it was built of.
         learns: whether its first runs may teach an engine to leave commands to others.
     """
 
@@ -48,7 +46,6 @@ class Route:
         queue: int,
         in_order: bool,
         plan: ExecutionPlan,
-        commands: CommandList,
         learns: bool,
     ) -> None:
         self.queue, self.in_order, self.plan = queue, in_order, plan
@@ -61,10 +58,10 @@ class Route:
         #: Whether the driver may refuse an enqueue as a whole. Another engine then runs it.
         self.may_refuse = any(one.may_refuse for one in self.built)
         externals: list[int] = []  # the command of each outside event
-        for number, count in commands.externals.items():
+        for number, count in plan.commands.externals.items():
             externals += [number] * count
         self._externals = _group_by_part(plan, externals)
-        self._exports = _group_by_part(plan, commands.wanted_events)
+        self._exports = _group_by_part(plan, plan.commands.wanted_events)
         queues = [_make_array([queue, *one.own_queues]) for one in self.built]
         rows = [
             (one.native, handles, len(handles))
@@ -120,7 +117,7 @@ class Route:
                 self._failed,
             )
         if code:
-            return code, 0, -1 if self._failed[0] == NO_COMMAND else self._failed[0], []
+            return code, 0, self.find_command(self._failed[0]), []
         return (
             0,
             get_address(self._event[0]) if wanted else 0,
@@ -145,8 +142,17 @@ class Route:
             counts + 1,
             self._failed,
         )
-        failed = -1 if self._failed[0] == NO_COMMAND else self._failed[0]
-        return code, counts[0], bool(counts[1]), failed
+        return code, counts[0], bool(counts[1]), self.find_command(self._failed[0])
+
+    def find_command(self, failed: int) -> int:
+        """Return the number of a command in the command-buffer, -1 for none.
+
+        Args:
+            failed: its number among those that are run, as C gives it.
+        """
+        if failed == _NO_COMMAND:
+            return -1
+        return failed if self.plan.numbers is None else self.plan.numbers[failed]
 
     def _list_exported(self) -> list[int]:
         events: dict[int, int] = {}

@@ -28,7 +28,8 @@ _WORDS: Final = {
 }
 _UNREADABLE: Final = re.compile(
     r"asm|__asm__|__asm|__typeof__|typeof|generic|__generic|vec_step|goto|\^\(|pipe"
-    r"|volatile|__volatile__|(__)?(read_only|write_only|read_write)|image\w+_t|sampler_t|\.?\d[\w.]*[hH]"
+    r"|volatile|__volatile__|(__)?(read_only|write_only|read_write)|image\w+_t|sampler_t"
+    r"|\.?\d[\w.]*[hH]"
 )
 _SCALARS: Final = "char|uchar|short|ushort|int|uint|long|ulong|float|double|half"
 #: SourceTypes that C lacks. The tree has a typedef of each that occurs.

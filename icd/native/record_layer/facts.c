@@ -165,8 +165,8 @@ static fl_seen *note_program(fl_table next, cl_program program) {
     fl_add_word(&record, seen->serial);
     bool has_text = add_answer(ask, program, CL_PROGRAM_SOURCE, 0);
     has_text |= add_answer(ask, program, CL_PROGRAM_IL, 1);
-    NEXT(next, clGetProgramInfo)(program, CL_PROGRAM_DEVICES, sizeof devices - sizeof *devices, devices,
-                                 NULL);
+    NEXT(next, clGetProgramInfo)
+    (program, CL_PROGRAM_DEVICES, sizeof devices - sizeof *devices, devices, NULL);
     add_options(next, program, devices);
     if (!has_text) /* PoCL compiles all kernels for all local sizes when it is asked */
         add_binary(next, program);

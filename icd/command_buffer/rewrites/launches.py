@@ -1,0 +1,357 @@
+"""What a recorded launch does: its kernel's source, its arguments, and the memory that it uses.
+
+`read_launch` answers with a `RecordedLaunch`, or raises `NotFused` with the reason. It asks the
+driver and reads the kernel (icd/kernel_source/), and it changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from pycparser import c_ast
+
+from ..._native import ffi, lib
+from ...calls import get_address, query_build_options, query_kernel_name
+from ...errors import OpenCLError, check
+from ...kernel_source.c_types import SourceTypes
+from ...kernel_source.errors import UnreadableKernel
+from ...kernel_source.items import uses_of_ids
+from ...kernel_source.reading import (
+    ItemLoop,
+    KernelAccess,
+    KernelParameter,
+    LaunchValues,
+    Own,
+    read_kernel,
+)
+from ..commands import CommandList
+from ..edits import MEMORY, VALUE
+from .uses import query_address, query_text
+
+#: Options that change nothing that a kernel calculates. Others may let it round in another way.
+_HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
+
+
+class NotFused(Exception):
+    """A launch is left as it is: the text says why."""
+
+
+@dataclass(frozen=True)
+class UsedBytes:
+    """Bytes that a launch uses.
+
+    Attributes:
+        handle: the memory object that the launch has.
+        root: the memory object that has the bytes: the parent of a sub-buffer.
+        first: the first byte of it that item 0 uses.
+        end: the byte behind the last one that any item may use.
+        stride: bytes from an item's to the next one's; 0: each item may use any of them.
+        width: how many bytes an item uses.
+        writes: whether it writes.
+    """
+
+    handle: int
+    root: int
+    first: int
+    end: int
+    stride: int
+    width: int
+    writes: bool
+
+    def allows(self, other: UsedBytes) -> bool:
+        """Return whether both may be used by one kernel: no item meets what another one wrote."""
+        if self.root != other.root or not (self.writes or other.writes):
+            return True
+        if self.end <= other.first or other.end <= self.first:
+            return True
+        same = (self.first, self.stride, self.width) == (other.first, other.stride, other.width)
+        return same and self.stride >= self.width > 0
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRead:
+    """A kernel that can be a part of a fused one.
+
+    Attributes:
+        access: what it reads and writes.
+        options: the build options that its program needs.
+        elements: how an item's element of an argument is written, where it is always written so: by
+            the argument's name, the variable that is indexed, and the type of the element.
+    """
+
+    access: KernelAccess
+    options: str
+    elements: Mapping[str, tuple[str, str]]
+
+    @property
+    def parameters(self) -> Sequence[KernelParameter]:
+        """Its parameters, in order."""
+        return self.access.parameters
+
+    @property
+    def loop(self) -> ItemLoop | None:
+        """The loop over items; None if each work-item is an item."""
+        return self.access.loop
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """A launch that can be a part of a fused one.
+
+    Attributes:
+        number: of its command.
+        kernel: what it launches.
+        items: how many items there are.
+        arguments: a handle for memory, the bytes of a value.
+        memory: what it uses.
+    """
+
+    number: int
+    kernel: KernelRead
+    items: int
+    arguments: Sequence[int | bytes]
+    memory: Sequence[UsedBytes]
+
+
+def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) -> RecordedLaunch:
+    """Return what a launch does.
+
+    Args:
+        commands: the list.
+        number: of the launch.
+        sources: of programs, by their handles.
+
+    Raises:
+        NotFused: it is not known well enough.
+    """
+    command = commands.array[number]
+    if commands.name_operation(number) != "kernel":
+        raise NotFused(f"{commands.name_operation(number)} is not fused")
+    if command.has_offset and any(command.n[0 : command.work_dim]):
+        raise NotFused("its range has an offset")
+    if any(command.n[4 : 3 + command.work_dim][k] != 1 for k in range(command.work_dim - 1)):
+        raise NotFused("its range has several dimensions")
+    handle = get_address(command.kernel)
+    kernel = _read_kernel(handle, commands.devices[0], sources)
+    arguments = [_read_argument(command, index) for index in range(len(kernel.parameters))]
+    values = _make_values(command, kernel, arguments)
+    if kernel.loop is not None:
+        items = values.value(kernel.loop.behind)
+        if items is None or values.value(kernel.loop.first) != 0:
+            raise NotFused("how many items its loop has is not known")
+    else:
+        items = command.n[3]
+    if items <= 0:
+        raise NotFused("it has no items")
+    memory = _list_memory(kernel, arguments, values, items)
+    # one work-item may have run the whole loop, item by item
+    if kernel.loop is not None and not all(a.allows(b) for a in memory for b in memory):
+        raise NotFused("an item of its loop uses what others write")
+    return RecordedLaunch(number, kernel, items, arguments, memory)
+
+
+def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> KernelRead:
+    program = query_address(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
+    source = sources.get(program, "")
+    if not source.strip():
+        raise NotFused("nobody knows the source of its program")
+    try:
+        options = query_build_options(program, device)
+    except OpenCLError as error:  # "" would be a guess: options may change how it rounds
+        raise NotFused(f"the driver does not tell its build options: {error}") from None
+    macros = _list_macros(device)
+    try:
+        return _parse_kernel(source, options, query_kernel_name(kernel), macros)
+    except UnreadableKernel as error:
+        raise NotFused(f"its kernel is not understood: {error}") from None
+
+
+@lru_cache(1024)
+def _parse_kernel(
+    source: str, options: str, name: str, macros: frozenset[tuple[str, str | None]]
+) -> KernelRead:
+    std = re.search(r"-cl-std=CL(\d)\.(\d)", options)
+    version = f"{std[1]}{std[2]}0" if std else "120"  # SPEC clBuildProgram: 1.2 without -cl-std
+    access = read_kernel(source, options, name, {**dict(macros), "__OPENCL_C_VERSION__": version})
+    if access.uses:
+        raise UnreadableKernel(f"it uses {', '.join(sorted(access.uses))}")
+    if any("FP_CONTRACT" in pragma for pragma in access.program.pragmas):
+        raise UnreadableKernel("it has a pragma FP_CONTRACT")
+    nodes = list(_walk(access.function))
+    if any("volatile" in (getattr(node, "quals", None) or ()) for node in nodes):
+        raise UnreadableKernel("it uses volatile memory")
+    pointers = [one.type for one in access.parameters if one.type.kind == "pointer"]
+    if any(type_.space != "global" for type_ in pointers):
+        raise UnreadableKernel("an argument is not in global memory")
+    _check_ids(access, nodes)
+    return KernelRead(access, _keep_options(options), _find_elements(access))
+
+
+def _check_ids(access: KernelAccess, nodes: Sequence[Any]) -> None:
+    """Refuse a kernel whose result depends on more of its ids than the number of the item.
+
+    Raises UnreadableKernel.
+    """
+    loop = access.loop
+    if loop is None:
+        if access.ids - {"get_global_id"}:
+            raise UnreadableKernel(f"it asks for {min(access.ids - {'get_global_id'})}")
+        for node in nodes:
+            is_call = isinstance(node, c_ast.FuncCall) and isinstance(node.name, c_ast.ID)
+            name = node.name.name if is_call else ""
+            if name == "get_global_id" and getattr(node.args.exprs[0], "value", "") != "0":
+                raise UnreadableKernel("it asks for an id of another dimension")
+            if name in access.program.functions and uses_of_ids(access.program, node):
+                raise UnreadableKernel(f"{name} asks for ids")
+        return
+    block = access.function.body.block_items
+    after = block[block.index(loop.node) + 1 :]
+    if any(not isinstance(one, c_ast.EmptyStatement) for one in after):
+        raise UnreadableKernel("it goes on after its loop over items")
+    if loop.carried:
+        raise UnreadableKernel(f"its loop keeps {min(loop.carried)} from one item to the next")
+    if loop.uses_ids:
+        raise UnreadableKernel("an item uses ids of its work-item")
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    yield node
+    for _, child in node.children():
+        yield from _walk(child)
+
+
+def _list_names(node: Any) -> set[str]:
+    return {one.name for one in _walk(node) if isinstance(one, c_ast.ID)}
+
+
+def _find_elements(access: KernelAccess) -> dict[str, tuple[str, str]]:
+    """See `KernelRead.elements`. A pointer that is used otherwise has no line."""
+    types, found = SourceTypes(access.program), dict[str, tuple[str, str]]()
+    uses, indexed = Counter[str](), Counter[str]()
+    for node in _walk(access.function.body):
+        if isinstance(node, c_ast.ID):
+            uses[node.name] += 1
+        if isinstance(node, c_ast.ArrayRef) and isinstance(node.name, c_ast.ID):
+            indexed[node.name.name] += 1
+    moved: dict[str, Any] = {}  # `global float *z = (global float *)((global char *)base + offset)`
+    for node in access.function.body.block_items:
+        if isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.PtrDecl) and node.init:
+            origins = _list_names(node.init) & access.arguments.keys()
+            if len(origins) == 1:
+                moved[origins.pop()] = node
+    for name, argument in access.arguments.items():
+        variable, pointed = name, argument.parameter.type
+        if uses[name] == 1 and not indexed[name] and name in moved:
+            variable, pointed = moved[name].name, types.read(moved[name].type)
+        target = pointed.target
+        is_plain = target is not None and target.kind in ("integer", "float", "vector")
+        if is_plain and target is not None and target.name and uses[variable] == indexed[variable]:
+            found[name] = variable, target.name
+    return found
+
+
+def _keep_options(options: str) -> str:
+    """Return the options of a fused program: macros and includes are in its text already."""
+    kept, words = list[str](), iter(shlex.split(options))
+    for word in words:
+        if word in ("-D", "-I"):
+            next(words, "")
+        elif word.startswith(_HARMLESS):
+            kept.append(word)
+        elif not word.startswith(("-D", "-I")):
+            raise UnreadableKernel(f"its program was built with {word}")
+    return " ".join(kept)
+
+
+# arguments and memory
+
+
+def _read_argument(command: Any, index: int) -> int | bytes:
+    found = ffi.new("fl_change *")
+    check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
+    if found.kind == MEMORY:
+        return int(ffi.cast("uintptr_t *", found.value)[0])
+    if found.kind != VALUE or not found.value:
+        raise NotFused(f"its argument {index} is neither a number nor a buffer")
+    return bytes(ffi.buffer(found.value, found.size))
+
+
+def _make_values(
+    command: Any, kernel: KernelRead, arguments: Sequence[int | bytes]
+) -> LaunchValues:
+    numbers = {
+        one.name: int.from_bytes(value, "little", signed=one.type.signed)
+        for one, value in zip(kernel.parameters, arguments, strict=True)
+        if one.type.kind == "integer" and isinstance(value, bytes)
+    }
+    local = (command.n[6], 1, 1) if command.has_local else None
+    return LaunchValues((command.n[3], 1, 1), local, arguments=numbers)
+
+
+def _list_memory(
+    kernel: KernelRead, arguments: Sequence[int | bytes], values: LaunchValues, items: int
+) -> list[UsedBytes]:
+    found: list[UsedBytes] = []
+    for name, argument in kernel.access.arguments.items():
+        handle = arguments[argument.parameter.index]
+        if not isinstance(handle, int):
+            raise NotFused(f"its argument {name} is no buffer")
+        root, start, size = _find_root(handle)
+        place = _find_items(argument.own, values)
+        if place is None:
+            found.append(UsedBytes(handle, root, start, start + size, 0, 0, argument.writes))
+        elif argument.reads or argument.writes:
+            first, stride, width = start + place[0], place[1], place[2]
+            end = first + stride * (items - 1) + width
+            found.append(UsedBytes(handle, root, first, end, stride, width, argument.writes))
+    return found
+
+
+def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] | None:
+    """Return the first byte of item 0, the bytes from an item to the next, and those that an item
+    uses; None if an item may use any."""
+    if own is None or not own.holds(values):
+        return None
+    varying, fixed = own.offset.split()
+    first = values.value(fixed)
+    if not own.width:
+        return 0, 0, 0
+    (symbol,) = varying.symbols if len(varying.symbols) == 1 else (None,)
+    factor = own.offset.coefficient(symbol) if symbol is not None else None
+    stride = factor and values.value(factor)
+    if stride is None or first is None or stride < own.width or first < 0:
+        return None
+    return first, stride, own.width
+
+
+def _find_root(memory: int) -> tuple[int, int, int]:
+    """Return the memory object that has the bytes of one, where it begins there, and its size."""
+    routine = "clGetMemObjectInfo"
+    size = query_address(memory, routine, "CL_MEM_SIZE")
+    parent = query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    if not parent:
+        return memory, 0, size
+    return parent, query_address(memory, routine, "CL_MEM_OFFSET"), size
+
+
+# queries
+
+
+@lru_cache(64)
+def _list_macros(device: int) -> frozenset[tuple[str, str | None]]:
+    """Return what a device's compiler defines, as far as it is known."""
+    routine = "clGetDeviceInfo"
+    extensions = query_text(device, routine, "CL_DEVICE_EXTENSIONS").split()
+    numbers = {f"CL_VERSION_{n // 100}_{n // 10 % 10}": str(n) for n in (100, 110, 120)}
+    found: Mapping[str, str | None] = {
+        **dict.fromkeys(extensions, "1"),
+        **numbers,
+        "__ENDIAN_LITTLE__": "1",
+    }
+    return frozenset(found.items())
