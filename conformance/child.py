@@ -28,7 +28,7 @@ import pytest
 from fairlead.loader.base.errors import CodeError, FairleadError
 from fairlead.loader.base.processes import tie_to_parent
 
-from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported
+from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported, alternatives
 from .device import UsageError
 from .forks import in_fork, works_in_fork
 from .report import Case
@@ -204,12 +204,14 @@ class Reporter:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         case, self.failure = make_case(item), None
         self.tell(begin=dataclasses.asdict(case))
+        alternatives.clear()
         begun = time.monotonic()
         result = yield
         self.tell(
             end={
                 "name": case.name,
                 "seconds": round(time.monotonic() - begun, 4),
+                "alternatives": alternatives,
                 **read_outcome(self.failure),
             }
         )

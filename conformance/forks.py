@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 from fairlead.loader.base.children import describe_exit
 from fairlead.loader.base.processes import tie_to_parent
 
-from .checks import Mismatch, Unsupported, equal
+from .checks import Mismatch, Unsupported, alternatives, equal
 
 #: Seconds until a forked case counts as hung. Such a case asks for an answer that comes at once.
 _LONGEST: Final = 5.0
@@ -89,7 +89,7 @@ def _answer(writer: int, function: Callable[..., object], arguments: dict[str, A
     finally:
         try:
             with open(writer, "wb") as pipe:
-                pipe.write(json.dumps(answer).encode())
+                pipe.write(json.dumps([alternatives, *answer]).encode())
         finally:
             os._exit(0)
 
@@ -117,7 +117,7 @@ def _raise(text: bytes, status: int) -> None:
                 -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             ),
         )
-    outcome, *rest = json.loads(text)
+    alternatives[:], outcome, *rest = json.loads(text)
     if outcome == "unsupported":
         raise Unsupported(*rest)
     if outcome == "failed":

@@ -25,7 +25,8 @@ BEYOND: Final = "beyond the specification"
 class Case:
     """The outcome of a case.
 
-    `expected` and `got` say why it failed; `got` also why it is unsupported.
+    `expected` and `got` say why it failed; `got` also why it is unsupported. `alternatives` are
+    codes that it answered and the case takes, but not as the best ones.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Case:
     expected: str = ""
     got: str = ""
     seconds: float = 0.0
+    alternatives: Sequence[str] = ()
 
     @property
     def line(self) -> str:

@@ -221,7 +221,7 @@ def test_one_argument_too_many(
     ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
 ) -> None:
     kernel, given = make.kernel(program), make.arguments(BufferValue(buffer), ints([1]), ints([2]))
-    errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_INDEX"
+    errors = "INVALID_KERNEL_ARGUMENT_INDEX|INVALID_KERNEL_ARGS"
     ur.fails(
         LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
     )
@@ -232,7 +232,7 @@ def test_argument_of_wrong_size(
     ur: URCalls, make: URObjects, queue: int, program: int, buffer: int
 ) -> None:
     kernel, given = make.kernel(program), make.arguments(BufferValue(buffer), ctypes.c_int64(1))
-    errors = "INVALID_KERNEL_ARGS|INVALID_KERNEL_ARGUMENT_SIZE"
+    errors = "INVALID_KERNEL_ARGUMENT_SIZE|INVALID_KERNEL_ARGS"
     ur.fails(
         LAUNCH, errors, queue, kernel, 1, None, sizes(COUNT), None, *given, None, 0, None, None
     )

@@ -248,7 +248,7 @@ def urProgramCreateWithBinary(
     check_metadata(pProperties)
     images = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_image, images)):
-        raise failure("INVALID_NATIVE_BINARY", f"it is neither text nor a binary of {API.name}")
+        raise failure("INVALID_BINARY", f"it is neither text nor a binary of {API.name}")
     return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
 
 

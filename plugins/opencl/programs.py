@@ -150,7 +150,7 @@ def urProgramCreateWithBinary(
     check_metadata(pProperties)
     binaries = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_whole, binaries)):  # PoCL would crash
-        raise failure("INVALID_NATIVE_BINARY", "a binary of PoCL ends too early")
+        raise failure("INVALID_BINARY", "a binary of PoCL ends too early")
     code = ctypes.c_int32()
     lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_char_p * numDevices)
     arguments = make_handle_array(phDevices), lengths(*pLengths), pointers(*binaries), None
@@ -158,7 +158,7 @@ def urProgramCreateWithBinary(
         hContext.cl, numDevices, *arguments, ctypes.byref(code)
     )
     if code.value == OPENCL.codes["CL_INVALID_BINARY"]:
-        raise failure("INVALID_NATIVE_BINARY", "the driver did not make it, or not for this device")
+        raise failure("INVALID_BINARY", "the driver did not make it, or not for this device")
     check(code.value, "clCreateProgramWithBinary")
     return URProgram(made, hContext)
 

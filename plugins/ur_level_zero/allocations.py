@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final, NamedTuple
 
+from ...loader.base.memory import read
 from .contexts import LZContext
 from .core import call, check, create, failure, make_struct
 from .devices import LZDevice
@@ -95,13 +96,14 @@ def import_memory(context: LZContext, address: int, size: int) -> None:
     """Make memory that the program allocated host USM.
 
     Raises:
-        URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM.
+        URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM, and as `check_place`.
         LevelZeroError: what the driver answers.
     """
     if not all(map(can_import, context.devices)):
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_IMPORT}")
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
+    check_place(context, address, size)
     if not all(map(_can_use_all_memory, context.devices)):
         function = _ImportPrototype(context.platform.find_extension_function(_IMPORT))
         check(function(context.platform.ze, address, size), _IMPORT)
@@ -157,7 +159,22 @@ def find(context: LZContext, address: int) -> LZAllocation | None:
 
 
 def check_place(context: LZContext, address: int, size: int) -> None:
-    """Raise URError (INVALID_SIZE) for bytes that end behind the allocation they begin in."""
+    """Check that there are some bytes at an address.
+
+    Raises:
+        URError: INVALID_SIZE for bytes that end behind the allocation they begin in.
+            INVALID_MEM_OBJECT if there is no memory at the first or the last byte.
+    """
     found = find(context, address)
-    if found is not None and address + size > found.end:
-        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    if found is not None:
+        if address + size > found.end:
+            raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    elif not all(_is_memory(context, one) for one in (address, address + max(size, 1) - 1)):
+        raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+
+
+def _is_memory(context: LZContext, address: int) -> bool:
+    """Return whether the host can read an address, or the driver has memory there."""
+    base, size = ctypes.c_void_p(), ctypes.c_size_t()
+    given = context.ze, address, ctypes.byref(base), ctypes.byref(size)
+    return bool(read(address, 1)) or not context.table.zeMemGetAddressRange(*given)

@@ -309,7 +309,7 @@ def urProgramCreateWithBinary(
     for device in phDevices:
         code, module, log = made.make(device, "")
         if code in _REFUSED:
-            raise failure("INVALID_NATIVE_BINARY", log)
+            raise failure("INVALID_BINARY", log)
         check(code, "zeModuleCreate", log)
         made.builds[device] = LZBuild(module, "SUCCESS", "COMPILED_OBJECT", log=log)
     return made

@@ -127,10 +127,13 @@ def urUSMContextMemcpyExp(hContext: LZContext, pDst: int, pSrc: int, size: int) 
 
 
 def _check_rows(context: LZContext, address: int, pitch: int, width: int, height: int) -> None:
-    """Raise URError (INVALID_SIZE) unless rows lie in their allocation."""
+    """Raise URError unless rows lie in their allocation (INVALID_SIZE), or in host memory
+    (INVALID_MEM_OBJECT)."""
     found = find(context, address)
     if found is not None:
         check_rows_in(found, address, pitch, width, height)
+    else:
+        check_place(context, address, pitch * (height - 1) + width)
 
 
 @enqueues("USM_MEMCPY_2D")

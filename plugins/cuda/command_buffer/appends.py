@@ -22,7 +22,7 @@ from typing import Any, Final
 from ....loader.ur.abi import UR
 from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
-from ..allocations import find
+from ..allocations import locate
 from ..core import adapter, failure
 from ..events import CuEvent
 from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
@@ -108,12 +108,10 @@ declare_append: Final = appends.declare
 
 
 def _append_hint(command: str, append: CuAppend, address: int, size: int) -> Appended:
-    """Append a hint. Raises URError (INVALID_SIZE) if it ends behind an allocation."""
+    """Append a hint. Raises URError (INVALID_SIZE), and as `locate`."""
     if not size:
         raise failure("INVALID_SIZE")
-    found = find(append.buffer.context, address)
-    if found is not None and address + size > found.end:
-        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    locate(append.buffer.context, address, size)
     return append.append_empty(command)
 
 

@@ -23,7 +23,7 @@ from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
 from ..core import adapter, failure
 from ..events import URCommandEvent
-from ..usm.registry import find
+from ..usm.addresses import locate
 from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append returns: sync-point, event, command.
@@ -82,12 +82,10 @@ declare_append: Final = appends.declare
 
 
 def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:
-    """Append a hint. Raises URError (INVALID_SIZE) if it ends behind an allocation."""
+    """Append a hint. Raises URError (INVALID_SIZE), and as `locate`."""
     if not size:
         raise failure("INVALID_SIZE")
-    found = find(append.buffer.context, address)
-    if found is not None and address + size > found.end:
-        raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
+    locate(append.buffer.context, address, size)
     return append.add("hint", command)
 
 

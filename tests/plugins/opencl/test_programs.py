@@ -366,7 +366,7 @@ def test_binaries_make_the_program_again(
 
 def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: PluginDevice) -> None:
     for given in (b"no binary of any driver's", b"", None):
-        assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY"
+        assert from_binaries(ur, context, device, given)[0] == "INVALID_BINARY"
     assert from_binaries(ur, context, device)[0] == "INVALID_SIZE"
 
 
@@ -383,7 +383,7 @@ def test_what_is_only_a_part_of_a_binary_is_refused(
     program = built(ur, context)
     (binary,) = binaries(ur, program)
     for end in (1, 8, 16, 64, 100, len(binary) // 2, len(binary) - 1):
-        assert from_binaries(ur, context, device, binary[:end])[0] == "INVALID_NATIVE_BINARY", end
+        assert from_binaries(ur, context, device, binary[:end])[0] == "INVALID_BINARY", end
     rubbish = (
         bytes(10),
         b"\x7fELF" + bytes(60),
@@ -391,7 +391,7 @@ def test_what_is_only_a_part_of_a_binary_is_refused(
         b"poclbin\0" + bytes(60),
     )
     for given in rubbish:
-        assert from_binaries(ur, context, device, given)[0] == "INVALID_NATIVE_BINARY", given
+        assert from_binaries(ur, context, device, given)[0] == "INVALID_BINARY", given
     ur.ok("urProgramRelease", program)
 
 
