@@ -120,8 +120,8 @@ def read_binaries(
 ) -> list[bytes]:
     """Read the binaries of a program.
 
-    What is no binary is INVALID_BINARY in every adapter, as Intel's for OpenCL answers. The
-    specification lists INVALID_NATIVE_BINARY, which the public conformance tests do not take.
+    Every adapter answers INVALID_BINARY to rubbish, as Intel's for OpenCL does. The specification
+    lists INVALID_NATIVE_BINARY, which the public conformance tests do not take.
 
     Args:
         context: the program's context.
