@@ -18,11 +18,11 @@ lowest number that no other living worker has.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import io
 import os
+import socket
 import sys
-import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -205,7 +205,8 @@ class _Loaded:
 
 
 _lock: Final = make_lock()
-_slot: Final[list[int]] = []
+#: The number of this process, and the socket whose name says that it is taken.
+_slot: Final[dict[int, socket.socket]] = {}
 #: By the file and what was asked of the device.
 _executables: OrderedDict[tuple[str, str], _Loaded] = OrderedDict()
 
@@ -277,14 +278,14 @@ def _choose_device(wanted: str) -> CLDevice:
 
 def _number_process() -> int:
     """Return the lowest number that no other living process of this user and machine has."""
-    if not _slot:
-        folder = Path(tempfile.gettempdir(), f"fairlead-dask-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for number in count():
-            file = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
-                _slot.append(number)
-                break
-            os.close(file)
-    return _slot[0]
+    numbers = count()
+    while not _slot:
+        number, held = next(numbers), socket.socket(socket.AF_UNIX)
+        try:  # a name of the kernel's until the process ends; no file, so none of another user's
+            held.bind(f"\0fairlead-dask-{os.getuid()}-{number}")
+            _slot[number] = held
+        except OSError as error:
+            held.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return next(iter(_slot))

@@ -350,7 +350,7 @@ def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
 
 
 def _find_in_pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
-    return search_directory(Path(request.environ[name]) / ".libs", name)
+    return search_directory(Path(os.path.abspath(request.environ[name])) / ".libs", name)
 
 
 def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:

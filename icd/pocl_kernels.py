@@ -133,7 +133,10 @@ class PoclKernel:
         """
         variant = "-".join(map(str, local))
         variant += "-goffs0" * no_offset + "-smallgrid" * small_grid
-        path = os.path.join(_find_cache(), self.folder, variant, f"{self.name}.so")
+        cache = _find_cache()
+        if not cache:
+            return 0
+        path = os.path.join(cache, self.folder, variant, f"{self.name}.so")
         try:
             with open(path, "rb") as stream:
                 library = stream.read()
@@ -152,10 +155,14 @@ class PoclKernel:
 
 
 def _find_cache() -> str:
-    """The folder of PoCL's cache of kernels."""
+    """The folder of PoCL's cache of kernels, "" if it is not known.
+
+    Without a home it is not in the current directory: others may have written what is there.
+    """
     environ = filter_environ()
-    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
-    return environ.get("POCL_CACHE_DIR") or os.path.join(home, "pocl", "kcache")
+    own, user, home = map(environ.get, ("POCL_CACHE_DIR", "XDG_CACHE_HOME", "HOME"))
+    user = user or (os.path.join(home, ".cache") if home else "")
+    return own or (os.path.join(user, "pocl", "kcache") if user else "")
 
 
 _libraries: Final[dict[bytes, Any]] = {}

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ..icd import libopencl
 from ..icd.objects import CLDevice
+from ..loader.base import probe_verdicts
 from ..loader.base.errors import FairleadError, NotFoundError, explain_error
 from ..loader.base.search import find_excluding_pattern
 from ..loader.gpu.driver import DriverDevice
@@ -120,6 +122,8 @@ def find_devices(
         SelectorError: the device selector of the environment cannot be understood.
         NotFoundError: there is no device; it is the first interface's, with every reason.
     """
+    libopencl.forget_refusals()  # whoever asks may have repaired something
+    probe_verdicts.forget_refusals()
     own, interfaces = bool(interfaces), interfaces or tuple(INTERFACES)
     any_device = False
     errors: list[NotFoundError] = []

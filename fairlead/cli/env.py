@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from ..icd import libopencl
 from ..icd.driver_profiles import ROWS
 from ..icd.drivers import Driver, drivers
 from ..loader.base.errors import FairleadError
-from ..loader.base.fact_cache import find_cache_directory
+from ..loader.base.own_files import OwnFolder
 
 #: Variables that would add drivers, or choose others.
 _OTHERS: Final = ("OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
@@ -45,23 +46,28 @@ def write_manifests(paths: Sequence[str]) -> Path:
     """
     name = hashlib.sha256("\0".join(paths).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     remedy = "set XDG_CACHE_HOME to a directory that you may write"
-    cache = find_cache_directory()
-    if cache is None:
-        raise ManifestError("there is no cache directory to write to.", remedy=remedy)
-    directory = cache / "vendors" / name
+    folder = OwnFolder("vendors", name)
+    wanted: dict[str, bytes] = {}
+    for number, path in enumerate(paths):
+        stem = os.path.basename(path).split(".so")[0].removeprefix("lib")
+        wanted[f"{number:02}-{stem}.icd"] = os.fsencode(path) + b"\n"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for number, path in enumerate(paths):
-            stem = os.path.basename(path).split(".so")[0].removeprefix("lib")
-            manifest, content = directory / f"{number:02}-{stem}.icd", os.fsencode(path) + b"\n"
-            if not manifest.is_file() or manifest.read_bytes() != content:
-                complete = manifest.with_suffix(f".{os.getpid()}")  # other programs read manifests
-                complete.write_bytes(content)
-                os.replace(complete, manifest)
+        for manifest in folder.list():
+            if manifest.endswith(".icd") and manifest not in wanted:
+                folder.remove(manifest)
+        for manifest, content in wanted.items():
+            if not _has(folder, manifest, content):
+                folder.replace(manifest, content)
+        return folder.get_path()
     except OSError as error:
-        reason = f"{directory} cannot be written: {error.strerror}."
+        reason = f"{error.filename or 'the cache'} cannot be written: {error.strerror}."
         raise ManifestError(reason, remedy=remedy) from None
-    return directory
+
+
+def _has(folder: OwnFolder, name: str, content: bytes) -> bool:
+    with suppress(OSError):
+        return folder.read(name) == content
+    return False
 
 
 def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:

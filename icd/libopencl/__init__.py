@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from ...loader.base.errors import FairleadError
+from ...loader.base.own_files import OwnFolder
 
 #: Names this Python for a library that does not find it; FAIRLEAD_PYTHON is the user's.
 PYTHON_VARIABLE: Final = "FAIRLEAD_LIBOPENCL_PYTHON"
+
+#: The folder of the library's verdict files.
+FOLDER: Final = OwnFolder("drivers")
+
+
+def forget_refusals() -> None:
+    """Let the library look anew where its last answer refused a driver."""
+    for name in FOLDER.list():
+        with suppress(OSError):
+            if b"\nuntil " in FOLDER.read(name):
+                FOLDER.remove(name)
 
 
 def find_library() -> Path:

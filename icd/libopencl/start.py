@@ -1,4 +1,4 @@
-"""What libOpenCL.so.1 runs to get a verdict: `python -IS start.py FOLDER FILE KEY`.
+"""What libOpenCL.so.1 runs to get a verdict: `python -IS start.py FOLDER NAME KEY`.
 
 Most of a Python's own start is the code that packages put into .pth files. So this takes folders
 from these files, and runs nothing. If fairlead does not come up that way, Python starts as usual.

@@ -4,7 +4,8 @@ The library starts a Python that runs `main` when it has no verdict, or what the
 on has changed (native/verdict_file.c). A verdict is plain text:
 
     fairlead drivers 1          the form of the file
-    host … variable … here …    the key: what the library says that the search depends on
+    host … python … variable …  the key: what the library says that the search depends on, and the
+                                directory that relative paths are relative to
     file MTIME INODE SIZE PATH  a file or folder as it was; 0 0 0 if there was none
     until SECONDS               when a driver was refused: the time of the next try
     refused TEXT                what was refused and why
@@ -13,7 +14,7 @@ on has changed (native/verdict_file.c). A verdict is plain text:
     cpu TRIPLE CPU LEVEL        the repair pocl-generic-cpu of that driver: two offsets and a name
     end
 
-The file is replaced atomically. It is for its user alone.
+The file is for its user alone (loader/base/own_files.py).
 """
 
 from __future__ import annotations
@@ -27,38 +28,39 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ...loader.base.fact_cache import describe_state
 from ...loader.base.forked import fork_children
-from ...loader.base.probe_verdicts import is_probing
+from ...loader.base.linker import list_places
+from ...loader.base.probe_verdicts import find_duration, is_probing, list_surroundings
 from ...loader.base.search import Candidate, Refusal, SearchResult, filter_environ
+from .. import libopencl
 from ..discovery import find
 from ..driver_profiles import locate
 from ..drivers import Drivers, count_devices, find_excluding_pattern, find_unusable
 from ..probe import ProbeReport, describe, list_all, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, find_cpu_level
 
-_REFUSED_LASTS: Final = 3600  # seconds, as in loader/base/probe_verdicts.py
 _HERE: Final = Path(__file__).resolve()
 #: Of fairlead itself: a verdict of another version is none.
 _OURS: Final = (_HERE, _HERE.parents[1] / "drivers.py", _HERE.parents[1] / "driver_profiles.py")
-_LINKER_CACHE: Final = "/etc/ld.so.cache"
 #: A driver that one of them names is wanted, as long as it lists its platforms.
 _WISHES: Final = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS")
 
 
-def main(file: str, key: str) -> None:
+def main(name: str, key: str) -> None:
     """Search, write the verdict into a file, and print it.
 
     Args:
-        file: where it is kept; "" if this user has no cache.
+        name: of the file; "" if this user has no cache.
         key: how it begins.
     """
     answer = os.dup(1)
     os.dup2(2, 1)  # drivers print to stdout
     fork_children()
     text = os.fsencode(key + "".join(f"{line}\n" for line in format_lines(find())))
-    if file:
+    if name:
         with suppress(OSError):
-            _replace(file, text)
+            libopencl.FOLDER.replace(name, text)
     with os.fdopen(answer, "wb") as out:
         out.write(text)
         out.flush()
@@ -68,12 +70,13 @@ def main(file: str, key: str) -> None:
 
 def format_lines(search: SearchResult) -> Iterator[str]:
     """The lines of a verdict behind its key."""
+    begun = time.monotonic()
     sound, refused = _look_at(search)
-    for path in sorted(set(_list_paths(search, sound))):
+    for path in sorted(set(_list_paths(search, sound, refused))):
         if path.startswith("/") and "\n" not in path:
-            yield f"file {_describe_state(path)} {path}"
+            yield f"file {describe_state(path)} {path}"
     if refused:
-        yield f"until {int(time.time()) + _REFUSED_LASTS}"
+        yield f"until {int(time.time() + find_duration(time.monotonic() - begun))}"
     for reason in Drivers((), (*search.refusals, *refused), search).reasons:
         yield f"refused {' '.join(reason.split())}"
     for report in _sort_reports(sound):
@@ -138,32 +141,19 @@ def _format_driver(report: ProbeReport) -> Iterator[str]:
         yield f"cpu {TRIPLE_OFFSET} {CPU_OFFSET} {find_cpu_level()}"
 
 
-def _list_paths(search: SearchResult, reports: Sequence[ProbeReport]) -> Iterator[str]:
+def _list_paths(
+    search: SearchResult, sound: Sequence[ProbeReport], refused: Sequence[Refusal]
+) -> Iterator[str]:
     """Every path that the verdict depends on."""
     yield from map(str, _OURS)
-    yield _LINKER_CACHE
+    yield "/etc/ld.so.cache"
     yield from (place.path for place in search.places)
     yield from (refusal.what for refusal in search.refusals)
-    yield from map(_find_path, reports)
+    yield from map(_find_path, sound)
+    for refusal in refused:
+        yield from list_surroundings(refusal.what)
     for candidate in search.candidates:
-        yield candidate.library
         yield from map(str, filter(None, (candidate.manifest,)))
-
-
-def _describe_state(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return "0 0 0"
-    return f"{status.st_mtime_ns} {status.st_ino} {status.st_size}"
-
-
-def _replace(file: str, text: bytes) -> None:
-    temporary = f"{file}.{os.getpid()}"
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
-            new.write(text)
-        os.replace(temporary, file)
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+        yield candidate.library
+        if "/" not in candidate.library:  # the first that is there is opened
+            yield from map(os.path.abspath, list_places(candidate.library))

@@ -2,8 +2,8 @@
 `$XDG_CACHE_HOME/fairlead`.
 
 A fact is a few JSON values under a key. The key says what the fact is about. `identify_library` is
-the part of it that changes when the library's file, its Python environment or fairlead changes. A
-process with more rights than its user reads and writes nothing.
+the part of it that changes when the library's file, its Python environment or fairlead changes.
+own_files.py says who has a cache, and which files are believed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from .forks import make_lock
-from .search import filter_environ, is_secure_process
+from .own_files import OwnFolder
+from .search import filter_environ
 
 #: Where the code lies that facts depend on, and the ABI data.
 _FOLDERS: Final = ("loader", "icd", "plugins")
 #: Threads share the file that replaces a cache.
 _lock: Final = make_lock()
+_FOLDER: Final = OwnFolder()
 
 
 class FactCache:
@@ -39,9 +40,8 @@ class FactCache:
 
     def read(self) -> dict[str, dict[str, Any]]:
         """All facts by key. A file that cannot be read or has another form is as good as none."""
-        file = self._find_file()
         try:
-            data = json.loads(file.read_text(encoding="utf-8")) if file else {}
+            data = json.loads(_FOLDER.read(self._name).decode())
             facts = {key: dict(fact) for key, fact in data.items()}
             are_dated = all(isinstance(fact["at"], float) for fact in facts.values())
         except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
@@ -49,38 +49,22 @@ class FactCache:
         return facts if are_dated else {}
 
     def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write facts beside those of other processes.
+        """Write facts beside those of other processes. Failures are ignored."""
+        with _lock:
+            self._write({**self.read(), **facts})
 
-        The file is replaced atomically. Failures are ignored.
-        """
-        file = self._find_file()
-        if file is None:
-            return
-        temporary = file.with_name(f"{file.name}.{os.getpid()}")
-        with _lock, suppress(OSError):
-            known = {**self.read(), **facts}
-            newest = sorted(known.items(), key=lambda item: item[1]["at"], reverse=True)
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                temporary.write_text(json.dumps(dict(newest[: self._most])), encoding="utf-8")
-                os.replace(temporary, file)
-            finally:
-                temporary.unlink(missing_ok=True)
+    def forget(self, is_wrong: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Forget those facts of which a function says so. Failures are ignored."""
+        with _lock:
+            known = self.read()
+            kept = {key: fact for key, fact in known.items() if not is_wrong(fact)}
+            if len(kept) < len(known):
+                self._write(kept)
 
-    def _find_file(self) -> Path | None:
-        directory = find_cache_directory()
-        return directory / self._name if directory else None
-
-
-def find_cache_directory() -> Path | None:
-    """Return fairlead's directory in the user's cache.
-
-    It is None in a process with more rights than its user.
-    """
-    if is_secure_process():
-        return None
-    directory = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    return directory / "fairlead" if directory.is_absolute() else None
+    def _write(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        newest = sorted(facts.items(), key=lambda item: item[1]["at"], reverse=True)
+        with suppress(OSError):
+            _FOLDER.replace(self._name, json.dumps(dict(newest[: self._most])).encode())
 
 
 def identify_library(kind: str, path: str) -> str | None:
@@ -110,6 +94,19 @@ def identify_library(kind: str, path: str) -> str | None:
         _find_newest_change(),
     )
     return "|".join(map(str, (kind, *facts, filter_environ().get("FAIRLEAD_QUIRKS", ""))))
+
+
+def describe_state(path: str) -> str:
+    """Return the time of change (mtime, in ns), inode and size of a file or folder.
+
+    They are zeros if there is none. libOpenCL.so.1 compares this text
+    (icd/libopencl/native/verdict_file.c).
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return "0 0 0"
+    return f"{status.st_mtime_ns} {status.st_ino} {status.st_size}"
 
 
 @cache

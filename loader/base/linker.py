@@ -11,6 +11,7 @@ import ctypes
 import os
 import struct
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,12 @@ _DEFAULT_DIRECTORIES = (
 
 def find_missing_dependencies(path: str) -> tuple[str, ...]:
     """Return the sonames that a library needs, directly or indirectly, and that are not found."""
-    missing: dict[str, None] = {}
+    return tuple(look_for_dependencies(path))
+
+
+def look_for_dependencies(path: str) -> dict[str, tuple[str, ...]]:
+    """Return the same sonames, each with the paths at which it was looked for."""
+    missing: dict[str, tuple[str, ...]] = {}
     seen: set[str] = set()
     waiting: list[tuple[str, tuple[str, ...]]] = [(path, ())]
     while waiting:
@@ -54,10 +60,10 @@ def find_missing_dependencies(path: str) -> tuple[str, ...]:
                 name if "/" in name and os.path.exists(name) else find_library(name, rpath, runpath)
             )
             if found is None:
-                missing[name] = None
+                missing[name] = tuple(list_places(name, rpath, runpath))
             else:
                 waiting.append((found, handed_on))
-    return tuple(missing)
+    return missing
 
 
 def find_library(
@@ -70,15 +76,26 @@ def find_library(
         rpath: the RPATH directories that apply.
         runpath: the RUNPATH directories that apply.
     """
+    return next(filter(is_loadable, list_places(name, rpath, runpath)), None)
+
+
+def list_places(
+    name: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the paths at which the dynamic linker looks for a bare soname, in its order.
+
+    Args:
+        name: the soname.
+        rpath: the RPATH directories that apply.
+        runpath: the RUNPATH directories that apply.
+    """
     variable = filter_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
     from_environment = [part or "." for part in variable.split(":")] if variable else []
     for directory in (*rpath, *from_environment, *runpath):
-        if is_loadable(os.path.join(directory, name)):
-            return os.path.join(directory, name)
-    cached = next((path for path in read_linker_cache().get(name, ()) if is_loadable(path)), None)
-    return cached or next(
-        (p for p in (os.path.join(d, name) for d in _DEFAULT_DIRECTORIES) if is_loadable(p)), None
-    )
+        yield os.path.join(directory, name)
+    yield from read_linker_cache().get(name, ())
+    for directory in _DEFAULT_DIRECTORIES:
+        yield os.path.join(directory, name)
 
 
 def can_find_library(name: str) -> bool:

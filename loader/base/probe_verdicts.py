@@ -2,23 +2,26 @@
 
 `judge` is called before drivers ("cl", "ze"), adapters ("ur") or plugins ("pi") are opened. It
 keeps verdicts in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file
-or fairlead changes. A bad one holds for an hour at most, and ends when something changes that its
-remedy names. A process with more rights than its user reads and writes nothing.
+or fairlead changes. A bad one holds for half a minute, or twenty times as long as its probe took.
+So programs wait for probes for a twentieth of their time at most. It ends before that when
+something changes that its remedy names, and by `fairlead doctor` and `fairlead devices`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from .fact_cache import FactCache, identify_library
+from .fact_cache import FactCache, describe_state, identify_library
 from .frozen_value import Value
-from .linker import find_library
+from .linker import find_library, look_for_dependencies
 from .search import Candidate, Refusal, filter_environ
 
-_BAD_VERDICT_LASTS: Final = 3600.0  # seconds
+_SHORTEST, _LONGEST, _PROBE_TIMES = 30.0, 3600.0, 20.0  # of a bad verdict; in seconds
+#: What many drivers need. A container may get it later.
+_SYSTEM: Final = ("/proc", "/sys", "/dev", "/dev/dri", "/etc/ld.so.cache")
 _CACHE: Final = FactCache("probes.json")
 
 
@@ -38,19 +41,29 @@ class Report(Protocol):
 
 
 class _Verdict(Value):
-    """What a probe came to, when (seconds since the epoch), and in what surroundings."""
+    """What a probe came to.
+
+    Attributes:
+        at: when, in seconds since the epoch.
+        around: of a bad one: paths with their states (`describe_state`).
+        linker_path: LD_LIBRARY_PATH.
+        lasts: for how many seconds a bad one holds.
+    """
 
     ok: bool
     reason: str
     remedy: str
     at: float
-    around: str
+    around: dict[str, str]
+    linker_path: str
+    lasts: float
 
-    def holds(self, path: str) -> bool:
+    def holds(self) -> bool:
         """Whether it needs no new probe."""
         return self.ok or (
-            0 <= time.time() - self.at < _BAD_VERDICT_LASTS
-            and self.around == _describe_surroundings(path)
+            0 <= time.time() - self.at < self.lasts
+            and self.linker_path == _get_linker_path()
+            and all(describe_state(path) == state for path, state in self.around.items())
         )
 
 
@@ -65,7 +78,7 @@ def judge(
     kind: str,
     locate: Callable[[Candidate], str] = lambda candidate: candidate.library,
 ) -> dict[Candidate, Refusal]:
-    """The candidates that failed their probe, now or within the last hour.
+    """The candidates that failed their probe, now or a short time ago.
 
     Args:
         candidates: what is about to be opened.
@@ -85,7 +98,7 @@ def judge(
     unknown: list[Candidate] = []
     for candidate, identity in identities.items():
         verdict = verdicts.get(identity or "")
-        if verdict is None or not verdict.holds(paths[candidate]):
+        if verdict is None or not verdict.holds():
             if identity is not None:  # opening a missing file runs no code, and says why
                 unknown.append(candidate)
         elif not verdict.ok:
@@ -94,16 +107,25 @@ def judge(
                 candidate.library, reason, verdict.remedy, candidate.found_via
             )
     if unknown:
-        for report in probe_all(unknown):
+        begun = time.monotonic()
+        reports = list(probe_all(unknown))
+        lasts = find_duration(time.monotonic() - begun)
+        for report in reports:
             candidate, identity = report.candidate, identities[report.candidate]
             if not report.ok:
                 refusals[candidate] = Refusal(
                     candidate.library, report.reason, report.remedy, candidate.found_via
                 )
             if identity and report.probed:
-                around = _describe_surroundings(paths[candidate])
+                around = () if report.ok else list_surroundings(paths[candidate])
                 verdicts[identity] = _Verdict(
-                    report.ok, report.reason, report.remedy, time.time(), around
+                    report.ok,
+                    report.reason,
+                    report.remedy,
+                    time.time(),
+                    {path: describe_state(path) for path in around},
+                    _get_linker_path(),
+                    lasts,
                 )
         _CACHE.add({key: verdict.get_fields() for key, verdict in verdicts.items()})
     return refusals
@@ -120,18 +142,32 @@ def _identify(kind: str, path: str) -> str | None:
     return "" if found is None else identify_library(kind, found)
 
 
-def _describe_surroundings(path: str) -> str:
-    """Return what changes when a user follows a remedy.
+def find_duration(seconds: float) -> float:
+    """Return how long a refusal holds, in seconds, whose probe took some seconds."""
+    return min(max(_SHORTEST, _PROBE_TIMES * seconds), _LONGEST)
 
-    It is the library's folder, and the linker's cache and path.
+
+def forget_refusals() -> None:
+    """Let the next search probe all libraries that were refused."""
+    _CACHE.forget(lambda fact: not fact.get("ok"))
+
+
+def list_surroundings(path: str) -> Iterator[str]:
+    """Yield the paths that change when a user follows the remedy of a refused library.
+
+    They are its folder, what the system gives to drivers, and each place where a library that it
+    misses was looked for.
     """
-    ages = []
-    for place in (os.path.dirname(os.path.realpath(path)), "/etc/ld.so.cache"):
-        try:
-            ages.append(os.stat(place).st_mtime_ns)
-        except OSError:
-            ages.append(0)
-    return "|".join(map(str, (*ages, filter_environ().get("LD_LIBRARY_PATH", ""))))
+    yield from _SYSTEM
+    found = path if "/" in path else find_library(path)
+    if found:
+        yield os.path.dirname(os.path.realpath(found))
+        for places in look_for_dependencies(found).values():
+            yield from map(os.path.abspath, places)
+
+
+def _get_linker_path() -> str:
+    return filter_environ().get("LD_LIBRARY_PATH", "")
 
 
 def _read() -> dict[str, _Verdict]:

@@ -605,14 +605,15 @@ def test_json_is_json_whatever_is_traced(run_python: RunPython, fake_plugin: Fak
 def test_a_manifest_is_complete_when_other_programs_see_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, write = list[str](), Path.write_bytes
+    written, create = list[str](), os.open
 
-    def note_name(self: Path, data: bytes) -> int:
-        written.append(self.suffix)
-        return write(self, data)
+    def note_name(path: Any, flags: int, *others: Any, **more: Any) -> int:
+        if flags & os.O_CREAT:
+            written.append(Path(path).suffix)
+        return create(path, flags, *others, **more)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(Path, "write_bytes", note_name)
+    monkeypatch.setattr(os, "open", note_name)
     folder = write_manifests(["/a/libx.so.1", "/b/liby.so"])
     assert len(written) == 2 and ".icd" not in written
     contents = {path.name: path.read_text() for path in folder.iterdir()}

@@ -40,6 +40,7 @@ KEYS = [
     "pyopencl",
     "nodes",
     "caches",
+    "no_cache",
     "plugins",
     "level_zero",
     "gpus",

@@ -453,9 +453,9 @@ def test_a_process_with_more_rights_than_its_user_remembers_nothing(vendors: Ven
     code = """
 import sys
 from fairlead.icd.probe import probe_all
-from fairlead.loader.base import fact_cache, probe_verdicts
+from fairlead.loader.base import own_files, probe_verdicts
 from fairlead.loader.base.search import Candidate
-fact_cache.is_secure_process = lambda: True
+own_files.is_secure_process = lambda: True
 assert probe_verdicts.judge([Candidate(sys.argv[1], "test")], probe_all, "cl") == {}
 """
     path = vendors.add("good")

@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from ... import __version__
-from ...icd import discovery
+from ...icd import discovery, libopencl
 from ...icd.command_buffer import cuda_trust, direct_trust
 from ...icd.driver_profiles import ROWS, ProfileRow, find_profile_by_names, parse_switches
 from ...icd.drivers import find_excluding_pattern
 from ...icd.probe import PlatformReport, ProbeReport, probe_all
+from ...loader.base import own_files, probe_verdicts
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, filter_environ
 from . import clients, gpus, level_zero, loaders
@@ -114,6 +115,7 @@ class Diagnosis:
     """All that `fairlead doctor` knows.
 
     `default_loader` is the real path of the libOpenCL.so.1 that a program of this user gets.
+    `no_cache` is what fairlead does not use as its cache, and why.
     """
 
     versions: dict[str, str]
@@ -127,6 +129,7 @@ class Diagnosis:
     pyopencl: loaders.PyOpenCL | None
     nodes: tuple[nodes.DeviceNode, ...]
     caches: tuple[nodes.CacheDirectory, ...]
+    no_cache: tuple[str, str] | None = None
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
     level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
     gpus: tuple[gpus.GpuDriverState, ...] = ()
@@ -155,6 +158,8 @@ def examine(timeout: float | None = None) -> Diagnosis:
     Args:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT, else 20.
     """
+    libopencl.forget_refusals()  # programs see what this report says
+    probe_verdicts.forget_refusals()
     search = discovery.find()
     drivers = _probe_drivers(search.candidates, timeout)
     pyopencl, default_loader = loaders.find_pyopencl(), loaders.find_default_copy()
@@ -182,6 +187,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         pyopencl=pyopencl,
         nodes=nodes.find_device_nodes(),
         caches=nodes.find_cache_directories(driver.real_path for driver in drivers),
+        no_cache=own_files.why_no_cache(),
         plugins=plugin_doctor.survey(
             [driver.real_path for driver in drivers if driver.state == "usable"], timeout
         ),

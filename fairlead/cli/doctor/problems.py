@@ -306,6 +306,14 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
                 "there is such a device, and no driver of its vendor is registered",
                 remedy,
             )
+    if facts.no_cache:
+        place, reason = facts.no_cache
+        yield Problem(
+            "warning",
+            place,
+            f"fairlead keeps nothing there, and each program probes every driver anew: {reason}",
+            "give it to the user who runs this, or name a folder of that user in XDG_CACHE_HOME",
+        )
     for cache in facts.caches:
         if not cache.writable:
             severity, effect = (

@@ -1,10 +1,11 @@
 /* Which drivers Python found sound, and what it repairs: read from a file that Python wrote, so
  * that most processes start no Python.
  *
- * The file begins with a key: this machine's name and the variables that the search depends on. Its
- * name is a hash of the key. A `file` line for every file and folder that the search looked at says
- * when it was changed last. If one has changed, or there is no such file, a child process starts
- * Python, which writes it anew. icd/libopencl/verdict_file.py describes the lines. */
+ * The file begins with a key: this machine's name, the Python, and the variables that the search
+ * depends on. Its name is a hash of the key. A `file` line for each file and folder that the search
+ * looked at says when it was changed last. If one has changed, or there is no such file, a child
+ * process starts Python, which writes it anew. icd/libopencl/verdict_file.py describes the lines.
+ */
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -39,74 +41,121 @@ enum {
 
 extern char **environ;
 
-/* What the search depends on. */
-static const char *const variables[] = {
-    "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS",       "OPENCL_VENDOR_PATH",
-    "PYOPENCL_HOME",     "OCL_ICD_PLATFORM_SORT", "FAIRLEAD_EXCLUDE",
-    "FAIRLEAD_QUIRKS",   "FAIRLEAD_PROBE",        "LD_LIBRARY_PATH"};
+/* What the search depends on, and whether relative paths can be in it. */
+static const struct {
+    const char *name;
+    bool has_paths;
+} variables[] = {{"OCL_ICD_FILENAMES", true},      {"OCL_ICD_VENDORS", true},
+                 {"OPENCL_VENDOR_PATH", true},     {"PYOPENCL_HOME", true},
+                 {"LD_LIBRARY_PATH", true},        {"OCL_ICD_PLATFORM_SORT", false},
+                 {"FAIRLEAD_EXCLUDE", false},      {"FAIRLEAD_QUIRKS", false},
+                 {"FAIRLEAD_PROBE", false}};
 
 /* What the child does not get: it would load layers, us or the program's own libraries into Python.
  */
 static const char *const withheld[] = {
     "LD_PRELOAD=", "OPENCL_LAYERS=", "OPENCL_LAYER_PATH=", "LD_AUDIT=", "FAIRLEAD_TRACE="};
 
+/* An empty part of LD_LIBRARY_PATH is the current directory, and ';' separates, too. */
 static bool has_relative_path(const char *list) {
-    for (const char *part = list; part; part = strchr(part, ':') ? strchr(part, ':') + 1 : NULL)
-        if (*part && *part != '/' && *part != ':')
+    for (const char *part = list; part; part = strpbrk(part, ":;"))
+        if (part += part != list, *part != '/')
             return true;
     return false;
 }
 
-/* HEAD and the key, to be freed. */
-static char *make_key(void) {
-    enum { COUNT = sizeof variables / sizeof *variables };
-    const char *values[COUNT];
+/* HEAD and the key, to be freed: what the answer of this Python depends on. */
+static char *make_key(const char *python) {
     struct utsname machine;
-    bool relative = false;
-    size_t room = sizeof HEAD + sizeof machine.nodename + PATH_MAX + 32;
-    for (size_t i = 0; i < COUNT; i++) {
-        values[i] = secure_getenv(variables[i]);
-        room += values[i] ? strlen("variable =\n") + strlen(variables[i]) + strlen(values[i]) : 0;
-        relative |= i < 3 && values[i] && has_relative_path(values[i]);
-    }
-    char *text = uname(&machine) ? NULL : malloc(room), *end = text;
-    if (!text)
+    char *text = NULL, here[PATH_MAX];
+    size_t size;
+    FILE *out = uname(&machine) ? NULL : open_memstream(&text, &size);
+    if (!out)
         return NULL;
-    end += sprintf(end, HEAD "host %s\n", machine.nodename);
-    for (size_t i = 0; i < COUNT; i++)
-        if (values[i] && *values[i])
-            end = stpcpy(
-                stpcpy(stpcpy(stpcpy(stpcpy(end, "variable "), variables[i]), "="), values[i]),
-                "\n");
-    if (relative && getcwd(stpcpy(end, "here "), PATH_MAX))
-        strcat(end, "\n");
-    else
-        *end = '\0';
+    const char *path = strchr(python, '/') ? NULL : secure_getenv("PATH");
+    bool relative = *python != '/';
+    fprintf(out, HEAD "host %s\npython %s\n", machine.nodename, python);
+    if (path)
+        fprintf(out, "variable PATH=%s\n", path);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = secure_getenv(variables[i].name);
+        if (!value || !*value)
+            continue;
+        fprintf(out, "variable %s=%s\n", variables[i].name, value);
+        relative |= variables[i].has_paths && has_relative_path(value);
+    }
+    if (relative && getcwd(here, sizeof here))
+        fprintf(out, "here %s\n", here);
+    if (fclose(out)) {
+        free(text);
+        return NULL;
+    }
     return text;
 }
 
-/* The path of the verdict file, to be freed. NULL if this user has no cache. */
-static char *file_name(const char *key) {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+/* The name of the verdict file: a hash of its key (FNV-1a). */
+static void name_file(const char *key, char name[32]) {
+    uint64_t hash = 14695981039346656037u;
     for (const char *at = key; *at; at++)
         hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-    char *path = NULL;
-    if (cache && *cache == '/'
-            ? asprintf(&path, "%s/fairlead/drivers/%016llx", cache, (unsigned long long)hash) < 0
-            : !home || *home != '/' ||
-                  asprintf(&path, "%s/.cache/fairlead/drivers/%016llx", home,
-                           (unsigned long long)hash) < 0)
-        return NULL;
-    return path;
+    sprintf(name, "%016llx", (unsigned long long)hash);
 }
 
-static void make_folders(char *path) {
-    for (char *slash = path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
+/* --- the folder of verdicts: the rules of loader/base/own_files.py --- */
+
+/* Whether root may keep something in a directory: it, or what it would be made in, is root's. */
+static bool is_root_s(const char *path) {
+    char place[PATH_MAX];
+    struct stat status;
+    if (snprintf(place, sizeof place, "%s", path) >= (int)sizeof place)
+        return false;
+    while (stat(place, &status)) {
+        char *slash = strrchr(place, '/');
+        if (!slash || !place[1])
+            return false;
+        slash[slash == place] = '\0';
+    }
+    return status.st_uid == 0;
+}
+
+/* A folder of this user that no other may enter, in an open one, which is closed. */
+static int open_own(int inside, const char *name, bool make) {
+    struct stat status;
+    if (make && inside >= 0)
+        mkdirat(inside, name, 0700);
+    int folder = inside < 0
+                     ? -1
+                     : openat(inside, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (inside >= 0)
+        close(inside);
+    if (folder >= 0 && (fstat(folder, &status) || status.st_uid != geteuid() ||
+                        ((status.st_mode & 077) && fchmod(folder, 0700)))) {
+        close(folder);
+        folder = -1;
+    }
+    return folder;
+}
+
+/* The folder, opened. -1 if there is none, or if this user has no cache. */
+static int open_folder(bool make) {
+    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME"),
+               *named = cache && *cache ? cache : home;
+    char base[PATH_MAX];
+    if (!named || *named != '/' || (geteuid() == 0 && !is_root_s(named)) ||
+        snprintf(base, sizeof base, "%s%s", named, named == home ? "/.cache" : "") >=
+            (int)sizeof base)
+        return -1;
+    for (char *slash = base; make && slash; slash = strchr(slash + 1, '/')) {
+        if (slash == base)
+            continue;
         *slash = '\0';
-        mkdir(path, 0700);
+        mkdir(base, 0700);
         *slash = '/';
     }
+    if (make)
+        mkdir(base, 0700);
+    int folder = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return open_own(open_own(folder, "fairlead", make), "drivers", make);
 }
 
 /* The text of a descriptor, `most` bytes at most, to be freed. It is closed. */
@@ -181,9 +230,10 @@ static bool is_fresh(const char *facts) {
 
 /* The verdict in a file that only this user could write, to be freed; NULL if there is none that
  * holds. */
-static char *read_verdict(const char *path, const char *key) {
+static char *read_verdict(int folder, const char *name, const char *key) {
     struct stat status;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    int file = folder < 0 ? -1 : openat(folder, name, flags);
     if (file < 0)
         return NULL;
     if (fstat(file, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
@@ -286,22 +336,64 @@ void fl_after_fork(bool is_child) {
     pthread_mutex_unlock(&opening);
 }
 
-/* What the child prints, to be freed; NULL and errno if it could not be started. Its signals and
- * descriptors are its own. */
-static char *run_python(const char *python, const char *script, const char *root, const char *path,
-                        const char *key) {
-    const char *const arguments[] = {python, "-ISu", script, root, path ? path : "", key, NULL};
-    int ends[2];
+/* How Python is started. */
+struct start {
+    const char *python;
+    char *const *arguments, **environment;
+    const posix_spawn_file_actions_t *files;
+    const posix_spawnattr_t *attributes;
     pid_t child;
+    int failed;
+};
+
+static int start(void *data) {
+    struct start *it = data;
+    it->failed = posix_spawnp(&it->child, it->python, it->files, it->attributes, it->arguments,
+                              it->environment);
+    return 0;
+}
+
+/* Start it from a process that sends no signal when it ends, which is at once. So the program gets
+ * no SIGCHLD, and its wait() sees no child of ours. The memory is shared, and this thread stands
+ * still meanwhile, as in vfork. */
+static void start_unseen(struct start *it) {
+    enum { STACK = 1 << 17 };
+    sigset_t all, before;
+    char *stack = malloc(STACK);
+    it->failed = ENOMEM;
+    if (!stack)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of the program's runs in it */
+    it->failed = 0;
+    pid_t helper = clone(start, stack + STACK, CLONE_VM | CLONE_VFORK, it);
+    if (helper < 0)
+        it->failed = errno;
+    while (helper > 0 && waitpid(helper, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    free(stack);
+}
+
+/* What Python prints, to be freed; NULL and errno if it could not be started. Its signals and
+ * descriptors are its own. */
+static char *run_python(const char *python, const char *script, const char *root, const char *name,
+                        const char *key) {
+    const char *const arguments[] = {python, "-ISu", script, root, name, key, NULL};
+    int ends[2];
     sigset_t none, usual;
     struct timespec deadline;
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
-    char **environment = child_environment();
+    struct start it = {.python = python,
+                       .arguments = (char *const *)arguments,
+                       .environment = child_environment(),
+                       .files = &files,
+                       .attributes = &attributes};
     pthread_mutex_lock(&opening);
-    if (!environment || pipe2(ends, O_CLOEXEC)) {
+    if (!it.environment || pipe2(ends, O_CLOEXEC)) {
         pthread_mutex_unlock(&opening);
-        free(environment);
+        free(it.environment);
         return NULL;
     }
     clock_gettime(CLOCK_MONOTONIC, &deadline);
@@ -319,23 +411,22 @@ static char *run_python(const char *python, const char *script, const char *root
                                               POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &usual);
-    int failed =
-        posix_spawnp(&child, python, &files, &attributes, (char *const *)arguments, environment);
+    start_unseen(&it);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
-    free(environment);
+    free(it.environment);
     close(ends[1]);
     pthread_mutex_unlock(&opening);
-    if (failed) {
+    if (it.failed) {
         close(ends[0]);
-        errno = failed;
+        errno = it.failed;
         return NULL;
     }
     char *text = read_all(ends[0], MOST_BYTES, &deadline);
-    if (!text)
-        kill(-child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 &&
-           errno == EINTR) /* a program that ignores SIGCHLD has ECHILD */
+    if (!text && it.child > 0)
+        kill(-it.child, SIGKILL);
+    /* Python is a child of init's. A program that takes the place of init has it. */
+    while (it.child > 0 && waitpid(it.child, NULL, 0) < 0 && errno == EINTR)
         ;
     errno = 0;
     return text;
@@ -351,13 +442,14 @@ static void drop_guard(void) {
 
 /* Wait until no other process asks Python; a process that stands still is waited for no longer than
  * a Python. */
-static void take_guard(const char *path) {
-    char name[PATH_MAX];
+static void take_guard(int folder, const char *file) {
+    char name[48];
     const struct timespec pause = {0, 5000000};
-    if (!path || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
+    if (folder < 0)
         return;
+    snprintf(name, sizeof name, "%s.lock", file);
     pthread_mutex_lock(&opening);
-    guard = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    guard = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     pthread_mutex_unlock(&opening);
     for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200;
          tries++)
@@ -365,22 +457,21 @@ static void take_guard(const char *path) {
 }
 
 /* A new verdict, to be freed. Of several processes at once, one asks Python. */
-static char *ask_python(char *path, const char *key) {
-    char root[PATH_MAX], script[PATH_MAX + 16], python[PATH_MAX];
-    find_root(root, script);
-    find_python(root, python, sizeof python);
-    if (strcmp(python, "0") == 0) /* nobody wants one */
-        return NULL;
-    make_folders(path);
-    take_guard(path);
-    char *text = path ? read_verdict(path, key) : NULL;
-    int error = 0;
+static char *ask_python(const char *python, const char *script, const char *root, const char *name,
+                        const char *key) {
+    int folder = open_folder(true), error = 0;
+    take_guard(folder, name);
+    char *text = read_verdict(folder, name, key);
     if (!text && *python &&
-        !is_whole(text = behind_noise(run_python(python, script, root, path, key), key), key)) {
+        !is_whole(text = behind_noise(run_python(python, script, root, folder < 0 ? "" : name, key),
+                                      key),
+                  key)) {
         error = text ? 0 : errno;
         free(text);
         text = NULL;
     }
+    if (folder >= 0)
+        close(folder);
     drop_guard();
     static const char rest[] =
         "OpenCL drivers are looked for by the plain rules, and none is tried first or repaired";
@@ -419,14 +510,24 @@ bool fl_use_verdict(void) {
     if (getauxval(AT_SECURE) ||
         getenv(IN_CHILD)) /* the user's files say nothing about such a program */
         return false;
-    char *key = make_key(), *path = key ? file_name(key) : NULL;
-    char *text = path ? read_verdict(path, key) : NULL;
-    if (key && !text)
-        text = ask_python(path, key);
+    char root[PATH_MAX], script[PATH_MAX + 16], python[PATH_MAX], name[32];
+    find_root(root, script);
+    find_python(root, python, sizeof python);
+    if (strcmp(python, "0") == 0) /* nobody wants one */
+        return false;
+    char *key = make_key(python), *text = NULL;
+    if (key) {
+        name_file(key, name);
+        int folder = open_folder(false);
+        text = read_verdict(folder, name, key);
+        if (folder >= 0)
+            close(folder);
+        if (!text)
+            text = ask_python(python, script, root, name, key);
+    }
     if (text)
         obey(text + strlen(key));
     free(key);
-    free(path);
     bool found = text != NULL;
     free(text);
     return found;

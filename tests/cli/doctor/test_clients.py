@@ -228,6 +228,22 @@ def test_env_keeps_what_it_wrote(machine: Machine, fake_driver: FakeDriver) -> N
     assert {path: path.stat().st_mtime_ns for path in directory.iterdir()} == times
 
 
+def test_env_leaves_nothing_of_others_in_its_folder(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """The folder may have been open to others under an earlier version."""
+    machine.env["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    machine.register("a", fake_driver())
+    first = machine.run_python(COMMAND, "env", env=machine.env).out
+    (manifest,) = (directory := Path(first.split("=")[1].strip())).iterdir()
+    (directory / "99-more.icd").write_text("/nowhere/libmore.so\n", encoding="utf-8")
+    manifest.rename(directory / "real")
+    manifest.symlink_to("real")
+    assert machine.run_python(COMMAND, "env", env=machine.env).out == first
+    assert [path.name for path in directory.glob("*.icd")] == [manifest.name]
+    assert not manifest.is_symlink() and directory.stat().st_mode & 0o777 == 0o700
+
+
 def test_env_unsets_what_would_add_drivers(machine: Machine, fake_driver: FakeDriver) -> None:
     machine.env["OCL_ICD_FILENAMES"] = str(fake_driver())
     machine.follow()

@@ -240,12 +240,30 @@ static void counts(void) {
            platforms[1] == (cl_platform_id)&count);
 }
 
+static int ended, reaped;
+
+static void reap(int signal) {
+    ended += signal == SIGCHLD;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        reaped++;
+}
+
+static void watch_children(void) {
+    signal(SIGCHLD, reap);
+    name_platforms();
+    while (wait(NULL) > 0)
+        reaped++;
+    printf("%d signals, %d children\n", ended, reaped);
+}
+
 int main(int argc, char **argv) {
     const char *what = argv[1];
     if (strcmp(what, "names") == 0)
         name_platforms();
     else if (strcmp(what, "ignore-children") == 0)
         signal(SIGCHLD, SIG_IGN), name_platforms();
+    else if (strcmp(what, "watch-children") == 0)
+        watch_children();
     else if (strcmp(what, "use") == 0)
         use();
     else if (strcmp(what, "threads") == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import venv
 from collections.abc import Callable
@@ -108,6 +109,40 @@ def test_a_file_that_others_may_write_is_not_believed(seen: Look, tmp_path: Path
     assert seen() == ("Fake 0", 3)
 
 
+@pytest.mark.parametrize("name", ["fairlead", "fairlead/drivers"])
+def test_a_folder_that_is_a_link_is_not_used(seen: Look, tmp_path: Path, name: str) -> None:
+    seen()
+    folder = tmp_path / "cache" / name
+    folder.rename(tmp_path / "elsewhere")
+    before = sorted(tmp_path.glob("elsewhere/**/*"))
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert [seen(), seen()] == [("Fake 0", 2), ("Fake 0", 3)]
+    assert sorted(tmp_path.glob("elsewhere/**/*")) == before, "nothing is written through it"
+
+
+def test_folders_are_for_their_user_alone(seen: Look, tmp_path: Path) -> None:
+    seen()
+    folders = [tmp_path / "cache", tmp_path / "cache/fairlead", tmp_path / "cache/fairlead/drivers"]
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700] * 3
+    folders[2].chmod(0o777)
+    assert seen() == ("Fake 0", 1) and folders[2].stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize(
+    "name", ["cache", "cache/fairlead", "cache/fairlead/drivers", "the verdict itself"]
+)
+def test_root_believes_no_files_of_others(seen: Look, tmp_path: Path, name: str) -> None:
+    seen()
+    file = verdict_file(tmp_path)
+    place = file if name == "the verdict itself" else tmp_path / name
+    os.chown(place, 12345, 12345)
+    assert seen() == ("Fake 0", 2)
+    owner = file.stat().st_uid
+    assert owner == 0
+    assert [seen()] == [("Fake 0", 2 if place == file else 3)], "a new file, or none"
+
+
 def test_without_a_cache_each_process_asks_python(seen: Look, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for cache in (f"{tmp_path}/file", "/proc/none"):
@@ -119,6 +154,84 @@ def test_python_may_be_a_name_on_the_path(seen: Look, tmp_path: Path) -> None:
     python(tmp_path)
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert seen(FAIRLEAD_PYTHON="python", PATH=path) == ("Fake 0", 1)
+
+
+def test_each_python_has_its_own_verdict(seen: Look, tmp_path: Path) -> None:
+    """Another Python has other drivers. 0 means none, also where one has answered before."""
+    other = tmp_path / "other"
+    assert seen() == ("Fake 0", 1)
+    shutil.copy(tmp_path / "python", other)
+    assert seen(FAIRLEAD_PYTHON=str(other)) == ("Fake 0", 2)
+    add_line = "driver /nowhere/libnone.so"
+    for file in (tmp_path / "cache/fairlead/drivers").iterdir():
+        if not file.suffix:
+            text = file.read_text(encoding="utf-8")
+            file.write_text(text.removesuffix("end\n") + f"{add_line}\nend\n", encoding="utf-8")
+    assert seen(FAIRLEAD_PYTHON="0") == ("Fake 0", 2)
+
+
+@pytest.mark.parametrize("path", [".", "", "/nowhere:", "lib", "/nowhere;lib"])
+def test_a_relative_linker_path_is_that_of_each_directory(
+    client_path: Path, fake_driver: FakeDriver, tmp_path: Path, path: str
+) -> None:
+    """A verdict of one directory must not load that directory's library in another one."""
+    write_manifests(tmp_path / "vendors", [Path("libbare.so")])
+    env = {"OCL_ICD_VENDORS": str(tmp_path / "vendors"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    env["LD_LIBRARY_PATH"] = path or ":"
+    for name in ("One", "Two", "One"):
+        here = tmp_path / name
+        (here / "lib").mkdir(parents=True, exist_ok=True)
+        for folder in (here, here / "lib"):
+            shutil.copy(fake_driver(name=f'"{name}"'), folder / "libbare.so")
+        command = ["sh", "-c", 'cd "$0" && exec "$@"', here, client_path, "names"]
+        assert run_client(command, env).out == f"{name} 0\n"
+
+
+def test_a_driver_that_comes_into_an_earlier_folder_is_seen(
+    seen: Look, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    write_manifests(tmp_path / "ours", [Path("libbare.so")])
+    for name in ("earlier", "later"):
+        (tmp_path / name).mkdir()
+    env = {"LD_LIBRARY_PATH": f"{tmp_path}/earlier:{tmp_path}/later"}
+    shutil.copy(fake_driver(), tmp_path / "later/libbare.so")
+    assert [seen(**env), seen(**env)] == 2 * [("Fake 0", 1)]
+    shutil.copy(fake_driver(name='"Other"'), tmp_path / "earlier/libbare.so")
+    assert [seen(**env), seen(**env)] == 2 * [("Other 0", 2)]
+
+
+def test_a_refusal_ends_when_what_is_missing_is_there(
+    seen: Look, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """The library that the driver misses comes into a folder of the linker, not the driver's."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    needed = folder / "libfl-needed-later.so"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", needed]
+    subprocess.run([*command, f"-Wl,-soname,{needed.name}"], check=True)
+    driver = tmp_path / "drivers/driver.so"
+    driver.parent.mkdir()
+    link = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-x", "none"]
+    subprocess.run([*link, fake_driver(), needed, "-o", driver], check=True)
+    needed.rename(tmp_path / "kept")
+    env = {"LD_LIBRARY_PATH": str(folder)}
+    write_manifests(tmp_path / "ours", [driver])
+    nothing = "clGetPlatformIDs -1001, 0 platforms"
+    assert [seen(**env), seen(**env)] == 2 * [(nothing, 1)]
+    (tmp_path / "kept").rename(needed)
+    assert [seen(**env), seen(**env)] == 2 * [("Fake 0", 2)]
+
+
+@pytest.mark.parametrize("command", ["devices", "doctor"])
+def test_a_command_that_shows_devices_renews_refusals(
+    seen: Look, fake_driver: FakeDriver, tmp_path: Path, command: str
+) -> None:
+    bad = shutil.copy(fake_driver(at_load='if (!getenv("GOOD")) abort()'), tmp_path / "bad.so")
+    write_manifests(tmp_path / "ours", [tmp_path / "driver.so", Path(bad)])
+    assert [seen(), seen(GOOD="1")] == 2 * [("Fake 0", 1)], "the refusal holds for a while"
+    env = {"OCL_ICD_VENDORS": str(tmp_path / "ours"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run_client([sys.executable, "-m", "fairlead", command], {**env, "GOOD": "1"}, check=False)
+    assert seen(GOOD="1") == ("Fake 0, Fake 0", 2)
 
 
 #: A Python in which no other can be started.
@@ -244,6 +357,12 @@ def test_a_program_that_ignores_its_children(
     """Its children are nobody's, and the library cannot wait for one."""
     env = {"OCL_ICD_VENDORS": str(write_manifests(tmp_path / "v", [fake_driver()]))}
     assert client("ignore-children", by="verdict", env=env).out == "Fake 0\n"
+
+
+def test_a_program_sees_no_child_of_the_library(client: Client, fake_driver: FakeDriver) -> None:
+    """Its handler of SIGCHLD reaps whatever ends, and its wait() finds no child."""
+    done = client("watch-children", drivers=[fake_driver()], by="verdict")
+    assert done.out == "Fake 0\n0 signals, 0 children\n" and done.err == ""
 
 
 def test_too_few_files_for_python(
