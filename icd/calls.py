@@ -6,7 +6,6 @@ Handles are numbers here. Classes for platforms and devices are in objects.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -272,26 +271,3 @@ def query_program(kernel: int) -> int:
 def query_kernel_count(program: int) -> int:
     """Return CL_PROGRAM_NUM_KERNELS of a program, a handle. Raises OpenCLError."""
     return _query_number(program, "clGetProgramInfo", "CL_PROGRAM_NUM_KERNELS", "uint64_t")
-
-
-def query_source(program: int) -> bytes:
-    """Return the OpenCL C of a program (a handle), b"" if it has none. Raises OpenCLError."""
-    return _query_string(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE")
-
-
-def query_build_options(program: int, device: int) -> str:
-    """Return what a program was built with for a device (handles), as `os.fsdecode` does.
-
-    Raises OpenCLError.
-    """
-    routine = "clGetProgramBuildInfo"
-    return os.fsdecode(_query_string(program, routine, "CL_PROGRAM_BUILD_OPTIONS", device))
-
-
-def _query_string(handle: int, routine: str, name: str, *between: int) -> bytes:
-    size = ffi.new("size_t *")
-    query = (handle, routine, *between, OPENCL[name])
-    check(call(*query, 0, None, get_address(size)), routine)
-    room = ffi.new("char[]", max(1, size[0]))
-    check(call(*query, size[0], get_address(room), None), routine)
-    return ffi.string(room)

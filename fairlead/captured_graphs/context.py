@@ -29,6 +29,7 @@ from ..loader.base.processes import count_threads
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
+from .held_buffers import find_held_buffers
 from .partitions import get_replays
 from .swaps import check_swaps, find_buffers, find_forms, warn_of_exchange, warn_of_others
 
@@ -82,7 +83,7 @@ class capture:
 
     def __enter__(self) -> CapturedGraph:
         swaps = check_swaps(self._swap)
-        self._buffers = find_buffers(sys._getframe(1))
+        self._buffers = find_held_buffers(sys._getframe(1))
         try:
             self._graph = self._begin()
         except BaseException:
@@ -142,9 +143,9 @@ class capture:
         if graph.state == "captured":
             warn_of_others(graph.block.uncaptured_calls)
         if graph.state == "captured":
-            after = find_buffers(frame)
-            graph.block.buffer_names = find_forms(after, get_variables(frame))
+            graph.block.buffer_names = find_forms(find_buffers(frame), get_variables(frame))
             if self._buffers:
+                after = find_held_buffers(frame)
                 warn_of_exchange(self._buffers, after, graph.block.swaps, 3)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others
             swap.end()

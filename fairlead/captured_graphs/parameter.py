@@ -171,6 +171,14 @@ class GraphParameter(Expressions):
             )
         return bool(self._value)
 
+    def __format__(self, form: str) -> str:
+        if form and lib.fl_is_recording():
+            raise TypeError(
+                f"{self!r} was formatted as a number in a capture block: the text would keep the "
+                "number. Write p.value if that is meant"
+            )
+        return format(self._value, form) if form else repr(self)
+
     def __del__(self) -> None:
         if lib is not None and "number" in self.__dict__:
             lib.fl_forget_parameter(self.number)
@@ -192,14 +200,22 @@ def _register(number: int, key: int, conversion: int, size: int) -> None:
         raise MemoryError("no memory for a Parameter")
 
 
+#: What NumPy's error says of `numpy.float32(p)` and `numpy.array(p)`. It leaves blanks out.
+_NO_COPY: Final = (
+    "A Parameter has a type of its own. Pass p instead of numpy.float32(p) or numpy.array(p), "
+    "and write p.value for the number"
+).replace(" ", "_")
+
+
 @cache
 def _make_class(size: int) -> type[Any]:
     """Return the class of Parameters of so many bytes: a ctypes structure.
 
-    PyOpenCL passes its memory on as it is. The structure has two members, because NumPy would make
-    a number of anything simpler, and its origin would be lost.
+    PyOpenCL passes its memory on as it is. NumPy would make a number or an array of that, and its
+    origin would be lost. So the name of the member ends what NumPy can read, and its error shows
+    the rest of the name.
     """
-    members = [("bytes", ctypes.c_ubyte * size), ("nothing", ctypes.c_ubyte * 0)]
+    members = [(f"bytes: {_NO_COPY} ", ctypes.c_ubyte * size)]
     names = {"_fields_": members, "__module__": __name__}
     return type("Parameter", (GraphParameter, ctypes.Structure), names)
 

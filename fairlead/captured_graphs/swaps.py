@@ -151,12 +151,12 @@ _FORM: Final = ("dtype", "shape", "offset", "nbytes", "flags")
 def warn_of_exchange(
     before: Mapping[str, int], after: Mapping[str, int], swaps: Iterable[Swap], stacklevel: int
 ) -> None:
-    """Warn if variables have exchanged their buffers in a block.
+    """Warn if variables, attributes or members of lists have exchanged their buffers in a block.
 
     A replay begins with the same ones each time.
 
     Args:
-        before, after: the variables at the beginning and the end of the block.
+        before, after: what held buffers at the beginning and the end of the block.
         swaps: the pairs that alternate.
         stacklevel: of the frame with the block.
     """
@@ -166,7 +166,12 @@ def warn_of_exchange(
         for name, handle in after.items()
         if name in before and before[name] != handle and handle not in known
     ]
-    if len(moved) < 2 or {before[name] for name in moved} != {after[name] for name in moved}:
+    count = 0
+    while count != len(moved):  # leave out what has a buffer from elsewhere
+        count = len(moved)
+        old, new = ({those[name] for name in moved} for those in (before, after))
+        moved = [name for name in moved if before[name] in new and after[name] in old]
+    if count < 2:
         return
     names = ", ".join(moved)
     remedy = (

@@ -10,6 +10,7 @@ compiled. After that, PoCL answers this process at once. One such child runs at 
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import deque
@@ -25,9 +26,8 @@ from ...loader.base.search import Candidate, filter_environ
 from ..calls import (
     find_driver_file,
     identify_device,
-    query_build_options,
+    query_bytes,
     query_kernel_count,
-    query_source,
 )
 
 #: What takes long: PoCL makes a loop over the work-items between any two barriers of a kernel.
@@ -79,8 +79,12 @@ def prepare(program: int, device: int) -> Preparation | None:
     Raises:
         OpenCLError: the driver does not describe the program.
     """
-    source = query_source(program)
-    if not source.strip() or filter_environ().get("POCL_KERNEL_CACHE") == "0":
+    source = query_bytes(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE")
+    build, name = "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS"
+    options = query_bytes(program, build, name, device)
+    if not source or not source.strip(b"\0 \n") or options is None:
+        return None
+    if filter_environ().get("POCL_KERNEL_CACHE") == "0":
         return None
     if not _LONG.search(source) and query_kernel_count(program) <= _FEW_KERNELS:
         return None
@@ -88,13 +92,13 @@ def prepare(program: int, device: int) -> Preparation | None:
     request = {
         "driver": asdict(driver),
         "device": identify_device(device),
-        "options": query_build_options(program, device),
+        "options": os.fsdecode(options.rstrip(b"\0")),
     }
     key = source, *request["device"], request["options"]
     with _lock:
         found = _known.get(key)
         if found is None:
-            found = _known[key] = Preparation(request, source)
+            found = _known[key] = Preparation(request, source.rstrip(b"\0"))
             _waiting.append(found)
             _start()
         return found

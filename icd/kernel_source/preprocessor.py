@@ -50,6 +50,7 @@ _COMMENT: Final = re.compile(
 )
 _DIRECTIVE: Final = re.compile(r"[\s\x02]*#[ \t]*(\w*)[ \t]*(.*)", re.DOTALL)
 _DEFINE: Final = re.compile(r"([A-Za-z_]\w*)(?:\(([^)]*)\))?(.*)", re.DOTALL)
+_GUARD: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]*(?:1[ \t]*)?$", re.MULTILINE)
 #: Names that the C of OpenCL and its compilers define themselves.
 _OF_THE_DRIVER: Final = re.compile(r"_[_A-Z]\w*|cl_\w+|CL_\w+|(M|FLT|DBL|HALF|FP|CHAR|INT)_\w+")
 #: No compiler of OpenCL C defines these.
@@ -98,6 +99,7 @@ class Preprocessor:
         self._folders = folders
         self._calculate = calculate
         self._once: set[Path] = set()
+        self._depth = 0
         self._pragmas: list[str] = []
 
     def run(self, source: str) -> Preprocessed:
@@ -109,11 +111,12 @@ class Preprocessor:
         return Preprocessed(list(self._run(source, 0, None)), self._pragmas)
 
     def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
-        if source.count("#include") and included_at < -_DEEPEST:
-            raise UnreadableKernel("its includes are nested too deeply")
         line, active, chunk = 1, [True], list[Token]()
         taken = [True]  # of each #if: whether one of its branches was taken
-        for text in _join_lines(source).split("\n"):
+        source = _join_lines(source)
+        # a name that a file defines as nothing marks that the file was read, and is its own
+        self._absent |= set(_GUARD.findall(source)) - set(self._macros)
+        for text in source.split("\n"):
             here = included_at or line
             if match := _DIRECTIVE.fullmatch(text):
                 yield from self._expand(chunk)
@@ -152,7 +155,7 @@ class Preprocessor:
             self._macros.pop(rest, None)
             self._absent.add(rest)
         elif name == "include":
-            yield from self._include(rest, line)
+            yield from self._include(rest, line, path)
         elif name == "pragma":
             if rest == "once" and path:
                 self._once.add(path)
@@ -161,13 +164,18 @@ class Preprocessor:
         elif name not in ("", "warning", "line"):
             raise UnreadableKernel(f"#{name} {rest}".strip(), line)
 
-    def _include(self, rest: str, line: int) -> Iterator[Token]:
+    def _include(self, rest: str, line: int, of: Path | None) -> Iterator[Token]:
         name = rest.strip('<>" ')
-        for folder in self._folders:
+        beside = [of.parent] if of and rest[:1] == '"' else []
+        for folder in [*beside, *self._folders]:
             path = Path(folder, name)
             if path.is_file():
                 if path not in self._once:
+                    self._depth += 1
+                    if self._depth > _DEEPEST:
+                        raise UnreadableKernel("its includes are nested too deeply", line)
                     yield from self._run(path.read_text(encoding="utf-8"), line, path)
+                    self._depth -= 1
                 return
         raise UnreadableKernel(f"the file {name}, which it includes, is not found", line)
 

@@ -427,19 +427,24 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
         for action, message in [
             (lambda: float(p), "the graph would keep the number"),
             (lambda: np.sqrt(p), "__array_ufunc__"),
-            (lambda: np.float32(p), "Cannot cast"),
-            (lambda: np.float64(p), "Cannot cast"),
+            (lambda: np.float32(p), "Pass_p_instead_of_numpy.float32"),
+            (lambda: np.float64(p), "Pass_p_instead_of_numpy.float32"),
+            (lambda: np.array(p), "p.value_for_the_number"),
+            (lambda: np.array([p], np.float32), "p.value_for_the_number"),
+            (lambda: np.full(3, p), "p.value_for_the_number"),
+            (lambda: f"{p:.3f}", "the text would keep the number"),
             (lambda: bool(p), "the graph would keep the outcome"),
             (lambda: p > 1, "the graph would keep the outcome"),
             (lambda: operator.add(x, p), "write the operator"),
             (lambda: range(p), "not a whole number"),
         ]:
-            with pytest.raises(TypeError, match=message):
+            with pytest.raises((TypeError, ValueError), match=message):
                 action()
         with pytest.raises(Exception, match=r"half|float"):
             complicated(numbers.queue, (64,), None, numbers.buffer, p)
     assert len(graph) == 0
     assert float(p) == 2 and p > 1 and p.value == np.float32(2)
+    assert f"{p:.3f}" == "2.000" and f"{p}" == repr(p)
 
 
 def test_names(numbers: Numbers) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,6 +131,87 @@ def test_an_exchange_in_the_block_is_told(steps: Steps) -> None:
         with capture(steps.queue):  # another buffer is no exchange
             w = cl.Buffer(steps.queue.context, cl.mem_flags.READ_WRITE, 256)
     assert len(graph) == 2 and w is not None
+
+
+class Simulation:
+    """A step that exchanges what the program holds, in one of several ways."""
+
+    __slots__ = ("by_name", "here", "pair", "slot", "steps")
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.slot, self.here = steps, steps.u, steps.v
+        self.pair = [steps.u, steps.v]
+        self.by_name = {"u": steps.u, "v": steps.v}
+
+    def exchange_attributes(self) -> None:
+        self.steps.step(self.slot, self.here)
+        self.slot, self.here = self.here, self.slot
+
+    def exchange_attributes_of_attributes(self) -> None:
+        self.steps.step(self.steps.u, self.steps.v)
+        self.steps.u, self.steps.v = self.steps.v, self.steps.u
+
+    def reverse_a_list(self) -> None:
+        self.steps.step(*self.pair)
+        self.pair.reverse()
+
+    def exchange_in_a_dict(self) -> None:
+        u, v = self.by_name.values()
+        self.steps.step(u, v)
+        self.by_name.update(u=v, v=u)
+
+
+def make_closure(steps: Steps) -> Callable[[], None]:
+    """A function that exchanges variables of this one."""
+    u, v = steps.u, steps.v
+
+    def step() -> None:
+        nonlocal u, v
+        steps.step(u, v)
+        u, v = v, u
+
+    return step
+
+
+def step_of_globals() -> None:
+    """Exchanges globals of this module."""
+    global_steps.step(global_pair[0], global_pair[1])
+    globals()["global_pair"] = global_pair[::-1]
+
+
+global_steps: Any = None
+global_pair: Any = None
+
+
+@pytest.mark.parametrize(
+    ("style", "names"),
+    [
+        ("exchange_attributes", r"(\w+\.here, \w+\.slot|\w+\.slot, \w+\.here)"),
+        ("exchange_attributes_of_attributes", r"steps\.u, steps\.v"),
+        ("reverse_a_list", r"\w+\.pair\[0\], \w+\.pair\[1\]"),
+        ("exchange_in_a_dict", r"\w+\.by_name\['u'\], \w+\.by_name\['v'\]"),
+        ("closure", "u, v"),
+        ("globals", r"global_pair\[0\], global_pair\[1\]"),
+    ],
+)
+def test_an_exchange_is_told_in_every_style_of_program(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, style: str, names: str
+) -> None:
+    if style == "globals":
+        monkeypatch.setattr(sys.modules[__name__], "global_steps", steps)
+        monkeypatch.setattr(sys.modules[__name__], "global_pair", [steps.u, steps.v])
+        step = step_of_globals
+    else:
+        step = make_closure(steps) if style == "closure" else getattr(Simulation(steps), style)
+    message = f"result: {names} have exchanged"
+    with pytest.warns(CaptureWarning, match=message) as caught, capture(steps.queue):
+        step()
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with capture(steps.queue):  # an even number of steps
+            step()
+            step()
 
 
 def test_what_cannot_be_swapped(steps: Steps, numbers: Numbers) -> None:

@@ -48,7 +48,7 @@ _FOPEN: Final = "-Wl,--wrap=fopen"
 #: They become libraries by themselves, with their own idea of which APIs there are.
 _APART: Final = ("trace_layer.c", "opencl_layer.c")
 #: In `build` or `build_shells`.
-_ELSEWHERE: Final = ("shell.c", "pi_shell.c", "ze_shell.c", "python.c")
+_ELSEWHERE: Final = ("shell.c", "pi_shell.c", "ze_shell.c", "python.c", "runtime_waits.c")
 _LONGEST: Final = 900.0  # seconds that a run may take
 
 #: These ask the kernel about addresses that may lead nowhere: that is what they are for.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import call, get_address, query_source
+from ...calls import call, get_address
 from ...errors import OpenCLError, check
 from ..commands import CommandList
 from ..edits import MEMORY
@@ -84,7 +84,7 @@ def list_sources(
     told: dict[int, str] = {}
     for program in programs:
         with suppress(OpenCLError):
-            told[program] = query_source(program).decode("utf-8", "replace")
+            told[program] = query_text(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE")
     unknown = {program for program in programs if not told.get(program, "").strip()}
     return told | (find_others(unknown) if unknown else {})
 

@@ -35,6 +35,7 @@
     X(void *, PyEval_SaveThread, (void))                    \
     X(void, PyEval_RestoreThread, (void *))                 \
     X(int, PyGILState_Check, (void))                        \
+    X(void *, PyGILState_GetThisThreadState, (void))        \
     X(int, PyGILState_Ensure, (void))                       \
     X(void, PyGILState_Release, (int))                      \
     X(int, PyRun_SimpleStringFlags, (const char *, void *))
@@ -47,6 +48,7 @@ struct python {
 };
 static const char *const names[] = {PYTHON(NAME)};
 static struct python py;   /* complete after fl_python_begin, and never changed again */
+static _Atomic(bool) complete;
 
 static bool bind_python(struct python *python, void *library) {
     void **into = (void **)python;
@@ -332,6 +334,7 @@ static bool begin(const char *config) {
 bool fl_python_begin(const char *config) {
     flockfile(stderr); /* a lock that all shells of a process share, because Python starts once */
     bool begun = begin(config);
+    complete = begun;
     funlockfile(stderr);
     return begun;
 }
@@ -397,15 +400,23 @@ bool fl_python_start(const char *config, const char *module, void *address) {
 
 bool fl_python_lives(void) { return py.Py_IsInitialized && py.Py_IsInitialized(); }
 
+/* Returns the functions of the process's Python, NULL if there is none. */
+static const struct python *find_functions(struct python *room) {
+    return complete ? &py : bind_python(room, loaded_python()) ? room : NULL;
+}
+
 void *fl_python_release(void) {
-    struct python python;
-    bool has = bind_python(&python, loaded_python()) && python.Py_IsInitialized() &&
-               python.PyGILState_Check();
-    return has ? python.PyEval_SaveThread() : NULL;
+    struct python room;
+    const struct python *python = find_functions(&room);
+    /* With sub-interpreters PyGILState_Check says yes in every thread. */
+    bool has = python && python->Py_IsInitialized() && python->PyGILState_GetThisThreadState() &&
+               python->PyGILState_Check();
+    return has ? python->PyEval_SaveThread() : NULL;
 }
 
 void fl_python_restore(void *thread) {
-    struct python python;
-    if (thread && bind_python(&python, loaded_python()))
-        python.PyEval_RestoreThread(thread);
+    struct python room;
+    const struct python *python = thread ? find_functions(&room) : NULL;
+    if (python)
+        python->PyEval_RestoreThread(thread);
 }

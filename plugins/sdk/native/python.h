@@ -20,3 +20,7 @@ bool fl_python_lives(void);
  * returns. */
 void *fl_python_release(void);
 void fl_python_restore(void *thread);
+
+/* From now on a thread that waits inside a runtime does not hold the GIL (runtime_waits.c). It is
+ * for the runtimes that are open now. */
+void fl_wait_without_gil(void);

@@ -204,6 +204,8 @@ static bool started(void *loader) {
         };
         ready = ready && fl_python_begin(config) &&
                 fl_python_start(config, FL_MODULE, &fl_shell_state);
+        if (ready)
+            fl_wait_without_gil();
         state = ready ? RUNNING : FAILED;
     }
     pthread_mutex_unlock(&lock);

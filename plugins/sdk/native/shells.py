@@ -213,9 +213,10 @@ def describe_shell(name: str, source: str) -> Any:
     from setuptools import Extension
 
     options = building.describe_extension(
-        [HERE / source, HERE / "python.c"],
+        [HERE / source, HERE / "python.c", HERE / "runtime_waits.c"],
         [HERE, building.GENERATED],
         *building.LIGHTLY,
+        "-fexceptions",  # what a runtime waits for may throw
         # Calls avoid the PLT, because the loader exports the same names. The library is never
         # unloaded, because Python keeps pointers to it.
         extra_link_args=["-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"],

@@ -4,6 +4,7 @@
  * `check` runs all scenarios, each in a process of its own, `check NAME…` those whose names begin
  * so. With FL_PI it is the shell of a plugin, with FL_ZE that of a Level Zero driver. */
 #include "python.c"
+#include "runtime_waits.c"
 #include "shell.c"
 #include "counts.c"
 #include "interrupts.c"
@@ -45,6 +46,7 @@ void PyEval_RestoreThread(void *thread) {
     has_gil = 1;
 }
 int PyGILState_Check(void) { return has_gil; }
+void *PyGILState_GetThisThreadState(void) { return &fake; }
 void PyErr_SetInterrupt(void) {}
 int PyGILState_Ensure(void) {
     int had = has_gil;
