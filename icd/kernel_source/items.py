@@ -6,14 +6,17 @@ where names are shadowed, too: "yes, it uses that" may be wrong, and "no" is not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from pycparser import c_ast
 
 from .parsing import ParsedProgram
-from .walk import ID_FUNCTIONS, assigned, children
+from .walk import assigned, children
 
+#: Functions whose answers depend on the range and its division into groups.
+_IDS: Final = re.compile(r"get_\w+|\w*(work|sub)_group\w*")
 _CONDITIONAL: Final = (c_ast.If, c_ast.While, c_ast.DoWhile, c_ast.For, c_ast.Switch)
 
 
@@ -23,11 +26,12 @@ def uses_of_ids(program: ParsedProgram, node: c_ast.Node) -> frozenset[str]:
     todo, seen = [node], set[str]()
     while todo:
         for name in _names(todo.pop()):
-            if name in ID_FUNCTIONS:
+            if name in program.functions:
+                if name not in seen:
+                    seen.add(name)
+                    todo.append(program.functions[name])
+            elif _IDS.fullmatch(name):
                 found.add(name)
-            elif name in program.functions and name not in seen:
-                seen.add(name)
-                todo.append(program.functions[name])
     return frozenset(found)
 
 

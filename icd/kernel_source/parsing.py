@@ -51,6 +51,7 @@ class ParsedProgram(NamedTuple):
         functions: Its functions and kernels that have a body.
         declarations: All that the source declares, in its order.
         pragmas: Its pragmas but `unroll` and `once`.
+        attributes: The words of its attributes, as `reqd_work_group_size`.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.
     """
@@ -59,6 +60,7 @@ class ParsedProgram(NamedTuple):
     declarations: tuple[c_ast.Node, ...]
     pragmas: tuple[str, ...]
     alignment: int
+    attributes: frozenset[str]
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +80,7 @@ def parse_program(
     defined, folders = split_options(options)
     preprocessor = Preprocessor({**dict(macros), **defined}, folders, _calculate)
     tokens, pragmas = preprocessor.run(source)
-    tokens, alignment = _take_attributes(tokens)
+    tokens, alignment, attributes = _take_attributes(tokens)
     for token in tokens:
         if _UNREADABLE.fullmatch(token.text):
             raise UnreadableKernel(f"{token.text} is not understood", token.line)
@@ -87,7 +89,7 @@ def parse_program(
     tree = _parse(f'{prelude}\n#line 1 "kernel"\n{_layout(tokens)}\n')
     declarations = tuple(tree.ext[len(used) :])
     functions = {node.decl.name: node for node in declarations if isinstance(node, c_ast.FuncDef)}
-    return ParsedProgram(functions, declarations, tuple(pragmas), alignment)
+    return ParsedProgram(functions, declarations, tuple(pragmas), alignment, attributes)
 
 
 def write_opencl(node: c_ast.Node) -> str:
@@ -120,9 +122,10 @@ def _parse(text: str) -> c_ast.FileAST:
         raise UnreadableKernel(reason, int(line[1]) if line else 0) from None
 
 
-def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int]:
+def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int, frozenset[str]]:
     """Take `__attribute__((…))` away, and say what alignment structs are given."""
     rest: list[Token] = []
+    found: set[str] = set()
     alignment, depth, words = 0, -1, ""  # depth -1: outside
     for token in tokens:
         if token.text in ("__attribute__", "__attribute"):
@@ -132,6 +135,7 @@ def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int]:
         else:
             depth += (token.text == "(") - (token.text == ")")
             words += token.text
+            found.add(token.text.strip("_"))
             if token.text == ")" and not depth:
                 given = _ALIGNED.fullmatch(words)
                 size = given and int(given[1] or 1) * _SIZES.get(given[2], int(given[3] or 0))
@@ -140,7 +144,7 @@ def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int]:
                 elif size and alignment >= 0:
                     alignment = max(alignment, size)
                 depth, words = -1, ""
-    return rest, alignment
+    return rest, alignment, frozenset(found)
 
 
 def _layout(tokens: list[Token]) -> str:

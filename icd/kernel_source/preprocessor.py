@@ -181,7 +181,7 @@ class Preprocessor:
 
     def _decide(self, directive: str, rest: str, line: int) -> bool:
         if directive != "if":
-            return self._is_defined(rest.split()[0], line) == (directive == "ifdef")
+            return self._is_defined(rest.partition(" ")[0], line) == (directive == "ifdef")
         asked = re.sub(
             r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))",
             lambda match: str(int(self._is_defined(match[1] or match[2], line))),

@@ -121,7 +121,7 @@ class KernelAccess:
         program: The syntax tree of its program: helpers, types and pragmas.
         function: Its own.
         parameters: In their order.
-        arguments: The accesses to each argument that is a pointer to global memory.
+        arguments: The accesses to each argument that is a pointer to global or constant memory.
         loop: The loop over items, if the kernel has one.
         uses: What else it uses: `barrier`, `local memory`, `atomics`, `printf`.
         ids: The functions of ids that it or its helpers call.
@@ -178,6 +178,8 @@ def _read(
         return error
     except RecursionError:
         return UnreadableKernel("it is nested too deeply")
+    except Exception as error:  # a fault of this package must not stop the user's program
+        return UnreadableKernel(f"reading it fails with {error!r}")
 
 
 def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> KernelAccess:
@@ -191,7 +193,7 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
     arguments = {
         one.name: _argument(one, walk)
         for one in declared
-        if one.type.kind == "pointer" and one.type.space == "global"
+        if one.type.kind == "pointer" and one.type.space in ("global", "constant")
     }
     ids = uses_of_ids(program, function)
     return KernelAccess(
@@ -218,6 +220,9 @@ def _argument(parameter: KernelParameter, walk: Walk) -> ArgumentAccess:
     accesses = [one for one in walk.accesses if one.argument == parameter.name]
     reads = any(not one.writes for one in accesses)
     writes = any(one.writes for one in accesses)
+    if parameter.type.space == "constant":
+        reason = Reason("it is constant memory", _line(parameter.declaration))
+        return ArgumentAccess(parameter, reads, writes, None, reason, False)
     own = _find_own(accesses, walk) if accesses else Own(Polynomial(), 0, frozenset())
     reason = None
     if isinstance(own, Reason):
@@ -226,6 +231,10 @@ def _argument(parameter: KernelParameter, walk: Walk) -> ArgumentAccess:
     whole = first is not None and own is not None and first.width == own.width
     written_first = first is not None and whole and first.writes and first.certain
     return ArgumentAccess(parameter, reads, writes, own, reason, written_first)
+
+
+def _line(node: c_ast.Node) -> int:
+    return node.coord.line if node.coord else 0
 
 
 def _find_own(accesses: list[Access], walk: Walk) -> Own | Reason:

@@ -175,10 +175,11 @@ class Walk:
             value: Value = None
             if type_.kind == "pointer" and type_.target:
                 value = Pointer(frozenset({name}), Polynomial(), type_.target)
-                if type_.space != "global":
-                    value = Pointer(frozenset(), None, type_.target)
                 if type_.space == "local":
+                    value = Pointer(frozenset(), None, type_.target)
                     self.uses.add("local memory")
+                elif type_.space == "private":
+                    raise UnreadableKernel(f"the address space of {name} is not known", self._line)
             elif type_.kind == "integer":
                 value = Integer(symbol("argument", name), type_)
             self._set(self._declare_name(name, type_), type_, value, name)
@@ -495,9 +496,6 @@ class Walk:
             self._touch(name, node, values, pointers)
         if name in ("min", "max", "clamp") and len(values) == (3 if name == "clamp" else 2):
             return _limit(name, values)
-        if name in ("mul24", "mad24") and all(isinstance(one, Integer) for one in values):
-            product = self._calculate("*", *values[:2])
-            return self._calculate("+", product, values[2]) if name == "mad24" else product
         return None
 
     def _touch(

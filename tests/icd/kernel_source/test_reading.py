@@ -85,3 +85,95 @@ def test_includes_come_from_the_options(tmp_path: Path) -> None:
     assert own and str(own.offset) == "8 * id0 + 8 * offset0"
     with pytest.raises(UnreadableKernel, match=r"twice\.h"):
         read(source)
+
+
+UNREADABLE = {
+    "global int *p = x; global int **q = &p; **q = 1;": "kept in p",
+    "struct { global int *p; } s; s.p = x; s.p[0] = 1;": "not followed",
+    "global int *a[2]; a[0] = x;": "memory",
+    "long p = (long)x; *(global int *)p = 1;": "becomes a number",
+    "global int *p = x; for (int j = 0; j < 2; j++) { p[j] = 3; p = y; }": "elsewhere",
+    "event_t e = async_work_group_copy(l, x, 4, 0);": "async_work_group_copy",
+    "global int *p = *(global int **)y; *p = 1;": "not known where",
+    "global int *p; if (x[0]) p = x; *p = 1;": "not known where",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE)
+def test_pointers_that_are_not_followed_are_refused(body: str) -> None:
+    with pytest.raises(UnreadableKernel, match=UNREADABLE[body]) as caught:
+        read(f"kernel void k(global int *x, global int *y, local int *l) {{\n {body} }}")
+    assert caught.value.line == 2
+
+
+def test_variables_of_the_program_are_refused() -> None:
+    with pytest.raises(UnreadableKernel, match="count"):
+        read("global int count;\nkernel void k(global int *x) { count = 1; }")
+    table = "constant int table[2] = {1, 2};\nkernel void k(global int *x) { x[0] = table[1]; }"
+    assert read(table).arguments["x"].reason
+
+
+def test_address_spaces_behind_typedefs() -> None:
+    with pytest.raises(UnreadableKernel, match="address space of x"):
+        read("typedef global int there;\nkernel void k(there *x) { x[0] = 1; }")
+
+
+def test_constant_memory_is_read_anywhere() -> None:
+    access = read("kernel void k(constant int *c, global int *x) { x[get_global_id(0)] = c[0]; }")
+    one = access.arguments["c"]
+    assert one.reads and not one.writes and not one.own and one.reason
+    assert access.arguments["x"].own
+
+
+def test_what_else_a_kernel_uses() -> None:
+    body = 'l[0] = 1; barrier(CLK_LOCAL_MEM_FENCE); atomic_inc(x); printf("a"); if (l[0]) return;'
+    access = read(f"kernel void k(global int *x, local int *l) {{ {body} }}")
+    assert access.uses == {"local memory", "barrier", "atomics", "printf"} and access.returns
+    access = read("kernel void k(global int *x) { x[get_sub_group_id()] = 1; }")
+    assert access.ids == {"get_sub_group_id"}
+
+
+def test_loops_that_a_thread_may_leave_are_no_loops_over_items() -> None:
+    assert elementwise("if (x[i] > 0) continue; z[i] = 1").loop
+    assert not elementwise("if (x[i] > 0) break; z[i] = 1").loop
+    assert not elementwise("if (x[i] > 0) return; z[i] = 1").loop
+    assert not elementwise("i += 1; z[i] = 1").loop
+
+
+def test_structs_lie_as_in_c() -> None:
+    source = """typedef struct { char a; float b[2]; struct { short c; long d; } e; } S;
+    typedef union { struct { float x, y; } __attribute__((aligned(2 * sizeof(float)))); } U;
+    kernel void k(global S *s, global U *u) {
+        size_t i = get_global_id(0); s[i].e.d = 1; u[i].y = s[i].b[1]; }"""
+    s, u = (read(source).arguments[name].own for name in "su")
+    assert s and u and (s.width, u.width) == (24, 4)
+    assert str(s.offset) == "8 + 32 * id0 + 32 * offset0"
+    assert str(u.offset) == "4 + 8 * id0 + 8 * offset0"
+    packed = read(source.replace("} S;", "} __attribute__((packed)) S;")).arguments["s"]
+    assert packed.own is None and packed.reason
+
+
+def test_a_store_to_a_component_keeps_the_others() -> None:
+    access = read("kernel void k(global int2 *x) { x[get_global_id(0)].y = 1; }")
+    assert access.arguments["x"].reads and not access.arguments["x"].written_first
+
+
+def test_conditions_are_checked_with_the_launch() -> None:
+    source = """kernel void k(global int *x, int n, int w) {
+        int i = get_global_id(0), j = get_global_id(1); x[j * w + i * n] = 1; }"""
+    own = read(source).arguments["x"].own
+    assert own
+
+    def holds(size: tuple[int, int, int], n: int, w: int) -> bool:
+        return own.holds(LaunchValues(size, arguments={"n": n, "w": w}))
+
+    assert holds((8, 4, 1), 1, 8) and holds((8, 4, 1), 1, 9) and holds((8, 4, 1), 4, 1)
+    assert not holds((8, 4, 1), 1, 7) and not holds((8, 4, 1), 0, 8)
+    assert not holds((8, 4, 2), 1, 8)  # a dimension that does not occur
+    assert not holds((8, 4, 1), 1, 1 << 30)  # int wraps
+    assert not own.holds(LaunchValues((8, 4, 1)))  # values that are not known
+    groups = read("kernel void k(global int *x) { x[get_group_id(0) * 16 + get_local_id(0)] = 1; }")
+    own = groups.arguments["x"].own
+    assert own and own.holds(LaunchValues((32, 1, 1), (16, 1, 1)))
+    assert not own.holds(LaunchValues((32, 1, 1), (8, 1, 1)))
+    assert not own.holds(LaunchValues((32, 1, 1)))

@@ -125,8 +125,8 @@ def test_own_items_are_found(name: str) -> None:
 
 
 #: Indexes of random kernels, made of two others.
-FORMS = """({0} + {1})|({0} - 1)|(2 * {0})|({0} % 5)|({0} / 2)|({0} & 7)|(uchar){0}|min({0}, n)
-|max({0}, zero)|twice({0})|({0} << 1)|chosen({0}, {1})|(c ? {0} : {1})|(long){0}|(uint){0}
+FORMS = """({0} + {1})|({0} - 1)|(2 * {0})|({0} % 5)|({0} / 2)|({0} & 7)|(uchar){0}|min((int){0}, n)
+|max((int){0}, zero)|twice({0})|({0} << 1)|chosen({0}, {1})|(c ? {0} : {1})|(long){0}|(uint){0}
 |({0} * zero)""".replace("\n", "").split("|")
 
 
