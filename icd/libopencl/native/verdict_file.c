@@ -49,7 +49,7 @@ static const struct {
                  {"OPENCL_VENDOR_PATH", true},     {"PYOPENCL_HOME", true},
                  {"LD_LIBRARY_PATH", true},        {"OCL_ICD_PLATFORM_SORT", false},
                  {"FAIRLEAD_EXCLUDE", false},      {"FAIRLEAD_QUIRKS", false},
-                 {"FAIRLEAD_PROBE", false}};
+                 {"FAIRLEAD_PROBE", false},        {"OCL_ICD_ASSUME_ICD_EXTENSION", false}};
 
 /* What the child does not get: it would load layers, us or the program's own libraries into Python.
  */

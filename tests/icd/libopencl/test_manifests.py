@@ -150,3 +150,23 @@ def test_a_thousand_manifests(client: Client, vendors: Path) -> None:
         shutil.copy(vendors / "zz.icd", vendors / f"{number:04}.icd")
     for by in ("plain", "verdict", "verdict"):
         assert names(client, vendors, by) == "Good 0"
+
+
+@pytest.mark.parametrize("by", ["plain", "verdict"])
+def test_a_driver_that_exits_when_asked_for_extensions_is_not_asked(
+    client: Client, fake_driver: FakeDriver, by: str
+) -> None:
+    """Intel's driver did under optirun. The variable is ocl-icd's."""
+    driver = fake_driver(extensions='(_exit(3), "")')
+    env = {"OCL_ICD_ASSUME_ICD_EXTENSION": "1"}
+    assert client("names", drivers=[driver], by=by, env=env).out == "Fake 0\n"
+    if by == "plain":
+        assert client("names", drivers=[driver], check=False).code == 3
+
+
+def test_platforms_with_equally_many_devices_stay_in_the_order_of_the_search(
+    client: Client, fake_driver: FakeDriver
+) -> None:
+    drivers = [fake_driver(name=f'"{name}"') for name in ("b", "a", "c")]
+    env = {"OCL_ICD_PLATFORM_SORT": "devices"}
+    assert client("names", drivers=drivers, by="verdict", env=env).out == "b 0, a 0, c 0\n"
