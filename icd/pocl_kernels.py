@@ -53,6 +53,8 @@ VERSIONS: Final = (
         "3.0-rc2 of PyPI: the project's tests, and 119,000 random graphs against the driver",
     ),
     PoclVersion("3.1", 9, False, "3.1 of Debian 12: the project's tests of the engine, in it"),
+    PoclVersion("5.0", 11, False, "5.0 of Ubuntu 24.04: the project's tests of the engine, in it"),
+    PoclVersion("6.0", 11, False, "6.0 of Debian 13: the project's tests of the engine, in it"),
     PoclVersion("7.1", 11, True, "7.1 of Debian sid: the project's tests of the engine, in it"),
 )
 

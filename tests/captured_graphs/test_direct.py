@@ -558,6 +558,8 @@ def test_versions_that_are_not_known_are_not_called() -> None:
     assert known is not None and known.layout == 8
     for debian in ("7.1", "7.1+debian", "7.1.0"):
         assert find_version(f"OpenCL 3.0 PoCL {debian}  Linux, None+Asserts") == VERSIONS[-1]
+    layouts = {version.name: version.layout for version in VERSIONS}
+    assert layouts == {"3.0": 8, "3.1": 9, "5.0": 11, "6.0": 11, "7.1": 11}
     for other in ("OpenCL 3.0 PoCL 7.2-pre", "OpenCL 3.0 PoCL 3.10", "OpenCL 3.0 LINUX", ""):
         assert find_version(other) is None
 
