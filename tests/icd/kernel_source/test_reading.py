@@ -9,6 +9,7 @@ import pytest
 from fairlead.icd.kernel_source.reading import (
     KernelAccess,
     LaunchValues,
+    Own,
     UnreadableKernel,
     read_kernel,
 )
@@ -164,7 +165,7 @@ def test_conditions_are_checked_with_the_launch() -> None:
     own = read(source).arguments["x"].own
     assert own
 
-    def holds(size: tuple[int, int, int], n: int, w: int) -> bool:
+    def holds(size: tuple[int, int, int], n: int, w: int, own: Own = own) -> bool:
         return own.holds(LaunchValues(size, arguments={"n": n, "w": w}))
 
     assert holds((8, 4, 1), 1, 8) and holds((8, 4, 1), 1, 9) and holds((8, 4, 1), 4, 1)

@@ -20,6 +20,8 @@ from fairlead.icd.kernel_source.reading import LaunchValues, UnreadableKernel, r
 ITEMS = 24
 NUMBERS = {"n": ITEMS, "zero": 0, "three": 3, "four": 4}
 VALUES = LaunchValues((ITEMS, 1, 1), (8, 1, 1), arguments=NUMBERS)
+#: Each thread does several turns of a loop over items.
+TURNS = LaunchValues((8, 1, 1), (8, 1, 1), arguments=NUMBERS)
 HEAD = "kernel void {}(global int *x, global int *y, int n, int zero, int three, int four)"
 HELPERS = """
 int twice(int a) { return 2 * a; }
@@ -74,6 +76,12 @@ TRICKY = {
     "sixteen": "y[get_group_id(0) * 16 + get_local_id(0)] = x[i];",
     "local": "y[get_local_id(0)] = x[i];",
     "stripes": "for (int k = i; k < n; k += get_global_size(0)) y[k] = x[k];",
+    "behind": "for (int k = i; k < n; k += get_global_size(0)) y[k] = 1; y[i] = x[i];",
+    "nested": "for (int k = i; k < n; k += get_global_size(0)) for (int j = 0; j < 2; j++)"
+    " y[k] += x[k] + j;",
+    "shifted": "for (int k = three + i; k <= n; k += get_global_size(0)) { int j = k; y[j] = 1; }",
+    "stepped": "for (int k = i; k < n; k += 2 * get_global_size(0)) y[k] = x[k];",
+    "turned": "int l = i; for (int k = i; k < n; k += get_global_size(0)) { y[l] = x[k]; l = k; }",
     "carried": "int s = 0; for (int k = i; k < n; k += get_global_size(0)) { s++; y[k] = x[s]; }",
 }
 
@@ -91,15 +99,18 @@ def find_violations(context: cl.Context, bodies: dict[str, str]) -> tuple[list[s
     """Return what is wrong of the kernels that claim something, and how many there are."""
     source, names = write_program(bodies)
     program = build_once(context, source)
-    found, claims = [], 0
+    found: list[str] = []
+    claims = 0
     for seed, name in enumerate(names):
         try:
             access = read_kernel(source, "", name, {})
         except UnreadableKernel:
             continue
         claims += access.all_own
-        if wrong := find_violation(context, program, access, VALUES, seed):
-            found.append(wrong)
+        launches = [VALUES, TURNS] if access.loop else [VALUES]
+        found += filter(
+            None, [find_violation(context, program, access, one, seed) for one in launches]
+        )
     return found, claims
 
 
