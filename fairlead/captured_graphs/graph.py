@@ -257,8 +257,9 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
 
         A command graph does that itself.
         """
-        if self._command_graph is None and self._nodes is not None:
-            cut_edges(self._nodes)
+        nodes = self._nodes if self._command_graph is None else None
+        if nodes is not None and cut_edges is not None:  # Python is not taking modules down
+            cut_edges(nodes)
 
     def __repr__(self) -> str:
         return f"<CapturedGraph of {len(self)} nodes>"

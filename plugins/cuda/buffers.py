@@ -39,7 +39,7 @@ class MappedPart:
 
     def __del__(self) -> None:
         block = self.__dict__.get("_block")
-        if block is not None:
+        if block is not None and free is not None:  # Python is not taking modules down
             free(block)
 
 

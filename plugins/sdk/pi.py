@@ -14,7 +14,6 @@ another table of the same adapter.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import re
@@ -34,7 +33,7 @@ from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
 from .build import parse_configuration
-from .start import get_shell
+from .start import end_with_python, get_shell
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers
 _adapters: Final[dict[str, DispatchTable]] = {}  # by the adapter's path; they stay open
@@ -124,7 +123,7 @@ def _close(number: int) -> None:
     _shells[number].close()
 
 
-@atexit.register
+@end_with_python
 def _close_all() -> None:
     """Close all shells at the end of Python."""
     for shell in _shells:

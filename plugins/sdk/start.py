@@ -19,6 +19,7 @@ import importlib.util
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,8 +265,31 @@ def end_shells(shells: Iterable[Any], end: Callable[[], None]) -> None:
             stream.flush()
 
 
-@atexit.register
+def end_with_python(end: Callable[[], None]) -> Callable[[], None]:
+    """Call a function when Python ends, after the finalizers of others, which may use adapters.
+
+    Handlers of `atexit` run in the reverse order of their registration. dpctl waits for queues in a
+    `weakref.finalize`, and has registered that before an adapter starts.
+
+    Args:
+        end: the function.
+    """
+
+    def begin_to_end() -> None:
+        finalizers = weakref.finalize
+        are_waiting = any(one.atexit for one in list(getattr(finalizers, "_registry", ())))
+        if not are_waiting or getattr(finalizers, "_shutdown", True):
+            end()
+            return
+        last = finalizers(end, end)
+        finalizers._registry[last].index = -1  # pyright: ignore[reportAttributeAccessIssue]
+
+    atexit.register(begin_to_end)
+    return end
+
+
+@end_with_python
 def _end_all() -> None:
-    """End all adapters with Python. Nothing may be called after it."""
+    """End all adapters. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
         py_teardown(number)

@@ -32,6 +32,17 @@ def test_a_captured_graph_is_a_command_graph(numbers: Numbers) -> None:
     assert graph.device.native() == numbers.queue.device.int_ptr and graph[0].device is graph.device
 
 
+def test_a_graph_may_end_while_python_takes_its_module_down(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of a module are None then."""
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    assert list(graph) and graph._command_graph is None
+    monkeypatch.setattr("fairlead.captured_graphs.graph.cut_edges", None)
+    graph.__del__()
+
+
 def test_a_host_task_in_the_middle(numbers: Numbers) -> None:
     graph, seen = seen_between(numbers)
     loop = graph.finalize()

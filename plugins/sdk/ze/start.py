@@ -9,7 +9,6 @@ same.
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from ..start import (
     StartError,
     do_calls_begin_in_c,
     end_shells,
+    end_with_python,
     find_module,
     get_shell,
     take_interrupts,
@@ -146,8 +146,8 @@ def py_ze_teardown(number: int) -> None:
     end_shells(running.shells, running.driver.end)
 
 
-@atexit.register
+@end_with_python
 def _end_all() -> None:
-    """End all drivers with Python. Nothing may be called after it."""
+    """End all drivers. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
         py_ze_teardown(number)

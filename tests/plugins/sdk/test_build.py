@@ -692,6 +692,19 @@ def test_python_calls_after_the_end_are_answered(run_python: RunPython, toy: Pat
     assert lines(run_python(code + IN_PYTHON, str(toy)))[-1] == f"0 {UNINITIALIZED}"
 
 
+def test_finalizers_of_others_may_call_the_adapter(
+    run_python: RunPython, adapter_of: Callable[..., Path]
+) -> None:
+    code = (
+        "import sys, weakref\n"
+        "def leave():\n"
+        "    print('leave', library.urAdapterRetain(adapter), library.urAdapterRelease(adapter))\n"
+        "weakref.finalize(sys, leave)\n"
+    )
+    done = run_python(code + IN_PYTHON, str(adapter_of(talkative("own"))))
+    assert lines(done)[-2:] == ["leave 0 0", "own closed"] and done.err == ""
+
+
 def test_threads_of_python_may_be_the_first(run_python: RunPython, toy: Path) -> None:
     code = """
 import ctypes, sys, threading
