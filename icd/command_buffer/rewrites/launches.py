@@ -6,6 +6,7 @@ driver and reads the kernel (icd/kernel_source/), and it changes nothing.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections import Counter
@@ -17,8 +18,8 @@ from typing import Any, Final
 from pycparser import c_ast
 
 from ..._native import ffi, lib
-from ...calls import get_address, query_build_options, query_kernel_name
-from ...errors import OpenCLError, check
+from ...calls import get_address, query_bytes, query_kernel_name
+from ...errors import check
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.items import uses_of_ids
@@ -161,10 +162,11 @@ def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> Kernel
     source = sources.get(program, "")
     if not source.strip():
         raise NotFused("nobody knows the source of its program")
-    try:
-        options = query_build_options(program, device)
-    except OpenCLError as error:  # "" would be a guess: options may change how it rounds
-        raise NotFused(f"the driver does not tell its build options: {error}") from None
+    query = "CL_PROGRAM_BUILD_OPTIONS"
+    told = query_bytes(program, "clGetProgramBuildInfo", query, device)
+    if told is None:  # "" would be a guess: options may change how it rounds
+        raise NotFused("the driver does not tell its build options")
+    options = os.fsdecode(told.rstrip(b"\0"))
     macros = _list_macros(device)
     try:
         return _parse_kernel(source, options, query_kernel_name(kernel), macros)
