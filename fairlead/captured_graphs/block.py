@@ -39,6 +39,8 @@ class PyOpenCLObserver:
         self.parameters: dict[int, Any] = {}
         #: Calls on queues that are not captured: by file and line, the first one's function.
         self.uncaptured_at: dict[tuple[str, int], str] = {}
+        #: The places of launches that draw random numbers.
+        self.random_at: set[tuple[str, int]] = set()
 
     def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
         frame = _client.find_program_frame(caller)
@@ -58,6 +60,8 @@ class PyOpenCLObserver:
         self.places.append(place)
         if new_objects:
             self.hold_pooled_buffers(caller)
+            if _client.is_random(caller) and (frame := _client.find_program_frame(caller)):
+                self.random_at.add((frame.f_code.co_filename, frame.f_lineno))
 
     def hold_pooled_buffers(self, caller: FrameType | None) -> None:
         for pooled in _client.find_pooled_buffers(caller):
@@ -194,6 +198,11 @@ class CapturedBlock:
         """The calls in the block on queues that were not captured: by file and line, the first
         one's function."""
         return self._observer.uncaptured_at
+
+    @property
+    def random_launches(self) -> Iterable[tuple[str, int]]:
+        """Where pyopencl.clrandom was called in the block: file and line."""
+        return sorted(self._observer.random_at)
 
     @property
     def parameters(self) -> dict[int, Any]:

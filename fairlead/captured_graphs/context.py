@@ -31,7 +31,14 @@ from .block import CapturedBlock, PyOpenCLObserver
 from .graph import CapturedGraph
 from .held_buffers import find_held_buffers
 from .partitions import get_replays
-from .swaps import check_swaps, find_buffers, find_forms, warn_of_exchange, warn_of_others
+from .swaps import (
+    check_swaps,
+    find_buffers,
+    find_forms,
+    warn_of_exchange,
+    warn_of_others,
+    warn_of_random_numbers,
+)
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
@@ -94,6 +101,15 @@ class capture:
         self._graph.block.title = self._find_title(sys._getframe(1))
         return self._graph
 
+    def __del__(self) -> None:
+        """End a block that the program has dropped, or its queues would refuse all commands."""
+        graph: CapturedGraph | None = self.__dict__.get("_graph")
+        if graph is not None and graph.state == "recording":
+            graph.block.recording.end()
+            graph.end(True, {})
+            for swap in graph.block.swaps:
+                swap.end()
+
     def _find_title(self, caller: FrameType) -> str:
         if self._name:
             return f'the graph "{self._name}"'
@@ -142,7 +158,7 @@ class capture:
         )
         if graph.state == "captured":
             warn_of_others(graph.block.uncaptured_calls)
-        if graph.state == "captured":
+            warn_of_random_numbers(graph.block.random_launches)
             graph.block.buffer_names = find_forms(find_buffers(frame), get_variables(frame))
             if self._buffers:
                 after = find_held_buffers(frame)

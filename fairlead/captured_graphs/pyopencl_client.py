@@ -227,6 +227,12 @@ def is_housekeeping(caller: FrameType | None) -> bool:
     )
 
 
+def is_random(caller: FrameType | None) -> bool:
+    """Return whether pyopencl.clrandom is filling an array: it counts on by itself."""
+    own = _find_package_folder() + "clrandom.py"
+    return any(frame.f_code.co_filename == own for frame in _walk_frames(caller))
+
+
 #: Whether an object has the buffer protocol. Python itself tells from 3.12 on alone.
 _is_buffer: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(
     ("PyObject_CheckBuffer", ctypes.pythonapi)

@@ -199,3 +199,18 @@ def warn_of_others(uncaptured_calls: Mapping[tuple[str, int], str]) -> None:
             file,
             line,
         )
+
+
+def warn_of_random_numbers(places: Iterable[tuple[str, int]]) -> None:
+    """Warn of launches of pyopencl.clrandom: by file and line.
+
+    Its generators count in Python, which a replay does not run.
+    """
+    for file, line in places:
+        warnings.warn_explicit(
+            "pyopencl.clrandom in a capture block: every replay draws the same numbers again. "
+            "Remedy: fill the array before each replay, outside of the block",
+            CaptureWarning,
+            file,
+            line,
+        )

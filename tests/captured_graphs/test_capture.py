@@ -4,15 +4,19 @@ done."""
 from __future__ import annotations
 
 import gc
+import warnings
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
+from helpers.captures import Numbers
 from helpers.programs import build_once
+from pyopencl.clrandom import PhiloxGenerator
 
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.swaps import CaptureWarning
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
@@ -492,3 +496,35 @@ def test_reductions_and_scans_of_pyopencl(queue: cl.CommandQueue) -> None:
         running.fill(0)
         loop.replay(queue).wait()
         assert (total.get().tobytes(), running.get().tobytes()) == expected
+
+
+def test_a_block_that_is_dropped_unfinished_gives_its_queues_back(numbers: Numbers) -> None:
+    u, v = numbers.new(1), numbers.new(2)
+    unfinished = capture(numbers.queue, swap=(u, v))
+    graph = unfinished.__enter__()
+    numbers.add(1)
+    del unfinished
+    gc.collect()
+    numbers.add(5)
+    numbers.queue.finish()
+    assert numbers.value() == 5 and graph.state == "failed"
+    with capture(numbers.queue, swap=(u, v)) as again:
+        numbers.add(1)
+    assert len(again) == 1
+
+
+def test_random_numbers_in_a_block_are_told(queue: cl.CommandQueue) -> None:
+    x = pyopencl.array.zeros(queue, 64, np.float32)
+    generator = PhiloxGenerator(queue.context)
+    generator.fill_uniform(x)
+    message = "clrandom.*same numbers again"
+    with pytest.warns(CaptureWarning, match=message) as caught, capture(queue):
+        x += 1
+        for _ in range(2):
+            generator.fill_normal(x)
+    found = [one for one in caught if one.category is CaptureWarning]  # compilers warn, too
+    assert len(found) == 1 and found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CaptureWarning)
+        with capture(queue):
+            x *= 2
