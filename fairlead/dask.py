@@ -249,7 +249,7 @@ def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
         found = _executables.get((saved.key, device))
         if found is None:
             chosen = _choose_device(device)
-            graph = load(io.BytesIO(saved.data), chosen)
+            graph = load(io.BytesIO(saved.data), chosen, local_files=True)
             found = _Loaded(graph.finalize(), chosen, graph.start_values())
             _executables[saved.key, device] = found
             while len(_executables) > _MOST_LOADED:

@@ -6,6 +6,7 @@ is a graph like any other.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from .contents import write_memory
 from .document import Document
 from .errors import make_invalid_error, make_load_error
 from .loaded import LoadedGraph
+from .local_files import find_local_file
 from .parameters import derive_parameter, make_parameter
 from .programs import build_program
 from .recorder import DocumentRecorder, RecordedObjects
@@ -30,7 +32,9 @@ from .recorder import DocumentRecorder, RecordedObjects
 _REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
 
 
-def load(path: Place, device: Any = None, *, context: Any = None) -> LoadedGraph:
+def load(
+    path: Place, device: Any = None, *, context: Any = None, local_files: bool | None = None
+) -> LoadedGraph:
     """Load a graph that `graph.save` has written.
 
     Its programs are built for the device, and its memory is made there. Memory whose contents the
@@ -40,6 +44,9 @@ def load(path: Place, device: Any = None, *, context: Any = None) -> LoadedGraph
         path: the file, or a binary stream.
         device: a pyopencl.Device, a device of `fairlead.devices()`, or a text that
             `fairlead replay --device` takes. The first device by default.
+        local_files: whether its programs may read files of this machine when they are built, by
+            `#include` and the like or by options such as -I. By default a file may, and a stream,
+            which may have come over a network, may not.
         context: a pyopencl.Context to load it in, for graphs that share memory or are sub-graphs.
 
     Returns:
@@ -52,11 +59,27 @@ def load(path: Place, device: Any = None, *, context: Any = None) -> LoadedGraph
     """
     import pyopencl as cl
 
+    if local_files is None:
+        local_files = isinstance(path, (str, os.PathLike))
     with GraphArchive(path) as archive:
+        if not local_files:
+            _refuse_local_files(archive)
         chosen = devices.find_pyopencl_device(device, context)
         made_in = context if context is not None else cl.Context([chosen])
         with _convert_errors():
             return _Loader(archive, made_in, chosen).make_graph()
+
+
+def _refuse_local_files(archive: GraphArchive) -> None:
+    """Refuse a graph whose programs may read files of this machine when they are built."""
+    for number, record in enumerate(archive.document.programs):
+        data = archive.read_program(record["source"]) if "source" in record else b""
+        found = find_local_file(data.decode("utf-8", "replace"), record["options"])
+        if found:
+            raise make_load_error(
+                f"program {number} may read files of this machine when it is built ({found})",
+                "if you trust who made it: fairlead.load(…, local_files=True)",
+            )
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def load_graph(data: bytes) -> LoadedGraph:
     """
     with GraphArchive(io.BytesIO(data)) as archive:
         device = _find_same_device(archive.document.device)
-    return load(io.BytesIO(data), device)
+    return load(io.BytesIO(data), device, local_files=True)  # a pickle could do more
 
 
 def _find_same_device(wanted: dict[str, Any]) -> CLDevice | None:

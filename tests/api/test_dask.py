@@ -173,7 +173,9 @@ def test_a_worker_loads_a_graph_once(
 ) -> None:
     loaded, load = list[Any](), fairlead.dask.load
     monkeypatch.setattr(fairlead.dask, "_executables", OrderedDict())
-    monkeypatch.setattr(fairlead.dask, "load", lambda *args: loaded.append(args) or load(*args))
+    monkeypatch.setattr(
+        fairlead.dask, "load", lambda *args, **more: loaded.append(args) or load(*args, **more)
+    )
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=""
