@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..icd import trace_layer
 from ..loader.base.errors import FairleadError
+from ..loader.base.files import replace_file
 from ..loader.trace.device import make_device_events, make_kernel_table
 from ..loader.trace.environment import Wanted
 from ..loader.trace.summary import Span, Summary, summarize
@@ -147,7 +148,8 @@ def run(
                 text = make_page(
                     title, found.events, summarize_events(found.events), kernels, has_failed
                 )
-                html.write_text(text, encoding="utf-8", errors="replace")
+                with replace_file(html) as stream:
+                    stream.write(text.encode(errors="replace"))
             say(f"{who} {html} in a browser")
         sys.stderr.write(f"{summarize_events(found.events)}\n")
         if device and kernels:

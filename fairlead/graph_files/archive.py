@@ -11,15 +11,15 @@ import io
 import json
 import os
 import re
-import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from ..loader.base.files import replace_file
 from .checks import check_document
 from .contents import view_as_array
 from .document import Document
@@ -67,15 +67,8 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
         return
     target = Path(place)
     try:
-        number, made = _create_beside(target)
-        try:
-            with open(number, "wb") as stream:
-                _pack(stream, text, members)
-            os.replace(made, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(made)
-            raise
+        with replace_file(target) as stream:
+            _pack(stream, text, members)
     except OSError as error:
         raise GraphFileError(
             f"{target} cannot be written: {error.strerror}",
@@ -102,21 +95,12 @@ def _pack(stream: BinaryIO, text: bytes, members: Mapping[str, Any]) -> None:
             _put(archive, name, data if isinstance(data, bytes) else _encode_array(data))
 
 
-def _create_beside(target: Path) -> tuple[int, str]:
-    """Create a file beside another one, with the rights of any new file. Returns its descriptor
-    and its path."""
-    while True:
-        path = f"{target}.{secrets.token_hex(4)}"
-        with suppress(FileExistsError):
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
-
-
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays to an archive that `numpy.load` reads. Raises OSError.
 
     `numpy.savez` refuses an array that is called "file".
     """
-    with zipfile.ZipFile(path, "w") as archive:
+    with replace_file(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             _put(archive, f"{name}.npy", _encode_array(array))
 

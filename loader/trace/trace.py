@@ -21,12 +21,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from ..base._native import lib
 from ..base.abi import Api
 from ..base.errors import FairleadError
+from ..base.files import replace_file
 from ..base.forks import call_in_child, make_lock
 from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
@@ -190,7 +190,8 @@ class Trace:
         calls = self.calls
         names = Names(calls)
         text = "".join(format_line(call, times, names) for call in calls)
-        Path(path).write_text(text, encoding="utf-8")
+        with replace_file(path) as stream:
+            stream.write(text.encode())
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
         self._layers.setdefault(layer.key, (table.api, table.label))
@@ -232,9 +233,9 @@ def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str
         OSError: the file cannot be written.
     """
     lines = ",\n".join(json.dumps(event) for event in events)
-    Path(path).write_text(
-        f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n', encoding="utf-8"
-    )
+    text = f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n'
+    with replace_file(path) as stream:
+        stream.write(text.encode())
 
 
 def make_chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any]:
