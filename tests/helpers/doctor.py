@@ -40,13 +40,13 @@ KEYS = [
     "pyopencl",
     "nodes",
     "caches",
-    "no_cache",
     "plugins",
     "level_zero",
     "gpus",
     "clients",
     "misread",
     "problems",
+    "no_cache",
 ]
 
 

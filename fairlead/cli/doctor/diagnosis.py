@@ -129,13 +129,13 @@ class Diagnosis:
     pyopencl: loaders.PyOpenCL | None
     nodes: tuple[nodes.DeviceNode, ...]
     caches: tuple[nodes.CacheDirectory, ...]
-    no_cache: tuple[str, str] | None = None
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
     level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
     gpus: tuple[gpus.GpuDriverState, ...] = ()
     clients: tuple[clients.Client, ...] = ()
     misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()
+    no_cache: tuple[str, str] | None = None
 
     @property
     def ok(self) -> bool:
@@ -212,6 +212,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_TRACE_ONLY": "only calls of these functions are printed",
     "FAIRLEAD_TRACE_DUMP": "sources and build logs of programs go there, if calls go to a file",
     "FAIRLEAD_TRACE_DEVICE": "a trace in a file also says what devices did",
+    "FAIRLEAD_FUSE": "whether kernels of a graph are joined",
     "FAIRLEAD_COMMAND_BUFFER": "the engines that may run graphs and command-buffers",
     "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
     "ROCM_PATH": "the folder in which the adapter for HIP looks for OpenCL's declarations first",
