@@ -47,6 +47,12 @@ kernel void kept(global const float *x, global float *out, int n) {
         before = x[i];
     }
 }
+kernel void some(global float *out, int n) {
+    if (get_local_id(0) > 3)
+        return;
+    for (int i = get_global_id(0); i < n; i += get_global_size(0))
+        out[i] += 1.0f;
+}
 kernel void who(global float *out) { out[get_global_id(0)] = get_local_id(0) + get_group_id(0); }
 """
 OTHER = """
@@ -230,7 +236,7 @@ def test_a_kernel_that_reads_its_neighbours(
     check(Arrays(queue, 1024), program, is_fused=name == "neighbours")
 
 
-@pytest.mark.parametrize("name", ["running_sum", "kept", "who"])
+@pytest.mark.parametrize("name", ["running_sum", "kept", "some", "who"])
 def test_loops_that_are_not_over_items(queue: cl.CommandQueue, kernels: Any, name: str) -> None:
     """One work-item runs such a loop, turn by turn; or an id is a result."""
 
@@ -240,11 +246,31 @@ def test_loops_that_are_not_over_items(queue: cl.CommandQueue, kernels: Any, nam
             kernels.running_sum(queue, (1,), None, x.data, size)
         elif name == "kept":
             kernels.kept(queue, (1,), None, x.data, y.data, size)
+        elif name == "some":
+            kernels.some(queue, (64,), (8,), y.data, size)
         else:
             kernels.who(queue, (x.size,), (8,), y.data)
         return [x + y]
 
     assert not any(name in source for source in check(Arrays(queue, 512), program, is_fused=False))
+
+
+def test_attributes_of_types_are_kept(queue: cl.CommandQueue) -> None:
+    """The syntax tree lacks them: a packed struct would lie otherwise."""
+    packed = cl.Program(
+        queue.context,
+        """
+        typedef struct __attribute__((packed)) { char a; float b; } pair;
+        kernel void pairs(global pair *x) { x[get_global_id(0)].b += 1.0f; }
+        """,
+    ).build()
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        for _ in range(2):
+            packed.pairs(queue, (100,), None, x.data)
+        return []
+
+    assert check(Arrays(queue, 512), program, is_fused=False) == []
 
 
 def test_two_programs_with_helpers_of_one_name(queue: cl.CommandQueue, kernels: Any) -> None:

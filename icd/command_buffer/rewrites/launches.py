@@ -37,6 +37,11 @@ from .uses import query_address, query_text
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
+#: Attributes, and words in them, that change nothing that a kernel calculates.
+_ATTRIBUTES: Final = re.compile(
+    r"reqd_work_group_size|work_group_size_hint|vec_type_hint|opencl_unroll_hint|always_inline"
+    r"|unused|\d+|(u?(char|short|int|long)|float|double|half)\d*"
+)
 
 
 class NotFused(Exception):
@@ -183,6 +188,9 @@ def _parse_kernel(
     access = read_kernel(source, options, name, {**dict(macros), "__OPENCL_C_VERSION__": version})
     if access.uses:
         raise UnreadableKernel(f"it uses {', '.join(sorted(access.uses))}")
+    unknown = sorted(one for one in access.program.attributes if not _ATTRIBUTES.fullmatch(one))
+    if unknown:  # the tree lacks them, and `packed` or `overloadable` would mean something
+        raise UnreadableKernel(f"its program has the attribute {unknown[0]}")
     if any("FP_CONTRACT" in pragma for pragma in access.program.pragmas):
         raise UnreadableKernel("it has a pragma FP_CONTRACT")
     nodes = list(_walk(access.function))
@@ -216,6 +224,8 @@ def _check_ids(access: KernelAccess, nodes: Sequence[Any]) -> None:
     after = block[block.index(loop.node) + 1 :]
     if any(not isinstance(one, c_ast.EmptyStatement) for one in after):
         raise UnreadableKernel("it goes on after its loop over items")
+    if access.returns:
+        raise UnreadableKernel("it may end before its loop over items")
     if loop.carried:
         raise UnreadableKernel(f"its loop keeps {min(loop.carried)} from one item to the next")
     if loop.uses_ids:
