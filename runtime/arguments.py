@@ -288,6 +288,8 @@ def make_argument(value: Any, index: int = 0) -> Argument:
     """
     maker = MAKERS.get(type(value))
     if maker is None:
+        if isinstance(value, numpy.ndarray) and value.ndim == 0:  # as PyOpenCL's vectors are
+            return make_argument(value[()], index)
         foreign = find_foreign_array(value)  # which other objects of the type may not be
         if foreign is not None:
             return Argument(POINTER, _POINTER_SIZE, foreign.pointer, 0, value)

@@ -14,6 +14,7 @@ import pyopencl.array
 import pytest
 from helpers.captures import SOURCE, Numbers
 from helpers.programs import build_once
+from pyopencl import cltypes
 
 import fairlead
 from fairlead.captured_graphs import argument_objects
@@ -423,3 +424,21 @@ def test_native_command_buffers_are_updated(
     loop.update(graph[0])
     loop.replay(numbers.queue).wait()
     assert numbers.value() == 21
+
+
+def test_arguments_become_arrays_without_dimensions(queue: cl.CommandQueue) -> None:
+    """PyOpenCL's vectors are such arrays."""
+    source = "kernel void sum(global float *o, float4 v, int n) { o[0] = v.x + v.w + n; }"
+    kernel = cl.Program(queue.context, source).build().sum
+    out: Any = pyopencl.array.zeros(queue, 1, np.float32)
+    make: Any = vars(cltypes)["make_float4"]
+    with capture(queue) as graph:
+        kernel(queue, (1,), None, out.data, make(1, 0, 0, 2), np.array(3, np.int32))
+    loop = graph.finalize(updatable=True)
+    graph[0].set_arg(1, make(4, 0, 0, 5))
+    loop.update(graph[0])
+    loop.replay(queue).wait()
+    assert out.get()[0] == 12
+    loop.set(graph[0], 2, np.array(7, np.int32))
+    loop.replay(queue).wait()
+    assert out.get()[0] == 16
