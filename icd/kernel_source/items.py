@@ -25,7 +25,7 @@ def uses_of_ids(program: ParsedProgram, node: c_ast.Node) -> frozenset[str]:
     found: set[str] = set()
     todo, seen = [node], set[str]()
     while todo:
-        for name in _names(todo.pop()):
+        for name in list_names(todo.pop()):
             if name in program.functions:
                 if name not in seen:
                     seen.add(name)
@@ -46,12 +46,12 @@ def uses_after(
     declared = {
         node.name: node
         for part in (kernel.decl, *_others(kernel, loop))
-        for node in _walk(part)
+        for node in walk_tree(part)
         if isinstance(node, c_ast.Decl) and node.name
     }
     pointers = {name for name, node in declared.items() if isinstance(node.type, c_ast.PtrDecl)}
     arrays = {name for name, node in declared.items() if isinstance(node.type, c_ast.ArrayDecl)}
-    named = set(_names(loop.stmt))
+    named = set(list_names(loop.stmt))
     changed = assigned(loop.stmt) | (assigned(loop.stmt, elements=True) - pointers)
     carried = frozenset((changed | (arrays & named)) & set(declared))
     depends = set[str]()
@@ -67,7 +67,7 @@ def _depend(
     """Return the variables whose values come from ids, or from variables that do."""
     found: set[str] = set()
     for part in _others(kernel, loop):
-        for node in _walk(part):
+        for node in walk_tree(part):
             sources: list[c_ast.Node | None] = []
             changed: frozenset[str] | set[str] = set()
             if isinstance(node, c_ast.Decl):
@@ -81,7 +81,7 @@ def _depend(
             elif isinstance(node, c_ast.TernaryOp | c_ast.BinaryOp):
                 sources, changed = [node], assigned(node)
             for source in filter(None, sources):
-                if depends & set(_names(source)) or uses_of_ids(program, source):
+                if depends & set(list_names(source)) or uses_of_ids(program, source):
                     found |= changed
     return found
 
@@ -90,11 +90,13 @@ def _others(kernel: c_ast.FuncDef, loop: c_ast.For) -> list[c_ast.Node]:
     return [node for node in kernel.body.block_items or [] if node is not loop]
 
 
-def _walk(node: c_ast.Node) -> Iterator[c_ast.Node]:
+def walk_tree(node: c_ast.Node) -> Iterator[c_ast.Node]:
+    """Yield a node and all below it."""
     yield node
     for child in children(node):
-        yield from _walk(child)
+        yield from walk_tree(child)
 
 
-def _names(node: c_ast.Node) -> Iterator[str]:
-    return (one.name for one in _walk(node) if isinstance(one, c_ast.ID))
+def list_names(node: c_ast.Node) -> Iterator[str]:
+    """Yield the names in a part of a kernel."""
+    return (one.name for one in walk_tree(node) if isinstance(one, c_ast.ID))

@@ -27,7 +27,7 @@ from pycparser import c_ast
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import call, get_address
+from ...calls import build_program, call, get_address
 from ...errors import check
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import KernelParameter
@@ -91,7 +91,6 @@ class Run:
 
     Attributes:
         launches: in order.
-        bytes: of the new kernel's arguments.
     """
 
     launches: list[RecordedLaunch] = field(default_factory=list)
@@ -388,19 +387,11 @@ class _TakeItem(c_ast.NodeVisitor):
 # programs
 
 
-def _build(context: int, device: int, options: str, source: str) -> int:
-    text = ffi.new("char[]", source.encode())
-    sources, code = ffi.new("char *[]", [text]), ffi.new("int32_t *")
-    devices = ffi.new("uintptr_t[]", [device])
-    program = call(
-        context, "clCreateProgramWithSource", 1, get_address(sources), None, get_address(code)
-    )
-    check(code[0], "clCreateProgramWithSource")
+def _make_kernel(context: int, device: int, options: str, source: str) -> int:
+    """Return the fused kernel of a source, a reference. Raises OpenCLError."""
+    code = ffi.new("int32_t *")
+    program = build_program(context, device, source.encode(), options.encode())
     try:
-        built = call(
-            program, "clBuildProgram", 1, get_address(devices), options.encode(), None, None
-        )
-        check(built, "clBuildProgram")
         kernel = call(program, "clCreateKernel", b"fairlead_fused", get_address(code))
         check(code[0], "clCreateKernel")
         return kernel
@@ -442,7 +433,7 @@ class _Fused:
         source = write_source(run.launches, parameters)
         if source not in self._kernels:
             device, options = commands.devices[0], first.kernel.options
-            kernel = self._kernels[source] = _build(commands.context, device, options, source)
+            kernel = self._kernels[source] = _make_kernel(commands.context, device, options, source)
             finalize(self._array, call, kernel, "clReleaseKernel").atexit = False
         kept, changes = list[Any](), ffi.new("fl_change[]", max(1, len(parameters.rows)))
         for index, (_, value) in enumerate(parameters.rows):

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -18,11 +18,11 @@ from typing import Any, Final
 from pycparser import c_ast
 
 from ..._native import ffi, lib
-from ...calls import get_address, query_bytes, query_kernel_name
+from ...calls import decode_text, get_address, query_bytes, query_kernel_name, query_program
 from ...errors import check
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
-from ...kernel_source.items import uses_of_ids
+from ...kernel_source.items import list_names, uses_of_ids, walk_tree
 from ...kernel_source.reading import (
     ItemLoop,
     KernelAccess,
@@ -33,7 +33,6 @@ from ...kernel_source.reading import (
 )
 from ..commands import CommandList
 from ..edits import MEMORY, VALUE
-from .uses import query_address, query_text
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -163,7 +162,7 @@ def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) 
 
 
 def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> KernelRead:
-    program = query_address(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
+    program = query_program(kernel)
     source = sources.get(program, "")
     if not source.strip():
         raise NotFused("nobody knows the source of its program")
@@ -193,17 +192,14 @@ def _parse_kernel(
         raise UnreadableKernel(f"its program has the attribute {unknown[0]}")
     if any("FP_CONTRACT" in pragma for pragma in access.program.pragmas):
         raise UnreadableKernel("it has a pragma FP_CONTRACT")
-    nodes = list(_walk(access.function))
-    if any("volatile" in (getattr(node, "quals", None) or ()) for node in nodes):
-        raise UnreadableKernel("it uses volatile memory")
     pointers = [one.type for one in access.parameters if one.type.kind == "pointer"]
     if any(type_.space != "global" for type_ in pointers):
         raise UnreadableKernel("an argument is not in global memory")
-    _check_ids(access, nodes)
+    _check_ids(access)
     return KernelRead(access, _keep_options(options), _find_elements(access))
 
 
-def _check_ids(access: KernelAccess, nodes: Sequence[Any]) -> None:
+def _check_ids(access: KernelAccess) -> None:
     """Refuse a kernel whose result depends on more of its ids than the number of the item.
 
     Raises UnreadableKernel.
@@ -212,9 +208,9 @@ def _check_ids(access: KernelAccess, nodes: Sequence[Any]) -> None:
     if loop is None:
         if access.ids - {"get_global_id"}:
             raise UnreadableKernel(f"it asks for {min(access.ids - {'get_global_id'})}")
-        for node in nodes:
-            is_call = isinstance(node, c_ast.FuncCall) and isinstance(node.name, c_ast.ID)
-            name = node.name.name if is_call else ""
+        calls = [one for one in walk_tree(access.function) if isinstance(one, c_ast.FuncCall)]
+        for node in calls:
+            name = node.name.name if isinstance(node.name, c_ast.ID) else ""
             if name == "get_global_id" and getattr(node.args.exprs[0], "value", "") != "0":
                 raise UnreadableKernel("it asks for an id of another dimension")
             if name in access.program.functions and uses_of_ids(access.program, node):
@@ -232,21 +228,11 @@ def _check_ids(access: KernelAccess, nodes: Sequence[Any]) -> None:
         raise UnreadableKernel("an item uses ids of its work-item")
 
 
-def _walk(node: Any) -> Iterator[Any]:
-    yield node
-    for _, child in node.children():
-        yield from _walk(child)
-
-
-def _list_names(node: Any) -> set[str]:
-    return {one.name for one in _walk(node) if isinstance(one, c_ast.ID)}
-
-
 def _find_elements(access: KernelAccess) -> dict[str, tuple[str, str]]:
     """See `KernelRead.elements`. A pointer that is used otherwise has no line."""
     types, found = SourceTypes(access.program), dict[str, tuple[str, str]]()
     uses, indexed = Counter[str](), Counter[str]()
-    for node in _walk(access.function.body):
+    for node in walk_tree(access.function.body):
         if isinstance(node, c_ast.ID):
             uses[node.name] += 1
         if isinstance(node, c_ast.ArrayRef) and isinstance(node.name, c_ast.ID):
@@ -254,7 +240,7 @@ def _find_elements(access: KernelAccess) -> dict[str, tuple[str, str]]:
     moved: dict[str, Any] = {}  # `global float *z = (global float *)((global char *)base + offset)`
     for node in access.function.body.block_items:
         if isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.PtrDecl) and node.init:
-            origins = _list_names(node.init) & access.arguments.keys()
+            origins = set(list_names(node.init)) & access.arguments.keys()
             if len(origins) == 1:
                 moved[origins.pop()] = node
     for name, argument in access.arguments.items():
@@ -345,21 +331,28 @@ def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] |
 def _find_root(memory: int) -> tuple[int, int, int]:
     """Return the memory object that has the bytes of one, where it begins there, and its size."""
     routine = "clGetMemObjectInfo"
-    size = query_address(memory, routine, "CL_MEM_SIZE")
-    parent = query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    size = _query_address(memory, routine, "CL_MEM_SIZE")
+    parent = _query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
     if not parent:
         return memory, 0, size
-    return parent, query_address(memory, routine, "CL_MEM_OFFSET"), size
+    return parent, _query_address(memory, routine, "CL_MEM_OFFSET"), size
 
 
 # queries
 
 
+def _query_address(handle: int, routine: str, name: str) -> int:
+    told = query_bytes(handle, routine, name)
+    if not told:  # 0 would be a guess: "no parent" of a sub-buffer
+        raise NotFused(f"the driver does not tell {name}")
+    return int.from_bytes(told, "little")
+
+
 @lru_cache(64)
 def _list_macros(device: int) -> frozenset[tuple[str, str | None]]:
     """Return what a device's compiler defines, as far as it is known."""
-    routine = "clGetDeviceInfo"
-    extensions = query_text(device, routine, "CL_DEVICE_EXTENSIONS").split()
+    told = query_bytes(device, "clGetDeviceInfo", "CL_DEVICE_EXTENSIONS") or b""
+    extensions = decode_text(told).split()
     numbers = {f"CL_VERSION_{n // 100}_{n // 10 % 10}": str(n) for n in (100, 110, 120)}
     found: Mapping[str, str | None] = {
         **dict.fromkeys(extensions, "1"),

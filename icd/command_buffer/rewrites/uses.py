@@ -7,13 +7,11 @@ the kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import call, get_address
-from ...errors import OpenCLError, check
+from ...calls import call, get_address, query_bytes, query_program
 from ..commands import CommandList
 from ..edits import MEMORY
 
@@ -76,30 +74,10 @@ def list_sources(
         find_others: returns those that the driver does not tell, as far as they are known.
     """
     kernels = {get_address(commands.array[number].kernel) for number in range(len(commands))}
-    programs = {
-        query_address(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
-        for kernel in kernels
-        if kernel
-    }
+    programs = {query_program(kernel) for kernel in kernels if kernel}
     told: dict[int, str] = {}
     for program in programs:
-        with suppress(OpenCLError):
-            told[program] = query_text(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE")
-    unknown = {program for program in programs if not told.get(program, "").strip()}
+        answer = query_bytes(program, "clGetProgramInfo", "CL_PROGRAM_SOURCE") or b""
+        told[program] = answer.rstrip(b"\0").decode("utf-8", "replace")  # its lines stay
+    unknown = {program for program in programs if not told[program].strip()}
     return told | (find_others(unknown) if unknown else {})
-
-
-def query_address(handle: int, routine: str, name: str) -> int:
-    value = ffi.new("uintptr_t *")
-    check(call(handle, routine, OPENCL[name], 8, get_address(value), None), routine)
-    return value[0]
-
-
-def query_text(handle: int, routine: str, name: str, *between: int) -> str:
-    size = ffi.new("size_t *")
-    code = call(handle, routine, *between, OPENCL[name], 0, None, get_address(size))
-    if code or not size[0]:
-        return ""
-    room = ffi.new("char[]", size[0])
-    check(call(handle, routine, *between, OPENCL[name], size[0], get_address(room), None), routine)
-    return ffi.string(room).decode("utf-8", "replace")
