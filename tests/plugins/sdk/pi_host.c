@@ -79,6 +79,13 @@ static void devices(void) {
     printf("devices: %d %s\n", code, found && *name ? "a CPU" : "none");
 }
 
+static pi_queue make_queue(void) {
+    pi_queue_properties properties[] = {PI_QUEUE_FLAGS, PI_QUEUE_FLAG_PROFILING_ENABLE, 0};
+    pi_queue made;
+    CHECK(pi.piextQueueCreate(context, device, properties, &made));
+    return made;
+}
+
 static void build(void) {
     static const char *source =
         "kernel void add(global int *x, int by) { x[get_global_id(0)] += by; }";
@@ -86,8 +93,7 @@ static void build(void) {
     pi_program program;
     pi_int32 code;
     CHECK(pi.piContextCreate(NULL, 1, &device, NULL, NULL, &context));
-    pi_queue_properties properties[] = {PI_QUEUE_FLAGS, PI_QUEUE_FLAG_PROFILING_ENABLE, 0};
-    CHECK(pi.piextQueueCreate(context, device, properties, &queue));
+    queue = make_queue();
     CHECK(pi.piextContextGetNativeHandle(context, &native));
     void *(*create)(uintptr_t, uint32_t, const char **, const size_t *, int32_t *) =
         (void *(*)(uintptr_t, uint32_t, const char **, const size_t *, int32_t *))(
@@ -100,8 +106,8 @@ static void build(void) {
     CHECK(pi.piProgramRelease(program));
 }
 
-/* x += 1, `times` times, with a kernel of its own. */
-static bool add(int times) {
+/* x += 1, `times` times, with a kernel of its own. `done` becomes the event of the copy back. */
+static bool add(pi_queue on, int times, pi_event *done) {
     static const size_t size[] = {COUNT};
     pi_program program;
     pi_kernel own;
@@ -115,11 +121,11 @@ static bool add(int times) {
     CHECK(pi.piKernelSetArg(own, 1, sizeof one, &one));
     for (int i = 0; i < times; i++) {
         pi_event event;
-        CHECK(pi.piEnqueueKernelLaunch(queue, own, 1, NULL, size, NULL, 0, NULL, &event));
+        CHECK(pi.piEnqueueKernelLaunch(on, own, 1, NULL, size, NULL, 0, NULL, &event));
         CHECK(pi.piEventsWait(1, (const pi_event *)&event));
         CHECK(pi.piEventRelease(event));
     }
-    CHECK(pi.piextUSMEnqueueMemcpy(queue, true, seen, x, sizeof seen, 0, NULL, &last));
+    CHECK(pi.piextUSMEnqueueMemcpy(on, true, seen, x, sizeof seen, 0, NULL, done));
     for (int i = 0; i < COUNT; i++)
         right = right && seen[i] == times;
     CHECK(pi.piKernelRelease(own));
@@ -130,7 +136,7 @@ static bool add(int times) {
 static void compute(void) {
     uint64_t begin, end;
     build();
-    bool right = add(3);
+    bool right = add(queue, 3, &last);
     CHECK(pi.piEventGetProfilingInfo(last, PI_PROFILING_INFO_COMMAND_START, sizeof begin, &begin,
                                      NULL));
     CHECK(pi.piEventGetProfilingInfo(last, PI_PROFILING_INFO_COMMAND_END, sizeof end, &end, NULL));
@@ -138,21 +144,37 @@ static void compute(void) {
            begin && begin <= end ? "ascend" : "do not");
 }
 
-static void *in_thread(void *right) {
-    for (int i = 0; i < 20; i++)
-        *(bool *)right = add(5) && *(bool *)right;
+struct thread {
+    pthread_t id;
+    pi_queue queue;
+    bool right;
+};
+
+static void *in_thread(void *argument) {
+    struct thread *thread = argument;
+    for (int i = 0; i < 20; i++) {
+        pi_event copied;
+        thread->right = add(thread->queue, 5, &copied) && thread->right;
+        CHECK(pi.piEventRelease(copied));
+    }
     return NULL;
 }
 
-/* Four at once, each of which Python has never seen. */
-static void threads(void) {
-    pthread_t thread[4];
-    bool right[4] = {true, true, true, true};
-    for (int i = 0; i < 4; i++)
-        pthread_create(&thread[i], NULL, in_thread, &right[i]);
-    for (int i = 0; i < 4; i++)
-        pthread_join(thread[i], NULL);
-    printf("threads: %s\n", right[0] && right[1] && right[2] && right[3] ? "right" : "wrong");
+/* Four at once, each of which Python has never seen: on `one` queue, or on a queue `each`. */
+static void threads(const char *queues) {
+    struct thread thread[4];
+    bool right = true, own = strcmp(queues, "each") == 0;
+    for (int i = 0; i < 4; i++) {
+        thread[i] = (struct thread){.queue = own ? make_queue() : queue, .right = true};
+        pthread_create(&thread[i].id, NULL, in_thread, &thread[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i].id, NULL);
+        right = right && thread[i].right;
+        if (own)
+            CHECK(pi.piQueueRelease(thread[i].queue));
+    }
+    printf("threads: %s\n", right ? "right" : "wrong");
 }
 
 static void on_complete(pi_event event, pi_int32 status, void *told) {
@@ -200,7 +222,7 @@ int main(int argc, char **argv) {
         void (*plain)(void);
     } commands[] = {
         {"open", open_library, NULL}, {"init", init, NULL},         {"devices", NULL, devices},
-        {"compute", NULL, compute},   {"threads", NULL, threads},   {"callback", NULL, callback},
+        {"compute", NULL, compute},   {"threads", threads, NULL},   {"callback", NULL, callback},
         {"release", NULL, release},   {"teardown", NULL, teardown}, {"late", NULL, late},
     };
     for (int i = 1; i < argc; i++)

@@ -172,6 +172,9 @@ def test_hosts_that_are_older_are_refused_and_nothing_is_written(
 
 
 def test_program_computes_and_ends(host: Path, case: Case) -> None:
+    # Intel's adapter keeps each queue's last event without a lock: two threads on one in-order
+    # queue release it twice. DPC++ locks its queues, so its programs never do that.
+    queues = "each" if case.plugin.parent.name.startswith("intel") else "one"
     output = run(
         host,
         case,
@@ -180,6 +183,7 @@ def test_program_computes_and_ends(host: Path, case: Case) -> None:
         "devices",
         "compute",
         "threads",
+        queues,
         "callback",
         "release",
         "teardown",
