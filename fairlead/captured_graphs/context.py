@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -34,6 +34,7 @@ from .partitions import get_replays
 from .swaps import (
     check_swaps,
     find_buffers,
+    find_exchanged,
     find_forms,
     warn_of_exchange,
     warn_of_others,
@@ -162,7 +163,8 @@ class capture:
             graph.block.buffer_names = find_forms(find_buffers(frame), get_variables(frame))
             if self._buffers:
                 after = find_held_buffers(frame)
-                warn_of_exchange(self._buffers, after, graph.block.swaps, 3)
+                if moved := find_exchanged(self._buffers, after, graph.block.swaps):
+                    self._tell_exchange(moved)
         for swap in graph.block.swaps:  # from now on the two are buffers like all others
             swap.end()
         if raised is None and graph.block.recording.raised is not None:
@@ -170,6 +172,10 @@ class capture:
         if refusals and (raised is None or _is_code(raised, "INVALID_OPERATION")):
             # PyOpenCL knows only the code: the same error again, in the same line, with the reason.
             raise refusals[-1 if raised else 0].make_error().with_traceback(trace) from raised
+
+    def _tell_exchange(self, moved: Sequence[str]) -> None:
+        """Tell what has exchanged its buffers."""
+        warn_of_exchange(moved, 4)
 
 
 def _check_fork(device: int) -> None:

@@ -1,220 +1,353 @@
 """`@fairlead.graphed`: a function of PyOpenCL arrays that captures itself.
 
 The first call with arguments of certain shapes and types captures the function. Later ones replay
-it with their own arrays and numbers, which are Parameters. Where that cannot be, the function runs
-as it is, and a warning says why.
+it with their own arrays and numbers, which are Parameters. If an argument is an object that has
+arrays, as that of a method often is, its attributes count as arguments (graphed_calls.py). Where
+that cannot be, the function runs as it is, and a warning says why.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 import warnings
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
-import numpy as np
-
+from ..icd._native import lib
 from ..loader.base.forks import count_forks, make_lock
-from .context import capture
-from .executable import Executable
+from .context import CapturedGraph, capture
+from .graphed_calls import CannotBeGraphedError, GraphedCall, is_array, make_parameter
 from .parameter import GraphParameter, find_entry
+from .replay_arguments import has_property
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R = TypeVar("_R")
+_Object = TypeVar("_Object")
 
 #: Graphs of a function that are kept. The one that was made first goes first.
 _MOST: Final = 32
+#: Reasons that are kept, which costs no more than a few texts.
+_MOST_REASONS: Final = 256
+#: So many graphs in a row that are not used again are enough.
+_MOST_UNUSED: Final = 4
 
 
 class GraphedWarning(UserWarning):
     """A function could not be captured and runs as it is."""
 
 
-class _CannotBeGraphedError(Exception):
-    """Why a call is not captured."""
-
-
-class _Made:
+class _CapturedCall:
     """A captured call.
 
     Attributes:
         loop: what is replayed.
-        result: what the function returned in the block.
-        passed: what it was given: Parameters in the place of arrays and numbers.
+        queue: the first queue, on which it is replayed.
+        others: the other queues, which wait for it and it for them.
+        used: the places and names of what the graph uses.
+        arrays: the places of those that are arrays.
+        made: arrays of the graph's own that the program gets.
+        unrepeatable: what the function did beside its commands, "" for nothing.
     """
 
-    def __init__(self, loop: Executable, result: Any, passed: Sequence[Any]) -> None:
-        self.loop, self.result, self.passed = loop, result, list(passed)
-        used = set(loop.parameters)
-        #: The arguments that the graph uses, by place, and their names.
-        self.names = [(place, f"p{place}") for place in range(len(passed)) if f"p{place}" in used]
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        call: GraphedCall,
+        passed: Sequence[Any],
+        result: Any,
+        exchanged: str,
+    ) -> None:
+        self.loop, (self.queue, *self.others) = graph.finalize(), call.queues.values()
+        # What is compared by its identity lives as long as the graph.
+        self._held, self._result, self._passed = call.identical, result, list(passed)
+        known = set(self.loop.parameters)
+        self.used = [(i, f"p{i}") for i in range(len(passed)) if f"p{i}" in known]
+        self.arrays = [i for i, _ in self.used if is_array(call.given[i])]
+        self.unrepeatable = exchanged
+        self._is_in_order = not has_property(self.queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+        self._handle, self._last = self.queue.int_ptr, None
+        self.made = [one for one in self._list_results() if self._find_place(one) is None]
+        #: What the function has set: the place of the object, the attribute, and its new value.
+        self._set: list[tuple[int, str, Any]] = []
+
+    def _list_results(self) -> list[Any]:
+        result = self._result
+        listed = list(result) if isinstance(result, (tuple, list)) else [result]
+        return [one for one in listed if one is not None]
+
+    def _find_place(self, thing: Any) -> int | None:
+        return next((i for i, one in enumerate(self._passed) if one is thing), None)
+
+    def note_attributes(self, changes: Sequence[tuple[int, str, Any]]) -> None:
+        """Note what the function has set, which replays do, too, if it is an array."""
+        for place, name, value in changes:
+            if self._find_place(value) is None:
+                if isinstance(value, GraphParameter) or not is_array(value):
+                    self.unrepeatable = self.unrepeatable or f"it sets the attribute {name}"
+                    value = value.value if isinstance(value, GraphParameter) else value
+                else:
+                    self.made.append(value)
+            self._set.append((place, name, value))
+
+    def check(self) -> None:
+        """Raise CannotBeGraphedError if a replay cannot return or set what the function does."""
+        for one in self._list_results():
+            if self._find_place(one) is None and not is_array(one):
+                raise CannotBeGraphedError(
+                    f"it returns {type(one).__name__}, which is not an array"
+                )
+        if any(find_entry(one) is not None for one in self.made):
+            raise CannotBeGraphedError("it returns or keeps a part of an argument")
+
+    def replay(self, given: Sequence[Any]) -> Any:
+        """Run it with the arguments of a call. Returns what the function returns."""
+        values = {name: given[i] for i, name in self.used}
+        arrays = [*(given[i] for i in self.arrays), *self.made]
+        waits = [
+            event
+            for array in arrays
+            for event in array.events
+            if event is not self._last and not self._comes_before(event)
+        ]
+        if self.others:
+            waits += _mark(self.others)
+        event = self.loop.replay(self.queue, wait_for=waits or None, **values)
+        self._last = event if self._is_in_order else None
+        for array in arrays:
+            array.events[:] = (event,)  # it comes after all of the earlier ones
+        if self.others:
+            _mark(self.others, [event])
+        for place, name, value in self._set:
+            object.__setattr__(given[place], name, self._take_from_call(value, given))
+        return self._return_result(given)
+
+    def _comes_before(self, event: Any) -> bool:
+        """Whether the queue itself lets the replay come after an event."""
+        if not self._is_in_order:
+            return False
+        queue = event.command_queue
+        return queue is not None and queue.int_ptr == self._handle
+
+    def _take_from_call(self, thing: Any, given: Sequence[Any]) -> Any:
+        place = self._find_place(thing)
+        return thing if place is None else given[place]
+
+    def _return_result(self, given: Sequence[Any]) -> Any:
+        result = self._result
+        if isinstance(result, (tuple, list)):
+            make = getattr(type(result), "_make", type(result))  # of a namedtuple, or the type
+            return make(self._take_from_call(one, given) for one in result)
+        return result if result is None else self._take_from_call(result, given)
 
 
-class Graphed:
+def _mark(queues: Sequence[Any], waits: Sequence[Any] = ()) -> list[Any]:
+    """Enqueue a barrier, after events, on each queue. Returns their events."""
+    import pyopencl
+
+    return [pyopencl.enqueue_barrier(queue, wait_for=list(waits) or None) for queue in queues]
+
+
+class _GraphedBlock(capture):
+    """A capture whose exchanges of buffers are a reason, and no warning.
+
+    Attributes:
+        exchanged: what exchanged its buffers, "" for nothing.
+    """
+
+    exchanged = ""
+
+    def _tell_exchange(self, moved: Sequence[str]) -> None:
+        self.exchanged = f"it exchanges the buffers of {', '.join(moved)}"
+
+
+class Graphed(Generic[_P, _R]):
     """A function that `graphed` has made.
 
     Attributes:
         reasons: why calls were not captured, by what their arguments were.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[_P, _R]) -> None:
         functools.update_wrapper(self, function)
         self._function, self._lock = function, make_lock()
-        self._made: dict[Hashable, _Made] = {}
-        self._forks = count_forks()
+        self._captured: dict[Hashable, _CapturedCall] = {}
+        #: Why the Python floats of calls are constants, by what the arguments are.
+        self._constants: dict[Hashable, str] = {}
+        self._forks, self._unused = count_forks(), 0
         self.reasons: dict[Hashable, str] = {}
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Graphed[_P, _R]: ...
+    @overload
+    def __get__(
+        self: Graphed[Concatenate[_Object, _Q], _R], instance: _Object, owner: Any = None
+    ) -> Graphed[_Q, _R]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the function, or the method of an object: it has the same attributes."""
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: _P.args, **named: _P.kwargs) -> _R:
         """Replay the function, or capture it first, or call it."""
-        given, names = [*arguments, *named.values()], tuple(named)
+        if lib.fl_is_recording():  # it is a part of another capture
+            return self._function(*arguments, **named)
         try:
-            queue = _find_queue(given)
-            key: Hashable = (names, queue.int_ptr, *map(_describe_kind, given))
-        except _CannotBeGraphedError as reason:
+            call = GraphedCall([*arguments, *named.values()], tuple(named))
+            key = call.key
+            if self._constants and key in self._constants:
+                key = call.make_constant_key()
+        except CannotBeGraphedError as reason:
             return self._call(("?", str(reason)), str(reason), arguments, named)
         if key in self.reasons:
             return self._function(*arguments, **named)
         with self._lock:
             if self._forks != count_forks():  # a child captures for itself
-                self._made.clear()
+                self._captured.clear()
                 self._forks = count_forks()
-            made = self._made.get(key)
-            if made is None:
-                try:
-                    made = self._capture(queue, given, names)
-                except Exception as reason:  # whatever the function cannot do in a block
-                    why = f"{type(reason).__name__}: {reason}"
-                    return self._call(key, why, arguments, named)
-                while len(self._made) >= _MOST:
-                    del self._made[next(iter(self._made))]
-                self._made[key] = made
-            values = {name: given[place] for place, name in made.names}
-            waits = [event for one in given for event in getattr(one, "events", ())]
-            event = made.loop.replay(queue, wait_for=waits or None, **values)
-        for one in given:
-            if hasattr(one, "add_event"):
-                one.add_event(event)
-        return _return_results(made, given)
+            captured = self._captured.get(key)
+            if captured is not None:
+                self._unused = 0
+                return captured.replay(call.given)
+            if self._unused >= _MOST_UNUSED:
+                return self._call(None, self._describe_change(call, key), arguments, named)
+            try:
+                key, captured = self._capture(call, key, len(arguments))
+            except Exception as reason:  # whatever the function cannot do in a block
+                return self._call(key, _describe(reason), arguments, named)
+            result = captured.replay(call.given)
+            if captured.unrepeatable:
+                self._refuse(key, captured.unrepeatable, 3)
+                return result
+            while len(self._captured) >= _MOST:
+                del self._captured[next(iter(self._captured))]
+            self._captured[key] = captured
+            self._unused += 1
+            return result
 
-    def _call(
-        self, key: Hashable, reason: str, arguments: Sequence[Any], named: dict[str, Any]
-    ) -> Any:
-        result = self._function(*arguments, **named)  # its own errors come first
-        if key not in self.reasons:
-            self.reasons[key] = reason
+    def _call(self, key: Hashable, reason: str, arguments: Any, named: Any) -> _R:
+        function: Any = self._function
+        result = function(*arguments, **named)  # its own errors come first
+        self._refuse(key, reason, 4)
+        return result
+
+    def _refuse(self, key: Hashable, reason: str, stacklevel: int) -> None:
+        """Remember, and say once, why a kind of call is not captured."""
+        if key in self.reasons:
+            return
+        is_new = reason not in self.reasons.values()
+        if len(self.reasons) >= _MOST_REASONS:
+            del self.reasons[next(iter(self.reasons))]
+        self.reasons[key] = reason
+        if is_new:
             warnings.warn(
                 f"{self._function.__qualname__} runs without a graph: {reason}",
                 GraphedWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
-        return result
 
-    def _capture(self, queue: Any, given: Sequence[Any], names: Sequence[str]) -> _Made:
-        passed = [_pass_argument(value, place) for place, value in enumerate(given)]
-        count = len(passed) - len(names)
-        with capture(queue, name=self._function.__qualname__) as graph:
-            result = self._function(
-                *passed[:count], **dict(zip(names, passed[count:], strict=True))
-            )
-        _check_result(result, passed)
-        return _Made(graph.finalize(), result, passed)
+    def _capture(
+        self, call: GraphedCall, key: Hashable, count: int
+    ) -> tuple[Hashable, _CapturedCall]:
+        """Return the captured call, and what distinguishes it from others."""
+        if key != call.key or not call.has_floats:
+            return key, self._capture_with(call, count, key == call.key)
+        try:
+            return key, self._capture_with(call, count, True)
+        except Exception as reason:
+            captured = self._capture_with(call, count, False)
+            self._constants[key] = _describe(reason)
+            return call.make_constant_key(), captured
+
+    def _capture_with(self, call: GraphedCall, count: int, floats: bool) -> _CapturedCall:
+        """Capture a call, with its Python floats as Parameters or as they are."""
+        passed = [make_parameter(value, place, floats) for place, value in enumerate(call.given)]
+        last = count + len(call.names)
+        function: Any = self._function  # the block looks at what it can reach
+        block = _GraphedBlock(*call.queues.values(), name=function.__qualname__)
+        with block as graph, _exchange_attributes(call, passed) as changes:
+            named = dict(zip(call.names, passed[count:last], strict=True))
+            result = function(*passed[:count], **named)
+        captured = _CapturedCall(graph, call, passed, result, block.exchanged)
+        captured.note_attributes(changes)
+        captured.check()
+        return captured
+
+    def _describe_change(self, call: GraphedCall, key: Any) -> str:
+        """Say which arguments lead to a new graph each time."""
+        last: Any = next(reversed(self._captured), ())
+        names = call.list_names(inspect.signature(self._function).parameters)
+        changed = [
+            name for name, one, other in zip(names, key[1:], last[1:], strict=False) if one != other
+        ]
+        reason = (
+            f"{_MOST_UNUSED} graphs in a row were not used again. What changes is "
+            f"{', '.join(changed) or 'the number of arguments'}. A number that changes has to be "
+            "a float or a NumPy scalar"
+        )
+        if call.key in self._constants:
+            reason += f", and the function takes no Parameter for it: {self._constants[call.key]}"
+        return reason
 
     def explain(self) -> str:
         """Tell which calls are replayed, and why others are not."""
-        lines = [f"{self._function.__qualname__}: {len(self._made)} graphs"]
-        lines += [f"  {len(made.loop)} nodes" for made in self._made.values()]
-        lines += [f"  not captured: {reason}" for reason in self.reasons.values()]
+        lines = [f"{self._function.__qualname__}: {len(self._captured)} graphs"]
+        lines += [f"  {len(one.loop)} nodes" for one in self._captured.values()]
+        lines += [f"  floats are constants: {reason}" for reason in self._constants.values()]
+        lines += [f"  not captured: {reason}" for reason in dict.fromkeys(self.reasons.values())]
         return "\n".join(lines)
 
 
-def graphed(function: _Function) -> _Function:
+def _describe(reason: Exception) -> str:
+    return f"{type(reason).__name__}: {reason}"
+
+
+@contextmanager
+def _exchange_attributes(
+    call: GraphedCall, passed: Sequence[Any]
+) -> Iterator[list[tuple[int, str, Any]]]:
+    """Give objects their Parameters as attributes for the length of a block.
+
+    Yields:
+        A list that gets what the block has set: the place of the object, attribute and value.
+    """
+    changes: list[tuple[int, str, Any]] = []
+    for owner in call.owners:
+        owner.put(passed)
+    try:
+        yield changes
+        for owner in call.owners:
+            changes += owner.list_changes(passed)
+    finally:
+        for owner in call.owners:
+            owner.put(call.given)
+
+
+def graphed(function: Callable[_P, _R]) -> Graphed[_P, _R]:
     """Capture a function of PyOpenCL arrays at its first call, and replay it from then on.
 
-    A decorator. The queue is that of the first array. Arrays, buffers and NumPy scalars may be
-    others in each call. Other shapes or types lead to another capture, as do other values of all
-    other arguments. The function may return arrays, or a tuple or list of them. An array that it
-    has made is memory of the graph: the next call with such arguments overwrites it.
+    A decorator, also of methods. The queue is that of the first array, or a queue among the
+    arguments. Arrays, buffers, floats and NumPy scalars may be others in each call. Other shapes or
+    types lead to another capture, as do other values of all other arguments. The function may
+    return arrays, or a tuple or list of them. An array that it has made is memory of the graph: the
+    next call with such arguments overwrites it.
+
+    If an argument is an object with arrays in its attributes, such as a method's own, its
+    attributes are arguments, too. An attribute may be set to an array: `self.u, self.v = self.v,
+    self.u` happens in each call.
 
     The Python code of the function runs only while it is captured. What it reads from elsewhere is
-    as it was then.
+    as it was then: variables of closures and globals, and attributes of attributes.
 
-    A call that cannot be captured is an ordinary call, and GraphedWarning says why, once.
-    `explain()` lists the reasons.
+    A call that cannot be captured is an ordinary call, and GraphedWarning says why, once. So it is
+    if several graphs in a row were not used again. `explain()` lists the reasons.
+
+    Args:
+        function: a function or method.
+
+    Returns:
+        What replaces it.
     """
-    return cast(_Function, Graphed(function))
-
-
-def _find_queue(given: Sequence[Any]) -> Any:
-    for value in given:
-        queue = getattr(value, "queue", None)
-        if queue is not None and hasattr(value, "base_data"):
-            return queue
-    raise _CannotBeGraphedError("no argument is an array with a queue")
-
-
-def _describe_kind(value: Any) -> Hashable:
-    """Return what has to be the same for a graph to be used again."""
-    import pyopencl
-    from pyopencl.array import Array
-
-    if isinstance(value, Array):
-        queue = value.queue
-        return (
-            Array,
-            value.shape,
-            value.dtype,
-            value.strides,
-            value.offset,
-            queue and queue.int_ptr,
-        )
-    if isinstance(value, pyopencl.Buffer):
-        return pyopencl.Buffer, value.size
-    if isinstance(value, np.generic):
-        return value.dtype
-    try:
-        hash(value)
-    except TypeError:
-        raise _CannotBeGraphedError(
-            f"an argument of the type {type(value).__name__} cannot be told from others"
-        ) from None
-    return type(value), value
-
-
-def _pass_argument(value: Any, place: int) -> Any:
-    import pyopencl
-    from pyopencl.array import Array
-
-    if isinstance(value, (Array, pyopencl.Buffer, np.generic)):
-        return GraphParameter(value, name=f"p{place}")
-    return value
-
-
-def _check_result(result: Any, passed: Sequence[Any]) -> None:
-    from pyopencl.array import Array
-
-    for one in result if isinstance(result, (tuple, list)) else (result,):
-        if one is None or any(one is other for other in passed):
-            continue
-        if not isinstance(one, Array):
-            raise _CannotBeGraphedError(f"it returns {type(one).__name__}, which is not an array")
-        if find_entry(one) is not None:
-            raise _CannotBeGraphedError("it returns a part of an argument")
-
-
-def _return_results(made: _Made, given: Sequence[Any]) -> Any:
-    """Return what the function returns: its own arrays, and the arguments of this call."""
-
-    def copy_result(one: Any) -> Any:
-        for passed, value in zip(made.passed, given, strict=True):
-            if one is passed:
-                return value
-        return one
-
-    result = made.result
-    if isinstance(result, (tuple, list)):
-        make = getattr(type(result), "_make", type(result))  # of a namedtuple, or the type itself
-        return make(copy_result(one) for one in result)
-    return copy_result(result)
+    return Graphed(function)

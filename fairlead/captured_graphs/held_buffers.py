@@ -70,7 +70,7 @@ def _list_globals(code: CodeType, variables: dict[str, Any]) -> Iterator[tuple[s
     """Yield the globals that a function's text names, and what it names of modules."""
     for name in code.co_names:
         value = variables.get(name)
-        if type(value) is ModuleType and _is_of_program(value.__name__):
+        if type(value) is ModuleType and is_of_program(value.__name__):
             members = vars(value)
             yield from ((f"{name}.{one}", members[one]) for one in code.co_names if one in members)
         elif value is not None:
@@ -110,7 +110,7 @@ def _is_key(key: Any) -> bool:
 
 def _list_variables(function: FunctionType) -> list[tuple[str, Any]]:
     """Return the globals and the variables of other functions that a function's text names."""
-    if not _is_of_program(function.__module__ or ""):
+    if not is_of_program(function.__module__ or ""):
         return []
     found = list(_list_globals(function.__code__, function.__globals__))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -125,22 +125,29 @@ def _list_variables(function: FunctionType) -> list[tuple[str, Any]]:
 def _list_attributes(path: str, thing: Any) -> list[tuple[str, Any]]:
     """Return the attributes of an object, without its properties."""
     kind = type(thing)
-    if not _is_of_program(kind.__module__):
+    if not is_of_program(kind.__module__):
         return []
     try:
         members = object.__getattribute__(thing, "__dict__")
     except AttributeError:
         members = {}
     found = [(f"{path}.{name}", one) for name, one in _list_items(members)]
+    return found + [(f"{path}.{name}", one) for name, one in read_slots(thing)]
+
+
+def read_slots(thing: Any) -> list[tuple[str, Any]]:
+    """Return what an object of a program's class holds in slots, by their names."""
+    kind, found = type(thing), []
     for base in kind.__mro__:
         for name, slot in vars(base).items():
-            if type(slot) is MemberDescriptorType and _is_of_program(base.__module__):
+            if type(slot) is MemberDescriptorType and is_of_program(base.__module__):
                 try:
-                    found.append((f"{path}.{name}", slot.__get__(thing, kind)))
+                    found.append((name, slot.__get__(thing, kind)))
                 except AttributeError:  # it is not set
                     continue
     return found
 
 
-def _is_of_program(module: str) -> bool:
+def is_of_program(module: str) -> bool:
+    """Whether a module may be the program's: no library's that holds no buffers."""
     return module.partition(".")[0] not in _OTHERS

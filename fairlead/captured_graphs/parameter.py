@@ -84,6 +84,7 @@ class GraphParameter(Expressions):
     """
 
     dtype: np.dtype[Any]
+    is_python_float = False
 
     def __new__(cls, value: Any, *, name: str | None = None) -> Any:
         """Make one of the kind that the value asks for."""
@@ -107,18 +108,26 @@ class GraphParameter(Expressions):
         _register(self.number, address, own, len(data))
         _alive[self.number] = self
 
+    @classmethod
+    def from_float(cls, value: float, name: str | None) -> GraphParameter:
+        """Return one of a Python float, which leaves its type to what it is computed with."""
+        made = cls(np.float64(value), name=name)
+        made.is_python_float = True
+        return made
+
     @property
     def value(self) -> Any:
         """What it was made with, a NumPy scalar. A graph begins with it."""
-        return self._value
+        return float(self._value) if self.is_python_float else self._value
 
     def derived(self, function: Callable[[Any], Any]) -> GraphParameter:
         """Return a Parameter that is always `function` of this one.
 
         The function takes a NumPy scalar or an array of them.
         """
-        made = GraphParameter(np.asarray(function(self.value))[()], name=self.name)
-        made.source = (self, function)
+        value = function(self.value)
+        made = GraphParameter(np.asarray(value)[()], name=self.name)
+        made.source, made.is_python_float = (self, function), type(value) is float
         return made
 
     def _give_number(self, conversion: int, number: Any) -> Any:

@@ -68,7 +68,8 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
             return given.astype(dtype)[()]
     else:
         try:
-            return dtype.type(struct.unpack(code, struct.pack(code, value))[0])
+            number = struct.unpack(code, struct.pack(code, value))[0]
+            return number if parameter.is_python_float else dtype.type(number)
         except (struct.error, OverflowError, TypeError):
             pass
     raise _make_error(
@@ -224,8 +225,14 @@ class MemorySetting(Setting):
     ) -> None:
         super().__init__(name, parameter, cells, rows)
         self._context, self.write = context, self._write
-        #: What is used now, and what was staged.
-        self.value, self.next = parameter.value, None
+        #: What is used now and what was staged: what was given, its buffer and that one's handle.
+        self.present: tuple[Any, Any, int] = (parameter.value, parameter.buffer, 0)
+        self.next: tuple[Any, Any, int] | None = None
+
+    @property
+    def value(self) -> Any:
+        """The buffer or array that is used now."""
+        return self.present[0]
 
     def clear(self) -> None:
         super().clear()
@@ -252,6 +259,8 @@ class MemorySetting(Setting):
         if not isinstance(buffer, MemoryObjectHolder) or isinstance(buffer, Image):
             raise _make_error(f"the Parameter {self.name} is a buffer", "give a pyopencl.Buffer")
         handle = buffer.int_ptr
+        if handle == self.present[2] and self.next is None:
+            return  # it is used now
         check_context(f"the Parameter {self.name}", MEMORY, handle, self._context)
         if buffer.size < parameter.buffer.size:
             raise _make_error(
@@ -259,7 +268,7 @@ class MemorySetting(Setting):
                 f"this one has {buffer.size}",
                 "give one that is as large",
             )
-        self.next = value
+        self.next = value, buffer, handle
         for _, row, staging, _ in self._rows:
             staging[:] = handle.to_bytes(8, "little")
             row.pending = 1
@@ -401,6 +410,6 @@ class ParameterSettings:
         gone = []
         for setting in self.memory:
             if setting.next is not None:
-                gone.append(setting.value)
-                setting.value, setting.next = setting.next, None
+                gone.append(setting.present)
+                setting.present, setting.next = setting.next, None
         return gone

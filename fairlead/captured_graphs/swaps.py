@@ -148,17 +148,14 @@ def find_forms(
 _FORM: Final = ("dtype", "shape", "offset", "nbytes", "flags")
 
 
-def warn_of_exchange(
-    before: Mapping[str, int], after: Mapping[str, int], swaps: Iterable[Swap], stacklevel: int
-) -> None:
-    """Warn if variables, attributes or members of lists have exchanged their buffers in a block.
-
-    A replay begins with the same ones each time.
+def find_exchanged(
+    before: Mapping[str, int], after: Mapping[str, int], swaps: Iterable[Swap]
+) -> list[str]:
+    """Return the variables, attributes and members of lists that have exchanged their buffers.
 
     Args:
         before, after: what held buffers at the beginning and the end of the block.
         swaps: the pairs that alternate.
-        stacklevel: of the frame with the block.
     """
     known = {one.handle for swap in swaps for one in swap.pair}
     moved = [
@@ -171,8 +168,16 @@ def warn_of_exchange(
         count = len(moved)
         old, new = ({those[name] for name in moved} for those in (before, after))
         moved = [name for name in moved if before[name] in new and after[name] in old]
-    if count < 2:
-        return
+    return moved if len(moved) > 1 else []
+
+
+def warn_of_exchange(moved: Sequence[str], stacklevel: int) -> None:
+    """Warn of exchanged buffers, since a replay begins with the same ones each time.
+
+    Args:
+        moved: what has exchanged them.
+        stacklevel: of the frame with the block.
+    """
     names = ", ".join(moved)
     remedy = (
         f"capture(queue, swap=({names}))"

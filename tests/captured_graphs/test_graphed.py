@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
+from pyopencl import cltypes
 
 import fairlead
 from fairlead.captured_graphs.graphed import GraphedWarning
@@ -54,8 +56,7 @@ def test_shapes_types_and_values_are_captured_anew(queue: cl.CommandQueue) -> No
             result, copy = advance(u, v, kind(2), power=power)
             assert result.get()[0] == 7 and np.isclose(copy.get()[0], 3**power)
     assert calls == ["advance"] * 4
-    explained: Any = advance
-    assert "graphs\n" in explained.explain()
+    assert "graphs\n" in advance.explain()
 
 
 class Pair(NamedTuple):
@@ -115,8 +116,7 @@ def test_what_cannot_be_captured_runs_as_it_is_and_is_told(queue: cl.CommandQueu
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is told once
         assert (choose(u, np.float32(2)).get() == 8).all() and total(u) == 8 * 64
-    explained: Any = choose
-    assert "not captured: TypeError" in explained.explain()
+    assert "not captured: TypeError" in choose.explain()
 
 
 def test_an_error_of_the_function_is_its_own(queue: cl.CommandQueue) -> None:
@@ -128,14 +128,276 @@ def test_an_error_of_the_function_is_its_own(queue: cl.CommandQueue) -> None:
         wrong(array(queue, 1))
 
 
-def test_methods(queue: cl.CommandQueue) -> None:
-    class Model:
-        @fairlead.graphed
-        def double(self, u: Any) -> Any:
-            calls.append("double")
-            return u * np.float32(2)
+class Model:
+    """A program's class, whose attributes are arguments of its methods."""
 
-    model = Model()
+    u: Any
+    v: Any
+
+    def __init__(self, queue: cl.CommandQueue, number: float) -> None:
+        self.u, self.v = array(queue, number), array(queue, 0)
+        self.factor, self.step, self.name = 2.0, 0, "model"
+
+    @fairlead.graphed
+    def double(self, u: Any) -> Any:
+        calls.append("double")
+        return u * np.float32(2)
+
+    @fairlead.graphed
+    def advance(self) -> Any:
+        """From u to v, and the two exchanged."""
+        calls.append("advance")
+        self.v.fill(0)
+        self.v += self.u * self.factor
+        self.u, self.v = self.v, self.u
+        return self
+
+    @fairlead.graphed
+    def renew(self) -> None:
+        calls.append("renew")
+        self.v = self.u + np.float32(1)
+
+
+def test_methods(queue: cl.CommandQueue) -> None:
+    model = Model(queue, 0)
     for number in (1, 2, 3):
         assert (model.double(array(queue, number)).get() == 2 * number).all()
     assert calls == ["double"]
+    assert model.double.explain().endswith("\n  1 nodes")
+
+
+def test_attributes_are_arguments(queue: cl.CommandQueue) -> None:
+    """Arrays that a method exchanges, numbers, and the attributes of another object."""
+    one, two = Model(queue, 1), Model(queue, 3)
+    for power in range(1, 6):
+        for model, number in ((one, 1), (two, 3)):
+            assert model.advance() is model
+            assert model.u.get()[0] == number * 2**power
+    assert calls == ["advance"]
+    one.factor, one.u = 0.5, array(queue, 10)
+    assert one.advance().u.get()[0] == 5 and calls == ["advance"]
+    one.name = "another"
+    assert one.advance().u.get()[0] == 2.5 and calls == ["advance"] * 2
+
+
+def test_an_attribute_that_becomes_an_array_of_the_graph(queue: cl.CommandQueue) -> None:
+    model = Model(queue, 1)
+    for number in range(1, 4):
+        model.renew()
+        assert (model.v.get() == number + 1).all()
+        model.u += np.float32(1)
+    assert calls == ["renew"]
+
+
+def test_what_replays_cannot_do_happens_once_in_each_call(queue: cl.CommandQueue) -> None:
+    """Counters in attributes, and exchanges that are out of reach."""
+
+    class Counter(Model):
+        @fairlead.graphed
+        def count(self) -> None:
+            calls.append("count")
+            self.u += np.float32(1)
+            self.step += 1
+
+    model = Counter(queue, 1)
+    with pytest.warns(GraphedWarning, match="without a graph: it sets the attribute step"):
+        model.count()
+    for _ in range(3):
+        model.count()
+    assert model.step == 4 and model.u.get()[0] == 5 and calls == ["count"] * 4
+    u, v = array(queue, 1), array(queue, 0)
+
+    @fairlead.graphed
+    def closure(w: Any) -> None:
+        nonlocal u, v
+        v += u * np.float32(2) - v + w
+        u, v = v, u
+
+    with pytest.warns(GraphedWarning, match="without a graph: it exchanges the buffers of u, v"):
+        closure(array(queue, 0))
+    for _ in range(4):
+        closure(array(queue, 0))
+    assert u.get()[0] == 32
+
+
+def test_failed_captures_leave_attributes_as_they_were(queue: cl.CommandQueue) -> None:
+    class Fails(Model):
+        @fairlead.graphed
+        def read(self) -> Any:
+            self.other = self.u
+            return self.u.get().sum() * self.factor
+
+    model = Fails(queue, 1)
+    before = dict(vars(model))
+    with pytest.warns(GraphedWarning, match=r"read runs without a graph"):
+        assert model.read() == 128
+    assert model.other is model.u
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
+class Slotted:
+    __slots__ = ("u", "w")
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.u = array(queue, 1)
+
+    @fairlead.graphed
+    def run(self) -> None:
+        calls.append("run")
+        self.w = self.u
+        self.w += np.float32(1)
+
+
+def test_slots_are_attributes(queue: cl.CommandQueue) -> None:
+    thing = Slotted(queue)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphedWarning)
+        for number in range(2, 6):
+            thing.u = array(queue, number)
+            thing.run()
+            assert thing.w is thing.u and thing.u.get()[0] == number + 1
+    assert calls == ["run", "run"]  # once it has another attribute
+
+
+EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "x + p": lambda x, p: x + p,
+    "x - p": lambda x, p: x - p,
+    "p - x": lambda x, p: p - x,
+    "x * p": lambda x, p: x * p,
+    "x / p": lambda x, p: x / p,
+    "p / x": lambda x, p: p / x,
+    "x ** p": lambda x, p: x**p,
+    "2 * p * x": lambda x, p: 2 * p * x,
+    "-p * x": lambda x, p: -p * x,
+    "(p / 3) + x": lambda x, p: (p / 3) + x,
+    "x * (1 / p)": lambda x, p: x * (1 / p),
+    "f32(3) * p * x": lambda x, p: np.float32(3) * p * x,
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_python_floats_are_parameters_without_a_type(queue: cl.CommandQueue, name: str) -> None:
+    """The results have the same types and bits as without a graph."""
+    plain = EXPRESSIONS[name]
+
+    @fairlead.graphed
+    def run(x: Any, p: float) -> Any:
+        calls.append("run")
+        return plain(x, p)
+
+    x = pyopencl.array.to_device(queue, np.linspace(0.1, 9, 64, dtype=np.float32))
+    for p in (0.1, 1 / 3, 7.7):
+        expected, result = plain(x, p).get(), run(x, p).get()
+        assert result.dtype == expected.dtype and result.tobytes() == expected.tobytes()
+    assert calls == ["run"]
+
+
+def test_a_float_that_cannot_be_a_parameter_is_a_constant(queue: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def choose(u: Any, limit: float) -> Any:
+        calls.append("choose")
+        return u * np.float32(2 if limit > 1 else 3)
+
+    u = array(queue, 1)
+    for _ in range(2):
+        assert choose(u, 0.5).get()[0] == 3 and choose(u, 1.5).get()[0] == 2
+    assert len(calls) == 3  # one of them with a Parameter
+    assert "floats are constants: TypeError: <Parameter" in choose.explain()
+
+
+def test_graphs_that_are_not_used_again_are_told(queue: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def shift(u: Any, count: int) -> Any:
+        calls.append("shift")
+        return u + np.float32(count)
+
+    u = array(queue, 1)
+    for count in range(4):
+        assert shift(u, count).get()[0] == count + 1
+    with pytest.warns(
+        GraphedWarning, match="4 graphs in a row were not used again. What changes is count"
+    ):
+        assert shift(u, 4).get()[0] == 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphedWarning)
+        assert shift(u, 5).get()[0] == 6 and len(calls) == 6
+        assert shift(u, 3).get()[0] == 4 and len(calls) == 6  # it has a graph
+        assert shift(u, 5).get()[0] == 6 and shift(u, 5).get()[0] == 6
+    assert len(calls) == 7
+
+
+def test_vectors_and_arrays_without_dimensions(queue: cl.CommandQueue) -> None:
+    program = cl.Program(
+        queue.context,
+        "kernel void put(global float *x, float4 a, float b) { x[get_global_id(0)] = a.z + b; }",
+    ).build()
+    put, make_float4 = program.put, vars(cltypes)["make_float4"]
+
+    @fairlead.graphed
+    def run(q: Any, x: Any, a: Any, b: Any, room: Any) -> None:
+        calls.append("run")
+        put(q, (64,), None, x, a, b)
+
+    u = array(queue, 0)
+    for number in range(4):
+        vector = make_float4(0, 0, number, 0)
+        run(queue, u.data, vector, np.array(10, np.float32), cl.LocalMemory(8))
+        assert (u.get() == number + 10).all()
+    assert calls == ["run"]
+
+
+def test_the_same_array_twice_is_another_graph(out_of_order: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def add_both(u: Any, v: Any) -> None:
+        calls.append("add_both")
+        u += np.float32(1)
+        v += np.float32(1)
+
+    u, v = array(out_of_order, 0), array(out_of_order, 0)
+    for _ in range(2):
+        add_both(u, v)
+        add_both(u, u)
+    assert u.get()[0] == 6 and v.get()[0] == 2 and calls == ["add_both"] * 2
+
+
+def test_a_graphed_function_in_a_block_is_a_part_of_it(queue: cl.CommandQueue) -> None:
+    u, v = array(queue, 0), array(queue, 1)
+
+    @fairlead.graphed
+    def once(u: Any, v: Any) -> None:
+        u += v * np.float32(1)
+
+    @fairlead.graphed
+    def twice(u: Any, v: Any) -> None:
+        once(u, v)
+        once(u, v)
+
+    once(u, v)
+    with fairlead.capture(queue) as graph:
+        once(u, v)
+
+    graph.finalize().replay(queue).wait()
+    twice(u, v)
+    twice(u, v)
+    assert u.get()[0] == 6
+
+
+def test_replays_wait_for_what_other_queues_do_with_arrays(queue: cl.CommandQueue) -> None:
+    """Also where the arrays of one call are of two queues."""
+    other = cl.CommandQueue(queue.context)
+    u, v = array(queue, 0), array(other, 1)
+
+    @fairlead.graphed
+    def run(u: Any, v: Any) -> None:
+        calls.append("run")
+        u += v.with_queue(queue)
+        v *= np.float32(2)
+
+    for _ in range(4):
+        run(u, v)
+    assert u.get()[0] == 15 and v.get()[0] == 16 and calls == ["run"]
+    gate = cl.UserEvent(queue.context)
+    u.add_event(gate)
+    run(u, v)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert u.get()[0] == 31

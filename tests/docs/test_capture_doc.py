@@ -11,12 +11,13 @@ TEXT = (ROOT / "docs/capture.md").read_text(encoding="utf-8")
 
 def test_the_examples_run_one_after_the_other(run_python: RunPython) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     lines = run_python("\n".join(blocks)).out.splitlines()
     assert (
         lines[0].startswith("0 kernel add(1024) {'kernel': 'add'")
         and "read(4096 bytes)" in lines[1]
     )
     assert any(line.startswith("once more: ") for line in lines)
-    stopped, replays = lines[-1].split()
+    assert lines[-2:] == ["Wave.step: 1 graphs", "  2 nodes"]
+    stopped, replays = lines[-3].split()
     assert stopped == "True" and 73 <= int(replays) < 73 + 16

@@ -1,0 +1,254 @@
+"""The arguments of a call of a graphed function, and what has to be the same for another call.
+
+Each call comes here, also one that takes microseconds. So what is known of a type is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from .held_buffers import is_of_program, read_slots
+from .parameter import GraphParameter
+
+#: Types whose values say all about them.
+_PLAIN: Final = (int, bool, str, bytes, complex, type(None))
+
+
+class CannotBeGraphedError(Exception):
+    """Why a call is not captured."""
+
+
+class AttributeOwner:
+    """An argument whose attributes are arguments, too.
+
+    Args:
+        place: of the object among the arguments.
+        thing: the object.
+        names: of its attributes.
+        first: the place of the first attribute among the arguments.
+    """
+
+    def __init__(self, place: int, thing: Any, names: Sequence[str], first: int) -> None:
+        self.place, self.names = place, names
+        self._thing, self._first = thing, first
+
+    def _list_values(self, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        return zip(self.names, values[self._first :], strict=False)
+
+    def put(self, values: Sequence[Any]) -> None:
+        """Set all attributes, and remove others.
+
+        Args:
+            values: of all arguments.
+        """
+        for name in set(_read_attributes(self._thing)) - set(self.names):
+            object.__delattr__(self._thing, name)
+        for name, value in self._list_values(values):
+            object.__setattr__(self._thing, name, value)
+
+    def list_changes(self, values: Sequence[Any]) -> Iterator[tuple[int, str, Any]]:
+        """Yield what is not as `put` has set it: the object's place, the attribute and its value.
+
+        Raises:
+            CannotBeGraphedError: an attribute was deleted.
+        """
+        present, before = _read_attributes(self._thing), dict(self._list_values(values))
+        if before.keys() - present.keys():
+            raise CannotBeGraphedError("it deletes an attribute")
+        for name, value in present.items():
+            if name not in before or value is not before[name]:
+                yield self.place, name, value
+
+
+class GraphedCall:
+    """The arguments of a call.
+
+    Args:
+        given: the arguments. Attributes of objects with arrays are added to it.
+        names: of the last arguments.
+
+    Attributes:
+        key: what has to be the same for a graph to be used again. After the names it has a member
+            for each argument.
+        queues: those of the arrays or, if they have none, among the arguments, by handle. The
+            first one runs the graph.
+        owners: the objects whose attributes are arguments.
+        identical: what is compared by its identity.
+        has_floats: whether some arguments are Python floats.
+
+    Raises:
+        CannotBeGraphedError: there is no queue, or an argument cannot be told from others.
+    """
+
+    def __init__(self, given: list[Any], names: tuple[str, ...]) -> None:
+        self.given, self.names = given, names
+        self.queues, self._other_queues = dict[int, Any](), dict[int, Any]()
+        self.owners, self.identical, self.has_floats = list[AttributeOwner](), list[Any](), False
+        self._memory, self._refusal, self._reads_attributes = list[int](), "", False
+        kinds: list[Hashable] = [names]
+        attributes: list[Any] = []
+        for place, value in enumerate(given):
+            read = _find_reader(type(value))
+            members = _read_attributes(value) if read is GraphedCall._read_object else {}
+            if any(_is_memory(type(one)) for one in members.values()):
+                owner = AttributeOwner(place, value, tuple(members), len(given) + len(attributes))
+                self.owners.append(owner)
+                attributes += members.values()
+                kinds.append((type(value), owner.names))
+            else:
+                kinds.append(read(self, value))
+        self._reads_attributes = True
+        kinds += [_find_reader(type(value))(self, value) for value in attributes]
+        given += attributes
+        self.queues = self.queues or self._other_queues
+        if not self.queues:
+            raise CannotBeGraphedError("no argument is an array with a queue, or a queue")
+        if self._refusal:
+            raise CannotBeGraphedError(self._refusal)
+        memory = self._memory
+        if len(set(memory)) < len(memory):  # several arguments are the same memory
+            kinds.append(tuple(map(memory.index, memory)))
+        self.key: tuple[Hashable, ...] = tuple(kinds)
+
+    def make_constant_key(self) -> tuple[Hashable, ...]:
+        """Return the key if Python floats are constants."""
+        names, *kinds = self.key
+        for place, value in enumerate(self.given):
+            if kinds[place] is float:
+                kinds[place] = repr(value)  # also tells 0.0 from -0.0
+        return (names, *kinds)
+
+    def list_names(self, parameters: Mapping[str, Any]) -> list[str]:
+        """Return what the arguments are called, in the order of `given`.
+
+        Args:
+            parameters: of the function, by name.
+        """
+        count = len(self.given) - sum(len(owner.names) for owner in self.owners) - len(self.names)
+        names = list(parameters)[:count]
+        names += [f"argument {i}" for i in range(len(names), count)] + list(self.names)
+        for owner in self.owners:
+            names += [f"{names[owner.place]}.{name}" for name in owner.names]
+        return names
+
+    # what each kind of argument is compared by
+
+    def _read_array(self, value: Any) -> Hashable:
+        queue, memory = value.queue, value.base_data
+        if memory is None:
+            raise CannotBeGraphedError("an argument is an array without elements")
+        handle = 0 if queue is None else queue.int_ptr
+        if handle:
+            self.queues[handle] = queue
+        self._memory.append(memory.int_ptr)
+        return value.dtype, value.shape, value.strides, value.offset, handle
+
+    def _read_buffer(self, value: Any) -> Hashable:
+        self._memory.append(value.int_ptr)
+        return "buffer", value.size
+
+    def _read_queue(self, value: Any) -> Hashable:
+        self._other_queues[value.int_ptr] = value
+        return "queue", value.int_ptr
+
+    def _read_local_memory(self, value: Any) -> Hashable:
+        return "local", value.size
+
+    def _read_number(self, value: Any) -> Hashable:
+        return value.dtype
+
+    def _read_float(self, value: Any) -> Hashable:
+        self.has_floats = True
+        return float
+
+    def _read_plain(self, value: Any) -> Hashable:
+        return type(value), value
+
+    def _read_numpy_array(self, value: Any) -> Hashable:
+        return value.dtype if value.shape == () else self._read_object(value)
+
+    def _read_object(self, value: Any) -> Hashable:
+        if self._reads_attributes:
+            self.identical.append(value)
+            return type(value), id(value)
+        try:
+            hash(value)
+        except TypeError:
+            self._refusal = (
+                f"an argument of the type {type(value).__name__} cannot be told from others"
+            )
+            return None
+        return type(value), value
+
+
+@lru_cache(maxsize=256)
+def _find_reader(kind: type[Any]) -> Callable[[GraphedCall, Any], Hashable]:
+    """Return what reads arguments of a type, `GraphedCall._read_object` for any other object."""
+    import pyopencl
+    from pyopencl.array import Array
+
+    if kind in _PLAIN:
+        return GraphedCall._read_plain
+    if kind is float:
+        return GraphedCall._read_float
+    readers: tuple[tuple[type[Any], Callable[[GraphedCall, Any], Hashable]], ...] = (
+        (Array, GraphedCall._read_array),
+        (pyopencl.Buffer, GraphedCall._read_buffer),
+        (pyopencl.CommandQueue, GraphedCall._read_queue),
+        (pyopencl.LocalMemory, GraphedCall._read_local_memory),
+        (np.generic, GraphedCall._read_number),
+        (np.ndarray, GraphedCall._read_numpy_array),
+    )
+    return next(
+        (read for base, read in readers if issubclass(kind, base)), GraphedCall._read_object
+    )
+
+
+@lru_cache(maxsize=256)
+def _is_memory(kind: type[Any]) -> bool:
+    return _find_reader(kind) in (GraphedCall._read_array, GraphedCall._read_buffer)
+
+
+@lru_cache(maxsize=256)
+def _describe_class(kind: type[Any]) -> tuple[bool, bool]:
+    """Return whether a class is the program's, and whether it has slots."""
+    has_slots = any("__slots__" in vars(base) for base in kind.__mro__)
+    return not issubclass(kind, type) and is_of_program(kind.__module__), has_slots
+
+
+def _read_attributes(thing: Any) -> Mapping[str, Any]:
+    """Return what an object of a program's class holds, without its properties."""
+    is_own, has_slots = _describe_class(type(thing))
+    if not is_own:
+        return {}
+    members: dict[str, Any] = getattr(thing, "__dict__", {})
+    return members | dict(read_slots(thing)) if has_slots else members
+
+
+def is_array(thing: Any) -> bool:
+    """Whether it is an array of PyOpenCL's."""
+    return _find_reader(type(thing)) is GraphedCall._read_array
+
+
+def make_parameter(value: Any, place: int, floats: bool) -> Any:
+    """Return what a function gets in its block for an argument: a Parameter, or the value itself.
+
+    Args:
+        value: the argument.
+        place: of it among the arguments.
+        floats: whether Python floats become Parameters.
+    """
+    read, name = _find_reader(type(value)), f"p{place}"
+    if read is GraphedCall._read_float:
+        return GraphParameter.from_float(value, name) if floats else value
+    if (
+        _is_memory(type(value))
+        or read is GraphedCall._read_number
+        or (read is GraphedCall._read_numpy_array and value.shape == ())
+    ):
+        return GraphParameter(value, name=name)
+    return value
