@@ -7,9 +7,10 @@ from typing import Final
 
 from pycparser import c_ast
 
+from .constants import calculate
 from .errors import UnreadableKernel
 from .parsing import ParsedProgram
-from .preprocessor import calculate
+from .syntax import walk_tree
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class SourceTypes:
 
     def __init__(self, program: ParsedProgram) -> None:
         self._program = program
-        self._named: dict[str, c_ast.Node] = {}
-        self._structs: dict[str, c_ast.Node] = {}
         self._open: list[str] = []  # structs that are being read
-        for node in program.declarations:
-            _Named(self._named, self._structs).visit(node)
+        nodes = [node for part in program.declarations for node in walk_tree(part)]
+        self._named = {one.name: one.type for one in nodes if isinstance(one, c_ast.Typedef)}
+        structs = (one for one in nodes if isinstance(one, c_ast.Struct | c_ast.Union))
+        self._structs = {one.name: one for one in structs if one.name and one.decls}
 
     def read(self, node: c_ast.Node | None, quals: list[str] | None = None) -> CType:
         """Return the type that a part of a syntax tree writes."""
@@ -131,7 +132,7 @@ class SourceTypes:
     def _aggregate(self, node: c_ast.Struct | c_ast.Union) -> CType:
         declared = node.decls
         if declared is None and node.name in self._structs:
-            declared = getattr(self._structs[node.name], "decls", None)
+            declared = self._structs[node.name].decls
         if not declared or node.name in self._open:
             return CType("struct", name=node.name or "")
         if node.name:
@@ -156,23 +157,6 @@ class SourceTypes:
         return CType(
             "struct", size if known else 0, alignment, name=node.name or "", members=tuple(members)
         )
-
-
-class _Named(c_ast.NodeVisitor):
-    def __init__(self, named: dict[str, c_ast.Node], structs: dict[str, c_ast.Node]) -> None:
-        self._named = named
-        self._structs = structs
-
-    def visit_Typedef(self, node: c_ast.Typedef) -> None:
-        self._named[node.name] = node.type
-        self.generic_visit(node)
-
-    def visit_Struct(self, node: c_ast.Struct) -> None:
-        if node.name and node.decls:
-            self._structs[node.name] = node
-        self.generic_visit(node)
-
-    visit_Union = visit_Struct
 
 
 def _space(node: c_ast.Node | None) -> str:

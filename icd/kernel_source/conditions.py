@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final
 
-from .polynomials import Polynomial, Symbol
+from .polynomials import Polynomial, Symbol, symbol
 
 _Three = tuple[int, int, int]
 
@@ -37,8 +37,8 @@ class LaunchValues:
         low = high = 0
         for product, factor in polynomial.terms:
             least = most = factor
-            for symbol in product:
-                found = self._bounds(symbol)
+            for one in product:
+                found = self.range(one)
                 if found is None:
                     return None
                 corners = [left * right for left in (least, most) for right in found]
@@ -51,55 +51,45 @@ class LaunchValues:
         found = self.bounds(polynomial)
         return found[0] if found and found[0] == found[1] else None
 
-    def count(self, symbol: Symbol) -> int | None:
-        """Return how many values a symbol has."""
-        found = self._bounds(symbol)
-        return found and found[1] - found[0] + 1
-
-    def _bounds(self, symbol: Symbol) -> tuple[int, int] | None:
-        kind = symbol.kind
-        if kind == "argument":
-            value = self.arguments.get(symbol.name)
+    def range(self, one: Symbol) -> tuple[int, int] | None:
+        """Return the least and the greatest value of a symbol; None if they are not known."""
+        if one.kind == "argument":
+            value = self.arguments.get(one.name)
             return None if value is None else (value, value)
-        if kind in ("item", "counter"):
-            first, behind = (self.bounds(part) for part in symbol.parts)
+        if one.kind == "item":
+            first, behind = (self.bounds(part) for part in one.parts)
             if first is None or behind is None:
                 return None
             return first[0], max(first[1], behind[1] - 1)
-        if kind == "quotient":
-            dividend, divisor = self.bounds(symbol.parts[0]), self.value(symbol.parts[1])
+        if one.kind == "quotient":
+            dividend, divisor = self.bounds(one.parts[0]), self.value(one.parts[1])
             if dividend is None or divisor is None or divisor <= 0 or dividend[0] < 0:
                 return None
             return dividend[0] // divisor, dividend[1] // divisor
-        dimension = int(symbol.name)
+        dimension = int(one.name)
         size = self.global_size[dimension]
-        if kind == "offset":
-            return self.global_offset[dimension], self.global_offset[dimension]
-        if kind == "global_size":
-            return size, size
-        if kind == "id":
-            return 0, max(0, size - 1)
-        if self.local_size is None:
-            # a group has at most all items, and there are at most as many groups as items
-            return (1, size) if kind in ("local_size", "groups") else (0, max(0, size - 1))
-        local = self.local_size[dimension]
-        groups = -(-size // local)
-        if kind in ("local_size", "groups"):
-            return (local, local) if kind == "local_size" else (groups, groups)
-        return 0, max(0, (local if kind == "local" else groups) - 1)
-
-
-class Condition(Protocol):
-    """What must be true of a launch."""
-
-    def holds(self, values: LaunchValues) -> bool:
-        """Say whether it is true."""
-        ...
+        local = self.local_size[dimension] if self.local_size else None
+        last = max(0, size - 1)
+        if local is None:  # there are at most as many groups as items, and groups of all items
+            found = {
+                "local_size": (1, size), "groups": (1, size),
+                "local": (0, last), "group": (0, last), "rest": (0, last),
+            }  # fmt: skip
+        else:
+            groups = -(-size // local)
+            found = {
+                "local_size": (local, local), "groups": (groups, groups),
+                "local": (0, local - 1), "group": (0, max(0, groups - 1)),
+                "rest": (size % local, size % local),
+            }  # fmt: skip
+        offset = self.global_offset[dimension]
+        found |= {"id": (0, last), "global_size": (size, size), "offset": (offset, offset)}
+        return found[one.kind]
 
 
 @dataclass(frozen=True)
 class Fits:
-    """A value does not wrap: it is never outside of its type, though calculated in it."""
+    """A value is in a range. As a rule: it does not wrap in the type that it is calculated in."""
 
     value: Polynomial
     least: int
@@ -109,39 +99,6 @@ class Fits:
         """Say whether all values are inside."""
         bounds = values.bounds(self.value)
         return bounds is not None and self.least <= bounds[0] and bounds[1] <= self.greatest
-
-
-@dataclass(frozen=True)
-class UniformGroups:
-    """All groups have the same size. OpenCL 2.0 lets the last one be smaller."""
-
-    def holds(self, values: LaunchValues) -> bool:
-        """Say whether the group size divides the range."""
-        sizes = values.local_size
-        return sizes is not None and not any(
-            size % local for size, local in zip(values.global_size, sizes, strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class OneDimension:
-    """The launch has one item in the second and third dimension."""
-
-    def holds(self, values: LaunchValues) -> bool:
-        """Say whether it is so."""
-        return values.global_size[1:] == (1, 1)
-
-
-@dataclass(frozen=True)
-class GroupSize:
-    """The groups have the size that the source assumes."""
-
-    dimension: int
-    size: int
-
-    def holds(self, values: LaunchValues) -> bool:
-        """Say whether it is so."""
-        return values.local_size is not None and values.local_size[self.dimension] == self.size
 
 
 @dataclass(frozen=True)
@@ -164,20 +121,33 @@ class Injective:
         """Say whether the strides do not overlap."""
         strides: list[tuple[int, int]] = []
         unused = {str(d) for d, size in enumerate(values.global_size) if size > 1}
-        for symbol in self.offset.symbols:
-            if not symbol.varies:
+        for one in self.offset.symbols:
+            if not one.varies:
                 continue
-            factor = self.offset.coefficient(symbol)
+            factor, found = self.offset.coefficient(one), values.range(one)
             stride = factor and values.value(factor)
-            count = values.count(symbol)
-            if stride is None or count is None:
+            if stride is None or found is None:
                 return False
-            unused -= {"0", "1", "2"} if symbol.kind == "item" else {symbol.name}
-            if count > 1:
-                strides.append((abs(stride), count))
+            unused -= {"0", "1", "2"} if one.kind == "item" else {one.name}
+            if found[1] > found[0]:
+                strides.append((abs(stride), found[1] - found[0]))
         reach = self.width
-        for stride, count in sorted(strides):
+        for stride, steps in sorted(strides):
             if stride < reach:
                 return False
-            reach += stride * (count - 1)
+            reach += stride * steps
         return not unused
+
+
+Condition = Fits | Injective
+Needs = frozenset[Condition]
+_DIMENSIONS: Final = (0, 1, 2)
+#: All groups have the same size. OpenCL 2.0 lets the last one be smaller.
+UNIFORM_GROUPS: Final[Needs] = frozenset(Fits(symbol("rest", d), 0, 0) for d in _DIMENSIONS)
+#: The launch has one item in the second and third dimension.
+ONE_DIMENSION: Final[Needs] = frozenset(Fits(symbol("global_size", d), 1, 1) for d in (1, 2))
+
+
+def group_size(dimension: str, size: int) -> Condition:
+    """The groups have the size that the source assumes."""
+    return Fits(symbol("local_size", dimension), size, size)

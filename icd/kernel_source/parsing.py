@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from pycparser import c_ast, c_generator, c_parser
 
+from .constants import calculate
 from .errors import UnreadableKernel
-from .preprocessor import Preprocessor, Token, calculate, split_options
+from .preprocessor import Preprocessor, Token, split_options
 
 #: Words of OpenCL C, and words of C that stand for them in the tree.
 _SPACES: Final = {"global": "_Atomic", "local": "restrict", "constant": "_Atomic restrict"}

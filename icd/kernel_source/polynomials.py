@@ -21,12 +21,12 @@ class Symbol:
 
     Attributes:
         kind: `id` is get_global_id without the offset. `local`, `group`, `local_size`,
-            `global_size`, `groups` and `offset` are the other ids and sizes. `argument`,
-            `item` (the counter of the loop over items), `counter` (of another loop) and
-            `quotient` are the rest.
+            `global_size`, `groups` and `offset` are the other ids and sizes. `rest` is the
+            size of a smaller last group, or 0. `argument`, `item` (the counter of the loop over
+            items) and `quotient` are the others.
         name: Its dimension, or its name.
-        parts: An item's first value and the value behind its last. A counter's are the same. A
-            quotient's dividend and divisor.
+        parts: An item's first value and the value behind its last. A quotient's dividend and
+            divisor.
     """
 
     kind: str
@@ -36,14 +36,14 @@ class Symbol:
     def __str__(self) -> str:
         if self.kind == "quotient":
             return f"({self.parts[0]}) / ({self.parts[1]})"
-        return self.name if self.kind in ("argument", "item", "counter") else self.kind + self.name
+        return self.name if self.kind in ("argument", "item") else self.kind + self.name
 
     @property
     def varies(self) -> bool:
         """Whether items of one launch have different numbers."""
         if self.kind == "quotient":
             return any(part.varies for part in self.parts)
-        return self.kind in ("id", "local", "group", "item", "counter")
+        return self.kind in ("id", "local", "group", "item")
 
 
 _Product = tuple[Symbol, ...]

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pycparser import c_ast
-
 from .errors import UnreadableKernel
 
 
@@ -296,62 +294,3 @@ def _name_arguments(
     if len(names) != len(values):
         raise UnreadableKernel(f"the macro {token.text} has {len(names)} arguments", token.line)
     return dict(zip(names, values, strict=True))
-
-
-def calculate(expression: c_ast.Node | None) -> int:
-    """Calculate a constant expression of integers, by C's rules.
-
-    Raises:
-        UnreadableKernel: It is not one.
-    """
-    if isinstance(expression, c_ast.Constant):
-        if "int" in expression.type:
-            return integer(expression.value)
-    elif isinstance(expression, c_ast.UnaryOp) and expression.op in _UNARY:
-        return _UNARY[expression.op](calculate(expression.expr))
-    elif isinstance(expression, c_ast.BinaryOp):
-        left, right = calculate(expression.left), expression.right
-        if expression.op in ("&&", "||"):
-            return int(
-                bool(calculate(right)) if bool(left) == (expression.op == "&&") else bool(left)
-            )
-        if expression.op in ("/", "%"):
-            divisor = calculate(right)
-            if divisor:
-                quotient = abs(left) // abs(divisor) * (1 if (left < 0) == (divisor < 0) else -1)
-                return quotient if expression.op == "/" else left - quotient * divisor
-        elif expression.op in _BINARY:
-            return int(_BINARY[expression.op](left, calculate(right)))
-    elif isinstance(expression, c_ast.TernaryOp):
-        return calculate(expression.iftrue if calculate(expression.cond) else expression.iffalse)
-    raise UnreadableKernel("an expression is not a constant integer")
-
-
-def integer(text: str) -> int:
-    """Read an integer literal of C."""
-    digits = text.rstrip("uUlL")
-    return int(digits, 8 if re.fullmatch("0[0-7]+", digits) else 0)
-
-
-_UNARY: Final[dict[str, Callable[[int], int]]] = {
-    "-": lambda value: -value,
-    "+": lambda value: value,
-    "!": lambda value: int(not value),
-    "~": lambda value: ~value,
-}
-_BINARY: Final[dict[str, Callable[[int, int], int | bool]]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "<<": lambda left, right: left << right,
-    ">>": lambda left, right: left >> right,
-    "&": lambda left, right: left & right,
-    "|": lambda left, right: left | right,
-    "^": lambda left, right: left ^ right,
-    "<": lambda left, right: left < right,
-    ">": lambda left, right: left > right,
-    "<=": lambda left, right: left <= right,
-    ">=": lambda left, right: left >= right,
-    "==": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-}

@@ -10,18 +10,20 @@ An item is an id of the launch, or a number of the loop over items (`access.loop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Final
 
 from pycparser import c_ast
 
-from .c_types import CType, SourceTypes
-from .conditions import Condition, GroupSize, Injective, LaunchValues
+from .c_types import SourceTypes
+from .conditions import Injective, LaunchValues, Needs, group_size
 from .errors import UnreadableKernel
-from .items import uses_after, uses_of_ids
+from .evaluation import Access, KernelParameter, parameters
 from .parsing import ParsedProgram, parse_program
 from .polynomials import Polynomial, Symbol, number
-from .walk import Access, FoundLoop, Walk, parameters
+from .syntax import find_carried, line_of, uses_ids, uses_of_ids
+from .walk import ItemLoop, Walk
 
 __all__ = [
     "ArgumentAccess",
@@ -37,16 +39,6 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class KernelParameter:
-    """A parameter of a kernel."""
-
-    name: str
-    index: int
-    type: CType
-    declaration: c_ast.Decl
-
-
-@dataclass(frozen=True)
 class Own:
     """Each item has a piece of memory of its own, and accesses nothing else of the argument.
 
@@ -58,7 +50,7 @@ class Own:
 
     offset: Polynomial
     width: int
-    needs: frozenset[Condition]
+    needs: Needs
 
     def holds(self, values: LaunchValues) -> bool:
         """Say whether this is true of a launch."""
@@ -90,27 +82,6 @@ class ArgumentAccess:
     own: Own | None
     reason: Reason | None
     written_first: bool
-
-
-@dataclass(frozen=True)
-class ItemLoop:
-    """The loop over items, `for (i = first + get_global_id(0); i < behind; i += global size)`.
-
-    Attributes:
-        node: The loop.
-        variable: The name of its counter, and `type` its type.
-        first, behind: The first item, and the number behind the last one.
-        carried: Variables that one turn leaves for a later one, as the sum of a reduction.
-        uses_ids: Whether the body uses the ids otherwise than by the counter.
-    """
-
-    node: c_ast.For
-    variable: str
-    type: CType
-    first: Polynomial
-    behind: Polynomial
-    carried: frozenset[str]
-    uses_ids: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,34 +156,23 @@ def _read(
 def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> KernelAccess:
     old = "-cl-std=" not in options or "-cl-std=CL1" in options
     walk = Walk(program, function, old or "-cl-uniform-work-group-size" in options)
-    types = SourceTypes(program)
-    declared = tuple(
-        KernelParameter(name, index, type_, node)
-        for index, (name, type_, node) in enumerate(parameters(function, types))
-    )
-    arguments = {
-        one.name: _argument(one, walk)
-        for one in declared
-        if one.type.kind == "pointer" and one.type.space in ("global", "constant")
-    }
-    ids = uses_of_ids(program, function)
+    declared = tuple(parameters(function, SourceTypes(program)))
+    loop = walk.loop
+    if loop:
+        carried = find_carried(function, loop.node)
+        asks = uses_ids(program.functions, function, loop.node, loop.variable)
+        loop = replace(loop, carried=carried, uses_ids=asks)
+    pointers = [one for one in declared if one.type.kind == "pointer"]
     return KernelAccess(
         function.decl.name,
         program,
         function,
         declared,
-        arguments,
-        walk.loop and _loop(walk.loop, program, function),
+        {one.name: _argument(one, walk) for one in pointers if one.type.space != "local"},
+        loop,
         frozenset(walk.uses),
-        ids,
+        uses_of_ids(program.functions, function),
         walk.returns,
-    )
-
-
-def _loop(found: FoundLoop, program: ParsedProgram, function: c_ast.FuncDef) -> ItemLoop:
-    carried, uses_ids = uses_after(program, function, found.node, found.variable)
-    return ItemLoop(
-        found.node, found.variable, found.type, found.first, found.behind, carried, uses_ids
     )
 
 
@@ -221,34 +181,31 @@ def _argument(parameter: KernelParameter, walk: Walk) -> ArgumentAccess:
     reads = any(not one.writes for one in accesses)
     writes = any(one.writes for one in accesses)
     if parameter.type.space == "constant":
-        reason = Reason("it is constant memory", _line(parameter.declaration))
-        return ArgumentAccess(parameter, reads, writes, None, reason, False)
-    own = _find_own(accesses, walk) if accesses else Own(Polynomial(), 0, frozenset())
-    reason = None
+        own = Reason("it is constant memory", line_of(parameter.declaration))
+    elif accesses:
+        own = _find_own(accesses, "item" if walk.loop else "id")
+    else:
+        own = Own(Polynomial(), 0, frozenset())
     if isinstance(own, Reason):
-        own, reason = None, own
+        return ArgumentAccess(parameter, reads, writes, None, own, False)
     first = accesses[0] if accesses else None
-    whole = first is not None and own is not None and first.width == own.width
-    written_first = first is not None and whole and first.writes and first.certain
-    return ArgumentAccess(parameter, reads, writes, own, reason, written_first)
+    is_first = first is not None and first.writes and first.certain and first.width == own.width
+    return ArgumentAccess(parameter, reads, writes, own, None, is_first)
 
 
-def _line(node: c_ast.Node) -> int:
-    return node.coord.line if node.coord else 0
-
-
-def _find_own(accesses: list[Access], walk: Walk) -> Own | Reason:
-    """Find the piece of an item that all accesses lie in."""
-    kinds = {"item"} if walk.loop else {"id"}
+def _find_own(accesses: list[Access], kind: str) -> Own | Reason:
+    """Find the piece of an item that all accesses lie in. Items are symbols of a kind."""
     low: Polynomial | None = None
     least = most = 0
-    needs: frozenset[Condition] = frozenset()
+    needs: Needs = frozenset()
     for one in accesses:
-        if one.offset is None or one.why:
-            return Reason(one.why, one.line)
+        if one.offset is None:
+            return Reason("it is accessed at a place that is not known", one.line)
+        if not one.width:
+            return Reason("the size of an element is not known", one.line)
         offset, more = _with_group_sizes(one.offset)
         needs |= one.needs | more
-        if why := _refuse(offset, kinds):
+        if why := _refuse(offset, kind):
             return Reason(why, one.line)
         if low is None:
             low, least, most = offset, 0, one.width
@@ -257,50 +214,48 @@ def _find_own(accesses: list[Access], walk: Walk) -> Own | Reason:
             return Reason("it is accessed at several places that depend on the item", one.line)
         least, most = min(least, distance), max(most, distance + one.width)
     assert low is not None
-    own = Own(low + number(least), most - least, needs)
-    injective = Injective(own.offset, own.width)
-    for symbol in own.offset.symbols:
-        stride = own.offset.coefficient(symbol)
+    start, width = low + number(least), most - least
+    for symbol in start.symbols:
+        stride = start.coefficient(symbol)
         constant = None if stride is None else stride.constant
-        if symbol.varies and constant is not None and abs(constant) < own.width:
+        if symbol.varies and constant is not None and abs(constant) < width:
             return Reason("an item accesses what belongs to its neighbours", accesses[0].line)
-    return Own(own.offset, own.width, needs | {injective})
+    return Own(start, width, needs | {Injective(start, width)})
 
 
-def _refuse(offset: Polynomial, kinds: set[str]) -> str:
-    varying = [symbol for symbol in offset.symbols if symbol.varies]
-    if not varying:
-        return "all items access the same element"
-    for symbol in sorted(varying, key=str):
-        if symbol.kind not in kinds:
-            return _WHY.get(symbol.kind, f"its place depends on {symbol}")
-        if offset.coefficient(symbol) is None:
-            return f"its place is not a linear form of {symbol}"
-    return ""
-
-
-_WHY = {
+_WHY: Final = {
     "id": "it is accessed outside of the loop over items",
-    "counter": "an item accesses several elements in a loop",
     "quotient": "its place depends on a division",
     "local": "its place depends on the place in the group",
     "group": "its place depends on the group",
 }
 
 
-def _with_group_sizes(offset: Polynomial) -> tuple[Polynomial, frozenset[Condition]]:
+def _refuse(offset: Polynomial, kind: str) -> str:
+    varying = [symbol for symbol in offset.symbols if symbol.varies]
+    if not varying:
+        return "all items access the same element"
+    for symbol in sorted(varying, key=str):
+        if symbol.kind != kind:
+            return _WHY[symbol.kind]
+        if offset.coefficient(symbol) is None:
+            return f"its place is not a linear form of {symbol}"
+    return ""
+
+
+def _with_group_sizes(offset: Polynomial) -> tuple[Polynomial, Needs]:
     """Read `16 * group + local` as the id, if groups have 16 items."""
-    needs: set[Condition] = set()
-    for symbol in offset.symbols:
-        group = Symbol("group", symbol.name)
-        if symbol.kind != "local" or group not in offset.symbols:
+    needs: Needs = frozenset()
+    for local in offset.symbols:
+        group = Symbol("group", local.name)
+        if local.kind != "local" or group not in offset.symbols:
             continue
-        one, other = offset.coefficient(symbol), offset.coefficient(group)
+        one, other = offset.coefficient(local), offset.coefficient(group)
         step = one.constant if one else None
         jump = other.constant if other else None
         if step and jump and not jump % step and jump // step > 0:
-            needs.add(GroupSize(int(symbol.name), jump // step))
-            id_ = Polynomial((((Symbol("id", symbol.name),), step),))
-            gone = Polynomial((((symbol,), step),)) + Polynomial((((group,), jump),))
+            needs |= {group_size(local.name, jump // step)}
+            id_ = Polynomial((((Symbol("id", local.name),), step),))
+            gone = Polynomial((((local,), step), ((group,), jump)))
             offset = offset - gone + id_
-    return offset, frozenset(needs)
+    return offset, needs

@@ -22,7 +22,6 @@ from ...calls import decode_text, get_address, query_bytes, query_kernel_name, q
 from ...errors import check
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
-from ...kernel_source.items import list_names, uses_of_ids, walk_tree
 from ...kernel_source.reading import (
     ItemLoop,
     KernelAccess,
@@ -31,6 +30,7 @@ from ...kernel_source.reading import (
     Own,
     read_kernel,
 )
+from ...kernel_source.syntax import list_names, uses_of_ids, walk_tree
 from ..commands import CommandList
 from ..edits import MEMORY, VALUE
 
@@ -213,7 +213,7 @@ def _check_ids(access: KernelAccess) -> None:
             name = node.name.name if isinstance(node.name, c_ast.ID) else ""
             if name == "get_global_id" and getattr(node.args.exprs[0], "value", "") != "0":
                 raise UnreadableKernel("it asks for an id of another dimension")
-            if name in access.program.functions and uses_of_ids(access.program, node):
+            if name in access.program.functions and uses_of_ids(access.program.functions, node):
                 raise UnreadableKernel(f"{name} asks for ids")
         return
     block = access.function.body.block_items

@@ -159,6 +159,22 @@ def test_a_store_to_a_component_keeps_the_others() -> None:
     assert access.arguments["x"].reads and not access.arguments["x"].written_first
 
 
+@pytest.mark.parametrize(
+    ("before", "first"),
+    [
+        ("", True),
+        ("for (int j = 0; j < 3; j++) { if (j == a) break; a += 1; }", True),
+        ("switch ((int)a) { case 1: a = 3; break; }", True),
+        ("switch ((int)a) { case 1: continue; }", False),
+        ("if (a > 1) continue;", False),
+        ("if (a > 1) { z[i] = 1; }", False),
+    ],
+)
+def test_what_is_written_first(before: str, first: bool) -> None:
+    access = elementwise(f"{before} z[i] = x[i]")
+    assert access.loop and access.arguments["z__base"].written_first is first
+
+
 def test_conditions_are_checked_with_the_launch() -> None:
     source = """kernel void k(global int *x, int n, int w) {
         int i = get_global_id(0), j = get_global_id(1); x[j * w + i * n] = 1; }"""

@@ -1,0 +1,156 @@
+"""Questions about parts of a syntax tree, which need no values: names, assignments, jumps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pycparser import c_ast
+
+#: Functions whose answers depend on the range and its division into groups.
+_IDS: Final = re.compile(r"get_\w+|\w*(work|sub)_group\w*")
+_LOOPS: Final = (c_ast.For, c_ast.While, c_ast.DoWhile)
+
+
+def line_of(node: c_ast.Node) -> int:
+    """Return the line of a node; 0 if it has none."""
+    return node.coord.line if node.coord else 0
+
+
+def children(node: c_ast.Node) -> list[c_ast.Node]:
+    """Return the parts of a node."""
+    parts: list[tuple[str, c_ast.Node]] = list(node.children() or ())  # pyright: ignore
+    return [child for _, child in parts]
+
+
+def walk_tree(node: c_ast.Node | None) -> Iterator[c_ast.Node]:
+    """Yield a node and all below it."""
+    if node is not None:
+        yield node
+        for child in children(node):
+            yield from walk_tree(child)
+
+
+def list_names(node: c_ast.Node | None) -> Iterator[str]:
+    """Yield the names in a part of a kernel."""
+    return (one.name for one in walk_tree(node) if isinstance(one, c_ast.ID))
+
+
+def assigned(node: c_ast.Node | None, *, elements: bool = False) -> frozenset[str]:
+    """Return the names of the variables that a part of a kernel may change.
+
+    With `elements`, also those whose elements it changes: of arrays, or behind pointers.
+    """
+    through = (c_ast.StructRef, c_ast.Cast, *([c_ast.ArrayRef] if elements else []))
+    names: set[str] = set()
+    for one in walk_tree(node):
+        target = None
+        if isinstance(one, c_ast.Assignment):
+            target = one.lvalue
+        elif isinstance(one, c_ast.UnaryOp) and one.op.strip("p") in ("++", "--", "&"):
+            target = one.expr
+        while isinstance(target, through):
+            target = target.expr if isinstance(target, c_ast.Cast) else target.name
+        if isinstance(target, c_ast.ID):
+            names.add(target.name)
+    return frozenset(names)
+
+
+def addressed(node: c_ast.Node) -> frozenset[str]:
+    """Return the names of the variables whose address is taken."""
+    names: set[str] = set()
+    for one in walk_tree(node):
+        if isinstance(one, c_ast.UnaryOp) and one.op == "&":
+            target = one.expr
+            while isinstance(target, c_ast.StructRef) and target.type == ".":
+                target = target.name
+            if isinstance(target, c_ast.ID):
+                names.add(target.name)
+    return frozenset(names)
+
+
+def declared(node: c_ast.Node | None) -> dict[str, c_ast.Decl]:
+    """Return the declarations in a part of a kernel, by their names."""
+    found = (one for one in walk_tree(node) if isinstance(one, c_ast.Decl))
+    return {one.name: one for one in found if one.name}
+
+
+def ends_early(body: c_ast.Node, *, inside: bool = False) -> bool:
+    """Whether a loop's body may end the loop: by `return`, or a `break` that is not `inside`
+    another loop or a switch."""
+    if isinstance(body, c_ast.Return) or (isinstance(body, c_ast.Break) and not inside):
+        return True
+    inside = inside or isinstance(body, (*_LOOPS, c_ast.Switch))
+    return any(ends_early(child, inside=inside) for child in children(body))
+
+
+def split_step(node: c_ast.Node | None) -> tuple[str, c_ast.Node | None]:
+    """Return the variable that a loop's last part increases, and by what."""
+    if isinstance(node, c_ast.Assignment) and isinstance(node.lvalue, c_ast.ID):
+        name, right = node.lvalue.name, node.rvalue
+        if node.op == "+=":
+            return name, right
+        if node.op == "=" and isinstance(right, c_ast.BinaryOp) and right.op == "+":
+            for one, other in ((right.left, right.right), (right.right, right.left)):
+                if isinstance(one, c_ast.ID) and one.name == name:
+                    return name, other
+    return "", None
+
+
+def uses_of_ids(functions: Mapping[str, c_ast.FuncDef], node: c_ast.Node) -> frozenset[str]:
+    """Return the functions of ids that a part of a kernel calls, itself or in helpers.
+
+    Args:
+        functions: The program's functions.
+        node: The part.
+    """
+    found, seen, todo = set[str](), set[str](), [node]
+    while todo:
+        for name in list_names(todo.pop()):
+            if name not in functions:
+                found |= {name} if _IDS.fullmatch(name) else set()
+            elif name not in seen:
+                seen.add(name)
+                todo.append(functions[name])
+    return frozenset(found)
+
+
+# Both questions look at names only. A name stands for each variable of that name. So "yes" may be
+# wrong where names are shadowed, and "no" is not.
+
+
+def find_carried(kernel: c_ast.FuncDef, loop: c_ast.For) -> frozenset[str]:
+    """Return the variables that one turn of a loop leaves for a later one.
+
+    A variable is carried if it is declared outside of the body and changed in it. An array that
+    is declared outside counts as changed where it is named.
+    """
+    outside: dict[str, c_ast.Decl] = {}
+    for part in (kernel.decl, *_others(kernel, loop)):
+        outside |= declared(part)
+    pointers = {name for name, one in outside.items() if isinstance(one.type, c_ast.PtrDecl)}
+    arrays = {name for name, one in outside.items() if isinstance(one.type, c_ast.ArrayDecl)}
+    changed = assigned(loop.stmt) | (assigned(loop.stmt, elements=True) - pointers)
+    return frozenset((changed | (arrays & set(list_names(loop.stmt)))) & set(outside))
+
+
+def uses_ids(
+    functions: Mapping[str, c_ast.FuncDef], kernel: c_ast.FuncDef, loop: c_ast.For, counter: str
+) -> bool:
+    """Whether the body of a loop uses ids otherwise than by the loop's counter."""
+    depends = set[str]()
+    while True:
+        found = set[str]()
+        for part in _others(kernel, loop):
+            if depends & set(list_names(part)) or uses_of_ids(functions, part):
+                found |= assigned(part) | declared(part).keys()
+        if found <= depends:
+            break
+        depends |= found
+    named = set(list_names(loop.stmt)) - {counter}
+    return bool(depends & named or uses_of_ids(functions, loop.stmt))
+
+
+def _others(kernel: c_ast.FuncDef, loop: c_ast.For) -> list[c_ast.Node]:
+    return [node for node in kernel.body.block_items or [] if node is not loop]

@@ -1,0 +1,173 @@
+"""Values that the analysis knows: integers and pointers, and C's arithmetic with them."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .c_types import INT, LONG, UINT, ULONG, CType
+from .conditions import Fits, Needs
+from .polynomials import Polynomial, number, symbol
+
+_MOST: Final = 1 << 64
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A known integer: a polynomial, right modulo 2 to its type's bits.
+
+    `needs` are the conditions under which the polynomial is right without the modulo wherever a
+    step on the way asked for that.
+    """
+
+    value: Polynomial
+    type: CType
+    needs: Needs = frozenset()
+
+    @property
+    def exact(self) -> Needs:
+        """What must be true, so that the polynomial is right without the modulo."""
+        least, greatest = self.type.range
+        constant = self.value.constant
+        if constant is not None and least <= constant <= greatest:
+            return self.needs
+        return self.needs | {Fits(self.value, least, greatest)}
+
+    @property
+    def without_sign(self) -> Integer:
+        """The same, where it is not negative."""
+        return replace(self, needs=self.needs | {Fits(self.value, 0, _MOST)})
+
+    def convert(self, type_: CType) -> Integer | None:
+        """Return it as another type; None if that type has other values than integers."""
+        if type_.name == "bool" or type_.kind != "integer":
+            return None
+        needs = self.exact if type_.size > self.type.size else self.needs
+        return Integer(self.value, type_, needs)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer to memory: of arguments, or of no argument (private, local and constant).
+
+    Attributes:
+        arguments: Which arguments it may point into. Empty: memory of its own.
+        offset: In bytes, if it is one known argument and its place is known.
+        target: The type that it points to.
+    """
+
+    arguments: frozenset[str]
+    offset: Polynomial | None
+    target: CType
+    needs: Needs = frozenset()
+
+    def to(self, target: CType) -> Pointer:
+        """Return it as a pointer to another type."""
+        return replace(self, target=target)
+
+    @property
+    def lost(self) -> Pointer:
+        """It, when its place is not known."""
+        return Pointer(self.arguments, None, self.target)
+
+    def move(self, by: Value, size: int) -> Pointer:
+        """Return a pointer that is moved by so many pieces of so many bytes; 0: not known."""
+        wide = by.convert(LONG) if isinstance(by, Integer) else None
+        if wide is None or self.offset is None or not size:
+            return self.lost
+        offset = self.offset + wide.value * number(size)
+        return replace(self, offset=offset, needs=self.needs | wide.needs)
+
+
+Value = Integer | Pointer | None
+PRIVATE: Final = Pointer(frozenset(), None, CType("void"))
+_EXACT: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def join(left: Value, right: Value) -> Value:
+    """Return what is known of a value that is one of two."""
+    match left, right:
+        case Integer(), Integer() if (left.value, left.type) == (right.value, right.type):
+            return replace(left, needs=left.needs | right.needs)
+        case Pointer(), Pointer():
+            if (left.arguments, left.offset) == (right.arguments, right.offset):
+                return replace(left, needs=left.needs | right.needs)
+            return Pointer(left.arguments | right.arguments, None, left.target)
+        case _:
+            return None
+
+
+def calculate_value(name: str, left: Value, right: Value) -> Value:
+    """Return what an operator of C makes of two values."""
+    if isinstance(right, Pointer) and name == "+":
+        left, right = right, left
+    if isinstance(left, Pointer):
+        if name not in ("+", "-") or isinstance(right, Pointer):
+            return None
+        return left.move(right, left.target.size * (-1 if name == "-" else 1))
+    if not isinstance(left, Integer) or not isinstance(right, Integer):
+        return None
+    if name in ("<<", ">>"):
+        left = promote(left)
+        shift = right.value.constant
+        if shift is None or not 0 <= shift < 8 * left.type.size:
+            return None
+        power = Integer(number(1 << shift), ULONG if left.type.size == 8 else UINT)
+        if name == ">>":
+            return divide(left.without_sign, power, left.type)[0]
+        return Integer(left.value * power.value, left.type, left.needs | right.needs)
+    left, right = _balance(left, right)
+    if name in _EXACT:
+        return Integer(_EXACT[name](left.value, right.value), left.type, left.needs | right.needs)
+    if name in ("/", "%"):
+        return divide(left, right, left.type)[name == "%"]
+    mask = right.value.constant
+    if name == "&" and mask is not None and mask > 0 and not mask & (mask + 1):
+        power = Integer(number(mask + 1), left.type)
+        return divide(left.without_sign, power, left.type)[1]
+    return None
+
+
+def promote(value: Integer) -> Integer:
+    """Return an integer as C calculates with it: at least as an int."""
+    return (value.convert(INT) or value) if value.type.size < 4 else value
+
+
+def _balance(left: Integer, right: Integer) -> tuple[Integer, Integer]:
+    """Give two integers the type in which C calculates with both."""
+    left, right = promote(left), promote(right)
+    wide = common_type(left, right)
+    return left.convert(wide) or left, right.convert(wide) or right
+
+
+def common_type(left: Integer, right: Integer) -> CType:
+    """Return the type in which C calculates with two integers, or compares them."""
+    types = (promote(left).type, promote(right).type)
+    return max(types, key=lambda type_: (type_.size, not type_.signed))
+
+
+def divide(left: Integer, right: Integer, type_: CType) -> tuple[Integer, Integer]:
+    """Return the quotient and the remainder: `a == b * (a / b) + a % b` holds in C."""
+    needs = left.exact | right.exact
+    first, second = left.value.constant, right.value.constant
+    if first is not None and second is not None and first >= 0 and second > 0:
+        quotient = number(first // second)
+    else:
+        quotient = symbol("quotient", "", left.value, right.value)
+    rest = left.value - right.value * quotient
+    return Integer(quotient, type_, needs), Integer(rest, type_, needs)
+
+
+def limit(name: str, values: list[Value]) -> Value:
+    """Return the first argument of min, max or clamp, if the launch's values never limit it."""
+    first, *others = values
+    for index, other in enumerate(others):
+        if not isinstance(first, Integer) or not isinstance(other, Integer):
+            return None
+        if other.value.varies:
+            return None
+        below = name == "max" or (name == "clamp" and index == 0)
+        gap = first.value - other.value if below else other.value - first.value
+        first = replace(first, needs=first.exact | other.exact | {Fits(gap, 0, _MOST)})
+    return first
