@@ -80,6 +80,7 @@ def has_headers():
     return not subprocess.run(command, input=b'#include <stdio.h>', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 missing = (
     'Python 3.10 or newer is needed, this is %s: make PYTHON=python3.12 …' % v if sys.version_info < (3, 10)
+    else 'free-threaded builds of CPython are not supported: make PYTHON=python%s …' % v if 't' in sys.abiflags
     else 'no C compiler (%s): install one (Debian: apt-get install gcc)' % cc if not (shutil.which(cc) or shutil.which('gcc'))
     else 'the headers of Python %s are missing: install them (Debian: apt-get install python%s-dev)' % (v, v)
     if not os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h'))

@@ -20,6 +20,11 @@ from setuptools.command.build_ext import build_ext
 
 def missing_tool() -> str | None:
     """Return in one line what the native build needs and this machine lacks; None if nothing."""
+    if "t" in sys.abiflags:  # it has no limited API
+        return (
+            "fairlead: free-threaded builds of CPython are not supported: install it in the usual "
+            "build of the same version"
+        )
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(shutil.which(name) for name in (compiler, "cc", "gcc")):
         return (

@@ -21,6 +21,7 @@ its module at its first use, and PyOpenCL is imported only by code that needs it
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
     from .loader.ze.abi import LevelZeroError
 
     __version__: str
+
+if "t" in sys.abiflags:  # what is compiled uses the limited API, which these builds do not have
+    raise ImportError(
+        "fairlead: free-threaded builds of CPython are not supported: use the usual build of the "
+        "same version"
+    )
 
 __all__ = [
     "CaptureError",

@@ -2,9 +2,8 @@
 
 `ROWS` is the table. A row is a *repair*, which changes how a driver is opened, or a *habit*, which
 sets capabilities of a `DriverProfile`. All other code asks for capabilities and never compares
-names: `find_profile(platform).waits_one_at_a_time`. Only pocl_kernels.py reads a version, because
-the layout of PoCL's binaries depends on it. If no row applies to a driver, every capability has its
-default, the plain path.
+names: `find_profile(platform).waits_one_at_a_time`. If no row applies to a driver, every capability
+has its default, the plain path.
 
 `fairlead doctor` lists the rows that apply to each driver. FAIRLEAD_QUIRKS switches rows off: see
 `parse_switches`.
@@ -485,8 +484,8 @@ ROWS: Final = (
     ProfileRow(
         id="kernels-in-process",
         applies=Applies(name=_POCL),
-        does="lets the engine `direct` call a graph's compiled kernels, if the version is proven "
-        "and the self-test has passed",
+        does="lets the engine `direct` call a graph's compiled kernels, if its self-test has "
+        "passed. A later row can forbid a version",
         evidence="PoCL runs kernels in the process of the program, from libraries that its program "
         "binaries hold (docs/direct_engine.md)",
         test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",

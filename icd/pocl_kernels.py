@@ -2,8 +2,8 @@
 
 PoCL compiles a kernel to a shared library. Its binary of a program has the library of the generic
 work-group function, which takes any local size, offset and number of groups. `parse` reads a
-binary. `PoclKernel.function` opens the library from memory and finds the function. `VERSIONS` says
-which versions this is proven for; on any other one nothing is called.
+binary. `PoclKernel.function` opens the library from memory and finds the function. A binary says
+which layout it has; nothing is read of one that is not known.
 
 Layout (little endian): "poclbin\\0", u64 device, u32 layout, u32 kernels, u64 flags, [from 9: u32
 roots], hash[41], [if flag bit 1: u64 size of program-scope variables], files of the program,
@@ -18,6 +18,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -26,37 +27,8 @@ from ..loader.base.errors import FairleadError
 from ..loader.base.forks import make_lock
 from ..loader.base.search import filter_environ
 
-
-@dataclass(frozen=True)
-class PoclVersion:
-    """A version of PoCL that the engine `direct` knows.
-
-    Attributes:
-        name: how CL_PLATFORM_VERSION names it: "3.0" for PoCL 3.0-rc2.
-        layout: the number of its binaries' layout.
-        reports_failures: whether its work-group functions report that they failed.
-        proven: what is known of it, and from where.
-    """
-
-    name: str
-    layout: int
-    reports_failures: bool
-    proven: str
-
-
-#: The versions that are known. The self-test must pass besides, for each file of a driver.
-VERSIONS: Final = (
-    PoclVersion(
-        "3.0",
-        8,
-        False,
-        "3.0-rc2 of PyPI: the project's tests, and 119,000 random graphs against the driver",
-    ),
-    PoclVersion("3.1", 9, False, "3.1 of Debian 12: the project's tests of the engine, in it"),
-    PoclVersion("5.0", 11, False, "5.0 of Ubuntu 24.04: the project's tests of the engine, in it"),
-    PoclVersion("6.0", 11, False, "6.0 of Debian 13: the project's tests of the engine, in it"),
-    PoclVersion("7.1", 11, True, "7.1 of Debian sid: the project's tests of the engine, in it"),
-)
+#: The layouts that are known: of PoCL 3.0, 3.1, 4.0 to 7.1, and 7.2.
+_LAYOUTS: Final = (8, 9, 11, 12)
 
 _MAGIC: Final = b"poclbin\0"
 _FLUSHES: Final = 1  # the flags of a program: denormals are zero,
@@ -76,17 +48,7 @@ _UNFINISHED: Final = re.compile(rb"parallel_.{6}\.so|.+\.so_.{6}\.so", re.DOTALL
 
 
 class PoclBinaryError(FairleadError):
-    """The layout of PoCL's binary is not its version's, or a library in it cannot be opened."""
-
-
-def find_version(platform_version: str) -> PoclVersion | None:
-    """The known version that a CL_PLATFORM_VERSION names, None if it is not known."""
-    _, _, rest = platform_version.partition("PoCL ")
-    number = rest.split()[0] if rest.split() else ""
-    return next(
-        (row for row in VERSIONS if re.fullmatch(rf"{re.escape(row.name)}([.+-].*)?", number)),
-        None,
-    )
+    """The layout of PoCL's binary is not known, or a library in it cannot be opened."""
 
 
 @dataclass(frozen=True)
@@ -218,23 +180,17 @@ class _BinaryReader:
             yield self.read_text(), self.read_text()
 
 
-def parse(binary: bytes, version: PoclVersion) -> dict[str, PoclKernel]:
+def parse(binary: bytes) -> dict[str, PoclKernel]:
     """The kernels of a binary, by name.
 
     Args:
         binary: what CL_PROGRAM_BINARIES gives.
-        version: of the PoCL that gave it.
 
     Raises:
         PoclBinaryError: it has another layout.
     """
-    try:
-        return {kernel.name: kernel for kernel in _read_kernels(binary, version)}
-    except (struct.error, IndexError, ValueError) as error:
-        raise PoclBinaryError(
-            f"the program's binary has another layout than that of PoCL {version.name}: {error}.",
-            routine="clGetProgramInfo(CL_PROGRAM_BINARIES)",
-        ) from error
+    with _explain_layout():
+        return {kernel.name: kernel for kernel in _read_kernels(binary)}
 
 
 def read_bitcode(binary: bytes) -> bytes:
@@ -244,9 +200,15 @@ def read_bitcode(binary: bytes) -> bytes:
         PoclBinaryError: it has another layout.
     """
     reader = _BinaryReader(binary)
-    try:
+    with _explain_layout():
         files = _BinaryReader(_read_program(reader, _read_head(reader)).files).read_files()
         return next((data for path, data in files if path.endswith(b"/program.bc")), b"")
+
+
+@contextmanager
+def _explain_layout() -> Iterator[None]:
+    try:
+        yield
     except (struct.error, IndexError, ValueError) as error:
         raise PoclBinaryError(
             f"the program's binary has no layout of PoCL's that is known: {error}.",
@@ -264,7 +226,7 @@ def is_whole(binary: bytes) -> bool:
     reader = _BinaryReader(binary)
     try:
         head = _read_head(reader)
-        if head.layout not in {version.layout for version in VERSIONS}:
+        if head.layout not in _LAYOUTS:
             return True
         _read_program(reader, head)
         for _ in range(head.kernels):
@@ -310,14 +272,16 @@ def _read_program(reader: _BinaryReader, head: _Head) -> _PoclProgram:
     return _PoclProgram(folder, variables, b"".join(parts))
 
 
-def _read_kernels(binary: bytes, version: PoclVersion) -> Iterator[PoclKernel]:
+def _read_kernels(binary: bytes) -> Iterator[PoclKernel]:
     reader = _BinaryReader(binary)
     head = _read_head(reader)
-    if head.layout != version.layout:
-        raise ValueError(f"its layout is {head.layout} and not {version.layout}")
+    if head.layout not in _LAYOUTS:
+        raise ValueError(f"its number is {head.layout}")
     program = _read_program(reader, head)
     for _ in range(head.kernels):
         yield _read_kernel(reader, bool(head.flags & _FLUSHES), program)
+    if reader.place != reader.end:
+        raise ValueError(f"{reader.end - reader.place} bytes follow its last kernel")
 
 
 def _read_kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> PoclKernel:

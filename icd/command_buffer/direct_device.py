@@ -32,20 +32,18 @@ class DirectDevice:
 
     Args:
         context, device: handles.
-        reports_failures: whether work-group functions report that they failed.
 
     Attributes:
         native: what C knows of it, an `fl_direct_device *`.
     """
 
-    def __init__(self, context: int, device: int, reports_failures: bool) -> None:
+    def __init__(self, context: int, device: int) -> None:
         self._objects: list[tuple[int, str]] = []
         queue = make_queue(context, device)
         # Not by __del__: while that runs, `_devices` still gives the object to other threads.
         finalize(self, _release, self._objects, queue).atexit = False
         self.native: Any = ffi.new("fl_direct_device *")
         self.native.queue = ffi.cast("void *", queue)
-        self.native.reports_failures = reports_failures
         sizes, memory = ffi.new("size_t[3]"), ffi.new("uint64_t *")
         for name, size, value in (
             ("CL_DEVICE_MAX_WORK_ITEM_SIZES", 24, sizes),
@@ -130,11 +128,10 @@ _devices: Final[WeakValueDictionary[tuple[int, int], DirectDevice]] = WeakValueD
 _lock: Final = make_lock()
 
 
-def get_device(context: int, device: int, reports_failures: bool) -> DirectDevice:
+def get_device(context: int, device: int) -> DirectDevice:
     """The device of a context (handles), made when nobody has it. Raises OpenCLError."""
     with _lock:  # while it lives its queue holds the context: no other has the handle
         found = _devices.get((context, device))
         if found is None:
-            found = DirectDevice(context, device, reports_failures)
-            _devices[context, device] = found
+            found = _devices[context, device] = DirectDevice(context, device)
         return found

@@ -1,13 +1,13 @@
-"""Whether the engine `direct` may call into a driver: a known version, and a passed self-test.
+"""Whether the engine `direct` may call into a driver: it has passed a self-test.
 
 The self-test (direct_self_test.py) runs in a child process, once for each driver file
-(self_tests.py). If it fails, crashes, hangs or cannot run, nothing is called.
+(self_tests.py). If it fails, crashes, hangs or cannot run, nothing is called. No version of PoCL is
+trusted without it, and none is refused for its number. A row of driver_profiles.py can forbid one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ...loader.base.forks import make_lock
@@ -21,7 +21,6 @@ from ..calls import (
     identify_device,
 )
 from ..errors import OpenCLError, check
-from ..pocl_kernels import PoclVersion, find_version
 from . import self_tests
 
 #: The module whose `main` is the self-test.
@@ -29,26 +28,17 @@ SELF_TEST: str = "fairlead.icd.command_buffer.direct_self_test"
 
 _CPU, _NATIVE_KERNEL = OPENCL["CL_DEVICE_TYPE_CPU"], OPENCL["CL_EXEC_NATIVE_KERNEL"]
 
-
-@dataclass(frozen=True)
-class Trust:
-    """What the engine knows of a device's driver.
-
-    `version` is None if `why_not` says why it is off.
-    """
-
-    version: PoclVersion | None = None
-    why_not: str | None = None
-
-
-_known: Final[dict[tuple[str, ...], Trust]] = {}
+_known: Final[dict[tuple[str, ...], str | None]] = {}
 _lock: Final = make_lock()
 
 
-def find_trust(device: int) -> Trust:
-    """Find out once for the process whether the engine may run kernels of a device (a handle).
+def why_not_device(device: int) -> str | None:
+    """Find out once for the process why the engine may not run kernels of a device (a handle).
 
     Threads that ask at the same time wait for one self-test.
+
+    Returns:
+        None if it may.
     """
     try:
         identity = identify_device(device)
@@ -57,36 +47,28 @@ def find_trust(device: int) -> Trust:
                 _known[identity] = _judge(device, identity)
             return _known[identity]
     except OpenCLError as error:
-        return Trust(why_not=f"the driver does not describe the device, {error}")
+        return f"the driver does not describe the device, {error}"
 
 
-def _judge(device: int, identity: Sequence[str]) -> Trust:
-    _, platform_version, *_ = identity
-    version = find_version(platform_version)
+def _judge(device: int, identity: Sequence[str]) -> str | None:
     if not find_device_profile(device).has_kernels_in_process:
-        return Trust(why_not="the driver is not PoCL, whose kernels are functions of this process")
-    if version is None:
-        return Trust(why_not=f"{platform_version} is not a version of PoCL that it is proven for")
+        return "the driver is not PoCL, or a row of driver_profiles.py forbids its version"
     if not _query_number(device, "CL_DEVICE_TYPE") & _CPU:
-        return Trust(why_not="the device is not a CPU")
+        return "the device is not a CPU"
     if not _query_number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
-        return Trust(why_not="the device runs no native kernels")
-    why_not = self_tests.why_not_library(find_driver_file(device), "direct", SELF_TEST)
-    return Trust(why_not=why_not) if why_not else Trust(version)
+        return "the device runs no native kernels"
+    return self_tests.why_not_library(find_driver_file(device), "direct", SELF_TEST)
 
 
-def try_library(path: str, platform_version: str) -> str | None:
+def try_library(path: str) -> str | None:
     """Run the self-test of a driver's file anew; nothing is remembered.
 
     Args:
         path: of the file.
-        platform_version: CL_PLATFORM_VERSION of its platform.
 
     Returns:
         Why it is not trusted, None if it is.
     """
-    if find_version(platform_version) is None:
-        return "its version is not one that the engine is proven for"
     return self_tests.try_library(path, SELF_TEST)
 
 

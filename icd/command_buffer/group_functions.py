@@ -16,7 +16,7 @@ from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import call, get_address, query_kernel_name, query_program
 from ..errors import OpenCLError, check
-from ..pocl_kernels import PoclBinaryError, PoclKernel, PoclVersion, parse
+from ..pocl_kernels import PoclBinaryError, PoclKernel, parse
 from ..program_binaries import query_binaries
 from .prepared_programs import Preparation, say_if_long
 
@@ -33,14 +33,13 @@ class ProgramFunctions:
 
     Args:
         program: a handle, to which a reference is kept: it cannot become another program's.
-        version: of the PoCL that compiled it.
 
     Attributes:
         kernels: by name.
         why_not: why there are none, None if there are.
     """
 
-    def __init__(self, program: int, version: PoclVersion) -> None:
+    def __init__(self, program: int) -> None:
         self.kernels: dict[str, PoclKernel] = {}
         self.why_not: str | None = None
         call(program, "clRetainProgram")
@@ -48,7 +47,7 @@ class ProgramFunctions:
         finalize(self, call, program, "clReleaseProgram").atexit = False
         try:
             with say_if_long("and a replay waits for it"):
-                self.kernels = parse(query_binary(program), version)
+                self.kernels = parse(query_binary(program))
         except (OpenCLError, PoclBinaryError) as error:
             self.why_not = str(error)
 
@@ -57,12 +56,12 @@ _programs: Final[WeakValueDictionary[int, ProgramFunctions]] = WeakValueDictiona
 _lock: Final = make_lock()
 
 
-def get_functions(program: int, version: PoclVersion) -> ProgramFunctions:
+def get_functions(program: int) -> ProgramFunctions:
     """The functions of a program (a handle); those that somebody has already are not read again."""
     with _lock:
         found = _programs.get(program)
         if found is None:
-            found = _programs[program] = ProgramFunctions(program, version)
+            found = _programs[program] = ProgramFunctions(program)
         return found
 
 
@@ -89,7 +88,6 @@ class GroupFunctions:
     Args:
         kernels: handles; they live at least as long.
         device: a handle.
-        version: of its PoCL.
         prepared: programs (handles) that a child compiles or has compiled.
 
     Attributes:
@@ -101,21 +99,20 @@ class GroupFunctions:
         self,
         kernels: Iterable[int],
         device: int,
-        version: PoclVersion,
         prepared: Mapping[int, Preparation] = MappingProxyType({}),
     ) -> None:
         self._prepared = prepared
         self.why_not: dict[int, str] = {}
         self._kept: list[Any] = []
         self._kernels: dict[int, PoclKernel] = {}
-        rows = [self._make_row(kernel, device, version) for kernel in sorted(set(kernels))]
+        rows = [self._make_row(kernel, device) for kernel in sorted(set(kernels))]
         self.array, self.count = ffi.new("fl_group_function[]", rows), len(rows)
 
-    def _make_row(self, kernel: int, device: int, version: PoclVersion) -> dict[str, Any]:
+    def _make_row(self, kernel: int, device: int) -> dict[str, Any]:
         row: dict[str, Any] = {"kernel": ffi.cast("void *", kernel)}
         try:
             found, row["most_items"] = (
-                self._find(kernel, version),
+                self._find(kernel),
                 _query_most_items(kernel, device),
             )
             row["function"] = ffi.cast("void *", found.function)
@@ -148,7 +145,7 @@ class GroupFunctions:
                     )
                     special.function = ffi.cast("void *", found)
 
-    def _find(self, kernel: int, version: PoclVersion) -> PoclKernel:
+    def _find(self, kernel: int) -> PoclKernel:
         """Return the kernel in its program's binary.
 
         Raises PoclBinaryError if it is missing, or not called.
@@ -157,7 +154,7 @@ class GroupFunctions:
         preparation = self._prepared.get(handle)
         if preparation is not None and preparation.why_not:
             raise PoclBinaryError(f"the kernel {name}: {preparation.why_not}", routine="direct")
-        program = get_functions(handle, version)
+        program = get_functions(handle)
         self._kept.append(program)
         found = program.kernels.get(name)
         if found is None or found.why_not:

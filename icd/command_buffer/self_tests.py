@@ -10,10 +10,11 @@ offset, values of several types, NULL, constant and local memory.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.base.children import Outcome, Request, run_all
 from ...loader.base.probe_verdicts import judge
@@ -96,8 +97,18 @@ def _report(candidate: Candidate, outcome: Outcome) -> _SelfTestReport:
 #: Makes what runs commands without the driver, for a kernel (a handle).
 Builder = Callable[[int], Callable[[CommandList], BuiltCommands]]
 
+#: Offset, global size and local size of a launch.
+Shape = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+class Local(NamedTuple):
+    """An argument: local memory of so many bytes."""
+
+    size: int
+
+
 _WORDS: Final = 48  # that an item writes, of eight bytes
-_SHAPES: Final = (  # offset, global size, local size
+_SHAPES: Final[tuple[Shape, ...]] = (
     ((0, 0, 0), (24, 1, 1), (8, 1, 1)),
     ((5, 0, 0), (7, 1, 1), (1, 1, 1)),
     ((0, 0, 0), (6, 4, 1), (3, 2, 1)),
@@ -105,6 +116,7 @@ _SHAPES: Final = (  # offset, global size, local size
     ((0, 0, 0), (3, 5, 2), (3, 5, 1)),
 )
 _MOST_ITEMS: Final = 64
+_NOTHING: Final = bytes(_WORDS * 8 * _MOST_ITEMS)
 
 #: With HOST it also writes what only the host's memory and processor have.
 SOURCE: Final = b"""
@@ -171,37 +183,58 @@ def find_difference(
             for shape in _SHAPES:
                 progress(f"running {shape} {one}")
                 commands = _launch(target, kernel, out, table, shape)
-                theirs = _run_launch(Replay().build(commands, target), target, out)
-                ours = _run_launch(build(commands), target, out)
-                if ours != theirs:
+                theirs = run_built(Replay().build(commands, target), target, out, _NOTHING)
+                if run_built(build(commands), target, out, _NOTHING) != theirs:
                     return f"results differ for {shape} {one}".rstrip()
     progress("ending")
     return ""
 
 
-def _launch(
-    target: QueueKind, kernel: int, out: int, table: int, shape: tuple[tuple[int, ...], ...]
-) -> CommandList:
+def _launch(target: QueueKind, kernel: int, out: int, table: int, shape: Shape) -> CommandList:
+    values = (
+        out,
+        struct.pack("B", 201),
+        struct.pack("Q", 0x0123456789ABCDEF),
+        struct.pack("4f", 1.5, -2.0, 3.0, 0.25),
+        bytes(range(1, 33)),
+        table,
+        bytes(8),
+        Local(_MOST_ITEMS * 8),
+    )
+    commands = CommandArray()
+    add_launch(commands, (), kernel, values, shape)
+    return list_commands(commands, target)
+
+
+def list_commands(commands: CommandArray, target: QueueKind) -> CommandList:
+    """Return commands as engines take them."""
+    return CommandList(target.context, [target.device], commands.array, commands.order, commands)
+
+
+def add_launch(
+    commands: CommandArray,
+    dependencies: Sequence[int],
+    kernel: int,
+    values: Sequence[int | bytes | Local],
+    shape: Shape,
+) -> int:
+    """Append a launch of a kernel. Returns its number.
+
+    Args:
+        commands: that it is appended to.
+        dependencies: the numbers of the commands that it comes after.
+        kernel: a handle.
+        values: its arguments: memory objects (handles), bytes, or local memory.
+        shape: offset, global size and local size.
+    """
     offset, size, local = shape
     dimensions = max(i + 1 for i in range(3) if size[i] > 1 or i == 0)
-    values = {
-        0: (lib.FL_ARG_MEM, ffi.new("uintptr_t *", out)),
-        1: (lib.FL_ARG_VALUE, ffi.new("uint8_t *", 201)),
-        2: (lib.FL_ARG_VALUE, ffi.new("uint64_t *", 0x0123456789ABCDEF)),
-        3: (lib.FL_ARG_VALUE, ffi.new("float[4]", [1.5, -2.0, 3.0, 0.25])),
-        4: (lib.FL_ARG_VALUE, ffi.new("unsigned char[]", bytes(range(1, 33)))),
-        5: (lib.FL_ARG_MEM, ffi.new("uintptr_t *", table)),
-        6: (lib.FL_ARG_VALUE, ffi.new("uintptr_t *", 0)),
-    }
-    sizes = {0: 8, 1: 1, 2: 8, 3: 16, 4: 32, 5: 8, 6: 8}
-    rows = [(i, kind, sizes[i], value) for i, (kind, value) in values.items()]
-    rows.append((7, lib.FL_ARG_VALUE, _MOST_ITEMS * 8, ffi.NULL))
+    rows = [(number, *_make_argument(value)) for number, value in enumerate(values)]
     changes = ffi.new("fl_change[]", rows)
     arguments = lib.fl_change_arguments(ffi.NULL, len(rows), changes, len(rows))
-    commands = CommandArray()
-    commands.add(
+    return commands.add(
         "kernel",
-        (),
+        dependencies,
         global_offset=offset,
         global_size=size,
         local_size=local,
@@ -211,40 +244,68 @@ def _launch(
         kernel=kernel,
         arguments=arguments,
     )
-    return CommandList(target.context, [target.device], commands.array, commands.order, commands)
 
 
-def _run_launch(built: BuiltCommands, target: QueueKind, out: int) -> bytes:
-    """What a launch writes: it is enqueued once, and read after it."""
+def _make_argument(value: int | bytes | Local) -> tuple[int, int, Any]:
+    if isinstance(value, int):
+        return lib.FL_ARG_MEM, 8, ffi.new("uintptr_t *", value)
+    if isinstance(value, bytes):
+        return lib.FL_ARG_VALUE, len(value), ffi.new("unsigned char[]", value)
+    return lib.FL_ARG_VALUE, value.size, ffi.NULL
+
+
+def run_built(
+    built: BuiltCommands, target: QueueKind, buffer: int, before: bytes, times: int = 1
+) -> bytes:
+    """Run what an engine has built, and close it. Returns what the buffer then has.
+
+    Args:
+        built: what is run.
+        target: the kind of queue.
+        buffer: a handle.
+        before: what the buffer has before.
+        times: how often it is run.
+    """
     queue = make_queue(target.context, target.device)
     try:
-        data = ffi.new("unsigned char[]", _WORDS * 8 * _MOST_ITEMS)
-        size, failed = len(data), ffi.new("uint32_t *")
+        data = ffi.new("unsigned char[]", before)
+        size, failed = len(before), ffi.new("uint32_t *")
         for routine in ("clEnqueueWriteBuffer", "clEnqueueReadBuffer"):
             if routine == "clEnqueueReadBuffer":
                 queues = ffi.new("void *[]", [ffi.cast("void *", queue)])
-                native = built.native
-                check(
-                    native.enqueue(native.self, queues, 1, 1, 0, ffi.NULL, ffi.NULL, failed),
-                    "launch",
-                )
-            code = call(queue, routine, out, 1, 0, size, get_address(data), 0, None, None)
+                run, run_self = built.native.enqueue, built.native.self
+                check(run(run_self, queues, 1, times, 0, ffi.NULL, ffi.NULL, failed), "launch")
+            code = call(queue, routine, buffer, 1, 0, size, get_address(data), 0, None, None)
             check(code, routine)
-        return bytes(ffi.buffer(data))
+        return bytes(ffi.buffer(data, size))
     finally:
         built.close()
         release_queue(queue)
 
 
+def make_kernel(program: int, name: str) -> int:
+    """Return a kernel (a handle) of a program."""
+    code = ffi.new("int32_t *")
+    kernel = call(program, "clCreateKernel", name.encode(), get_address(code))
+    check(code[0], "clCreateKernel")
+    return kernel
+
+
 @contextmanager
 def _make_kernel(context: int, device: int, options: str) -> Iterator[int]:
     program = build_program(context, device, SOURCE, options.encode())
-    code = ffi.new("int32_t *")
-    kernel = call(program, "clCreateKernel", b"fairlead_everything", get_address(code))
-    check(code[0], "clCreateKernel")
+    kernel = make_kernel(program, "fairlead_everything")
     yield kernel
     call(kernel, "clReleaseKernel")
     call(program, "clReleaseProgram")
+
+
+def make_buffer(context: int, size: int) -> int:
+    """Return a buffer (a handle) of so many bytes."""
+    code = ffi.new("int32_t *")
+    buffer = call(context, "clCreateBuffer", 0, size, None, get_address(code))
+    check(code[0], "clCreateBuffer")
+    return buffer
 
 
 @contextmanager
@@ -253,8 +314,7 @@ def _make_buffers(context: int) -> Iterator[tuple[int, int]]:
     code, numbers = ffi.new("int32_t *"), ffi.new("int32_t[]", [7, -5, 11, 1 << 30])
     copies = OPENCL["CL_MEM_COPY_HOST_PTR"]
     size = _WORDS * 8 * _MOST_ITEMS
-    out = call(context, "clCreateBuffer", 0, size, None, get_address(code))
-    check(code[0], "clCreateBuffer")
+    out = make_buffer(context, size)
     table = call(context, "clCreateBuffer", copies, 16, get_address(numbers), get_address(code))
     check(code[0], "clCreateBuffer")
     yield out, table

@@ -192,7 +192,6 @@ typedef struct fl_image {
     fl_thread_limits limits;
     atomic_uint passes;          /* that were measured, at most FL_KNOWN */
     bool shares;                 /* some levels are run together */
-    bool watched;                /* its work-group functions report failures */
     atomic_int failed;           /* one did */
 } fl_image;
 /* Many buffers were in it and are not any more: a new image lets go of them. */

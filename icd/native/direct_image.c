@@ -153,7 +153,6 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     image->contexts_at = contexts;
     image->common_count = 0;
     image->step_count = d->count;
-    image->watched = d->device->reports_failures;
     image->live = memory.keep.count;
     atomic_store(&image->passes, 0);
     for (uint32_t i = 0; i < d->count; i++) {
@@ -214,7 +213,6 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->contexts_at = image->contexts_at;
     made->common_count = image->common_count;
     made->step_count = image->step_count;
-    made->watched = image->watched;
     made->live = image->live;
     made->limits = image->limits;
     made->shares = image->shares;

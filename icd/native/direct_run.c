@@ -284,11 +284,23 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     atomic_store(&image->passes, pass + 1);
 }
 
+/* Work-group functions of PoCL 7.0 and later say in the context that they failed. Those of earlier
+ * versions never write there. */
+static void look_at(fl_image *image, fl_group_context *context) {
+    if (context->failed) {
+        context->failed = 0;
+        atomic_store(&image->failed, 1);
+    }
+}
+
 static void look_for_failures(fl_image *image) {
     const fl_direct_step *end = fl_steps(image) + image->step_count;
-    for (const fl_direct_step *s = fl_steps(image); s < end; s++)
-        if (s->kind == FL_STEP_LAUNCH && s->context->failed)
-            atomic_store(&image->failed, 1);
+    for (uint32_t i = 0; i < image->common_count; i++)
+        look_at(image, &fl_contexts(image)[i]);
+    if (image->common_count == FL_COMMON) /* steps may have their own */
+        for (const fl_direct_step *s = fl_steps(image); s < end; s++)
+            if (s->kind == FL_STEP_LAUNCH)
+                look_at(image, s->context);
 }
 
 /* What the places of cells hold in a pass. */
@@ -335,7 +347,6 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
     if (together)
         fl_give_threads_back();
     _mm_setcsr(before);
-    if (image->watched)
-        look_for_failures(image);
+    look_for_failures(image);
     return turn;
 }

@@ -46,8 +46,7 @@ enum fl_direct_reason {
 enum { FL_DIRECT_MOST_ITEMS = 16777216 };
 
 /* A device, and what it is asked with: a queue of our own, a kernel that writes its local sizes
- * into a buffer. Of the last shapes the answers are known. `reports_failures`: work-group functions
- * write `execution_failed`. */
+ * into a buffer. Of the last shapes the answers are known. */
 enum { FL_MOST_THREADS = 16 };   /* that run launches together: more would wait for each other */
 /* Up to so many threads run launches that need no order, or one launch. These must take at least so
  * many ns. With threads they must take at most so many percent of the time that one thread needs.
@@ -59,7 +58,7 @@ typedef struct fl_direct_device {
     fl_thread_limits thread_limits;
     void *queue, *shape, *answer;
     size_t most_items[3], local_memory;
-    uint32_t reports_failures, shape_count;
+    uint32_t shape_count;
     struct fl_direct_shape {
         uint32_t work_dim;
         size_t global[3], local[3];

@@ -18,7 +18,7 @@ import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph_files import programs, queries
 from fairlead.graph_files.archive import GraphArchive
-from fairlead.icd.command_buffer.direct_trust import find_trust
+from fairlead.icd.command_buffer.direct_trust import why_not_device
 from fairlead.runtime import SYCLError
 
 #: PyOpenCL's types do not know all of its own arguments.
@@ -72,7 +72,7 @@ def test_what_is_loaded_computes_what_was_saved(
 def test_a_call_where_the_host_runs_the_graph_transfers_nothing(
     numbers: Numbers, file: Path, device: cl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if find_trust(device.int_ptr).why_not is not None:
+    if why_not_device(device.int_ptr) is not None:
         pytest.skip("the engine direct does not run on this driver")
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
     a, by = numbers.buffer, fairlead.Parameter(np.int32(2))

@@ -61,6 +61,27 @@ def test_a_missing_package_is_named(
     assert not package or package in packages_of_readme()
 
 
+_FREE_THREADED = "import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags = 't'\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        defined("REQUIRE"),
+        "sys.argv = ['setup.py', '--version']; import runpy; runpy.run_path('setup.py')",
+        "import fairlead",
+    ],
+    ids=["make", "setup.py", "import"],
+)
+def test_free_threaded_builds_are_refused_in_a_sentence(code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FREE_THREADED + code], cwd=ROOT, capture_output=True, text=True
+    )
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert "free-threaded builds of CPython are not supported: " in said
+
+
 @pytest.mark.parametrize("code", [0, 2])
 def test_installing_shows_each_step_and_everything_if_it_fails(tmp_path: Path, code: int) -> None:
     said = [

@@ -69,7 +69,8 @@ class DriverReport:
         quirks: the ids of the repairs that were applied.
         habits: the ids of the habits that apply.
         handlers: the signals whose handlers it changes in the process, "SIGINT".
-        direct: of PoCL: whether the engine `direct` runs its kernels, "on", or "off: " and why.
+        direct: of PoCL: whether the engine `direct` runs its kernels, "on: self-tested", or
+            "off: " and why.
         cuda: of NVIDIA's driver: the same of the engine `cuda`.
         notes: what is odd about it although it works.
     """
@@ -323,7 +324,7 @@ def _describe_direct(report: ProbeReport) -> str:
     """Return what the engine `direct` does with a driver; "" for one that is not PoCL."""
     for one in report.platforms:
         if find_profile_by_names(one.name, one.vendor, one.version).has_kernels_in_process:
-            return _format_switch(direct_trust.try_library(report.real_path, one.version))
+            return _format_switch(direct_trust.try_library(report.real_path))
     return ""
 
 
@@ -338,7 +339,7 @@ def _describe_cuda(report: ProbeReport) -> str:
 
 
 def _format_switch(why_not: str | None) -> str:
-    return f"off: {why_not}" if why_not else "on"
+    return f"off: {why_not}" if why_not else "on: self-tested"
 
 
 def _mark_duplicate(driver: DriverReport, before: Iterable[DriverReport]) -> DriverReport:

@@ -19,7 +19,7 @@ from ...calls import call, get_address, query_compute_units, query_program
 from ...errors import OpenCLError, error
 from ..commands import CommandList
 from ..direct_device import DirectDevice, get_device
-from ..direct_trust import find_trust
+from ..direct_trust import why_not_device
 from ..engine import BuiltCommands, Engine, QueueKind
 from ..group_functions import GroupFunctions, has_functions
 from ..launch_cost import measure_launch
@@ -77,7 +77,7 @@ class Direct(Engine):
             return "a schedule was asked for"
         if commands.wanted_events:
             return "the times or events of single commands are asked for"
-        return find_trust(target.device).why_not
+        return why_not_device(target.device)
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if (why_not := self._why_never(commands, target)) is not None:
@@ -109,15 +109,13 @@ class Direct(Engine):
     def _find(self, commands: CommandList, target: QueueKind) -> Found:
         key = self.name, target.device
         if key not in commands.notes:
-            version = find_trust(target.device).version
-            assert version is not None  # why_not
             kernels = _list_kernels(commands)
-            device = get_device(commands.context, target.device, version.reports_failures)
+            device = get_device(commands.context, target.device)
             rows = (commands.array[number] for number in range(len(commands)))
             if commands.updatable or any(row.kernel and not row.has_local for row in rows):
                 device.ask_for_local_sizes()
             prepared = commands.notes.get((*key, "prepared"), {})
-            functions = GroupFunctions(kernels, target.device, version, prepared)
+            functions = GroupFunctions(kernels, target.device, prepared)
             commands.notes[key] = Found(device, functions)
         return commands.notes[key]
 

@@ -9,7 +9,6 @@ import pytest
 
 from fairlead.icd.command_buffer import direct_device, group_functions
 from fairlead.icd.drivers import platforms
-from fairlead.icd.pocl_kernels import find_version
 
 pytestmark = pytest.mark.driver("pocl_wheel")
 
@@ -27,7 +26,7 @@ def test_a_device_that_ends_is_given_to_nobody(
     release = direct_device.release_queue
 
     def ask() -> direct_device.DirectDevice:
-        return direct_device.get_device(context.int_ptr, context.devices[0].int_ptr, False)
+        return direct_device.get_device(context.int_ptr, context.devices[0].int_ptr)
 
     def release_and_ask(queue: int) -> None:  # another thread asks while the driver is called
         if not found:
@@ -48,20 +47,18 @@ def test_functions_that_end_are_given_to_nobody(
 ) -> None:
     program = cl.Program(context, "kernel void f(global int *a) { a[0] = 1; }").build()
     handle, found, released = program.int_ptr, [], []
-    version = find_version(context.devices[0].platform.version)
-    assert version is not None
     call = group_functions.call
 
     def call_and_ask(this: int, routine: str, *values: Any) -> Any:
         if routine == "clReleaseProgram" and not released:
             released.append(this)
-            found.append(group_functions.get_functions(handle, version))
+            found.append(group_functions.get_functions(handle))
         return call(this, routine, *values)
 
     monkeypatch.setattr(group_functions, "call", call_and_ask)
-    first = group_functions.get_functions(handle, version)
+    first = group_functions.get_functions(handle)
     kernels = first.kernels
     del first
     assert released == [handle]
-    assert found[0] is group_functions.get_functions(handle, version)
+    assert found[0] is group_functions.get_functions(handle)
     assert list(found[0].kernels) == ["f"] and found[0].kernels is not kernels
