@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .graph_files.errors import GraphFileError
     from .graph_files.loaded import LoadedExecutable, LoadedGraph
     from .graph_files.loading import load
+    from .icd.command_buffer.rewrites.checking import FusionError
     from .icd.errors import OpenCLError, PlatformNotFoundError
     from .icd.objects import Device, Platform
     from .loader.base.errors import FairleadError, LibraryError, NotFoundError
@@ -58,6 +59,7 @@ __all__ = [
     "Device",
     "Executable",
     "FairleadError",
+    "FusionError",
     "GraphFileError",
     "GraphedWarning",
     "LevelZeroError",
@@ -92,6 +94,7 @@ _MODULES = {
     "Device": ".icd.objects",
     "Executable": ".captured_graphs.executable",
     "FairleadError": ".loader.base.errors",
+    "FusionError": ".icd.command_buffer.rewrites.checking",
     "GraphFileError": ".graph_files.errors",
     "GraphedWarning": ".captured_graphs.graphed",
     "LevelZeroError": ".loader.ze.abi",

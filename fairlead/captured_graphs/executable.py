@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from numpy import ndarray
 
@@ -107,9 +107,7 @@ class Executable(Drawable, Pickles):
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
             )
-            self._whole = CapturedSegment(commands, fuse=self.fuse is not False)
-            if self.fuse == "wait":
-                self._whole.wait_for_rewrite()
+            self._whole = CapturedSegment(commands, fuse=self.fuse)
         else:
             self._executable_graph = graph.command_graph.make_executable(
                 updatable, profiling, policy, schedule
@@ -492,6 +490,25 @@ class Executable(Drawable, Pickles):
         return "\n".join(lines)
 
     # looks
+
+    @property
+    def fused(self) -> Mapping[tuple[int, ...], str]:
+        """The sources of its fused kernels, each by the numbers of the nodes that it stands for.
+
+        Empty while they are not built yet.
+        """
+        return self._whole.fused if self._whole is not None else {}
+
+    def print_fused(self, file: TextIO | None = None) -> None:
+        """Print the sources of its fused kernels.
+
+        Args:
+            file: what is written to, by default the standard output.
+        """
+        for numbers, source in self.fused.items():
+            nodes = f"nodes {numbers[0]}–{numbers[-1]}" if numbers[1:] else f"node {numbers[0]}"
+            labels = ", ".join(get_command(self._block, number).label for number in numbers)
+            print(f"// {nodes}: {labels}\n{source}", file=file)
 
     def __len__(self) -> int:
         if self._executable_graph is None:

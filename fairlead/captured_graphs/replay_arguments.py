@@ -24,6 +24,7 @@ _FUSE: Final[dict[Any, str | bool]] = {
     "0": False,
     "auto": "auto",
     "wait": "wait",
+    "check": "check",
 }
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def check_queue(queue: Any, block: CapturedBlock, routine: str) -> int:
 
 
 def read_fuse(fuse: Any) -> str | bool:
-    """Return what `finalize(fuse=)` or FAIRLEAD_FUSE says: False, "auto" or "wait".
+    """Return what `finalize(fuse=)` or FAIRLEAD_FUSE says: False, "auto", "wait" or "check".
 
     Raises:
         ArgumentError: it has another value.
@@ -71,7 +72,7 @@ def read_fuse(fuse: Any) -> str | bool:
         raise _client.ArgumentError(
             f"{name} is {given!r}.",
             routine="finalize",
-            remedy='False (the variable: 0), "auto" or "wait"',
+            remedy='False (the variable: 0), "auto", "wait" or "check"',
         )
     return _FUSE[given]
 

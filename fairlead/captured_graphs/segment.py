@@ -92,19 +92,23 @@ class CapturedSegment:
 
     Args:
         commands: what is run.
-        fuse: whether launches are fused (icd/command_buffer/rewrites/).
+        fuse: as `CapturedGraph.finalize` takes it.
 
     Attributes:
         settings: those of the commands' Parameters, None if there are none.
     """
 
-    def __init__(self, commands: SegmentCommands, fuse: bool = False) -> None:
+    def __init__(self, commands: SegmentCommands, fuse: str | bool = False) -> None:
         self._commands, self._listed = commands, commands.listed
         self.settings = commands.settings
         pending = (event for block in commands.blocks for event in block.recording.pending)
         self._pending = list(dict.fromkeys(pending))
         self._lock = make_lock()
-        rewriting = Rewriting(self._listed, _find_sources) if fuse else None
+        rewriting = None
+        if fuse:
+            rewriting = Rewriting(self._listed, _find_sources, checks=fuse == "check")
+        if rewriting is not None and fuse != "auto":
+            rewriting.wait()
         self._rewriting = rewriting
         self._buffer = CommandBuffer(self._listed, rewriting=rewriting)
         _living.add(self)
@@ -116,10 +120,11 @@ class CapturedSegment:
         advice = (engine.suggest_speedup(self._listed, device) for engine in choose().engines)
         return next(filter(None, advice), None)
 
-    def wait_for_rewrite(self) -> None:
-        """Wait until it is known which launches are fused, and their kernels are built."""
-        if self._rewriting is not None:
-            self._rewriting.wait()
+    @property
+    def fused(self) -> Mapping[tuple[int, ...], str]:
+        """The sources of the fused kernels, by the numbers of the commands that they stand for."""
+        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
+        return rewritten.sources if rewritten is not None else {}
 
     # running
 

@@ -136,7 +136,7 @@ class CommandBuffer:
         """
         with self.lock:
             route = self._get_route(queue)
-            in_turns = route.may_refuse or route.plan.trial is not None
+            in_turns = route.may_refuse or route.plan.is_temporary
             if in_turns or (series is not None and self.native.python_updates):
                 done = self._enqueue_in_turns(route, times, waits, externals, wanted, series)
             else:
@@ -175,7 +175,7 @@ class CommandBuffer:
         """
         with self.lock:
             route = self._get_route(queue)
-            if route.may_refuse or route.plan.trial is not None:
+            if route.may_refuse or route.plan.is_temporary:
                 code, _, failed, _ = self.enqueue(queue, every, waits, wanted=False)
                 word = 0
                 if code == 0:
@@ -313,7 +313,7 @@ class CommandBuffer:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
         route = self._get_route(queue)
-        if route.plan.trial is not None:  # its turns are measured when they are enqueued
+        if route.plan.is_temporary:  # its turns are measured or compared when they are enqueued
             return None
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
@@ -371,7 +371,7 @@ class CommandBuffer:
             if series is not None:
                 series.stage_series(turn)
                 self.plans.set_cells(series)
-            if (route.plan.trial is not None and turn) or series is not None:
+            if (route.plan.is_temporary and turn) or series is not None:
                 route = self._find_route(route.queue)
             done = self._enqueue_once(route, waits, externals, wanted and is_last)
             if done[0]:
@@ -388,7 +388,7 @@ class CommandBuffer:
                 if wanted and is_last:
                     call(recovered[1], "clRetainEvent")
                     done = 0, recovered[1], -1, []
-        if route.plan.trial is None:
+        if not route.plan.is_temporary:
             self._take(route)
         return done
 
@@ -401,13 +401,28 @@ class CommandBuffer:
             after = self._list_before(waits)
             timing = trial.start(route.queue, after if after or route.in_order else None)
         if trial is None or timing is None:
-            return route.enqueue(1, waits, externals, wanted)
+            done = route.enqueue(1, waits, externals, wanted)
+            if route.plan.check is not None and not done[0]:
+                self._compare(route, done[1])
+            return done
         code, event, failed, exported = route.enqueue(1, waits, externals)
         if not code:
             trial.end(timing, event)
             if not wanted:
                 call(event, "clReleaseEvent")
         return code, event if wanted else 0, failed, exported
+
+    def _compare(self, route: Route, event: int) -> None:
+        """Compare what an enqueue has written in two ways.
+
+        If that raises, nobody gets the event of its end.
+        """
+        try:
+            self.plans.compare(self._find_kind(route.queue), route.queue)
+        except BaseException:
+            if event:
+                call(event, "clReleaseEvent")
+            raise
 
     def _list_before(self, waits: Sequence[int]) -> Sequence[int]:
         """Return the events that the next enqueue comes after: these and the last one."""

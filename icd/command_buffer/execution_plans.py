@@ -35,8 +35,9 @@ from .waiting import wait
 #: several times.
 _WORTH_VARIANTS: Final = 8
 
-#: What is different in a plan of rewritten commands.
+#: What is different in a plan of rewritten commands, and in one that runs both ways.
 _REWRITTEN: Final = "fused"
+_BOTH_WAYS: Final = "both ways"
 
 
 class _Changing(AbstractContextManager[None]):
@@ -129,7 +130,7 @@ class ExecutionPlans:
             return [ExecutionPlan(self._commands, [part], {engine.name: self._choice.why})]
         refused, left = self._refused.setdefault(kind, {}), self._left.get((kind, False), {})
         with_variants = kind in self._with_variants
-        found = make_plans(
+        found = self._plan_check(kind, refused) or make_plans(
             self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
         found = [*self._plan_rewritten(kind, refused), *found]
@@ -163,6 +164,8 @@ class ExecutionPlans:
         rewritten = self._rewriting.rewritten if self._rewriting is not None else None
         if rewritten is None or rewritten.commands is None or _REWRITTEN in refused:
             return []
+        if rewritten.check is not None and (rewritten.check.left or rewritten.check.failure):
+            return []
         left = self._left.get((kind, True), {})
         found = make_plans(rewritten.commands, kind, self._choice, refused, left)
         return [
@@ -170,11 +173,45 @@ class ExecutionPlans:
             for one in found
         ]
 
+    def _plan_check(
+        self, kind: QueueKind, refused: Mapping[str, str]
+    ) -> Sequence[ExecutionPlan] | None:
+        """Return the plan that runs fused kernels and what was captured; None if none is wanted."""
+        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
+        check = rewritten.check if rewritten is not None else None
+        if check is None or check.commands is None:
+            return None
+        plan = make_plans(check.commands, kind, self._choice, refused, {})[-1]
+        both = {"tried": _BOTH_WAYS, "numbers": check.numbers, "check": check}
+        return [replace(plan, has_variants=False, awaits=(), **both)]
+
+    def compare(self, kind: QueueKind, queue: int) -> None:
+        """Wait for the last enqueue, and compare what its plan has written both ways.
+
+        Raises:
+            FusionError: there is a difference. The commands run as captured from now on.
+            OpenCLError: it has failed.
+        """
+        plan = self._found[kind][0]
+        check = plan.check
+        assert check is not None
+        self.wait_for_last()
+        try:
+            check.compare(queue)
+        finally:
+            if check.commands is None:
+                for other, plans in list(self._found.items()):
+                    if plans[0].check is check:
+                        self._drop(other, {})
+
     def _note_refusal(
         self, kind: QueueKind, plan: ExecutionPlan, part: Part, refusal: OpenCLError
     ) -> None:
         """Note that an engine is not asked again. Raises the refusal if no engine is left."""
         is_last = part.name == self._choice.engines[-1].name
+        if plan.check is not None:
+            plan.check.give_up(f"the driver refused to run both ways, {refusal}")
+            return
         if is_last and not plan.tried:
             raise refusal
         refused = plan.tried if is_last or plan.numbers is not None else part.name
@@ -204,7 +241,7 @@ class ExecutionPlans:
     def is_learning(self, kind: QueueKind, plan: ExecutionPlan) -> bool:
         """Whether a part of a plan measures its runs, and nothing was learned from that yet;
         or whether its variants, or what it awaits, are still to come."""
-        if plan.trial is not None:
+        if plan.is_temporary:
             return False
         if not self._choice.is_auto:
             return bool(plan.awaits)
@@ -388,6 +425,8 @@ class ExecutionPlans:
         if self._rewriting is not None:
             rewritten = self._rewriting.rewritten
             lines += rewritten.lines if rewritten is not None else ["they are being rewritten"]
+            if rewritten is not None and rewritten.check is not None:
+                lines.append(rewritten.check.describe())
         for name, reason in why.items():
             ran = [part for part in plan.parts if part.name == name]
             for part in ran:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ..errors import OpenCLError
 from . import cost
@@ -22,6 +22,9 @@ from .choice import Choice
 from .commands import CommandList
 from .engine import BuiltCommands, Engine, QueueKind
 from .trial import Trial
+
+if TYPE_CHECKING:
+    from .rewrites.checking import Check
 
 _T = TypeVar("_T")
 
@@ -69,6 +72,7 @@ class ExecutionPlan:
         numbers: of a rewrite, for each of its commands the first one of the list that it stands
             for; None for the list itself.
         trial: measures it and the others, None if there are none.
+        check: compares what each replay of it has written; None if nothing does.
         is_closed: whether nothing of it can run any more.
     """
 
@@ -81,7 +85,13 @@ class ExecutionPlan:
     awaits: Sequence[Awaited] = ()
     numbers: Sequence[int] | None = None
     trial: Trial | None = None
+    check: Check | None = None
     is_closed: bool = False
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the next enqueue may be one of another plan."""
+        return self.trial is not None or self.check is not None
 
     @property
     def name(self) -> str:

@@ -70,7 +70,7 @@ class Route:
         self._kept = buffer, queues, ffi.new("fl_part[]", rows)
         #: Whether an enqueue has no events except that of its end, and always takes the same path.
         self.is_plain = not (
-            self.may_refuse or learns or plan.trial or self._externals or self._exports
+            self.may_refuse or learns or plan.is_temporary or self._externals or self._exports
         )
         self.native = ffi.new(
             "fl_route *", (buffer, ffi.cast("void *", queue), in_order, len(rows), self._kept[2])

@@ -68,7 +68,7 @@ SIZES = (1, 127, 128, 1000)
 def _fused(loop: Executable) -> list[str]:
     """Return the sources of a graph's fused kernels."""
     segment: Any = loop._whole
-    return list(segment._rewriting.wait().sources)
+    return list(dict.fromkeys(segment._rewriting.wait().sources.values()))
 
 
 def _replay(loop: Executable, queue: cl.CommandQueue, times: int = 2) -> None:

@@ -18,22 +18,22 @@ Without the loop a CPU runs along the memory instead of across it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import finalize
 
 from pycparser import c_ast
 
-from ..._native import ffi, lib
+from ..._native import ffi
 from ...abi import OPENCL
 from ...calls import build_program, call, get_address
-from ...errors import check
+from ...errors import OpenCLError, check
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import KernelParameter
 from ..commands import CommandArray, CommandList
-from ..edits import MEMORY, VALUE
-from .launches import KernelRead, NotFused, RecordedLaunch, read_launch
+from .checking import Check
+from .launches import KernelRead, NotFused, RecordedLaunch, make_arguments, read_launch
 from .rewriting import Rewritten
 from .uses import MemoryUse
 
@@ -45,7 +45,11 @@ _ITEM: Final = "fl_item"
 
 
 def fuse(
-    commands: CommandList, sources: Mapping[int, str], uses: Mapping[int, MemoryUse]
+    commands: CommandList,
+    sources: Mapping[int, str],
+    uses: Mapping[int, MemoryUse],
+    *,
+    checks: bool = False,
 ) -> Rewritten:
     """Return commands with launches that are fused.
 
@@ -53,19 +57,32 @@ def fuse(
         commands: what is rewritten.
         sources: of its programs, by their handles.
         uses: who uses their memory objects.
-
-    Raises:
-        OpenCLError: a driver refuses a fused kernel.
+        checks: whether the first replays run both ways (checking.py).
     """
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
     runs, lines = _find_runs(commands, sources)
-    if not runs:
-        return Rewritten(None, lines=lines)
-    made = _Fused(commands, uses)
-    for number in range(len(commands)):
-        made.add(number, runs.get(number))
-    return made.finish(lines)
+    made, kernels = dict[int, FusedRun](), dict[str, Kernel]()
+    for run in runs:
+        first, last = run.launches[0].number, run.launches[-1].number
+        many = f"commands {first}–{last} are" if first != last else f"command {first} is"
+        try:
+            one = _make_run(commands, run.launches, uses, kernels)
+        except (NotFused, OpenCLError) as error:  # this run stays as it was captured
+            lines.append((last, f"{many} not fused: {' '.join(str(error).split())}"))
+            continue
+        lines.append((last, f"{many} one fused kernel, which saves: {one.describe_savings()}"))
+        made.update((launch.number, one) for launch in run.launches)
+    texts = [f"  {text}" for _, text in sorted(lines, key=lambda line: line[0])]
+    if not made:
+        return Rewritten(None, lines=texts)
+    fused, numbers = _put_together(commands, made, FusedRun.add)
+    check = None
+    if checks:
+        check = Check()
+        check.commands, check.numbers = _put_together(commands, made, check.add)
+    found = {one.numbers: one.source for one in made.values()}
+    return Rewritten(fused, numbers, texts, found, check)
 
 
 def _why_not(commands: CommandList) -> str | None:
@@ -105,8 +122,11 @@ class Run:
             return "its program has other build options"
         for other in self.launches:
             for one in launch.memory:
-                if not all(one.allows(before) for before in other.memory):
-                    return "an item uses what other items have written, or will write"
+                for before in other.memory:
+                    if not one.allows(before):
+                        name = f"its {one.argument}, {before.argument} of command {other.number}"
+                        why = one.reason or before.reason or "they have other items' bytes there"
+                        return f"an item may use what other items write, {name}: {why}"
         try:
             parameters = _Parameters([*self.launches, launch])
         except NotFused as error:
@@ -123,34 +143,27 @@ class Run:
 
 def _find_runs(
     commands: CommandList, sources: Mapping[int, str]
-) -> tuple[dict[int, Run], list[str]]:
-    """Return the runs by the numbers of their launches, and what `explain()` says."""
-    found, lines, run = dict[int, Run](), list[str](), Run()
-
-    def end(reason: str) -> None:
-        nonlocal run
-        if run.launches and run.gains:
-            first, last = run.launches[0].number, run.launches[-1].number
-            found.update((one.number, run) for one in run.launches)
-            many = f"commands {first}–{last} are" if first != last else f"command {first} is"
-            lines.append(f"  {many} one fused kernel; {reason}")
-        run = Run()
-
+) -> tuple[list[Run], list[tuple[int, str]]]:
+    """Return the runs, and why there are borders between them: the command behind, and a text."""
+    found, lines, run = list[Run](), list[tuple[int, str]](), Run()
     for number in range(len(commands)):
-        if commands.order.order_only[number]:
-            end(f"command {number} only orders others")
-            continue
+        launch: RecordedLaunch | None = None
         try:
+            if commands.order.order_only[number]:
+                raise NotFused("it only orders others")
             launch = read_launch(commands, number, sources)
+            reason = run.why_not(launch)
+            if reason is not None:
+                lines.append((number, f"command {number} does not join those before it: {reason}"))
         except NotFused as error:
-            end(f"command {number} is not in it")
-            lines.append(f"  command {number} is not fused: {error}")
-            continue
-        if (reason := run.why_not(launch)) is not None:
-            end(f"command {number} is not in it: {reason}")
-        run.launches.append(launch)
-    end("the graph ends there")
-    return found, lines
+            reason = str(error)
+            lines.append((number, f"command {number} is not fused: {reason}"))
+        if reason is not None:
+            found.append(run)
+            run = Run()
+        if launch is not None:
+            run.launches.append(launch)
+    return [one for one in (*found, run) if one.launches and one.gains], lines
 
 
 def find_temporaries(
@@ -159,9 +172,11 @@ def find_temporaries(
     """Return the memory objects that a variable can stand for, and its type, by their handles."""
     run = {launch.number for launch in launches}
     found: dict[int, str] = {}
+    # the bytes of a sub-buffer can be seen through its parent
+    parts = {one.handle for launch in launches for one in launch.memory if one.handle != one.root}
     for handle in {one.handle for launch in launches for one in launch.memory}:
         use = uses.get(handle)
-        if use is None or use.references != 1 or not use.commands <= run:
+        if use is None or use.references != 1 or not use.commands <= run or handle in parts:
             continue
         kinds = {_find_element(launch, handle) for launch in launches if handle in launch.arguments}
         first = next(launch for launch in launches if handle in launch.arguments)
@@ -384,94 +399,151 @@ class _TakeItem(c_ast.NodeVisitor):
             self.generic_visit(node)
 
 
-# programs
+# the new launches
 
 
-def _make_kernel(context: int, device: int, options: str, source: str) -> int:
-    """Return the fused kernel of a source, a reference. Raises OpenCLError."""
-    code = ffi.new("int32_t *")
-    program = build_program(context, device, source.encode(), options.encode())
-    try:
-        kernel = call(program, "clCreateKernel", b"fairlead_fused", get_address(code))
-        check(code[0], "clCreateKernel")
-        return kernel
-    finally:
-        call(program, "clReleaseProgram")
+class Kernel:
+    """A fused kernel of a source. Raises OpenCLError if the driver does not build it."""
+
+    def __init__(self, context: int, device: int, options: str, source: str) -> None:
+        code = ffi.new("int32_t *")
+        program = build_program(context, device, source.encode(), options.encode())
+        try:
+            self.handle = call(program, "clCreateKernel", b"fairlead_fused", get_address(code))
+            check(code[0], "clCreateKernel")
+        finally:
+            call(program, "clReleaseProgram")
+        finalize(self, call, self.handle, "clReleaseKernel").atexit = False
 
 
-class _Fused:
-    """A command list in which launches are fused, as it is made."""
+@dataclass(frozen=True, eq=False)
+class FusedRun:
+    """Launches, and the one that does the same.
 
-    def __init__(self, commands: CommandList, uses: Mapping[int, MemoryUse]) -> None:
-        self._commands, self._uses = commands, uses
-        self._array = CommandArray()
-        self._place: list[int] = []  # in the new array, of each old command
-        self._numbers: list[int] = []
-        self._kernels: dict[str, int] = {}  # by their sources
-        self._made: dict[int, int] = {}  # the place of a run's launch, by its first number
+    Attributes:
+        launches: in order.
+        temporaries: the memory that they do not write any more, and its type, by handle.
+        source: of the kernel.
+        kernel: the kernel.
+        values: its arguments: a handle for memory, the bytes of a value.
+    """
 
-    def add(self, number: int, run: Run | None) -> None:
-        """Add a command of the old list, or the launch of its run."""
-        commands = self._commands
-        before = {self._place[one] for one in commands.order.dependencies[number]}
-        if run is None:
-            row = commands.array[number]
-            place = self._array.add_copy(ffi.addressof(row), sorted(before), row.queue)
-            self._numbers.append(number)
-        elif number == run.launches[0].number:
-            place = self._made[number] = self._launch(run, sorted(before))
-            self._numbers.append(number)
-        else:
-            place = self._made[run.launches[0].number]
-            known = self._array.dependencies[place]
-            self._array.dependencies[place] = sorted({*known, *before} - {place})
-        self._place.append(place)
+    launches: Sequence[RecordedLaunch]
+    temporaries: Mapping[int, str]
+    source: str
+    kernel: Kernel
+    values: Sequence[int | bytes]
 
-    def _launch(self, run: Run, before: Sequence[int]) -> int:
-        commands, first = self._commands, run.launches[0]
-        parameters = _Parameters(run.launches, find_temporaries(run.launches, self._uses))
-        source = write_source(run.launches, parameters)
-        if source not in self._kernels:
-            device, options = commands.devices[0], first.kernel.options
-            kernel = self._kernels[source] = _make_kernel(commands.context, device, options, source)
-            finalize(self._array, call, kernel, "clReleaseKernel").atexit = False
-        kept, changes = list[Any](), ffi.new("fl_change[]", max(1, len(parameters.rows)))
-        for index, (_, value) in enumerate(parameters.rows):
-            is_memory = isinstance(value, int)
-            kept.append(
-                ffi.new("uintptr_t *", value) if is_memory else ffi.new("unsigned char[]", value)
-            )
-            changes[index].index, changes[index].kind = index, MEMORY if is_memory else VALUE
-            changes[index].size = 8 if isinstance(value, int) else len(value)
-            changes[index].value = kept[-1]
-        count = len(parameters.rows)
-        arguments = lib.fl_change_arguments(ffi.NULL, count, changes, count)
-        if not arguments:
-            raise MemoryError("no memory for a launch's arguments")
-        return self._array.add(
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the commands that it stands for."""
+        return tuple(launch.number for launch in self.launches)
+
+    def describe_savings(self) -> str:
+        """Return what a replay does not do any more."""
+        items, before, reads, writes = self.launches[0].items, 0, set[Any](), set[Any]()
+        for one in (one for launch in self.launches for one in launch.memory):
+            before += (one.reads + one.writes) * (one.width * items or one.end - one.first)
+            place = one.root, one.first, one.end
+            if one.handle not in self.temporaries:
+                reads |= {place} if one.reads and place not in writes else set()
+                writes |= {place} if one.writes else set()
+        after = sum(end - first for _, first, end in (*reads, *writes))
+        loops = sum(launch.kernel.loop is not None for launch in self.launches)
+        saved = {
+            "launches": len(self.launches) - 1,
+            "loops over items": loops,
+            "bytes of memory traffic": max(0, before - after),
+        }
+        return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
+
+    def add(
+        self,
+        array: CommandArray,
+        commands: CommandList,
+        before: Sequence[int],
+        instead: Mapping[int, int] = {},
+    ) -> int:
+        """Append the launch to an array. Returns its place.
+
+        Args:
+            array: the array.
+            commands: the recorded ones.
+            before: the commands that it comes after.
+            instead: what its memory is exchanged for, by handle.
+        """
+        items = -(-self.launches[0].items // _GROUP) * _GROUP
+        return array.add(
             "kernel",
             before,
-            kernel=self._kernels[source],
-            arguments=arguments,
+            kernel=self.kernel.handle,
+            arguments=make_arguments(self.values, instead),
             work_dim=1,
             has_local=1,
-            global_size=(-(-first.items // _GROUP) * _GROUP, 1, 1),
+            global_size=(items, 1, 1),
             local_size=(_GROUP, 1, 1),
-            queue=commands.array[first.number].queue,
+            queue=commands.array[self.launches[0].number].queue,
         )
 
-    def finish(self, lines: Sequence[str]) -> Rewritten:
-        """Return what was made."""
-        old = self._commands
-        made = CommandList(
-            old.context,
-            old.devices,
-            self._array.array,
-            self._array.order,
-            (self._array, old.owner),
-            schedule=old.schedule,
-            fenced=old.fenced,
-            memory=old.memory,
-            title=old.title,
-        )
-        return Rewritten(made, self._numbers, lines, list(self._kernels))
+
+def _make_run(
+    commands: CommandList,
+    launches: Sequence[RecordedLaunch],
+    uses: Mapping[int, MemoryUse],
+    kernels: dict[str, Kernel],
+) -> FusedRun:
+    """Return what launches become. Raises NotFused, or OpenCLError of the compiler.
+
+    `kernels` has those that were made already, by their sources.
+    """
+    temporaries = find_temporaries(launches, uses)
+    parameters = _Parameters(launches, temporaries)
+    source = write_source(launches, parameters)
+    if source not in kernels:
+        options = launches[0].kernel.options
+        kernels[source] = Kernel(commands.context, commands.devices[0], options, source)
+    values = [value for _, value in parameters.rows]
+    return FusedRun(launches, temporaries, source, kernels[source], values)
+
+
+def _put_together(
+    old: CommandList, runs: Mapping[int, FusedRun], add: Callable[..., int]
+) -> tuple[CommandList, Sequence[int]]:
+    """Return a command list with other commands for runs.
+
+    Args:
+        old: the recorded commands.
+        runs: by the numbers of their launches.
+        add: appends the commands of a run to an array, and returns the place of the last one.
+
+    Returns:
+        The list; and for each of its commands the first of the old ones that it stands for.
+    """
+    array, numbers = CommandArray(), list[int]()
+    place: list[int] = []  # in the new array, of each old command
+    for number in range(len(old)):
+        run = runs.get(number)
+        if run is not None and number != run.numbers[0]:
+            place.append(place[run.numbers[0]])
+            continue
+        stands_for = [number] if run is None else run.numbers
+        before = {one for each in stands_for for one in old.order.dependencies[each]}
+        places = sorted({place[one] for one in before if one < number})
+        if run is None:
+            row = old.array[number]
+            place.append(array.add_copy(ffi.addressof(row), places, row.queue))
+        else:
+            place.append(add(run, array, old, places))
+        numbers += [number] * (len(array) - len(numbers))
+    made = CommandList(
+        old.context,
+        old.devices,
+        array.array,
+        array.order,
+        (array, old.owner, [one.kernel for one in runs.values()]),
+        schedule=old.schedule,
+        fenced=old.fenced,
+        memory=old.memory,
+        title=old.title,
+    )
+    return made, numbers

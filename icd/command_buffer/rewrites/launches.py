@@ -58,7 +58,9 @@ class UsedBytes:
         end: the byte behind the last one that any item may use.
         stride: bytes from an item's to the next one's; 0: each item may use any of them.
         width: how many bytes an item uses.
-        writes: whether it writes.
+        reads, writes: what it does.
+        argument: the kernel's name for the memory.
+        reason: why an item may use any bytes of it, "" if it has its own.
     """
 
     handle: int
@@ -67,7 +69,10 @@ class UsedBytes:
     end: int
     stride: int
     width: int
+    reads: bool
     writes: bool
+    argument: str
+    reason: str
 
     def allows(self, other: UsedBytes) -> bool:
         """Return whether both may be used by one kernel: no item meets what another one wrote."""
@@ -280,6 +285,32 @@ def _read_argument(command: Any, index: int) -> int | bytes:
     return bytes(ffi.buffer(found.value, found.size))
 
 
+def make_arguments(values: Sequence[int | bytes], instead: Mapping[int, int]) -> Any:
+    """Return a list of arguments, a reference.
+
+    Args:
+        values: a handle for memory, the bytes of a value.
+        instead: what memory is exchanged for, by its handle.
+
+    Raises:
+        MemoryError: there is no memory.
+    """
+    kept, changes = list[Any](), ffi.new("fl_change[]", max(1, len(values)))
+    for index, value in enumerate(values):
+        if isinstance(value, int):
+            kept.append(ffi.new("uintptr_t *", instead.get(value, value)))
+        else:
+            kept.append(ffi.new("unsigned char[]", value))
+        changes[index].index = index
+        changes[index].kind = MEMORY if isinstance(value, int) else VALUE
+        changes[index].size = 8 if isinstance(value, int) else len(value)
+        changes[index].value = kept[-1]
+    arguments = lib.fl_change_arguments(ffi.NULL, len(values), changes, len(values))
+    if not arguments:
+        raise MemoryError("no memory for a launch's arguments")
+    return arguments
+
+
 def _make_values(
     command: Any, kernel: KernelRead, arguments: Sequence[int | bytes]
 ) -> LaunchValues:
@@ -300,14 +331,17 @@ def _list_memory(
         handle = arguments[argument.parameter.index]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is no buffer")
-        root, start, size = _find_root(handle)
+        root, start, size = find_root(handle)
         place = _find_items(argument.own, values)
+        does = argument.reads, argument.writes, name
         if place is None:
-            found.append(UsedBytes(handle, root, start, start + size, 0, 0, argument.writes))
+            why = argument.reason
+            text = f"{why.text} (line {why.line})" if why else "its items overlap, or are not known"
+            found.append(UsedBytes(handle, root, start, start + size, 0, 0, *does, text))
         elif argument.reads or argument.writes:
             first, stride, width = start + place[0], place[1], place[2]
             end = first + stride * (items - 1) + width
-            found.append(UsedBytes(handle, root, first, end, stride, width, argument.writes))
+            found.append(UsedBytes(handle, root, first, end, stride, width, *does, ""))
     return found
 
 
@@ -328,7 +362,7 @@ def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] |
     return first, stride, own.width
 
 
-def _find_root(memory: int) -> tuple[int, int, int]:
+def find_root(memory: int) -> tuple[int, int, int]:
     """Return the memory object that has the bytes of one, where it begins there, and its size."""
     routine = "clGetMemObjectInfo"
     size = _query_address(memory, routine, "CL_MEM_SIZE")

@@ -6,15 +6,20 @@ start many compilers. What goes wrong is a line in `explain()`, and the graph ru
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from weakref import ReferenceType, ref
 
-from ....loader.base.forks import call_in_child
+from ....loader.base.forks import call_in_child, make_lock
 from ..commands import CommandList
-from .uses import MemoryUse, list_sources, list_uses
+from .uses import list_sources, list_uses
 
-_workers: list[ThreadPoolExecutor] = []  # one, as soon as it is needed
+if TYPE_CHECKING:
+    from .checking import Check
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,16 @@ class Rewritten:
         commands: what engines run instead; None if nothing could be rewritten.
         numbers: for each of them the first command of the graph that it stands for.
         lines: what was rewritten, and why the rest was not.
-        sources: of the kernels that were made.
+        sources: of the kernels that were made, by the numbers of the commands that they stand for.
+        check: runs both ways in the first replays, until it is known that they do the same. None
+            if nobody asked for it.
     """
 
     commands: CommandList | None
     numbers: Sequence[int] = ()
     lines: Sequence[str] = ()
-    sources: Sequence[str] = ()
+    sources: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    check: Check | None = None
 
 
 class Rewriting:
@@ -41,18 +49,20 @@ class Rewriting:
         commands: the commands. They do not change.
         find_sources: returns the sources of programs (handles) that the driver does not tell, as
             far as they are known. It is called at once.
+        checks: whether the first replays run both ways, and are compared.
     """
 
     def __init__(
         self,
         commands: CommandList,
         find_sources: Callable[[Collection[int]], dict[int, str]],
+        *,
+        checks: bool = False,
     ) -> None:
-        if not _workers:
-            _workers.append(ThreadPoolExecutor(1, "fairlead-rewrites"))
-        self._result: Future[Rewritten] = _workers[0].submit(
-            _rewrite, commands, list_sources(commands, find_sources), list_uses(commands)
-        )
+        self._commands, self._checks = commands, checks
+        self._sources, self._uses = list_sources(commands, find_sources), list_uses(commands)
+        self._result = Future[Rewritten]()
+        _add(self)
 
     @property
     def has_ended(self) -> bool:
@@ -68,19 +78,58 @@ class Rewriting:
         """Wait for the thread. Returns what the commands have become."""
         return self._result.result()
 
+    def work(self) -> None:
+        """Rewrite the commands. Called in the thread."""
+        try:
+            if not threading.main_thread().is_alive():  # the program ends, and would wait for this
+                raise RuntimeError("the program ends")
+            from .fusion import fuse  # it needs a parser, which graphs without fusion do not load
 
-def _rewrite(
-    commands: CommandList, sources: Mapping[int, str], uses: Mapping[int, MemoryUse]
-) -> Rewritten:
-    try:
-        from .fusion import fuse  # it needs a parser, which graphs without fusion do not load
+            made = fuse(self._commands, self._sources, self._uses, checks=self._checks)
+        except Exception as error:  # a graph that is not rewritten runs as captured
+            made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
+        self._result.set_result(made)
 
-        return fuse(commands, sources, uses)
-    except Exception as error:  # a graph that is not rewritten runs as captured
-        return Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
+
+_waiting: Final[deque[ReferenceType[Rewriting]]] = deque()  # a graph that is gone is left out
+_lock: Final = make_lock()
+_works = False
+
+
+def _add(rewriting: Rewriting) -> None:
+    """Let the thread do it after the others. The thread ends when nothing is left to do.
+
+    Python waits for it at its end: a driver that still compiles would crash.
+    """
+    global _works
+    with _lock:
+        _waiting.append(ref(rewriting))
+        if _works:
+            return
+        try:
+            threading.Thread(target=_work, name="fairlead-rewrites").start()
+            _works = True
+        except RuntimeError:  # Python ends
+            _waiting.clear()
+            rewriting.work()
+
+
+def _work() -> None:
+    global _works
+    while True:
+        with _lock:
+            if not _waiting:
+                _works = False
+                return
+            one = _waiting.popleft()()
+        if one is not None:
+            one.work()
+            del one  # the graph is not kept while the next one is waited for
 
 
 @call_in_child
 def _forget() -> None:
     """Forget the thread of the parent, which a child lacks."""
-    _workers.clear()
+    global _works
+    _works = False
+    _waiting.clear()

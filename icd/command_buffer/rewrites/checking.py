@@ -1,0 +1,197 @@
+"""`finalize(fuse="check")`: fused runs and what was captured run both, and are compared.
+
+In the first replays each run has its memory copied twice. The captured launches use one of the
+copies, the fused one the other, and then the captured launches do what the program asked for. So a
+replay is right whatever the comparison finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize
+
+from ..._native import ffi, lib
+from ...abi import CL_INVALID_OPERATION, OPENCL
+from ...calls import call, get_address
+from ...errors import OpenCLError, check
+from ..commands import CommandArray, CommandList
+from .launches import RecordedLaunch, find_root, make_arguments
+
+if TYPE_CHECKING:
+    from .fusion import FusedRun
+
+#: Replays that are compared. What differs with some numbers only may differ later.
+REPLAYS: Final = 2
+#: Bytes that are compared at once.
+_PIECE: Final = 1 << 24
+_WAYS: Final = 2
+_CREATE: Final = "clCreateSubBuffer"
+
+
+class FusionError(OpenCLError):
+    """A fused kernel did something else than the launches that it stands for.
+
+    The memory of the graph has what the launches wrote, and the graph runs as captured from now on.
+    """
+
+
+class Copies:
+    """The memory of a run, twice: for the captured launches and for the fused one.
+
+    Args:
+        context: a handle.
+        launches: of the run.
+
+    Attributes:
+        roots: the copies of whole memory objects, and their bytes, by handle.
+        instead: for each way, what memory is exchanged for, by handle.
+
+    Raises:
+        OpenCLError: there is no memory for them.
+    """
+
+    def __init__(self, context: int, launches: Sequence[RecordedLaunch]) -> None:
+        self.roots: dict[int, tuple[list[int], int]] = {}
+        self.instead: list[dict[int, int]] = [{} for _ in range(_WAYS)]
+        for one in (one for launch in launches for one in launch.memory):
+            if one.root not in self.roots:
+                size = find_root(one.root)[2]
+                self.roots[one.root] = [self._make(context, size) for _ in range(_WAYS)], size
+            for copy, instead in zip(self.roots[one.root][0], self.instead, strict=True):
+                if one.handle == one.root:
+                    instead[one.handle] = copy
+                elif one.handle not in instead:
+                    instead[one.handle] = self._make_part(copy, one.handle)
+
+    def _make(self, context: int, size: int) -> int:
+        code = ffi.new("int32_t *")
+        made = call(context, "clCreateBuffer", 0, size, None, get_address(code))
+        return self._own(made, code[0], "clCreateBuffer")
+
+    def _make_part(self, copy: int, part: int) -> int:
+        code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part)[1:])
+        region = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
+        made = call(copy, _CREATE, 0, region, get_address(place), get_address(code))
+        return self._own(made, code[0], _CREATE)
+
+    def _own(self, made: int, code: int, routine: str) -> int:
+        check(code, routine)
+        finalize(self, call, made, "clReleaseMemObject").atexit = False
+        return made
+
+
+class Check:
+    """The comparison of fused runs with what was captured. The lock of its command-buffer is held.
+
+    Attributes:
+        commands: those of a graph; its runs are there both ways.
+        numbers: for each of them the command of the graph that it stands for.
+        left: how many replays are still compared.
+        failure: what differed, "" if nothing did.
+    """
+
+    commands: CommandList | None = None
+    numbers: Sequence[int] = ()
+
+    def __init__(self) -> None:
+        self.left, self.failure = REPLAYS, ""
+        self._runs: list[tuple[FusedRun, Copies]] = []
+
+    def add(
+        self, run: FusedRun, array: CommandArray, commands: CommandList, before: Sequence[int]
+    ) -> int:
+        """Append a run to an array, both ways on copies and then as captured.
+
+        Returns the place of the last command.
+        """
+        copies = Copies(commands.context, run.launches)
+        self._runs.append((run, copies))
+        for root, (ways, size) in copies.roots.items():
+            for copy in ways:
+                before = [array.add("copy", before, source=root, target=copy, size=size)]
+        captured, fused = copies.instead
+        for instead in (captured, {}):
+            for launch in run.launches:
+                row = commands.array[launch.number]
+                place = array.add_copy(ffi.addressof(row), before, row.queue)
+                before = [place]
+                if instead:
+                    _exchange(array, place, make_arguments(launch.arguments, instead))
+            if instead:
+                before = [run.add(array, commands, before, fused)]
+        return before[0]
+
+    def compare(self, queue: int) -> None:
+        """Compare what a replay has written. It has ended.
+
+        Raises:
+            FusionError: there is a difference.
+            OpenCLError: the driver does not let us read.
+        """
+        for run, copies in self._runs:
+            for root, (ways, size) in copies.roots.items():
+                if root in run.temporaries:
+                    continue
+                for first in range(0, size, _PIECE):
+                    room = min(_PIECE, size - first)
+                    one, other = (_read(queue, copy, first, room) for copy in ways)
+                    if one != other:
+                        place = next(n for n in range(room) if one[n] != other[n])
+                        raise self._fail(run, root, first + place)
+        self.left -= 1
+        if not self.left:
+            self._end()
+
+    def _fail(self, run: FusedRun, root: int, place: int) -> FusionError:
+        launch, use = max(
+            ((launch, one) for launch in run.launches for one in launch.memory if one.root == root),
+            key=lambda pair: (pair[1].writes, pair[0].number),
+        )
+        first, last = run.numbers[0], run.numbers[-1]
+        self.failure = (
+            f"The fused kernel of the commands {first}–{last} wrote something else than they do: "
+            f"byte {place} of {use.argument} of {launch.kernel.access.name} (command "
+            f"{launch.number}) differs."
+        )
+        self._end()
+        return FusionError(
+            self.failure,
+            routine="replay",
+            code="CL_INVALID_OPERATION",
+            value=CL_INVALID_OPERATION,
+            remedy="print_fused() shows the kernel; finalize(fuse=False) fuses nothing. The memory "
+            "has what the commands wrote",
+        )
+
+    def give_up(self, reason: str) -> None:
+        """Compare nothing any more, and let the graph run as captured."""
+        self.failure = reason
+        self._end()
+
+    def describe(self) -> str:
+        """Return what `explain()` says of it."""
+        if self.failure:
+            return f"not fused any more: {self.failure}"
+        if self.left:
+            return f"the next {self.left} replays run both ways, and are compared"
+        return f"{REPLAYS} replays ran both ways, and wrote the same bits"
+
+    def _end(self) -> None:
+        self.commands = None
+        self._runs.clear()
+
+
+def _exchange(array: CommandArray, place: int, arguments: Any) -> None:
+    row = array.array[place]
+    lib.fl_release_arguments(row.arguments)
+    row.arguments = arguments
+
+
+def _read(queue: int, memory: int, first: int, size: int) -> bytes:
+    room = ffi.new("unsigned char[]", size)
+    routine = "clEnqueueReadBuffer"
+    check(
+        call(queue, routine, memory, True, first, size, get_address(room), 0, None, None), routine
+    )
+    return bytes(ffi.buffer(room))

@@ -1,0 +1,329 @@
+"""`finalize(fuse=…)`: what is compared, printed, explained and built."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from fairlead import FusionError
+from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
+from fairlead.captured_graphs.graph import CapturedGraph
+from fairlead.icd.command_buffer.rewrites import fusion
+from fairlead.icd.errors import OpenCLError
+
+SOURCE = """
+kernel void twice(global const float *x, global float *out) {
+    size_t i = get_global_id(0);
+    out[i] = x[i] * 2.0f;
+}
+kernel void more(global float *x, float a) {
+    size_t i = get_global_id(0);
+    x[i] += a;
+}
+kernel void next_of(global const float *x, global float *out, int n) {
+    int i = get_global_id(0);
+    out[i] = x[i + 1 < n ? i + 1 : 0];
+}
+"""
+STRANGE = "kernel void ids(global float *x) { x[get_global_id(0)] = get_local_id(0); }"
+SIZE = 1000
+
+
+class Chain:
+    """`out = x * 2 + 1`, by two launches.
+
+    Args:
+        queue: of the capture.
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+        self.kernels = cl.Program(queue.context, SOURCE).build()
+        self.host = np.random.default_rng(1).random(SIZE, np.float32)
+        flags = cl.mem_flags.READ_WRITE
+        self.x = cl.Buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.host)
+        self.out = cl.Buffer(queue.context, flags, self.host.nbytes)
+
+    def capture(self) -> CapturedGraph:
+        """Return the graph."""
+        with capture(self.queue) as graph:
+            self.kernels.twice(self.queue, (SIZE,), None, self.x, self.out)
+            self.kernels.more(self.queue, (SIZE,), None, self.out, np.float32(1))
+        return graph
+
+    def read(self) -> np.ndarray:
+        """Return what `out` has."""
+        found = np.empty_like(self.host)
+        cl.enqueue_copy(self.queue, found, self.out)
+        return found
+
+    def check(self, loop: Executable) -> None:
+        """Replay it, and look at the result."""
+        cl.enqueue_fill_buffer(self.queue, self.out, b"\0", 0, self.host.nbytes)
+        loop.replay(self.queue)
+        assert (self.read() == self.host * 2 + 1).all()
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
+    """Change the sources of fused kernels."""
+    write = fusion.write_source
+
+    def write_wrongly(*given: Any) -> str:
+        return change(write(*given))
+
+    monkeypatch.setattr(fusion, "write_source", write_wrongly)
+
+
+# "check"
+
+
+def test_replays_are_compared(queue: cl.CommandQueue) -> None:
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="check")
+    assert loop.fuse == "check" and len(loop.fused) == 1
+    assert "the next 2 replays run both ways" in loop.explain(queue)
+    for _ in range(2):
+        chain.check(loop)
+    assert "2 replays ran both ways, and wrote the same bits" in loop.explain(queue)
+    for _ in range(20):  # both forms take turns
+        chain.check(loop)
+
+
+@pytest.mark.parametrize("way", ["enqueued", "waited for", "many", "until"])
+def test_a_wrong_kernel_is_found(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    spoil(monkeypatch, lambda source: source.replace("* 2.0f", "* 2.5f"))
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="check")
+    arguments: dict[str, Any] = {
+        "enqueued": {},
+        "waited for": {"wait": True},
+        "many": {"times": 5},
+        "until": {"times": 5, "until": chain.out},
+    }[way]
+    with pytest.raises(FusionError) as caught:
+        loop.replay(queue, **arguments)
+    assert caught.value.code == "CL_INVALID_OPERATION"
+    text = str(caught.value)
+    assert "the commands 0–1" in text
+    assert "of x of more (command 1) differs" in text
+    assert "fuse=False" in text
+    assert (chain.read() == chain.host * 2 + 1).all(), "the replay did what was captured"
+    assert "not fused any more: The fused kernel of the commands 0–1" in loop.explain(queue)
+    for _ in range(3):
+        chain.check(loop)
+
+
+def test_the_variable_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_FUSE", "check")
+    spoil(monkeypatch, lambda source: source.replace("+= a", "-= a"))
+    chain = Chain(queue)  # what nobody holds is not written
+    loop = chain.capture().finalize()
+    with pytest.raises(FusionError):
+        loop.replay(queue)
+
+
+def test_parts_of_buffers_are_compared(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sub-buffers are copied with the buffer that they belong to."""
+    chain = Chain(queue)
+    whole = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 1 << 16)
+    first, second = (whole.get_sub_region(1 << place, 4 * SIZE) for place in (13, 14))
+    cl.enqueue_copy(queue, first, chain.x)
+    with capture(queue) as graph:
+        chain.kernels.twice(queue, (SIZE,), None, first, second)
+        chain.kernels.more(queue, (SIZE,), None, second, np.float32(1))
+        chain.kernels.twice(queue, (SIZE,), None, second, chain.out)
+    del first, second
+    for change, error in ((str, False), (lambda s: s.replace("+= a", "-= a"), True)):
+        spoil(monkeypatch, change)
+        loop = graph.finalize(fuse="check")
+        assert len(loop.fused) == 1
+        if error:
+            with pytest.raises(FusionError):
+                loop.replay(queue)
+        else:
+            loop.replay(queue, times=2)
+            assert "wrote the same bits" in loop.explain(queue)
+        assert (chain.read() == (chain.host * 2 + 1) * 2).all()
+
+
+def test_what_a_parent_shows_is_written(queue: cl.CommandQueue) -> None:
+    """Only the graph has a reference to the sub-buffer, and the program sees its bytes."""
+    chain = Chain(queue)
+    whole = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 1 << 14)
+    part = whole.get_sub_region(1 << 13, 4 * SIZE)
+    with capture(queue) as graph:
+        chain.kernels.twice(queue, (SIZE,), None, chain.x, part)
+        chain.kernels.twice(queue, (SIZE,), None, part, chain.out)
+    del part
+    loop = graph.finalize(fuse="wait")
+    assert len(loop.fused) == 1
+    loop.replay(queue)
+    for _ in range(20):
+        loop.replay(queue, wait=True)
+    found = np.empty_like(chain.host)
+    cl.enqueue_fill_buffer(queue, whole, b"\0", 0, whole.size)
+    loop.replay(queue, wait=True)
+    cl.enqueue_copy(queue, found, whole, src_offset=1 << 13)
+    assert (found == chain.host * 2).all()
+
+
+# what is shown
+
+
+def test_sources_are_printed(queue: cl.CommandQueue) -> None:
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="wait")
+    assert list(loop.fused) == [(0, 1)]
+    text = io.StringIO()
+    loop.print_fused(text)
+    assert text.getvalue().startswith("// nodes 0–1: twice(1000), more(1000)\n")
+    assert "kernel void fairlead_fused" in text.getvalue()
+    saved = "one fused kernel, which saves: launches 1, bytes of memory traffic 8,000"
+    assert saved in loop.explain(queue)
+
+
+def test_each_border_has_a_reason(queue: cl.CommandQueue) -> None:
+    chain = Chain(queue)
+    kernels, size = chain.kernels, np.int32(SIZE)
+    strange = cl.Program(queue.context, STRANGE).build()
+    with capture(queue) as graph:
+        kernels.twice(queue, (SIZE,), None, chain.x, chain.out)
+        kernels.next_of(queue, (SIZE,), None, chain.out, chain.x, size)
+        kernels.twice(queue, (10,), None, chain.x, chain.out)
+        strange.ids(queue, (10,), None, chain.out)
+    loop = graph.finalize(fuse="wait")
+    lines = loop.explain(queue).splitlines()
+    neighbour, range_, ids = (
+        next(one for one in lines if f"command {n} " in one) for n in (1, 2, 3)
+    )
+    assert "its x, out of command 0" in neighbour and "(line 12)" in neighbour, neighbour
+    assert "it has 10 items, those before it 1000" in range_
+    assert "command 3 is not fused: its kernel is not understood: it asks for get_local_id" in ids
+
+
+# the compiler
+
+
+def test_many_graphs_have_one_compiler(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, at_once, most = fusion.Kernel, list[str](), list[int]()
+
+    def count(*given: Any) -> Any:
+        at_once.append(threading.current_thread().name)
+        most.append(len(at_once))
+        try:
+            return build(*given)
+        finally:
+            at_once.pop()
+
+    monkeypatch.setattr(fusion, "Kernel", count)
+    chain = Chain(queue)
+    loops = [chain.capture().finalize(fuse="auto") for _ in range(64)]
+    for loop in loops:
+        chain.check(loop)
+    waited: list[Any] = [loop._whole for loop in loops]
+    for segment in waited:
+        assert len(segment._rewriting.wait().sources) == 1
+    assert len(most) == 64 and max(most) == 1
+
+
+def test_a_graph_that_is_gone_is_not_compiled(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+    fuse, seen = fusion.fuse, list[int]()
+
+    def wait(commands: Any, *given: Any, **more: Any) -> Any:
+        begun.set()
+        may_go_on.wait()
+        seen.append(len(commands))
+        return fuse(commands, *given, **more)
+
+    monkeypatch.setattr(fusion, "fuse", wait)
+    graph = Chain(queue).capture()
+    first, second = graph.finalize(fuse="auto"), graph.finalize(fuse="auto")
+    begun.wait()
+    del second
+    last = graph.finalize(fuse="auto")
+    may_go_on.set()
+    for loop in (first, last):
+        segment: Any = loop._whole
+        segment._rewriting.wait()
+    assert len(seen) == 2
+
+
+def test_a_kernel_that_is_not_built_is_a_line(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other runs of the graph are fused."""
+    chain = Chain(queue)
+    with capture(queue) as graph:
+        chain.kernels.twice(queue, (SIZE,), None, chain.x, chain.out)
+        chain.kernels.more(queue, (SIZE,), None, chain.out, np.float32(1))
+        cl.enqueue_copy(queue, chain.x, chain.out)
+        chain.kernels.more(queue, (SIZE,), None, chain.x, np.float32(2))
+        chain.kernels.more(queue, (SIZE,), None, chain.x, np.float32(3))
+    spoil(monkeypatch, lambda source: source.replace("* 2.0f", "* two"))
+    loop = graph.finalize(fuse="wait")
+    text = loop.explain(queue)
+    assert "commands 0–1 are not fused: " in text and "CL_BUILD_PROGRAM_FAILURE" in text
+    assert list(loop.fused) == [(3, 4)]
+    loop.replay(queue)
+    assert (chain.read() == chain.host * 2 + 1).all()
+
+
+def test_a_driver_that_fails_is_a_line(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OpenCLError("no", routine="clBuildProgram", code="CL_OUT_OF_HOST_MEMORY", value=-6)
+
+    monkeypatch.setattr(fusion, "fuse", fail)
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="check")
+    assert "not rewritten: OpenCLError" in loop.explain(queue)
+    chain.check(loop)
+
+
+def test_python_may_end_meanwhile(run_python: Any) -> None:
+    """It waits for the kernel that is compiled, and for none of those behind it."""
+    code = """
+import threading
+import numpy as np, pyopencl as cl
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.command_buffer.rewrites import fusion
+SOURCE = "kernel void more(global float *x) { x[get_global_id(0)] += 1; }"
+context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
+queue = cl.CommandQueue(context)
+kernel = cl.Program(context, SOURCE).build().more
+x = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096)
+began, fuse = threading.Event(), fusion.fuse
+def count(*given, **more):
+    print("rewritten")
+    began.set()
+    threading.main_thread().join()
+    return fuse(*given, **more)
+fusion.fuse = count
+loops = []
+for _ in range(20):
+    with capture(queue) as graph:
+        for _ in range(3):
+            kernel(queue, (64,), None, x)
+    loops.append(graph.finalize(fuse="auto"))
+began.wait()
+loops[0].replay(queue)
+queue.finish()
+"""
+    assert run_python(code, fresh=True).out.count("rewritten") == 1
