@@ -7,7 +7,8 @@ package makes SVG, if it and its program are installed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 class Drawable:
     """A graph, modifiable or executable, that can be drawn. Its copy is itself."""
+
+    @property
+    def fused(self) -> Mapping[tuple[int, ...], str]:
+        """The sources of kernels that stand for several nodes, by the nodes' numbers."""
+        return {}
 
     def __copy__(self) -> Self:
         return self
@@ -41,6 +47,7 @@ class Drawable:
             text = "".join(f"{_escape(line)}\\n" for line in label)
             lines.append(f'"{number}" [style=bold, label="{text}"];')
             lines += [f'"{number}" -> "{successor}"' for successor in successors]
+        lines += draw_boxes(self.fused)
         return "\n".join([*lines, "}", ""])
 
     def print_graph(self, path: str | Path, verbose: bool = False) -> None:
@@ -60,6 +67,16 @@ class Drawable:
                 remedy="give a path that can",
             ) from error
 
+    def _repr_html_(self) -> str | None:
+        """Return the picture for a notebook, and fused kernels that open; None if there are
+        none."""
+        boxes = [
+            f"<details><summary>{describe_box(numbers)}</summary>"
+            f"<pre>{escape(source)}</pre></details>"
+            for numbers, source in self.fused.items()
+        ]
+        return "\n".join([self._repr_svg_() or escape(repr(self)), *boxes]) if boxes else None
+
     def _repr_svg_(self) -> str | None:
         """Return the picture for a notebook, None without the graphviz package or its program
         `dot`."""
@@ -68,6 +85,20 @@ class Drawable:
             return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
         except Exception:  # ImportError, or graphviz's ExecutableNotFound: the repr is shown
             return None
+
+
+def describe_box(numbers: Sequence[int]) -> str:
+    """Return what a fused kernel is called, by the numbers of its nodes or commands."""
+    many = f"{numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+    return f"{many}: one fused kernel"
+
+
+def draw_boxes(fused: Iterable[Sequence[int]]) -> Iterator[str]:
+    """Yield a box for each fused kernel in Graphviz's language, around nodes by their numbers."""
+    for numbers in fused:
+        nodes = " ".join(f'"{number}";' for number in numbers)
+        box = f'label="{describe_box(numbers)}"; style=rounded;'
+        yield f'subgraph "cluster_{numbers[0]}" {{ {box} {nodes} }}'
 
 
 def note_submission(graph: Any, drawn: Any = None) -> None:

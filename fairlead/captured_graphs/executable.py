@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
-from ..graph.picture import Drawable, note_submission
+from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
 from ..icd.calls import read_word
 from ..icd.capture.recording import CaptureError, is_captured
@@ -506,9 +506,8 @@ class Executable(Drawable, Pickles):
             file: what is written to, by default the standard output.
         """
         for numbers, source in self.fused.items():
-            nodes = f"nodes {numbers[0]}–{numbers[-1]}" if numbers[1:] else f"node {numbers[0]}"
             labels = ", ".join(get_command(self._block, number).label for number in numbers)
-            print(f"// {nodes}: {labels}\n{source}", file=file)
+            print(f"// {describe_box(numbers)}: {labels}\n{source}", file=file)
 
     def __len__(self) -> int:
         if self._executable_graph is None:

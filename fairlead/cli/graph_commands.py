@@ -24,21 +24,26 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 @click.option("--dot", is_flag=True, help="Print the order of the commands for Graphviz.")
 @click.option("--svg", is_flag=True, help="Print a picture of it; Graphviz draws it.")
 @click.option("--source", default="", metavar="KERNEL", help="Print the source of a kernel.")
+@click.option("--fused", is_flag=True, help="Show what the first device runs as one kernel.")
 @_FILE
-def show(file: Path, dot: bool, svg: bool, source: str) -> None:
-    """Say what is in a graph FILE, which `graph.save` has written. No driver is needed."""
+def show(file: Path, dot: bool, svg: bool, source: str, fused: bool) -> None:
+    """Say what is in a graph FILE, which `graph.save` has written.
+
+    No driver is needed, except for --fused.
+    """
     from ..graph_files.archive import GraphArchive
-    from .graph_files import format_contents, read_source, to_dot, to_svg
+    from .graph_files import find_fused, format_contents, read_source, to_dot, to_svg
 
     with GraphArchive(file) as archive:
+        runs, reasons = find_fused(file) if fused else ([], [])
         if source:
             click.echo(read_source(archive, source))
         elif dot:
-            click.echo(to_dot(archive.document))
+            click.echo(to_dot(archive.document, runs))
         elif svg:
-            click.echo(to_svg(archive.document), nl=False)
+            click.echo(to_svg(archive.document, runs), nl=False)
         else:
-            for line in format_contents(archive):
+            for line in (*format_contents(archive, runs), *reasons):
                 click.echo(escape_text(line))
 
 

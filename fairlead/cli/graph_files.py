@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 import numpy as np
 
+from ..graph.picture import describe_box, draw_boxes
 from ..graph_files.archive import GraphArchive, write_arrays
 from ..graph_files.document import KERNEL, Document
 from ..graph_files.errors import CANNOT_SAVE, GraphFileError
@@ -26,8 +27,24 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # show
 
 
-def format_contents(archive: GraphArchive) -> Iterator[str]:
-    """Yield what is in a file, for people."""
+def find_fused(path: Path) -> tuple[list[tuple[int, ...]], list[str]]:
+    """Load a file on the first device, and build its fused kernels.
+
+    Returns:
+        The numbers of the commands of each; and why there is no other one, for people.
+    """
+    graph = load(path)
+    loop = graph.finalize(fuse="wait")
+    queue = graph.new_queue()
+    return list(loop.fused), [
+        "",
+        f"on {queue.device.name.strip()}",
+        *loop.explain(queue).splitlines(),
+    ]
+
+
+def format_contents(archive: GraphArchive, fused: Sequence[tuple[int, ...]] = ()) -> Iterator[str]:
+    """Yield what is in a file, for people. Commands of a fused kernel are below it."""
     document = archive.document
     saved = ", ".join(text for text in document.device.values() if text)
     yield f"{len(document.commands)} commands, contents: {document.contents}, saved on {saved}"
@@ -41,18 +58,25 @@ def format_contents(archive: GraphArchive) -> Iterator[str]:
     yield from _format_section(
         "parameters", [_describe_parameter(document, one) for one in document.parameters]
     )
-    yield from _format_section(
-        "commands", [_describe_step(document, one) for one in document.commands]
-    )
+    steps = [_describe_step(document, one) for one in document.commands]
+    yield from _format_section("commands", steps, fused)
 
 
-def _format_section(title: str, rows: Sequence[str]) -> Iterator[str]:
+def _format_section(
+    title: str, rows: Sequence[str], boxes: Sequence[tuple[int, ...]] = ()
+) -> Iterator[str]:
+    """Yield the rows of a section. Those in a box are below its line."""
     if not rows:
         return
     yield ""
     yield title
+    first = {numbers[0]: f"  {describe_box(numbers)}" for numbers in boxes}
+    inside = {number for numbers in boxes for number in numbers}
     shown = rows if len(rows) <= 2 * _SHORTEST else rows[:_SHORTEST]
-    yield from (f"  {number}: {row}" for number, row in enumerate(shown))
+    for number, row in enumerate(shown):
+        if number in first:
+            yield first[number]
+        yield f"  {'  ' * (number in inside)}{number}: {row}"
     if len(shown) < len(rows):
         yield f"  … and {len(rows) - len(shown)} more"
 
@@ -123,17 +147,18 @@ def _describe_step(document: Document, command: Mapping[str, Any]) -> str:
     return describe_command(document, command) + (f", after {after}" if after else "")
 
 
-def to_dot(document: Document) -> str:
-    """Return the graph of the commands, for Graphviz."""
+def to_dot(document: Document, fused: Sequence[tuple[int, ...]] = ()) -> str:
+    """Return the graph of the commands, for Graphviz, with a box around those of a fused kernel."""
     lines = ["digraph graph_file {"]
     for number, command in enumerate(document.commands):
         text = json.dumps(f"{number}: {describe_command(document, command)}", ensure_ascii=False)
         lines.append(f"  {number} [label={text}];")
         lines += [f"  {before} -> {number};" for before in command["after"]]
+    lines += draw_boxes(fused)
     return "\n".join([*lines, "}"])
 
 
-def to_svg(document: Document) -> str:
+def to_svg(document: Document, fused: Sequence[tuple[int, ...]] = ()) -> str:
     """Return the graph of the commands as an SVG picture.
 
     Raises GraphFileError without Graphviz' program `dot`.
@@ -141,7 +166,7 @@ def to_svg(document: Document) -> str:
     try:
         done = subprocess.run(
             ["dot", "-Tsvg"],
-            input=to_dot(document),
+            input=to_dot(document, fused),
             capture_output=True,
             check=True,
             encoding="utf-8",

@@ -24,7 +24,7 @@ from .engine import BuiltCommands, Engine, QueueKind
 from .trial import Trial
 
 if TYPE_CHECKING:
-    from .rewrites.checking import Check
+    from .rewrites.checking import FusionCheck
 
 _T = TypeVar("_T")
 
@@ -85,7 +85,7 @@ class ExecutionPlan:
     awaits: Sequence[Awaited] = ()
     numbers: Sequence[int] | None = None
     trial: Trial | None = None
-    check: Check | None = None
+    check: FusionCheck | None = None
     is_closed: bool = False
 
     @property

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
+from click.testing import CliRunner
 
 from fairlead import FusionError
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
+from fairlead.cli.main import main
 from fairlead.icd.command_buffer.rewrites import fusion
 from fairlead.icd.errors import OpenCLError
 
@@ -187,10 +190,35 @@ def test_sources_are_printed(queue: cl.CommandQueue) -> None:
     assert list(loop.fused) == [(0, 1)]
     text = io.StringIO()
     loop.print_fused(text)
-    assert text.getvalue().startswith("// nodes 0–1: twice(1000), more(1000)\n")
+    assert text.getvalue().startswith("// 0–1: one fused kernel: twice(1000), more(1000)\n")
     assert "kernel void fairlead_fused" in text.getvalue()
     saved = "one fused kernel, which saves: launches 1, bytes of memory traffic 8,000"
     assert saved in loop.explain(queue)
+
+
+def test_pictures_have_a_box(queue: cl.CommandQueue) -> None:
+    chain = Chain(queue)
+    graph = chain.capture()
+    loop = graph.finalize(fuse="wait")
+    box = 'subgraph "cluster_0" { label="0–1: one fused kernel"; style=rounded; "0"; "1"; }'
+    assert box in loop.to_dot() and "cluster" not in graph.to_dot()
+    page = loop._repr_html_() or ""
+    assert "<details><summary>0–1: one fused kernel</summary><pre>" in page
+    assert "fl_item &lt; 1000UL" in page, "text of a kernel is no HTML"
+    assert graph.finalize()._repr_html_() is None
+
+
+def test_files_show_boxes(queue: cl.CommandQueue, tmp_path: Path) -> None:
+    chain = Chain(queue)
+    chain.capture().save(tmp_path / "chain.flg", contents="inputs")
+    done = CliRunner().invoke(main, ["show", "--fused", str(tmp_path / "chain.flg")])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    box = lines.index("  0–1: one fused kernel")
+    assert lines[box + 1 : box + 3] == ["    0: twice(1000)", "    1: more(1000), after 0"]
+    assert any("one fused kernel, which saves: launches 1" in line for line in lines)
+    done = CliRunner().invoke(main, ["show", "--fused", "--dot", str(tmp_path / "chain.flg")])
+    assert 'subgraph "cluster_0"' in done.stdout
 
 
 def test_each_border_has_a_reason(queue: cl.CommandQueue) -> None:
@@ -218,7 +246,7 @@ def test_each_border_has_a_reason(queue: cl.CommandQueue) -> None:
 def test_many_graphs_have_one_compiler(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, at_once, most = fusion.Kernel, list[str](), list[int]()
+    build, at_once, most = fusion.FusedKernel, list[str](), list[int]()
 
     def count(*given: Any) -> Any:
         at_once.append(threading.current_thread().name)
@@ -228,7 +256,7 @@ def test_many_graphs_have_one_compiler(
         finally:
             at_once.pop()
 
-    monkeypatch.setattr(fusion, "Kernel", count)
+    monkeypatch.setattr(fusion, "FusedKernel", count)
     chain = Chain(queue)
     loops = [chain.capture().finalize(fuse="auto") for _ in range(64)]
     for loop in loops:

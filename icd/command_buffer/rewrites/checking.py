@@ -67,21 +67,21 @@ class Copies:
     def _make(self, context: int, size: int) -> int:
         code = ffi.new("int32_t *")
         made = call(context, "clCreateBuffer", 0, size, None, get_address(code))
-        return self._own(made, code[0], "clCreateBuffer")
+        return self._keep(made, code[0], "clCreateBuffer")
 
     def _make_part(self, copy: int, part: int) -> int:
         code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part)[1:])
         region = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
         made = call(copy, _CREATE, 0, region, get_address(place), get_address(code))
-        return self._own(made, code[0], _CREATE)
+        return self._keep(made, code[0], _CREATE)
 
-    def _own(self, made: int, code: int, routine: str) -> int:
+    def _keep(self, made: int, code: int, routine: str) -> int:
         check(code, routine)
         finalize(self, call, made, "clReleaseMemObject").atexit = False
         return made
 
 
-class Check:
+class FusionCheck:
     """The comparison of fused runs with what was captured. The lock of its command-buffer is held.
 
     Attributes:

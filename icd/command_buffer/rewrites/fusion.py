@@ -32,7 +32,7 @@ from ...errors import OpenCLError, check
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import KernelParameter
 from ..commands import CommandArray, CommandList
-from .checking import Check
+from .checking import FusionCheck
 from .launches import KernelRead, NotFused, RecordedLaunch, make_arguments, read_launch
 from .rewriting import Rewritten
 from .uses import MemoryUse
@@ -62,7 +62,7 @@ def fuse(
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
     runs, lines = _find_runs(commands, sources)
-    made, kernels = dict[int, FusedRun](), dict[str, Kernel]()
+    made, kernels = dict[int, FusedRun](), dict[str, FusedKernel]()
     for run in runs:
         first, last = run.launches[0].number, run.launches[-1].number
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
@@ -79,7 +79,7 @@ def fuse(
     fused, numbers = _put_together(commands, made, FusedRun.add)
     check = None
     if checks:
-        check = Check()
+        check = FusionCheck()
         check.commands, check.numbers = _put_together(commands, made, check.add)
     found = {one.numbers: one.source for one in made.values()}
     return Rewritten(fused, numbers, texts, found, check)
@@ -402,7 +402,7 @@ class _TakeItem(c_ast.NodeVisitor):
 # the new launches
 
 
-class Kernel:
+class FusedKernel:
     """A fused kernel of a source. Raises OpenCLError if the driver does not build it."""
 
     def __init__(self, context: int, device: int, options: str, source: str) -> None:
@@ -431,7 +431,7 @@ class FusedRun:
     launches: Sequence[RecordedLaunch]
     temporaries: Mapping[int, str]
     source: str
-    kernel: Kernel
+    kernel: FusedKernel
     values: Sequence[int | bytes]
 
     @property
@@ -490,7 +490,7 @@ def _make_run(
     commands: CommandList,
     launches: Sequence[RecordedLaunch],
     uses: Mapping[int, MemoryUse],
-    kernels: dict[str, Kernel],
+    kernels: dict[str, FusedKernel],
 ) -> FusedRun:
     """Return what launches become. Raises NotFused, or OpenCLError of the compiler.
 
@@ -501,7 +501,7 @@ def _make_run(
     source = write_source(launches, parameters)
     if source not in kernels:
         options = launches[0].kernel.options
-        kernels[source] = Kernel(commands.context, commands.devices[0], options, source)
+        kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
     values = [value for _, value in parameters.rows]
     return FusedRun(launches, temporaries, source, kernels[source], values)
 

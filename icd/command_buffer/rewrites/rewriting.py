@@ -19,7 +19,7 @@ from ..commands import CommandList
 from .uses import list_sources, list_uses
 
 if TYPE_CHECKING:
-    from .checking import Check
+    from .checking import FusionCheck
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Rewritten:
     numbers: Sequence[int] = ()
     lines: Sequence[str] = ()
     sources: Mapping[tuple[int, ...], str] = field(default_factory=dict)
-    check: Check | None = None
+    check: FusionCheck | None = None
 
 
 class Rewriting:
