@@ -281,6 +281,7 @@ docs: $(VENV)/installed-test
 	@echo 'see build/docs/index.html'
 
 bench: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
+	-$(BIN)/python -m pip install -q -e '.[bench]'   # without it numba and JAX are left out
 	UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(BIN)/python -m bench
 
 bench-gpu: $(VENV)/installed-test

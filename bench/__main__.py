@@ -27,6 +27,7 @@ from . import machine, report
 MEASURES = (
     "replay",
     "arrays",
+    "fusion",
     "command_buffer",
     "command_buffer_layer",
     "ze_lists",
