@@ -98,7 +98,8 @@ def run(device: fairlead.Device) -> bool:
 
     problem = f"{SIZE}×{SIZE} points, {STEPS} steps in {replays} replays"
     functions = wave.reset, direct, replayed, wave.now.get, in_numpy(), TOLERANCE
-    waited = {"at_once": lambda: loop.replay(queue, replays, wait=True) or commands}  # None
+
+    waited = {"at_once": lambda: loop.replay(queue, replays, wait=True).wait() or commands}
     return compare(device, problem, graph, "command", *functions, **waited)
 
 

@@ -131,15 +131,17 @@ def read_version() -> str:
         return "unknown"
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        value: Any = read_version()
-    elif name in _MODULES:
-        value = getattr(import_module(_MODULES[name], __name__), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker shall find what is misspelt
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            value: Any = read_version()
+        elif name in _MODULES:
+            value = getattr(import_module(_MODULES[name], __name__), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -10,9 +10,10 @@ replay comes after the one before it, also on another queue, and nobody need wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, overload
 
 from numpy import ndarray
 
@@ -20,7 +21,7 @@ from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
-from ..icd.calls import read_word
+from ..icd.calls import find_device_profile, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
 from ..icd.errors import check
@@ -30,6 +31,7 @@ from . import pyopencl_client as _client
 from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
+from .parameter import OPTIONS
 from .replay_arguments import (
     check_flag,
     check_queue,
@@ -42,12 +44,16 @@ from .segment import CapturedSegment, Repeat, ReplayError
 from .segment_commands import SegmentCommands
 
 if TYPE_CHECKING:
+    from pyopencl import Buffer, CommandQueue, Event
+    from pyopencl.array import Array
+
     from ..graph.node import Node
     from ..graph.partition import Partitions
     from ..graph.update import HasCommandGraph
     from ..runtime.context import Context
     from ..runtime.platform import Device
     from .graph import CapturedGraph
+    from .replay_end import EndedLoop
 
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
@@ -103,6 +109,7 @@ class Executable(Drawable, Pickles):
         self._executable_graph: ExecutableGraph | None = None
         #: How the last simple replay is repeated. A replay like it looks at nothing else.
         self._repeat: Repeat | None = None
+        self._ended: Event | None = None
         if graph.is_as_recorded and not updatable:
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
@@ -279,12 +286,15 @@ class Executable(Drawable, Pickles):
     def _make_name_error(self, values: Mapping[str, Any]) -> SYCLError:
         names = self.parameters
         unknown = next((name for name in values if name not in names), "")
+        close = get_close_matches(unknown, [*filter(None, names), *OPTIONS], 1)
         there = ", ".join(name or "one without a name" for name in names) or "none"
         return SYCLError(
             Errc.invalid,
             f"the graph has no Parameter {unknown}; it has: {there}",
             routine="set",
-            remedy="pass a Parameter itself to a kernel in the block; give it a name if no "
+            remedy=f"write {close[0]}"
+            if close
+            else "pass a Parameter itself to a kernel in the block; give it a name if no "
             "variable or several hold it: Parameter(value, name=…)",
         )
 
@@ -312,6 +322,29 @@ class Executable(Drawable, Pickles):
         advice = (one.suggest_speedup() for one in self._list_captured_segments())
         return next(filter(None, advice), None)
 
+    @overload
+    def replay(
+        self,
+        queue: CommandQueue,
+        times: int = 1,
+        wait_for: Iterable[Event] | None = None,
+        *,
+        wait: bool = False,
+        until: None = None,
+        **values: Any,
+    ) -> Event: ...
+    @overload
+    def replay(
+        self,
+        queue: CommandQueue,
+        times: int = 1,
+        wait_for: Iterable[Event] | None = None,
+        *,
+        wait: bool = False,
+        until: Buffer | Array,
+        every: int = 16,
+        **values: Any,
+    ) -> EndedLoop: ...
     def replay(
         self,
         queue: Any,
@@ -322,7 +355,7 @@ class Executable(Drawable, Pickles):
         until: Any = None,
         every: int = 16,
         **values: Any,
-    ) -> Any:
+    ) -> Event:
         """Enqueue the graph `times` times on a queue and return the event of its end.
 
         Each replay comes after the events in `wait_for` and after the last replay of this
@@ -346,7 +379,7 @@ class Executable(Drawable, Pickles):
                 from.
             times: how often it is enqueued; with `until`, at most.
             wait_for: pyopencl events.
-            wait: return None when the replay has ended.
+            wait: return when the replay has ended. The event is complete then.
             until: a pyopencl.Buffer or Array.
             every: after how many replays the word of `until` is read.
             values: Parameters, set first as by `set`. With `times`, an array of so many numbers
@@ -365,10 +398,12 @@ class Executable(Drawable, Pickles):
                 here = run if wait else None
                 done = enqueue(native) if here is None else here(native)
                 if done > 0 and here is not None:
-                    return None
+                    return self._ended or self._make_ended(queue)
                 if done > 0:
                     event = to_event(done, False)
-                    return event.wait() if wait else event
+                    if wait:
+                        event.wait()
+                    return event
                 if done:
                     self._fail(done, route, here is not None)
         from .replay_end import make_end
@@ -385,7 +420,7 @@ class Executable(Drawable, Pickles):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
-        only, series = self._get_only_segment(), None
+        only, series = self._choose_segment(queue, waits), None
         if values:
             series = self._set_for_replay(values)
         if until is not None:
@@ -395,7 +430,7 @@ class Executable(Drawable, Pickles):
             if not times:
                 if not self.profiling:
                     self._repeat = only.prepare_repeat(queue, handle)
-                return None
+                return self._make_ended(queue)
         if only is not None:
             ends = only.run(handle, times, waits, series)
             end = make_end(queue, self.context, ends, profiled)
@@ -406,7 +441,27 @@ class Executable(Drawable, Pickles):
                 end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
         if wait:
             end.wait()
-        return None if wait else end
+        return end
+
+    def _make_ended(self, queue: Any) -> Event:
+        """Return the event of replays that have ended in the caller's thread, always the same."""
+        import pyopencl
+
+        if self._ended is None:
+            ended = pyopencl.UserEvent(queue.context)
+            ended.set_status(pyopencl.command_execution_status.COMPLETE)
+            self._ended = ended
+        return self._ended
+
+    def _choose_segment(self, queue: Any, waits: Sequence[int]) -> CapturedSegment | None:
+        """Return the segment that is enqueued as it is, None if the parts are, one by one."""
+        if (
+            waits
+            and has_property(queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+            and find_device_profile(queue.device.int_ptr).failed_waits_end_process
+        ):
+            return None
+        return self._get_only_segment()
 
     def _fail(self, code: int, route: Route, runs: bool) -> None:
         """Raise the error of a repeated enqueue or run."""
@@ -434,7 +489,8 @@ class Executable(Drawable, Pickles):
                 routine="replay",
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
-        flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
+        flag = check_flag(until, self._block.recording.context)
+        only = self._choose_segment(queue, waits)
         ran, stopped = 0, False
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)

@@ -13,11 +13,18 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
 
 from ..icd._native import lib
+
+if TYPE_CHECKING:
+    from pyopencl.array import Array
+    from typing_extensions import Self
+
+_Array = TypeVar("_Array", bound="Array")
+_Number = int | float | complex | np.number
 
 
 def _find_common_type(array: Any, parameter: Any) -> np.dtype[Any]:
@@ -215,8 +222,19 @@ class Expressions:
             )
         return _COMPARISONS[sign](self.value, other)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Self:
         return self.derived(operator.neg)
+
+    if TYPE_CHECKING:  # _give_operators makes them
+
+        @overload
+        def __add__(self, other: _Number) -> Self: ...
+        @overload
+        def __add__(self, other: _Array) -> _Array: ...
+        def __add__(self, other: Any) -> Any: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
+        __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __add__
 
 
 _COMPARISONS: Final = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from ..graph.command_graph import Addable, CommandGraph
 from ..graph.conditions import Decides
@@ -27,7 +27,7 @@ from ..icd.capture.recording import CaptureError
 from .block import CapturedBlock
 from .commands import CapturedLaunch
 from .executable import Executable
-from .nodes import make_nodes
+from .nodes import CapturedNode, make_nodes
 from .pyopencl_client import warn_in_program
 
 if TYPE_CHECKING:
@@ -66,14 +66,16 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         self.state = "recording"
         self.lock: AbstractContextManager[Any] = RLock()
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(Executable, name):
-            raise NotFinalizedError(
-                "the graph is not finalized.",
-                call=name,
-                remedy=f"finalize() first: loop = graph.finalize(), and then loop.{name}",
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # a type checker shall find what is misspelt
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(Executable, name):
+                raise NotFinalizedError(
+                    "the graph is not finalized.",
+                    call=name,
+                    remedy=f"finalize() first: loop = graph.finalize(), and then loop.{name}",
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def end(self, failed: bool, variables: Mapping[str, Any]) -> None:
         """End the recording. See `CapturedBlock.end`."""
@@ -82,6 +84,15 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
         self.block.end(failed, variables)
 
     # its nodes, made at their first use
+
+    if TYPE_CHECKING:  # they are of the same class, unless the program adds others
+
+        def __iter__(self) -> Iterator[CapturedNode]: ...
+        @overload
+        def __getitem__(self, index: int) -> CapturedNode: ...
+        @overload
+        def __getitem__(self, index: slice) -> list[CapturedNode]: ...
+        def __getitem__(self, index: int | slice) -> Any: ...
 
     def all_nodes(self) -> list[Node]:
         if self.state == "recording":
@@ -93,12 +104,14 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
     def __len__(self) -> int:
         return len(self.block) if self._nodes is None else len(self._nodes)
 
-    def find(self, kernel: str) -> list[Node]:
+    def find(self, kernel: str) -> list[CapturedNode]:
         """Return the nodes that launch a kernel of this name, in the order of recording."""
         return [
             node
             for node in self.nodes
-            if isinstance(node.command, CapturedLaunch) and node.command.kernel_name == kernel
+            if isinstance(node, CapturedNode)
+            and isinstance(node.command, CapturedLaunch)
+            and node.command.kernel_name == kernel
         ]
 
     @property

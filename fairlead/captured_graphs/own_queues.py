@@ -1,26 +1,39 @@
 """Replays of a graph of several segments: on a queue of our own.
 
 Two barriers hold its place in the caller's queue. In an out-of-order queue, two places do
-(calls.enqueue_place): they wait for the replay's wait list and for its end, and hold nothing else
-up. If barriers of the block order the queue's other commands, too, they are barriers there as well.
+(calls.enqueue_place): the second one waits for the replay's end, and they hold nothing else up. If
+barriers of the block order the queue's other commands, too, they are barriers there as well.
+
+A thread waits for the events of a replay's wait list. So no queue waits for an event that fails,
+which Intel's driver takes for a success, or which ends the process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
-from ..icd.calls import call, enqueue_barrier, enqueue_place, is_in_order, query_properties
+from ..icd.calls import (
+    call,
+    enqueue_barrier,
+    enqueue_place,
+    is_in_order,
+    query_properties,
+    query_status,
+)
 from ..icd.command_buffer.commands import has_barrier
 from ..runtime.event import Event
 from ..runtime.queue import Queue
+from ..runtime.scheduler import run_on_host
 from .segment import make_event
 
 if TYPE_CHECKING:
     from ..graph.executable import ExecutableGraph
     from ..runtime.platform import Device
     from .block import CapturedBlock
+
+_COMPLETE: Final = 0
 
 
 class OwnQueues:
@@ -67,9 +80,14 @@ class OwnQueues:
         context, own = self._block.context, self.get_runtime_queue(queue)
         beside = not (is_in_order(query_properties(handle)) or self._fenced)
         enqueue = enqueue_place if beside else enqueue_barrier
-        begin, first = enqueue(handle, waits), None
+        begin, first = enqueue(handle, ()), None
         call(handle, "clFlush")  # SPEC clFlush: another queue's commands wait for it
         event = Event(context, make_event(begin, context))
+        pending = [
+            pyopencl.Event.from_int_ptr(one) for one in waits if query_status(one) != _COMPLETE
+        ]
+        if pending:
+            event = run_on_host(context, [event], partial(_wait_for_all, pending))
         for turn in range(times):
             before(turn)
             event = graph.execute(own, [event])
@@ -96,3 +114,8 @@ class OwnQueues:
         if device not in self._queues:
             self._queues[device] = Queue(self._block.context, device, profiling=self._profiling)
         return self._queues[device]
+
+
+def _wait_for_all(events: Sequence[Any]) -> None:
+    for event in events:
+        event.wait()

@@ -22,7 +22,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
 
@@ -32,8 +32,15 @@ from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
 from . import pyopencl_client as _client
 from .expressions import Expressions
 
+if TYPE_CHECKING:
+    from pyopencl import Buffer
+    from pyopencl.array import Array
+    from typing_extensions import Self
+
+_Array = TypeVar("_Array", bound="Array")
+
 #: Names that `replay` has for itself.
-_RESERVED: Final = frozenset(("queue", "times", "wait_for", "wait", "until", "every"))
+OPTIONS: Final = ("queue", "times", "wait_for", "wait", "until", "every")
 #: What PyOpenCL's functions call sizes of launches, which no Parameter can be.
 _SIZES: Final = ("global_size", "local_size", "global_offset")
 _ids: Final = itertools.count(1)
@@ -54,7 +61,7 @@ def list_living_memory() -> list[MemoryParameter]:
 
 def _check_name(name: str | None) -> str | None:
     if name is not None and (
-        not isinstance(name, str) or not name.isidentifier() or name in _RESERVED
+        not isinstance(name, str) or not name.isidentifier() or name in OPTIONS
     ):
         raise _client.ArgumentError(
             f"{name!r} cannot be a Parameter's name.",
@@ -86,6 +93,12 @@ class GraphParameter(Expressions):
     dtype: np.dtype[Any]
     is_python_float = False
 
+    @overload
+    def __new__(cls, value: _Array, *, name: str | None = None) -> _Array: ...
+    @overload
+    def __new__(cls, value: Buffer, *, name: str | None = None) -> Buffer: ...
+    @overload
+    def __new__(cls, value: np.generic | np.ndarray, *, name: str | None = None) -> Self: ...
     def __new__(cls, value: Any, *, name: str | None = None) -> Any:
         """Make one of the kind that the value asks for."""
         if isinstance(value, np.ndarray) and value.shape == ():
@@ -283,7 +296,7 @@ def find_names(variables: Mapping[str, Any], parameters: Iterable[Any]) -> dict[
     found: dict[int, list[str]] = {}
     for name, value in variables.items() if len(names) < len(roots) else ():
         entry = find_entry(value)
-        if entry is not None and entry.number in roots and name not in _RESERVED:
+        if entry is not None and entry.number in roots and name not in OPTIONS:
             found.setdefault(entry.number, []).append(name)
     unnamed = {number: one[0] for number, one in found.items() if len(one) == 1}
     return unnamed | names

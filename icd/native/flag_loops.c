@@ -32,12 +32,21 @@ static cl_int end_read(cl_event *read) {
     return code;
 }
 
+/* Whether the last enqueue has failed. Intel's read after a failed event is a success. */
+static bool last_has_failed(fl_buffer *b) {
+    fl_enter(b);
+    bool failed = fl_has_failed(b->last_event);
+    fl_leave(b);
+    return failed;
+}
+
 int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag,
                      size_t offset, uint32_t wait_count, void *const *wait_list, uint32_t *ran,
                      uint32_t *stopped, uint32_t *failed) {
     uint32_t words[2] = {0, 0};
     cl_event reads[2] = {NULL, NULL};
     cl_int code = CL_SUCCESS;
+    bool may_fail = wait_count;
     *ran = *stopped = 0;
     *failed = UINT32_MAX;
     for (uint32_t turn = 0; code == CL_SUCCESS && !*stopped && *ran < times; turn++) {
@@ -60,7 +69,9 @@ int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void
         code = code != CL_SUCCESS ? code : ended;
         *stopped |= words[i] != 0;
     }
-    return code;
+    return code == CL_SUCCESS && may_fail && last_has_failed(route->buffer)
+               ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+               : code;
 }
 
 int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32_t count,

@@ -300,7 +300,7 @@ def test_a_replay_that_is_waited_for_comes_after_the_queue_and_events(
         numbers.mul(2)
     loop = graph.finalize()
     numbers.add(5)
-    assert loop.replay(numbers.queue, wait=True) is None
+    assert loop.replay(numbers.queue, wait=True).command_execution_status == 0
     assert numbers.value() == 10
     event = numbers.add(1)
     loop.replay(numbers.queue, times=3, wait_for=[event], wait=True)

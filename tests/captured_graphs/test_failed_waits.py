@@ -126,14 +126,13 @@ def test_a_replay_elsewhere_goes_on_after_a_failed_one(numbers: Numbers) -> None
     assert numbers.value() == 3
 
 
-@pytest.mark.one_driver("pocl_wheel")
+@pytest.mark.parametrize("host_task", [False, True])
 def test_a_replay_of_an_out_of_order_queue_goes_on_after_a_failed_one(
-    numbers: Numbers, out_of_order: cl.CommandQueue
+    numbers: Numbers, out_of_order: cl.CommandQueue, host_task: bool
 ) -> None:
-    """Intel's CPU driver ends the process if a queue is used after such a failure."""
-    if "Intel" in out_of_order.device.platform.name:
-        pytest.skip("the driver itself does not go on")
-    loop, gate = add_and_multiply(numbers, out_of_order), cl.UserEvent(out_of_order.context)
+    """Intel's CPU driver itself ends the process if a queue is used after such a failure."""
+    gate = cl.UserEvent(out_of_order.context)
+    loop = with_host_task(numbers) if host_task else add_and_multiply(numbers, out_of_order)
     end = loop.replay(out_of_order, times=3, wait_for=[gate])
     out_of_order.flush()
     fail(gate)
@@ -143,10 +142,33 @@ def test_a_replay_of_an_out_of_order_queue_goes_on_after_a_failed_one(
     assert numbers.value() == 3
 
 
-def test_a_loop_with_a_flag_fails_with_an_event_that_it_waits_for(numbers: Numbers) -> None:
+@pytest.mark.parametrize("options", [{}, {"times": 5}, {"wait": True}, {"times": 5, "wait": True}])
+def test_a_graph_with_host_tasks_fails_with_an_event_that_it_waits_for(
+    numbers: Numbers, options: dict[str, Any]
+) -> None:
+    loop, gate = with_host_task(numbers), cl.UserEvent(numbers.queue.context)
+    failing = threading.Thread(target=fail, args=[gate])
+    if not options.get("wait"):
+        end = loop.replay(numbers.queue, wait_for=[gate], **options)
+        failing.start()
+        with pytest.raises(cl.Error, match="EXEC_STATUS_ERROR"):
+            end.wait()
+    else:  # it fails before the replay, or while that waits
+        failing.start()
+        with pytest.raises((cl.Error, OpenCLError), match="EXEC_STATUS_ERROR"):
+            loop.replay(numbers.queue, wait_for=[gate], **options)
+    failing.join()
+    loop.replay(numbers.queue).wait()
+    assert numbers.value() == 3
+
+
+@pytest.mark.parametrize("delay", [0, 0.05])  # before the replay, or while it waits
+def test_a_loop_with_a_flag_fails_with_an_event_that_it_waits_for(
+    numbers: Numbers, delay: float
+) -> None:
     loop, gate = add_and_multiply(numbers), cl.UserEvent(numbers.queue.context)
     flag = numbers.new()
-    failing = threading.Timer(0, fail, [gate])
+    failing = threading.Timer(delay, fail, [gate])
     failing.start()
     with pytest.raises(OpenCLError, match=FAILED):
         loop.replay(numbers.queue, times=20, wait_for=[gate], until=flag, every=2)

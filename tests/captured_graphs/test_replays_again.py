@@ -148,7 +148,7 @@ def test_it_takes_the_short_way_when_it_is_waited_for(
     if "one native kernel" in loop.explain(numbers.queue):  # in this thread, by one call of C
         with monkeypatch.context() as patch:
             patch.setattr(CapturedSegment, "run_here", None)
-            assert loop.replay(numbers.queue, wait=True) is None
+            assert loop.replay(numbers.queue, wait=True).command_execution_status == 0
         assert loop._repeat is again is not None
         assert numbers.value() == 7
     else:
@@ -216,3 +216,22 @@ def test_threads_replay_and_change_a_graph(numbers: Numbers) -> None:
     elsewhere.finish()
     total = sum(numbers.value(buffer) for buffer in (*others, numbers.buffer))
     assert total == turns + 6
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("has_host_task", [False, True])
+def test_a_replay_that_is_waited_for_gives_an_event(
+    numbers: Numbers, times: int, has_host_task: bool
+) -> None:
+    """It is complete, and others can wait for it."""
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(1)
+    if has_host_task:
+        graph.add(lambda handler: handler.host_task(lambda: None), depends_on=graph[0])
+    loop = graph.finalize()
+    for turn in range(3):
+        event = loop.replay(numbers.queue, times, wait=True)
+        assert event.command_execution_status == cl.command_execution_status.COMPLETE
+        event.wait()
+        numbers.add(1, wait_for=[event]).wait()
+        assert numbers.value() == (turn + 1) * (times + 1)
