@@ -137,7 +137,16 @@ if not TYPE_CHECKING:  # a type checker shall find what is misspelt
         if name == "__version__":
             value: Any = read_version()
         elif name in _MODULES:
-            value = getattr(import_module(_MODULES[name], __name__), name)
+            try:
+                value = getattr(import_module(_MODULES[name], __name__), name)
+            except ModuleNotFoundError as missing:
+                if missing.name not in ("numpy", "pyopencl"):
+                    raise
+                raise ModuleNotFoundError(
+                    f"fairlead.{name} needs {missing.name}, which is not installed: "
+                    "pip install 'fairlead[pyopencl]'",
+                    name=missing.name,
+                ) from None
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

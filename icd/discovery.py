@@ -273,7 +273,7 @@ def _find_by_vendors_variable(request: DriverSearch, name: str) -> Iterator[Find
             yield Refusal(
                 element,
                 "does not exist",
-                f"correct {name}: a directory, an .icd file or a library",
+                f"unset {name}, or correct it: a directory, an .icd file or a library",
                 name,
             )
         else:
@@ -299,7 +299,7 @@ def _find_by_vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
         yield Refusal(
             directory,
             "does not exist",
-            f"correct {name}, or unset it to use {request.vendors}",
+            f"unset {name} to use {request.vendors}, or correct it",
             name,
         )
     yield from search_directory(Path(directory), name)
@@ -310,14 +310,20 @@ def _find_in_system(request: DriverSearch, name: str) -> Iterator[Finding]:
 
 
 def _find_in_python_prefix(request: DriverSearch, name: str) -> Iterator[Finding]:
-    """Yield drivers of the Python environment, and of the base environment of a virtual one."""
-    directories = [
+    """Yield drivers of the Python environment, and of the base environment of a virtual one.
+
+    The active environment of conda comes last. Its Python may be another one.
+    """
+    others = () if request.prefix else (sys.base_prefix, request.environ.get("CONDA_PREFIX"))
+    first, *more = dict.fromkeys(
         Path(root) / "etc/OpenCL/vendors"
-        for root in (request.prefix or sys.prefix, sys.base_prefix)
-    ]
-    yield from search_directory(directories[0], name, _list_site_packages())
-    if request.prefix is None and directories[1] != directories[0] and directories[1].is_dir():
-        yield from search_directory(directories[1], name, _list_site_packages())
+        for root in (request.prefix or sys.prefix, *others)
+        if root and os.path.isabs(root)
+    )
+    yield from search_directory(first, name, _list_site_packages())
+    for directory in more:
+        if directory.is_dir():
+            yield from search_directory(directory, name, _list_site_packages())
 
 
 def find_pyopencl_folders() -> tuple[str, ...]:

@@ -215,3 +215,13 @@ def test_a_driver_is_the_same_in_every_process(
         Path(path).with_suffix(".icd").write_text(f"{path}\n")
     code = "import fairlead\nprint([p.name for p in fairlead.platforms()])"
     assert run_python(code, env={"OCL_ICD_VENDORS": str(tmp_path)}).out == "['A 0', 'B 0', 'C 0']\n"
+
+
+@pytest.mark.parametrize("name", ["capture", "Parameter", "graphed", "load"])
+def test_a_bare_install_names_the_extra(run_python: RunPython, name: str) -> None:
+    code = f"import sys; sys.modules['numpy'] = None; import fairlead; fairlead.{name}"
+    done = run_python(code, fresh=True, check=False)
+    assert (
+        f"ModuleNotFoundError: fairlead.{name} needs numpy, which is not installed: pip install "
+        "'fairlead[pyopencl]'" in done.err
+    )

@@ -295,6 +295,18 @@ def test_base_prefix_of_a_virtual_environment(
     assert machine.library("prefix") in [candidate.library for candidate in result.candidates]
 
 
+def test_the_active_environment_of_conda(machine: Machine, tmp_path: Path) -> None:
+    """Its Python may be another one: PyOpenCL of a virtual environment, and conda's drivers."""
+    vendors = tmp_path / "conda/etc/OpenCL/vendors"
+    vendors.mkdir(parents=True)
+    (tmp_path / "conda/libpocl.so").touch()
+    (vendors / "pocl.icd").write_text(f"{tmp_path}/conda/libpocl.so\n", encoding="utf-8")
+    for prefix in (str(tmp_path / "conda"), "conda", ""):
+        result = find({"CONDA_PREFIX": prefix}, vendors=machine.vendors)
+        is_found = any(place.path == str(vendors) for place in result.places)
+        assert is_found == (prefix == str(tmp_path / "conda")), result.places
+
+
 @pytest.mark.parametrize(
     "failure", [None, ImportError("a hook failed"), ValueError("pyopencl.__spec__ is not set")]
 )

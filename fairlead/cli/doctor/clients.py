@@ -100,11 +100,14 @@ def _make_client(
     name: str, loader: str, outcome: Outcome, usable: Sequence[DriverReport]
 ) -> Client:
     report = outcome.report or {"code": 0, "platforms": []}
-    seen = {tuple(platform) for platform in report["platforms"]}
+    # Versions end in a blank where a driver has nothing of its own to say.
+    seen = {tuple(text.strip() for text in platform) for platform in report["platforms"]}
     misses = tuple(
         driver.real_path
         for driver in usable
-        if not seen.intersection((one.name, one.version) for one in driver.platforms)
+        if not seen.intersection(
+            (one.name.strip(), one.version.strip()) for one in driver.platforms
+        )
     )
     reason = ""
     if outcome.report is None:

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 _INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
 
 
+#: A second driver does not cure a wrong path.
+_FIRST_CURE: Final = "cure what is named before, and run `fairlead doctor` again"
+
 _UNPROBED: Final = (
     "run `fairlead doctor` by the Python that fairlead is installed for; "
     "FAIRLEAD_PROBE_TIMEOUT gives more time"
@@ -84,7 +87,11 @@ def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
     ]
     if not facts.usable:
         severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
-        found.append(Problem(severity, "OpenCL", "no driver with a device is usable", _INSTALL))
+        is_caused = any(driver.state == "refused" for driver in facts.drivers) or any(
+            refusal.remedy and refusal.found_via != "vendors.d" for refusal in facts.refusals
+        )
+        remedy = _FIRST_CURE if is_caused else _INSTALL
+        found.append(Problem(severity, "OpenCL", "no driver with a device is usable", remedy))
     # "error" < "warning"; the order within each stays
     return tuple(sorted(found, key=lambda problem: problem.severity))
 

@@ -64,6 +64,15 @@ def test_what_the_doctor_says_that_pyopencl_sees_is_what_it_sees(
     ]
 
 
+def test_a_version_that_ends_in_a_blank_hides_no_driver(
+    machine: Machine, fake_driver: FakeDriver
+) -> None:
+    machine.register("a", fake_driver(name='"Blank"', version='"OpenCL 3.0 "'))
+    facts = machine.examine()
+    assert [client["misses"] for client in facts["clients"]] == [[]] * len(facts["clients"])
+    assert facts["problems"] == []
+
+
 def test_a_driver_that_a_client_does_not_find_is_a_warning(
     machine: Machine, fake_driver: FakeDriver
 ) -> None:

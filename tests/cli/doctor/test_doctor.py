@@ -99,6 +99,24 @@ def test_no_driver_at_all(machine: Machine) -> None:
     assert "0 drivers usable, 1 problem (1 error, 0 warnings)" in machine.text
 
 
+@pytest.mark.parametrize(
+    ("variables", "first", "cure"),
+    [
+        ({"OCL_ICD_VENDORS": "/nowhere"}, "/nowhere", "unset OCL_ICD_VENDORS"),
+        ({"OCL_ICD_FILENAMES": "/no/libx.so"}, "/no/libx.so", "take it out of OCL_ICD_FILENAMES"),
+        ({}, "OpenCL", "install a driver"),
+    ],
+)
+def test_the_cause_comes_first_and_nothing_else_is_to_be_installed(
+    machine: Machine, variables: dict[str, str], first: str, cure: str
+) -> None:
+    machine.env |= variables
+    problems = machine.examine()["problems"]
+    assert problems[0]["what"] == first and cure in problems[0]["remedy"]
+    advice = [one["remedy"] for one in problems if "install a driver" in one["remedy"]]
+    assert len(advice) == (first == "OpenCL")
+
+
 def doctor_install(facts: dict[str, Any]) -> str:
     (problem,) = [problem for problem in facts["problems"] if problem["what"] == "OpenCL"]
     assert "pip install" in problem["remedy"]
