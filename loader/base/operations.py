@@ -7,8 +7,10 @@ operations.ini has the facts. `OPERATIONS` is its content by name. The native bu
 from __future__ import annotations
 
 import configparser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -124,7 +126,7 @@ class TransferCommand(NamedTuple):
     """
 
     operation: str
-    operands: Mapping[str, Any]
+    operands: dict[str, Any]
     keep: Any = ()
 
     def list_arguments(self, function: str, blocks: bool = False) -> tuple[Any, ...]:
@@ -138,6 +140,14 @@ class TransferCommand(NamedTuple):
             function: which function of the operation, a key of `Operation.functions`.
             blocks: whether the function waits for the end of the transfer.
         """
-        operands = {"blocking": blocks, **self.operands}
-        name, names = OPERATIONS[self.operation].functions[function]
-        return name, tuple(operands[one] for one in names)
+        name, get, can_block = _find_call(self.operation, function)
+        return name, get({"blocking": blocks, **self.operands} if can_block else self.operands)
+
+
+@cache
+def _find_call(
+    operation: str, function: str
+) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]], bool]:
+    """Return a function's name, what gets its operands, and whether it is told to block."""
+    name, names = OPERATIONS[operation].functions[function]
+    return name, itemgetter(*names), "blocking" in names

@@ -13,6 +13,7 @@ from typing import Any
 from ...loader.base.forks import make_lock
 from ..sdk.queries import MEMORY_INFO
 from ..sdk.rules import ALLOC, COPY, USE, check_memory_flags, check_part
+from ..sdk.transfers import BufferObject, check_buffers
 from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
 from .contexts import CuContext
 from .core import Object, adapter, failure
@@ -44,7 +45,7 @@ class MappedPart:
 
 
 @adapter.kind
-class CuBuffer(Object):
+class CuBuffer(BufferObject, Object):
     """A buffer.
 
     Args:
@@ -111,13 +112,6 @@ class CuBuffer(Object):
         """Forget a map, unless another thread has."""
         with self._lock, suppress(ValueError):
             self._maps.remove(mapped)
-
-
-def check_buffers(context: CuContext, *buffers: CuBuffer) -> None:
-    """Raise URError unless memory objects are buffers (INVALID_MEM_OBJECT) of a context."""
-    if not all(isinstance(one, CuBuffer) for one in buffers):
-        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
-    context.check_same("a buffer", *buffers)
 
 
 @adapter.entry

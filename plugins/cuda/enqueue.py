@@ -79,6 +79,10 @@ class CuEnqueue(EnqueueCall):
             queue.device.call("StreamSynchronize", stream.handle)
         return event
 
+    def mark(self) -> CuEvent | None:
+        """Enqueue nothing but a place in the order. Raises what `run` raises."""
+        return self.run()
+
     def run_graph(
         self, executable: int, child: Callable[[], int], keep: Any, ended: int = 0
     ) -> CuEvent | None:

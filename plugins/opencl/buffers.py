@@ -7,6 +7,7 @@ from typing import Any
 
 from ...icd.abi import OPENCL
 from ..sdk.rules import USE, check_memory_flags, check_part
+from ..sdk.transfers import BufferObject, check_buffers
 from .contexts import URContext
 from .core import CLObject, adapter, create, failure, retain_unless_owned
 from .memory import (
@@ -17,7 +18,7 @@ from .memory import (
 )
 
 
-class URBuffer(URMemory):
+class URBuffer(BufferObject, URMemory):
     """A cl_mem that is a buffer.
 
     Args:
@@ -49,19 +50,6 @@ class URBuffer(URMemory):
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         return self.cl, self.context.cl, 1, self.size
-
-
-def check_buffers(context: URContext, *buffers: URMemory) -> None:
-    """Check that memory objects are buffers of a context.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT for another context.
-    """
-    for buffer in buffers:
-        if not isinstance(buffer, URBuffer):
-            raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
-        if buffer.context is not context:
-            context.check_same("a buffer", buffer)
 
 
 @adapter.entry

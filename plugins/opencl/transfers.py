@@ -1,4 +1,4 @@
-"""Transfers of buffers: read, write, copy, fill, map, and the forms of them for rectangles.
+"""Transfers of buffers as OpenCL runs them, maps, device global variables.
 
 A transfer of no bytes has its place in the queue's order like any other command.
 
@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ..sdk.patterns import read_buffer_pattern
-from ..sdk.rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
+from ...loader.base.operations import TransferCommand
+from ..sdk.rectangles import Rect, check_range
 from ..sdk.rules import is_power_of_two
-from .buffers import URBuffer, check_buffers
+from ..sdk.transfers import check_buffers
+from .buffers import URBuffer
 from .contexts import URContext
 from .core import CLObject, convert_flags, create, failure
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
@@ -26,44 +27,6 @@ from .platforms import find_extension
 
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)
 _BLOCK: Final = 1 << 16  # bytes of a pattern that are written before doubling begins
-
-
-def _transfer_host(
-    routine: str, enqueue: Enqueue, buffer: URBuffer, offset: int, size: int, host: int
-) -> UREvent | None:
-    """Read or write a range of a buffer."""
-    check_buffers(enqueue.queue.context, buffer)
-    check_range(buffer.size, offset, size)
-    if not size:
-        return enqueue.mark()
-    return enqueue.call(routine, buffer.cl, enqueue.blocks, offset, size, host)
-
-
-for _name, _command, _routine, _host in (
-    ("urEnqueueMemBufferRead", "MEM_BUFFER_READ", "clEnqueueReadBuffer", "pDst"),
-    ("urEnqueueMemBufferWrite", "MEM_BUFFER_WRITE", "clEnqueueWriteBuffer", "pSrc"),
-):
-    _parameters = "hBuffer", "offset", "size", _host
-    declare_enqueue(_name, _command, partial(_transfer_host, _routine), *_parameters)
-
-
-@enqueues("MEM_BUFFER_COPY")
-def urEnqueueMemBufferCopy(
-    enqueue: Enqueue,
-    hBufferSrc: URBuffer,
-    hBufferDst: URBuffer,
-    srcOffset: int,
-    dstOffset: int,
-    size: int,
-) -> UREvent | None:
-    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    check_range(hBufferSrc.size, srcOffset, size)
-    check_range(hBufferDst.size, dstOffset, size)
-    if not size:
-        return enqueue.mark()
-    return enqueue.call(
-        "clEnqueueCopyBuffer", hBufferSrc.cl, hBufferDst.cl, srcOffset, dstOffset, size
-    )
 
 
 # rectangles
@@ -85,59 +48,32 @@ def convert_sizes(value: Rect) -> Any:
     return (ctypes.c_size_t * 3)(*value)
 
 
-def _transfer_host_rect(
-    routine: str,
-    enqueue: Enqueue,
-    buffer: URBuffer,
-    host: int,
-    buffer_origin: Any,
-    host_origin: Any,
-    region: Any,
-    *pitches: int,
-) -> UREvent | None:
-    """Read or write a rectangle. `pitches` are two for the buffer and two for host memory."""
-    check_buffers(enqueue.queue.context, buffer)
-    origin, region = read_offset(buffer_origin), read_region(region)
-    check_pitches(region, *pitches[2:])
-    check_rect(buffer.size, origin, region, *pitches[:2])
-    sizes = convert_sizes(origin), convert_sizes(read_offset(host_origin)), convert_sizes(region)
-    return enqueue.call(routine, buffer.cl, enqueue.blocks, *sizes, *pitches, host)
+def name_memory(transfer: TransferCommand) -> dict[str, Any]:
+    """Put OpenCL's handles of buffers into the operands of a transfer, and return these."""
+    operation, operands, buffers = transfer
+    for side in ("source", "target") if buffers else ():
+        buffer: Any = operands.get(side)
+        if buffer in buffers:
+            operands[side] = buffer.cl
+            if operation == "copy_rect":
+                origin = f"{side}_origin"
+                operands[side], operands[origin] = find_in_parent(buffer, operands[origin])
+    return operands
 
 
-_RECT: Final = (
-    *("bufferOrigin", "hostOrigin", "region"),
-    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
-)
-for _name, _command, _routine, _host in (
-    ("urEnqueueMemBufferReadRect", "MEM_BUFFER_READ_RECT", "clEnqueueReadBufferRect", "pDst"),
-    ("urEnqueueMemBufferWriteRect", "MEM_BUFFER_WRITE_RECT", "clEnqueueWriteBufferRect", "pSrc"),
-):
-    _function = partial(_transfer_host_rect, _routine)
-    declare_enqueue(_name, _command, _function, "hBuffer", _host, *_RECT)
-
-
-@enqueues("MEM_BUFFER_COPY_RECT")
-def urEnqueueMemBufferCopyRect(
-    enqueue: Enqueue,
-    hBufferSrc: URBuffer,
-    hBufferDst: URBuffer,
-    srcOrigin: Any,
-    dstOrigin: Any,
-    region: Any,
-    srcRowPitch: int,
-    srcSlicePitch: int,
-    dstRowPitch: int,
-    dstSlicePitch: int,
-) -> UREvent | None:
-    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
-    source, target, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
-    check_rect(hBufferSrc.size, source, size, *pitches[:2])
-    check_rect(hBufferDst.size, target, size, *pitches[2:])
-    source_cl, source = find_in_parent(hBufferSrc, source)
-    target_cl, target = find_in_parent(hBufferDst, target)
-    sizes = convert_sizes(source), convert_sizes(target), convert_sizes(size)
-    return enqueue.call("clEnqueueCopyBufferRect", source_cl, target_cl, *sizes, *pitches)
+def run_buffer_transfer(enqueue: Enqueue, transfer: TransferCommand) -> UREvent | None:
+    """Enqueue a transfer of buffers (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands = transfer.operands
+    if transfer.operation == "fill":
+        pattern, offset, size = operands["pattern"], operands["offset"], operands["size"]
+        return fill_memory(enqueue, operands["target"], pattern, offset, size)
+    name_memory(transfer)
+    routine, arguments = transfer.make_call("cl", enqueue.blocks)
+    if "region" in operands:
+        arguments = tuple(
+            [convert_sizes(one) if isinstance(one, tuple) else one for one in arguments]
+        )
+    return enqueue.call(routine, *arguments)
 
 
 # fills
@@ -205,15 +141,6 @@ def fill_memory(
         for at, count in plan_doubling(block.size, size)
     ]
     return enqueue.call_in_sequence(calls)
-
-
-@enqueues("MEM_BUFFER_FILL")
-def urEnqueueMemBufferFill(
-    enqueue: Enqueue, hBuffer: URBuffer, pPattern: int, patternSize: int, offset: int, size: int
-) -> UREvent | None:
-    check_buffers(enqueue.queue.context, hBuffer)
-    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
-    return fill_memory(enqueue, hBuffer, pattern, offset, size)
 
 
 # maps

@@ -305,6 +305,11 @@ class AppendCall:
             if self.inside and not buffer.in_order:
                 self.after = tuple(dict.fromkeys((*self.after, *self.inside)))
 
+    @property
+    def context(self) -> Any:
+        """Return the command-buffer's context."""
+        return self.buffer.context
+
     def check_kernels(self, kernel: Any, others: Sequence[Any]) -> None:
         """Check the kernel of a launch and its alternatives.
 

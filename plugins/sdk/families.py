@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from ...loader.base.abi import Function
 from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .wrap import list_parameters, name_parameters
@@ -46,6 +47,11 @@ class EnqueueCall:
     ) -> None:
         self.queue, self.command, self.waits = queue, command, waits
         self.wanted, self.blocking = wanted, blocking
+
+    @property
+    def context(self) -> Any:
+        """Return the queue's context."""
+        return self.queue.context
 
     def check_context(self, what: str, *things: Any) -> None:
         """Raise URError (INVALID_CONTEXT) for things of another context than the queue's."""
@@ -91,6 +97,16 @@ class EnqueueFamily:
         chosen = entry_that_may_block if blocking else entry
         given = name_parameters(chosen, *_ENQUEUE, *blocking, *parameters)
         self.adapter.declare(**{name: given})
+
+    @staticmethod
+    def list_own_parameters(function: Function) -> list[str]:
+        """Return the parameters of an entry point that `declare` has to be told."""
+        return [
+            one.name
+            for one in function.parameters
+            if one.name not in (*_ENQUEUE, "numEventsInWaitList")
+            and not one.name.startswith("blocking")
+        ]
 
     def __call__(self, command: str) -> Callable[[_EntryPoint], _EntryPoint]:
         """Declare a function as the entry point of its name. A decorator.
@@ -142,6 +158,12 @@ class AppendFamily:
                 return function(make(buffer, sync_points, events, event, command), *others)
 
         self.adapter.declare(**{name: name_parameters(entry, *_APPEND, *parameters)})
+
+    @staticmethod
+    def list_own_parameters(function: Function) -> list[str]:
+        """Return the parameters of an entry point that `declare` has to be told."""
+        counts = "numSyncPointsInWaitList", "numEventsInWaitList", "pSyncPoint"
+        return [one.name for one in function.parameters if one.name not in (*_APPEND, *counts)]
 
     def __call__(self, function: _EntryPoint) -> _EntryPoint:
         """Declare a function as the entry point of its name. A decorator.

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.memory import read
+from ..sdk.transfers import Location
 from .contexts import LZContext
 from .core import call, check, create, failure, make_struct
 from .devices import LZDevice
@@ -96,14 +97,14 @@ def import_memory(context: LZContext, address: int, size: int) -> None:
     """Make memory that the program allocated host USM.
 
     Raises:
-        URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM, and as `check_place`.
+        URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM, and as `locate`.
         LevelZeroError: what the driver answers.
     """
     if not all(map(can_import, context.devices)):
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_IMPORT}")
     if find(context, address) is not None:
         raise failure("INVALID_VALUE", "the memory is USM already")
-    check_place(context, address, size)
+    locate(context, address, size)
     if not all(map(_can_use_all_memory, context.devices)):
         function = _ImportPrototype(context.platform.find_extension_function(_IMPORT))
         check(function(context.platform.ze, address, size), _IMPORT)
@@ -158,8 +159,8 @@ def find(context: LZContext, address: int) -> LZAllocation | None:
     return next((one for one in everything if one.base <= address < one.end), None)
 
 
-def check_place(context: LZContext, address: int, size: int) -> None:
-    """Check that there are some bytes at an address.
+def locate(context: LZContext, address: int, size: int) -> Location:
+    """Find the allocation of some bytes.
 
     Raises:
         URError: INVALID_SIZE for bytes that end behind the allocation they begin in.
@@ -171,6 +172,7 @@ def check_place(context: LZContext, address: int, size: int) -> None:
             raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
     elif not all(_is_memory(context, one) for one in (address, address + max(size, 1) - 1)):
         raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+    return Location(address, found)
 
 
 def _is_memory(context: LZContext, address: int) -> bool:

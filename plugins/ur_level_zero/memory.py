@@ -13,6 +13,7 @@ from ...loader.ur.abi import UR
 from ..sdk.queries import MEMORY_INFO
 from ..sdk.rectangles import check_range
 from ..sdk.rules import COPY, USE, check_memory_flags, check_part
+from ..sdk.transfers import BufferObject, check_buffers
 from .contexts import LZContext
 from .core import LZObject, adapter, call, create, failure, is_owned, make_struct
 from .device_info import BUFFER_ALIGNMENT
@@ -71,7 +72,7 @@ class MappedRange(NamedTuple):
     memory: Any
 
 
-class LZBuffer(LZMemory):
+class LZBuffer(BufferObject, LZMemory):
     """A buffer.
 
     Args:
@@ -119,17 +120,6 @@ class LZBuffer(LZMemory):
     def close(self) -> None:
         if self.owned:
             call(self.table, "zeMemFree", self.context.ze, self.ze)
-
-
-def check_buffers(context: LZContext, *buffers: LZMemory) -> None:
-    """Check that memory objects are buffers of a context.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT.
-    """
-    if not all(isinstance(buffer, LZBuffer) for buffer in buffers):
-        raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
-    context.check_same("a buffer", *buffers)
 
 
 @adapter.entry

@@ -1,109 +1,67 @@
-"""Transfers of buffers: read, write, copy, fill, and the forms of them for rectangles."""
+"""Transfers on queues, of buffers and of memory by address; hints."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+import ctypes
+from typing import Final
 
 from ...loader.base.operations import TransferCommand
-from ..sdk.patterns import read_buffer_pattern
+from ..sdk.transfers import Location, MemoryPlace, Transfers
+from .allocations import locate
+from .contexts import LZContext
+from .core import adapter
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
-from .memory import LZBuffer, check_buffers
-from .operations import copy_buffers, copy_rect, fill, transfer
+from .operations import convert, copy_rows
+from .queues import create_queue
 
 
 def enqueue_operation(enqueue: LZEnqueue, operation: TransferCommand) -> LZEvent | None:
-    """Enqueue an operation. Returns the event, if one is wanted."""
+    """Enqueue an operation of Level Zero. Returns the event, if one is wanted."""
     routine, arguments = operation.make_call("ze")
     return enqueue.call(routine, *arguments, keep=operation.keep)
 
 
-def _transfer_host(
-    reads: bool, enqueue: LZEnqueue, buffer: LZBuffer, offset: int, size: int, host: int
+def _run(enqueue: LZEnqueue, transfer: TransferCommand, command: str) -> LZEvent | None:
+    return enqueue_operation(enqueue, convert(enqueue.queue.device, transfer))
+
+
+transfers: Final = Transfers(enqueues, locate, _run)
+
+
+@adapter.entry
+def urUSMContextMemcpyExp(hContext: LZContext, pDst: int, pSrc: int, size: int) -> None:
+    """Copy on a queue of its own, which has no order with others."""
+    queue = create_queue(hContext, hContext.devices[0], 0)
+    transfers.copy(LZEnqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
+
+
+def _fill_rows(
+    enqueue: LZEnqueue, place: Location, pitch: int, pattern: bytes, width: int, height: int
 ) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, buffer)
-    operation = transfer(buffer, offset, size, host, reads)
-    return enqueue_operation(enqueue, operation) if size else enqueue.mark()
+    """Fill rows by copies of host memory. The pattern continues from row to row."""
+    size = width * height
+    block = ctypes.create_string_buffer(pattern * (size // len(pattern)), size)
+    source = MemoryPlace(None, ctypes.addressof(block), (0, 0, 0), width, 0)
+    target = MemoryPlace(None, place.address, (0, 0, 0), pitch, 0)
+    return enqueue_operation(enqueue, copy_rows(source, target, (width, height, 1), block))
 
 
-for _name, _command, _reads, _host in (
-    ("urEnqueueMemBufferRead", "MEM_BUFFER_READ", True, "pDst"),
-    ("urEnqueueMemBufferWrite", "MEM_BUFFER_WRITE", False, "pSrc"),
-):
-    _parameters = "hBuffer", "offset", "size", _host
-    enqueues.declare(_name, _command, partial(_transfer_host, _reads), *_parameters)
+transfers.declare_rows(_fill_rows)
 
 
-@enqueues("MEM_BUFFER_COPY")
-def urEnqueueMemBufferCopy(
-    enqueue: LZEnqueue,
-    hBufferSrc: LZBuffer,
-    hBufferDst: LZBuffer,
-    srcOffset: int,
-    dstOffset: int,
-    size: int,
-) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    operation = copy_buffers(hBufferSrc, hBufferDst, srcOffset, dstOffset, size)
-    return enqueue_operation(enqueue, operation) if size else enqueue.mark()
+def _prefetch(enqueue: LZEnqueue, place: Location, size: int, flags: int) -> LZEvent | None:
+    if place.allocation is None:
+        return enqueue.mark()
+    queue = enqueue.queue
+    with queue.lock:
+        queue.append("zeCommandListAppendBarrier", waits=queue.list_cells(enqueue.waits))
+        code = queue.table.zeCommandListAppendMemoryPrefetch(queue.ze, place.address, size)
+        if code:
+            adapter.log("info", f"the driver refuses a prefetch, which is left out: {code:#x}")
+        enqueue.waits = ()
+        return enqueue.mark()
 
 
-def _transfer_host_rect(
-    reads: bool,
-    enqueue: LZEnqueue,
-    buffer: LZBuffer,
-    host: int,
-    buffer_origin: Any,
-    host_origin: Any,
-    region: Any,
-    *pitches: int,
-) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, buffer)
-    if reads:
-        operation = copy_rect(buffer, host, buffer_origin, host_origin, region, *pitches)
-    else:
-        back = *pitches[2:], *pitches[:2]
-        operation = copy_rect(host, buffer, host_origin, buffer_origin, region, *back)
-    return enqueue_operation(enqueue, operation)
-
-
-_RECT: Final = (
-    *("bufferOrigin", "hostOrigin", "region"),
-    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
-)
-for _name, _command, _reads, _host in (
-    ("urEnqueueMemBufferReadRect", "MEM_BUFFER_READ_RECT", True, "pDst"),
-    ("urEnqueueMemBufferWriteRect", "MEM_BUFFER_WRITE_RECT", False, "pSrc"),
-):
-    _function = partial(_transfer_host_rect, _reads)
-    enqueues.declare(_name, _command, _function, "hBuffer", _host, *_RECT)
-
-
-@enqueues("MEM_BUFFER_COPY_RECT")
-def urEnqueueMemBufferCopyRect(
-    enqueue: LZEnqueue,
-    hBufferSrc: LZBuffer,
-    hBufferDst: LZBuffer,
-    srcOrigin: Any,
-    dstOrigin: Any,
-    region: Any,
-    srcRowPitch: int,
-    srcSlicePitch: int,
-    dstRowPitch: int,
-    dstSlicePitch: int,
-) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, hBufferSrc, hBufferDst)
-    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
-    operation = copy_rect(hBufferSrc, hBufferDst, srcOrigin, dstOrigin, region, *pitches)
-    return enqueue_operation(enqueue, operation)
-
-
-@enqueues("MEM_BUFFER_FILL")
-def urEnqueueMemBufferFill(
-    enqueue: LZEnqueue, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
-) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, hBuffer)
-    pattern = read_buffer_pattern(pPattern, patternSize, hBuffer.size, offset, size)
-    operation = fill(enqueue.queue.device, hBuffer.address + offset, pattern, size, hBuffer)
-    return enqueue_operation(enqueue, operation)
+# Advice changes how fast memory is, and not what it holds. So it is checked and does no more.
+transfers.declare_hints(_prefetch)

@@ -1,11 +1,11 @@
-"""What all appends to a command-buffer have in common (`CuAppend`), and hints and native commands.
+"""What all appends to a command-buffer have in common (`CuAppend`), and native commands.
 
 | Unified Runtime | node | file |
 |---|---|---|
 | KernelLaunch, KernelLaunchWithArgs | a kernel | launches.py |
 | MemBuffer{Copy,Read,Write}[Rect], USMMemcpy | a copy | transfers.py |
 | MemBufferFill, USMFill | sets, one for each column of a pattern | transfers.py |
-| USMPrefetch, USMAdvise | an empty node, which only has its place | here |
+| USMPrefetch, USMAdvise | an empty node, which only has its place | transfers.py |
 | NativeCommand | a child graph, which the native function fills | here |
 
 Copies use host memory when they run. A pattern of more than 128 bytes is copied.
@@ -22,8 +22,7 @@ from typing import Any, Final
 from ....loader.ur.abi import UR
 from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
-from ..allocations import locate
-from ..core import adapter, failure
+from ..core import adapter
 from ..events import CuEvent
 from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
 
@@ -97,7 +96,7 @@ class CuAppend(AppendCall):
             handle = buffer.updates[index] = CuCommand(buffer, index)
         return index + 1, signal, handle
 
-    def append_empty(self, command: str) -> Appended:
+    def mark(self, command: str) -> Appended:
         """Append a command that only has its place in the order. Raises DriverError."""
         return self.add(command, partial(self.buffer.add_node, "EmptyNode"))
 
@@ -105,21 +104,6 @@ class CuAppend(AppendCall):
 appends: Final = AppendFamily(adapter, CuAppend)
 #: `appends.declare`, for a function without the name of its entry point.
 declare_append: Final = appends.declare
-
-
-def _append_hint(command: str, append: CuAppend, address: int, size: int) -> Appended:
-    """Append a hint. Raises URError (INVALID_SIZE), and as `locate`."""
-    if not size:
-        raise failure("INVALID_SIZE")
-    locate(append.buffer.context, address, size)
-    return append.append_empty(command)
-
-
-for _name, _command in (
-    ("urCommandBufferAppendUSMPrefetchExp", "USM_PREFETCH"),
-    ("urCommandBufferAppendUSMAdviseExp", "USM_ADVISE"),
-):
-    declare_append(_name, partial(_append_hint, _command), "pMemory", "size")
 
 
 @adapter.entry

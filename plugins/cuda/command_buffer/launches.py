@@ -46,7 +46,7 @@ def _append(
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
         kernel.pack(arguments, kernel.program.get_image(buffer.device))
-        return append.append_empty("KERNEL_LAUNCH")
+        return append.mark("KERNEL_LAUNCH")
     parts = state.plan()
 
     def build(after: Sequence[int]) -> int:

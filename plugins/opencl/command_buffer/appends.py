@@ -1,12 +1,12 @@
-"""What all appends to a command-buffer have in common (`Append`), and hints and native commands.
+"""What all appends to a command-buffer have in common (`Append`), and native commands.
 
 | Unified Runtime | command in icd/command_buffer | file |
 |---|---|---|
 | KernelLaunch, KernelLaunchWithArgs | kernel: a copy, and the present arguments | launches.py |
 | MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | transfers.py |
 | MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | transfers.py |
-| USMMemcpy | what `make_copy_operation` returns | transfers.py |
-| USMPrefetch, USMAdvise | a hint, which only has its place in the order | here |
+| USMMemcpy | what `Strategy.copy` returns | transfers.py |
+| USMPrefetch, USMAdvise | a hint, which only has its place in the order | transfers.py |
 | NativeCommand | what the native function adds to the driver's command-buffer | here |
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
@@ -23,7 +22,6 @@ from ...sdk.command_buffers import AppendCall
 from ...sdk.families import AppendFamily
 from ..core import adapter, failure
 from ..events import URCommandEvent
-from ..usm.addresses import locate
 from .command_buffers import URCommand, URCommandBuffer
 
 #: What every append returns: sync-point, event, command.
@@ -60,6 +58,10 @@ class Append(AppendCall):
         commands.keep += keep
         return self.finish(index, command)
 
+    def mark(self, command: str) -> Appended:
+        """Append a command that only has its place in the order."""
+        return self.add("hint", command)
+
     def finish(self, index: int, command: str) -> Appended:
         """Return what the caller is given for the command that was appended under a number."""
         buffer, event, handle = self.buffer, None, None
@@ -79,21 +81,6 @@ class Append(AppendCall):
 appends: Final = AppendFamily(adapter, Append)
 #: `appends.declare`, for a function without the name of its entry point.
 declare_append: Final = appends.declare
-
-
-def _append_hint(command: str, append: Append, address: int, size: int) -> Appended:
-    """Append a hint. Raises URError (INVALID_SIZE), and as `locate`."""
-    if not size:
-        raise failure("INVALID_SIZE")
-    locate(append.buffer.context, address, size)
-    return append.add("hint", command)
-
-
-for _name, _command in (
-    ("urCommandBufferAppendUSMPrefetchExp", "USM_PREFETCH"),
-    ("urCommandBufferAppendUSMAdviseExp", "USM_ADVISE"),
-):
-    declare_append(_name, partial(_append_hint, _command), "pMemory", "size")
 
 
 @adapter.entry

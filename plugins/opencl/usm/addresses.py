@@ -10,12 +10,12 @@ from ....icd._native import ffi
 from ....icd.command_buffer.commands import MemoryFunctions
 from ....loader.base.memory import read
 from ....loader.base.operations import TransferCommand
+from ...sdk.transfers import Location
 from ..contexts import URContext
 from ..core import failure
 from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
 from .strategies import Buffers, Intel, can_use_host_memory, find_strategy, require_strategy
-from .strategy import Location
 
 #: The end of the addresses that there are.
 _END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
@@ -124,7 +124,14 @@ def make_fill_operation(
     Raises:
         URError: as `locate`, `Strategy.fill` and `Strategy.copy`.
     """
-    place, strategy = locate(context, address, size), require_strategy(context)
+    return fill_location(context, locate(context, address, size), pattern, size, keep)
+
+
+def fill_location(
+    context: URContext, place: Location, pattern: bytes, size: int, keep: Callable[[bytes], Any]
+) -> TransferCommand:
+    """Do what `make_fill_operation` does, for bytes that were found."""
+    strategy = require_strategy(context)
     if not size % len(pattern) and can_fill(context, place, len(pattern)):
         return strategy.fill(place, keep(pattern), len(pattern), size)
     whole = keep((pattern * (size // len(pattern) + 1))[:size])

@@ -8,6 +8,7 @@ An enqueued allocation is made at once. An enqueued free happens in the queue's 
 from __future__ import annotations
 
 from ...sdk.pools import PoolEntryPoints, USMPool, make_immediate
+from ...sdk.transfers import Location
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..enqueue import Enqueue, declare_enqueue, enqueues
@@ -15,7 +16,7 @@ from ..events import UREvent, call_on_status
 from ..queues import create_queue
 from .allocations import allocate, release_memory
 from .registry import add, free, remove
-from .strategy import Allocation, AllocationRequest, Location
+from .strategy import Allocation, AllocationRequest
 from .transfers import fill
 
 

@@ -31,6 +31,7 @@ from ....loader.base.operations import TransferCommand
 from ....loader.base.search import filter_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import lib
+from ...sdk.transfers import Location
 from ..address_ranges import release_range, reserve
 from ..buffers import create_part
 from ..contexts import URContext
@@ -38,7 +39,7 @@ from ..core import adapter, check, create, failure
 from ..devices import URDevice
 from ..enqueue import Call
 from ..platforms import find_extension
-from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Location, Strategy
+from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Strategy
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ....loader.base.operations import TransferCommand
+from ...sdk.transfers import Location
 from ..contexts import URContext
 from ..core import CLObject
 from ..devices import URDevice
@@ -71,18 +72,6 @@ class Allocation:
     def mem(self) -> int:
         """Return the cl_mem behind it, 0 if there is none."""
         return self.memory.cl if self.memory is not None else 0
-
-
-class Location(NamedTuple):
-    """An address, and the allocation that it lies in: None for host memory."""
-
-    address: int
-    allocation: Allocation | None
-
-    @property
-    def offset(self) -> int:
-        """Return the offset in the allocation in bytes, 0 in host memory."""
-        return self.address - self.allocation.base if self.allocation is not None else 0
 
 
 class Hints(NamedTuple):

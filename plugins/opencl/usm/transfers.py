@@ -1,4 +1,4 @@
-"""Transfers between addresses of USM and of host memory: copies and fills, whole or by rows; hints.
+"""Transfers on queues: those of memory by address as OpenCL runs them, whole or by rows; hints.
 
 A transfer is one command of the driver's where the driver has such a command. Rows that do not
 follow each other are a command each where the driver has no rectangles for addresses. A fill that
@@ -14,43 +14,59 @@ from typing import Any, Final, NamedTuple
 
 from ....icd.abi import OPENCL
 from ....icd.errors import OpenCLError
+from ....loader.base.operations import TransferCommand
 from ....loader.ur.abi import UR
-from ...sdk.patterns import read_pattern, read_row_pattern
-from ...sdk.usm import check_copied_rows, check_rows_in
+from ...sdk.transfers import Location, Transfers
 from ..contexts import URContext
 from ..core import adapter, failure
 from ..enqueue import Call, Enqueue, enqueues
 from ..events import UREvent
-from ..queues import URQueue, create_queue
+from ..queues import create_queue
 from ..transfers import (
     create_temporary_buffer,
     fill_memory,
     plan_doubling,
     repeat_pattern,
+    run_buffer_transfer,
 )
 from .addresses import can_fill, locate
 from .strategies import Buffers, require_strategy
-from .strategy import Allocation, Location
 
+_SIDES: Final = "target", "source"
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
 # copies
 
 
-@enqueues("USM_MEMCPY")
-def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> UREvent | None:
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to copy")
+def _run(enqueue: Enqueue, transfer: TransferCommand, command: str) -> UREvent | None:
+    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands = transfer.operands
+    target, size = operands["target"], operands.get("size", 0)
+    if not isinstance(target, Location):
+        return run_buffer_transfer(enqueue, transfer)
+    if "pattern" in operands:
+        return fill(enqueue, target, operands["pattern"], size)
+    if "region" in operands:
+        width, height, _ = operands["region"]
+        to, at = (_Rows.at(operands[one], operands[f"{one}_row_pitch"]) for one in _SIDES)
+        return _copy_rows(enqueue, to, at, width, height)
+    return _copy(enqueue, target, operands["source"], size)
+
+
+transfers: Final = Transfers(enqueues, locate, _run)
+
+
+def _copy(enqueue: Enqueue, target: Location, source: Location, size: int) -> UREvent | None:
     context = enqueue.queue.context
-    target, source = locate(context, pDst, size), locate(context, pSrc, size)
     known = target.allocation or source.allocation
     strategy = known.strategy if known is not None else require_strategy(context)
     if strategy is not Buffers:
-        return enqueue.call(strategy.copy_routine, enqueue.blocks, pDst, pSrc, size)
+        ends = target.address, source.address
+        return enqueue.call(strategy.copy_routine, enqueue.blocks, *ends, size)
     if known is None:  # such a driver can do no more than that in its queue's order
         between = create_temporary_buffer(context, size)
-        write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, pSrc)
-        read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, pDst)
+        write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, source.address)
+        read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, target.address)
         return enqueue.call_in_sequence([write, read])
     transfer = strategy.copy(target, source, size)
     # SPEC clEnqueueWriteBuffer: a blocking write returns when the host memory may be used again.
@@ -64,7 +80,7 @@ def urEnqueueUSMMemcpy(enqueue: Enqueue, pDst: int, pSrc: int, size: int) -> URE
 def urUSMContextMemcpyExp(hContext: URContext, pDst: int, pSrc: int, size: int) -> None:
     """Copy on a queue of its own, which has no order with others."""
     queue = create_queue(hContext, hContext.devices[0], 0)
-    urEnqueueUSMMemcpy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
+    transfers.copy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
 
 
 def _make_sizes(*values: int) -> Any:
@@ -85,20 +101,9 @@ class _Rows(NamedTuple):
     memory: int
 
     @classmethod
-    def locate(cls, context: URContext, address: int, pitch: int, width: int, height: int) -> _Rows:
-        """Find rows of `width` bytes.
-
-        Raises:
-            URError: INVALID_SIZE unless the rows lie in their allocation: with their pitch in all
-                of it, without the last pitch in what follows the address. Else as `locate`.
-        """
-        place = locate(context, address, 1)
-        allocation = place.allocation
-        if allocation is None:
-            locate(context, address, pitch * (height - 1) + max(width, 1))
-        else:
-            check_rows_in(allocation, address, pitch, width, height)
-        return cls(place, pitch, allocation.mem if allocation is not None else 0)
+    def at(cls, place: Location, pitch: int) -> _Rows:
+        """Return the rows that begin at a place."""
+        return cls(place, pitch, place.allocation.mem if place.allocation is not None else 0)
 
     def find_row(self, index: int) -> Location:
         """Return where a row begins."""
@@ -110,24 +115,18 @@ class _Rows(NamedTuple):
         return _make_sizes(self.place.offset % self.pitch, self.place.offset // self.pitch, 0)
 
 
-@enqueues("USM_MEMCPY_2D")
-def urEnqueueUSMMemcpy2D(
-    enqueue: Enqueue, pDst: int, dstPitch: int, pSrc: int, srcPitch: int, width: int, height: int
+def _copy_rows(
+    enqueue: Enqueue, target: _Rows, source: _Rows, width: int, height: int
 ) -> UREvent | None:
-    check_copied_rows(width, height, srcPitch, dstPitch)
     context = enqueue.queue.context
-    target = _Rows.locate(context, pDst, dstPitch, width, height)
-    source = _Rows.locate(context, pSrc, srcPitch, width, height)
     enqueue.block_by_event()
-    if not width:
-        return enqueue.mark()
     strategy = require_strategy(context)
     if strategy is Buffers and not (target.memory or source.memory):
         buffer = create_temporary_buffer(context, width * height)
         rows = _Rows(Location(0, None), width, buffer.cl)
         calls = [_copy_rect(rows, source, width, height), _copy_rect(target, rows, width, height)]
         return enqueue.call_in_sequence(calls)
-    if dstPitch == srcPitch == width:
+    if target.pitch == source.pitch == width:
         width, height = width * height, 1
     if strategy is Buffers and height > 1:
         return enqueue.call_in_sequence([_copy_rect(target, source, width, height)])
@@ -191,36 +190,14 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
     )
 
 
-@enqueues("USM_FILL")
-def urEnqueueUSMFill(
-    enqueue: Enqueue, pMem: int, patternSize: int, pPattern: int, size: int
-) -> UREvent | None:
-    pattern = read_pattern(pPattern, patternSize, size)
-    return fill(enqueue, locate(enqueue.queue.context, pMem, size), pattern, size)
-
-
-@enqueues("USM_FILL_2D")
-def urEnqueueUSMFill2D(
-    enqueue: Enqueue,
-    pMem: int,
-    pitch: int,
-    patternSize: int,
-    pPattern: int,
-    width: int,
-    height: int,
-) -> UREvent | None:
-    """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
-    pattern = read_row_pattern(pPattern, patternSize, pitch, width, height)
-    rows = _Rows.locate(enqueue.queue.context, pMem, pitch, width, height)
-    if pitch == width:
-        return fill(enqueue, rows.place, pattern, width * height)
-    return _fill_rows(enqueue, rows, pattern, width, height)
-
-
 def _fill_rows(
-    enqueue: Enqueue, rows: _Rows, pattern: bytes, width: int, height: int
+    enqueue: Enqueue, place: Location, pitch: int, pattern: bytes, width: int, height: int
 ) -> UREvent | None:
-    """Fill each row by a command. The last one waits for the others, which have no order."""
+    """Fill each row by a command. The last one waits for the others, which have no order.
+
+    The pattern continues from row to row if a row is not a multiple of it.
+    """
+    rows = _Rows.at(place, pitch)
     queue, events = enqueue.queue, list[UREvent]()
     for index in range(height):
         is_last, begin = index == height - 1, index * width % len(pattern)
@@ -244,23 +221,17 @@ def _fill_rows(
     return events[-1]
 
 
+transfers.declare_rows(_fill_rows)
+
+
 # hints
 
 
-def _locate_hinted(queue: URQueue, address: int, size: int) -> Allocation | None:
-    """Find the memory that a hint is about. Raises URError (INVALID_SIZE), and as `locate`."""
-    if not size:
-        raise failure("INVALID_SIZE")
-    return locate(queue.context, address, size).allocation
-
-
-@enqueues("USM_PREFETCH")
-def urEnqueueUSMPrefetch(enqueue: Enqueue, pMem: int, size: int, flags: int) -> UREvent | None:
-    allocation = _locate_hinted(enqueue.queue, pMem, size)
+def _prefetch(enqueue: Enqueue, place: Location, size: int, flags: int) -> UREvent | None:
     call = None
-    if allocation is not None:
+    if place.allocation is not None:
         where = OPENCL["CL_MIGRATE_MEM_OBJECT_HOST"] if flags & _TO_HOST else 0
-        call = allocation.strategy.migrate(allocation, pMem, size, where)
+        call = place.allocation.strategy.migrate(place.allocation, place.address, size, where)
     if call is not None:
         try:
             return enqueue.call_in_sequence([call])
@@ -269,7 +240,4 @@ def urEnqueueUSMPrefetch(enqueue: Enqueue, pMem: int, size: int, flags: int) -> 
     return enqueue.mark()
 
 
-@adapter.entry
-def urEnqueueUSMAdvise(hQueue: URQueue, pMem: int, size: int, phEvent: bool) -> UREvent | None:
-    _locate_hinted(hQueue, pMem, size)
-    return Enqueue(hQueue, "USM_ADVISE", (), phEvent).mark()
+transfers.declare_hints(_prefetch)

@@ -13,14 +13,12 @@ from ...sdk.command_buffers import AppendCall
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import read_arguments
-from ...sdk.patterns import read_pattern
-from ...sdk.rectangles import check_range
-from ..allocations import check_place
+from ...sdk.transfers import Transfers
+from ..allocations import locate
 from ..core import adapter
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
-from ..memory import LZBuffer, check_buffers
-from ..operations import copy, copy_buffers, copy_rect, fill, transfer
+from ..operations import convert
 from .command_buffers import LZCommandBuffer, LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
 
@@ -90,11 +88,7 @@ class LZAppend(AppendCall):
                 buffer.commands.append(handle)
             return record.index + 1, event, handle
 
-    def append_operation(self, operation: TransferCommand, command: str) -> Appended:
-        """Append a transfer or a fill."""
-        return self.add(*operation.make_call("ze"), command, keep=operation.keep, copies=True)
-
-    def append_place(self, command: str) -> Appended:
+    def mark(self, command: str) -> Appended:
         """Append a place in the order: a command only if the program needs an event of it."""
         needed = self.event or self.outside or self.buffer.in_order
         return self.add(_BARRIER if needed else "", (), command)
@@ -103,117 +97,14 @@ class LZAppend(AppendCall):
 appends: Final = AppendFamily(adapter, LZAppend)
 
 
-# transfers
+def _append_transfer(append: LZAppend, transfer: TransferCommand, command: str) -> Appended:
+    """Append a transfer (sdk/transfers.py)."""
+    operation = convert(append.buffer.device, transfer)
+    call = operation.make_call("ze")
+    return append.add(*call, command, keep=operation.keep, copies=True)
 
 
-def _check_size(size: int) -> None:
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to transfer")
-
-
-def _append_linear(
-    reads: bool, append: LZAppend, buffer: LZBuffer, host: int, offset: int, size: int
-) -> Appended:
-    check_buffers(append.buffer.context, buffer)
-    _check_size(size)
-    name = "MEM_BUFFER_READ" if reads else "MEM_BUFFER_WRITE"
-    return append.append_operation(transfer(buffer, offset, size, host, reads), name)
-
-
-def _append_rect(
-    reads: bool,
-    append: LZAppend,
-    buffer: LZBuffer,
-    host: int,
-    buffer_origin: Any,
-    host_origin: Any,
-    region: Any,
-    *pitches: int,
-) -> Appended:
-    check_buffers(append.buffer.context, buffer)
-    if reads:
-        made = copy_rect(buffer, host, buffer_origin, host_origin, region, *pitches)
-        return append.append_operation(made, "MEM_BUFFER_READ_RECT")
-    back = *pitches[2:], *pitches[:2]
-    made = copy_rect(host, buffer, host_origin, buffer_origin, region, *back)
-    return append.append_operation(made, "MEM_BUFFER_WRITE_RECT")
-
-
-_RECT: Final = (
-    *("bufferOffset", "hostOffset", "region"),
-    *("bufferRowPitch", "bufferSlicePitch", "hostRowPitch", "hostSlicePitch"),
-)
-for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
-    _name, _given = f"urCommandBufferAppendMemBuffer{_word}", ("hBuffer", _host)
-    appends.declare(f"{_name}Exp", partial(_append_linear, _reads), *_given, "offset", "size")
-    appends.declare(f"{_name}RectExp", partial(_append_rect, _reads), *_given, *_RECT)
-
-
-@appends
-def urCommandBufferAppendMemBufferCopyExp(
-    append: LZAppend,
-    hSrcMem: LZBuffer,
-    hDstMem: LZBuffer,
-    srcOffset: int,
-    dstOffset: int,
-    size: int,
-) -> Appended:
-    check_buffers(append.buffer.context, hSrcMem, hDstMem)
-    _check_size(size)
-    made = copy_buffers(hSrcMem, hDstMem, srcOffset, dstOffset, size)
-    return append.append_operation(made, "MEM_BUFFER_COPY")
-
-
-@appends
-def urCommandBufferAppendMemBufferCopyRectExp(
-    append: LZAppend,
-    hSrcMem: LZBuffer,
-    hDstMem: LZBuffer,
-    srcOrigin: Any,
-    dstOrigin: Any,
-    region: Any,
-    srcRowPitch: int,
-    srcSlicePitch: int,
-    dstRowPitch: int,
-    dstSlicePitch: int,
-) -> Appended:
-    check_buffers(append.buffer.context, hSrcMem, hDstMem)
-    pitches = srcRowPitch, srcSlicePitch, dstRowPitch, dstSlicePitch
-    made = copy_rect(hSrcMem, hDstMem, srcOrigin, dstOrigin, region, *pitches)
-    return append.append_operation(made, "MEM_BUFFER_COPY_RECT")
-
-
-@appends
-def urCommandBufferAppendMemBufferFillExp(
-    append: LZAppend, hBuffer: LZBuffer, pPattern: int, patternSize: int, offset: int, size: int
-) -> Appended:
-    check_buffers(append.buffer.context, hBuffer)
-    pattern = read_pattern(pPattern, patternSize, size)
-    check_range(hBuffer.size, offset, size)
-    made = fill(append.buffer.device, hBuffer.address + offset, pattern, size, hBuffer)
-    return append.append_operation(made, "MEM_BUFFER_FILL")
-
-
-@appends
-def urCommandBufferAppendUSMMemcpyExp(
-    append: LZAppend, pDst: int, pSrc: int, size: int
-) -> Appended:
-    if not size:  # as libsycl does on queues
-        return append.append_place("USM_MEMCPY")
-    for address in (pDst, pSrc):
-        check_place(append.buffer.context, address, size)
-    return append.append_operation(copy(pDst, pSrc, size), "USM_MEMCPY")
-
-
-@appends
-def urCommandBufferAppendUSMFillExp(
-    append: LZAppend, pMemory: int, pPattern: int, patternSize: int, size: int
-) -> Appended:
-    if not size and patternSize:
-        return append.append_place("USM_FILL")
-    pattern = read_pattern(pPattern, patternSize, size)
-    check_place(append.buffer.context, pMemory, size)
-    return append.append_operation(fill(append.buffer.device, pMemory, pattern, size), "USM_FILL")
+Transfers(appends, locate, _append_transfer).declare_hints()
 
 
 # launches
@@ -260,7 +151,7 @@ def _append_launch(
         kernel.set(arguments)
         kernel.check_complete()
         if 0 in size and not append.command:  # an update may make it launch something
-            return append.append_place("KERNEL_LAUNCH")
+            return append.mark("KERNEL_LAUNCH")
         shape = kernel.find_shape(buffer.device, sizes)
         handle, groups = kernel.apply(buffer.device, shape), GroupCount(*shape.counts)
         state = LaunchState(kernel, dict(kernel.arguments), sizes, shape)
@@ -280,19 +171,7 @@ appends.declare(
 )
 
 
-# hints and native commands
-
-
-def _append_hint(command: str, append: LZAppend, address: int, size: int) -> Appended:
-    if not size:
-        raise failure("INVALID_SIZE")
-    check_place(append.buffer.context, address, size)
-    return append.append_place(command)
-
-
-for _word in ("Prefetch", "Advise"):
-    _function = partial(_append_hint, f"USM_{_word.upper()}")
-    appends.declare(f"urCommandBufferAppendUSM{_word}Exp", _function, "pMemory", "size")
+# native commands
 
 
 @adapter.entry
