@@ -28,7 +28,7 @@ from .engine import BuiltCommands, QueueKind
 from .engines.replay import Replay
 from .queue_release import release_queue
 
-_SECONDS: Final = 60.0  # it compiles kernels, on a machine that may be busy
+_SECONDS: Final = 120.0  # it compiles kernels, on a machine that may be busy
 
 
 @dataclass(frozen=True)
