@@ -184,6 +184,10 @@ $(AMD)/fetched:
 	@cd $(AMD)/usr/lib/llvm-15/bin 2>/dev/null && find . -mindepth 1 $(AMD_TOOLS:%=! -name %) -delete || true
 	@touch $@
 
+$(AMD)/stacks: $(AMD)/fetched | $(BIN)/python
+	@$(BIN)/python tests/helpers/clear_stacks.py $(AMD)
+	@touch $@
+
 $(ZE_DEV)/fetched:
 	@echo "downloading headers of Level Zero (libze-dev): 0.1 MB"
 	@mkdir -p $(ZE_DEV)/deb
@@ -235,13 +239,13 @@ PYTEST  := $(RUN) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 # The kernels that PoCL has compiled, for the next run. `make test-all` compiles all of them.
 KEPT    := KEPT_POCL_CACHE=$(CURDIR)/build/tests/pocl
 
-test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
+test: $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/stacks
 	$(FETCHED) $(KEPT) $(PYTEST) -m 'not thorough' $(TESTS)
 
 test-fast: $(VENV)/installed-test
 	$(KEPT) $(PYTEST) -m 'not clients and not fuzz and not slow and not thorough' --drivers pocl_wheel --hypothesis-profile fast $(TESTS)
 
-test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/fetched
+test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl $(OCLGRIND)/fetched $(PLUGINS)/fetched $(CLIENTS)/fetched $(ZE_DEV)/fetched $(CUDA)/fetched $(HIP)/fetched $(NVRTC)/fetched $(AMD)/stacks
 	$(FETCHED) $(PYTEST) $(TESTS)
 
 # On a machine with an NVIDIA GPU: captured graphs, as CUDA Graphs where they can be, PyOpenCL's own

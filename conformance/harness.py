@@ -184,7 +184,7 @@ class _SuiteChild:
                     yield from self._take(line)
             except TimeoutError:
                 self.hung = True
-                os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
             code = process.wait()
             got = describe_exit(code) if code else ""
             if self.hung:
@@ -255,9 +255,16 @@ def _run_process(
     finally:
         os.close(reader)
         if process:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
+
+
+def _kill(process: ForkedChild | subprocess.Popen[bytes]) -> None:
+    """Kill a child and what it has started."""
+    # A fork may have no group of its own yet. A number that was waited for may be another's by now.
+    for stop in (os.killpg, os.kill) if process.poll() is None else (os.killpg,):
+        with suppress(OSError):
+            stop(process.pid, signal.SIGKILL)
 
 
 def _start(

@@ -332,6 +332,7 @@ def test_it_is_fused_in_the_background(queue: cl.CommandQueue) -> None:
 
 
 def test_who_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAIRLEAD_FUSE", raising=False)
     with capture(queue) as graph:
         _ = cl_array.zeros(queue, 10, np.float32) + 1
     assert graph.finalize().fuse is False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -65,3 +68,15 @@ def test_the_objects_of_threads_are_released_at_the_end_of_a_case() -> None:
     assert ur.released == []
     assert list(steps) == []
     assert sorted(ur.released) == [("urContextRelease", 10), ("urContextRelease", 11)]
+
+
+def test_a_child_without_a_group_of_its_own_yet_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM may end the command before a fork has its group."""
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    monkeypatch.setattr(harness, "_start", lambda *_: child)
+    with (
+        tempfile.TemporaryFile() as printed,
+        harness._run_process(SuiteRequest("library", "ur"), {}, printed),
+    ):
+        pass
+    assert child.returncode == -signal.SIGKILL

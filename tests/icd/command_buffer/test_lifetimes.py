@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pyopencl as cl
 import pytest
 
+import fairlead
 from fairlead.icd.command_buffer.lifetimes import Lifetimes
-from fairlead.icd.drivers import platforms
 
 
 class Thing:
@@ -20,7 +20,7 @@ class Thing:
 
 @pytest.fixture(scope="module")
 def context() -> cl.Context:
-    return cl.Context([platforms()[0].devices[0].to_pyopencl()])
+    return cl.Context([fairlead.devices()[0].to_pyopencl()])
 
 
 @pytest.fixture

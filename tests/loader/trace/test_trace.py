@@ -405,7 +405,7 @@ assert [dict(c.format_arguments())["pOptions"] for c in found.calls] == ['"ab"',
 
 def test_tracing_never_changes_a_result_and_survives_every_pointer(child: Child) -> None:
     child("""
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 words = st.one_of(
     st.integers(0, 2**64 - 1),
@@ -437,7 +437,12 @@ def widened(function, given):
     ]
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(
+    max_examples=400,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(st.sampled_from(shapes), st.lists(words, min_size=6, max_size=6))
 def check(function, given):
     given = widened(function, given)[: len(UR.functions[function].parameters)]

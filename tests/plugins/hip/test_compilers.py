@@ -84,7 +84,9 @@ def test_hip_c_becomes_a_code_object(
 ) -> None:
     path = tmp_path / "kernel.co"
     source = HIP_C.replace("c + counter", "N * sin(c) + counter")
-    run_python(COMPILE, number, "HIP C++", source, str(path), "-DN=2", env=amd)
+    done = run_python(COMPILE, number, "HIP C++", source, str(path), "-DN=2", env=amd)
+    if "/include/c++/" in done.out and "error: " in done.out:
+        pytest.skip("clang 15 does not understand the C++ library of this system")
     found = prepare(path.read_bytes(), "gfx90a").kernels["add"]
     assert [(one.offset, one.size) for one in found.given] == [(0, 8), (8, 1), (16, 8)]
     broken = HIP_C.replace("c + counter", "undeclared")
