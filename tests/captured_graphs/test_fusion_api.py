@@ -355,3 +355,31 @@ loops[0].replay(queue)
 queue.finish()
 """
     assert run_python(code, fresh=True).out.count("rewritten") == 1
+
+
+@pytest.mark.one_driver("pocl_wheel")
+def test_the_next_process_has_the_program(
+    run_python: Any, tmp_path: Path, each_driver: Any
+) -> None:
+    """PoCL compiles nothing that an earlier process has built."""
+    code = f"""
+import numpy as np, pyopencl as cl
+from fairlead.captured_graphs.context import capture
+from fairlead.icd.drivers import platforms
+chosen = next(one for one in cl.get_platforms() if "Portable" in one.name)
+context = cl.Context([chosen.get_devices()[0]])
+queue = cl.CommandQueue(context)
+kernel = cl.Program(context, {SOURCE!r}).build().more
+x = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4096)
+with capture(queue) as graph:
+    for _ in range(2):
+        kernel(queue, (64,), None, x, np.float32(1))
+print(len(graph.finalize(fuse="wait").fused))
+"""
+    folder, found = tmp_path / "cache", list[set[str]]()
+    folder.mkdir()
+    for _ in range(2):
+        out = run_python(code, env={"POCL_CACHE_DIR": str(folder)}, fresh=True).out
+        assert out.strip() == "1"
+        found.append({str(file) for file in folder.glob("**/program.bc")})
+    assert len(found[0]) >= 2 and found[0] == found[1], "the program, and the fused one"
