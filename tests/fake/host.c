@@ -4,10 +4,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 typedef int getter(uint32_t, void **);
 
@@ -129,12 +131,26 @@ static void late(void) {
     fflush(stdout);
 }
 
+static int ended, reaped;
+
+static void reap(int signal) {
+    ended += signal == SIGCHLD;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        reaped++;
+}
+
 int main(int count, char **arguments) {
     for (int i = 1; i < count; i++) {
         const char *command = arguments[i];
         if (!strcmp(command, "late"))
             atexit(late);
-        else if (!strcmp(command, "open"))
+        else if (!strcmp(command, "watch"))
+            signal(SIGCHLD, reap);
+        else if (!strcmp(command, "children")) {
+            while (wait(NULL) > 0)
+                reaped++;
+            printf("%d signals, %d children\n", ended, reaped);
+        } else if (!strcmp(command, "open"))
             open_library(arguments[++i]);
         else if (!strcmp(command, "pick"))
             now = libraries + atoi(arguments[++i]);

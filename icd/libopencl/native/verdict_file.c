@@ -7,6 +7,7 @@
  * process starts Python, which writes it anew. icd/libopencl/verdict_file.py describes the lines.
  */
 #define _GNU_SOURCE
+#include "../../../loader/base/native/unseen.h"
 #include "loader.h"
 
 #include <dlfcn.h>
@@ -15,16 +16,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -336,60 +334,16 @@ void fl_after_fork(bool is_child) {
     pthread_mutex_unlock(&opening);
 }
 
-/* How Python is started. */
-struct start {
-    const char *python;
-    char *const *arguments, **environment;
-    const posix_spawn_file_actions_t *files;
-    const posix_spawnattr_t *attributes;
-    pid_t child;
-    int failed;
-};
-
-static int start(void *data) {
-    struct start *it = data;
-    it->failed = posix_spawnp(&it->child, it->python, it->files, it->attributes, it->arguments,
-                              it->environment);
-    return 0;
-}
-
-/* Start it from a process that sends no signal when it ends, which is at once. So the program gets
- * no SIGCHLD, and its wait() sees no child of ours. The memory is shared, and this thread stands
- * still meanwhile, as in vfork. */
-static void start_unseen(struct start *it) {
-    enum { STACK = 1 << 17 };
-    sigset_t all, before;
-    char *stack = malloc(STACK);
-    it->failed = ENOMEM;
-    if (!stack)
-        return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of the program's runs in it */
-    it->failed = 0;
-    pid_t helper = clone(start, stack + STACK, CLONE_VM | CLONE_VFORK, it);
-    if (helper < 0)
-        it->failed = errno;
-    while (helper > 0 && waitpid(helper, NULL, __WALL) < 0 && errno == EINTR)
-        ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    free(stack);
-}
-
 /* What Python prints, to be freed; NULL and errno if it could not be started. Its signals and
  * descriptors are its own. */
 static char *run_python(const char *python, const char *script, const char *root, const char *name,
                         const char *key) {
     const char *const arguments[] = {python, "-ISu", script, root, name, key, NULL};
     int ends[2];
-    sigset_t none, usual;
     struct timespec deadline;
     posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    struct start it = {.python = python,
-                       .arguments = (char *const *)arguments,
-                       .environment = child_environment(),
-                       .files = &files,
-                       .attributes = &attributes};
+    struct fl_unseen it = {
+        .arguments = arguments, .environment = child_environment(), .files = &files};
     pthread_mutex_lock(&opening);
     if (!it.environment || pipe2(ends, O_CLOEXEC)) {
         pthread_mutex_unlock(&opening);
@@ -398,22 +352,12 @@ static char *run_python(const char *python, const char *script, const char *root
     }
     clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += PATIENCE;
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGCHLD);
-    sigaddset(&usual, SIGPIPE);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    start_unseen(&it);
+    fl_start_unseen(&it);
     posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
     free(it.environment);
     close(ends[1]);
     pthread_mutex_unlock(&opening);
@@ -425,9 +369,7 @@ static char *run_python(const char *python, const char *script, const char *root
     char *text = read_all(ends[0], MOST_BYTES, &deadline);
     if (!text && it.child > 0)
         kill(-it.child, SIGKILL);
-    /* Python is a child of init's. A program that takes the place of init has it. */
-    while (it.child > 0 && waitpid(it.child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    fl_reap_unseen(&it);
     errno = 0;
     return text;
 }

@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "python.h"
 
+#include "../../../loader/base/native/unseen.h"
+
 #include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,7 +17,6 @@
 #include <link.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -185,31 +185,27 @@ static double now(void) {
 }
 
 /* Starts a program whose output is a pipe, without the libraries that are meant for this process.
- * Returns 0 or an errno. */
-static int spawn(const char *const arguments[], int output, pid_t *child) {
+ * The program that runs adapters sees no child of theirs (unseen.h). */
+static void start(struct fl_unseen *it, int output) {
     size_t count = 0, kept = 0;
     while (environ[count])
         count++;
-    char **variables = malloc((count + 1) * sizeof *variables);
-    if (!variables)
-        return ENOMEM;
+    it->failed = ENOMEM;
+    if (!(it->environment = malloc((count + 1) * sizeof *it->environment)))
+        return;
     for (size_t i = 0; i < count; i++)
         if (strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 &&
             strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
-            variables[kept++] = environ[i];
-    variables[kept] = NULL;
+            it->environment[kept++] = environ[i];
+    it->environment[kept] = NULL;
     posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    posix_spawnattr_init(&how);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* all that it starts can be killed */
-    int code = posix_spawn(child, arguments[0], &files, &how, (char *const *)arguments, variables);
-    posix_spawnattr_destroy(&how);
+    it->files = &files;
+    fl_start_unseen(it);
     posix_spawn_file_actions_destroy(&files);
-    free(variables);
-    return code;
+    free(it->environment);
 }
 
 enum answer { SILENT, LATE, ANSWERED };
@@ -241,19 +237,6 @@ static enum answer read_last_line(int pipe, double until, char *line, size_t siz
     }
 }
 
-/* Waits for a child until a time, and then kills it with all that it has started. */
-static void end_child(pid_t child, double until) {
-    pid_t ended;
-    while (((ended = waitpid(child, NULL, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) &&
-           now() < until)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (ended)
-        return; /* it has ended, or the program ignores its children */
-    kill(-child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
-}
-
 /* Asks a Python where its library is. It takes about 20 ms, so it is done only if the configuration
  * does not say. */
 static bool ask_for_library(const char *program, char *library, size_t size) {
@@ -264,20 +247,21 @@ static bool ask_for_library(const char *program, char *library, size_t size) {
     const char *const arguments[] = {program, "-Ic", question, NULL};
     double limit = patience(), until = now() + limit;
     int ends[2];
-    pid_t child;
+    struct fl_unseen python = {.arguments = arguments};
     if (pipe2(ends, O_CLOEXEC)) {
         complain("no pipe could be opened to ask %s: %s", program, strerror(errno));
         return false;
     }
-    int code = spawn(arguments, ends[1], &child);
+    start(&python, ends[1]);
     close(ends[1]);
-    enum answer answer = code ? SILENT : read_last_line(ends[0], until, library, size);
+    enum answer answer = python.failed ? SILENT : read_last_line(ends[0], until, library, size);
     close(ends[0]);
-    if (code) {
-        complain("%s cannot be run: %s", program, strerror(code));
+    if (python.failed) {
+        complain("%s cannot be run: %s", program, strerror(python.failed));
         return false;
     }
-    end_child(child, answer == LATE ? 0 : until);
+    kill(-python.child, SIGKILL); /* what does not end after its answer */
+    fl_reap_unseen(&python);
     if (answer == LATE)
         complain("%s did not say within %g s where its shared library is: is it a Python?", program,
                  limit);

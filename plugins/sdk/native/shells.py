@@ -214,7 +214,7 @@ def describe_shell(name: str, source: str) -> Any:
 
     options = building.describe_extension(
         [HERE / source, HERE / "python.c", HERE / "runtime_waits.c"],
-        [HERE, building.GENERATED],
+        [HERE, HERE.parents[2] / "loader/base/native", building.GENERATED],
         *building.LIGHTLY,
         "-fexceptions",  # what a runtime waits for may throw
         # Calls avoid the PLT, because the loader exports the same names. The library is never
