@@ -78,6 +78,8 @@ class DriverProfile(Value):
     waiting_markers_have_no_times: bool = False
     #: A program with a kernel without arguments does not build with -cl-kernel-arg-info.
     argument_infos_break_builds: bool = False
+    #: An option that clCompileProgram always gets, and clBuildProgram never.
+    compile_option: str = ""
     #: clGetKernelSuggestedLocalWorkSizeKHR may be called.
     suggests_local_sizes: bool = True
     #: The target of binaries that were compiled ahead of time (UR_DEVICE_BINARY_TARGET_…), by
@@ -493,6 +495,17 @@ ROWS: Final = (
         "function",
         test="icd/test_habits.py::test_local_size_suggestion_crashes",
         sets={"suggests_local_sizes": False},
+    ),
+    ProfileRow(
+        id="compiled-programs-in-cache",
+        applies=Applies(name=_POCL, product="PoCL"),
+        does="compiles programs that are linked later with a macro that nothing uses",
+        evidence="3.0 keeps what clCompileProgram made under the name that clBuildProgram looks "
+        "for. A later build of the same source with the same options takes it, in any process, "
+        "and ends that process at its first launch: undefined symbol get_global_id; no version is "
+        "proven",
+        test="icd/test_habits.py::test_compiled_programs_in_cache",
+        sets={"compile_option": "-DFAIRLEAD_COMPILES_ONLY"},
     ),
     ProfileRow(
         id="kernels-in-process",

@@ -109,6 +109,8 @@ def build_program(
         OpenCLError: what else the driver answers.
     """
     routine, rest = _COMPILERS[only_compiles]
+    if only_compiles:
+        options = f"{options or ''} {program.context.platform.profile.compile_option}".rstrip()
     function, listed, text = (
         getattr(program.table, routine),
         make_handle_array(devices),

@@ -474,3 +474,36 @@ def test_nvidia_compiles_to_ptx() -> None:
     other = find_profile_by_names("Another", "NVIDIA Corporation", "OpenCL 3.0")
     assert (nvidia.compiles_to_ptx, nvidia.launch_seconds) == (True, 5e-6)
     assert (other.compiles_to_ptx, other.launch_seconds) == (False, None)
+
+
+COMPILES = (
+    PRELUDE
+    + """
+source = ctypes.create_string_buffer(b"kernel void f(global int *x) { *x = get_global_id(0); }")
+program = ur.make("urProgramCreateWithIL", context, source, len(source) - 1, None)
+if sys.argv[1] == "compile":
+    ur.ok("urProgramCompile", context, program, None)
+    ur.make("urProgramLink", context, 1, array(program), None)
+else:
+    ur.ok("urProgramBuild", context, program, None)
+    kernel = ur.make("urKernelCreate", program, b"f")
+    assert launch(kernel, (MEM, new_buffer().value)) == "SUCCESS"
+    ur.ok("urQueueFinish", queue)
+print("done", flush=True)
+"""
+)
+
+
+@pytest.mark.driver("pocl_wheel")
+def test_compiled_programs_in_cache(
+    pocl_wheel: Driver, run_python: RunPython, tmp_path: Path
+) -> None:
+    """What one process compiles does no harm to another that builds the same."""
+    env = {"OCL_ICD_FILENAMES": pocl_wheel.library, "OCL_ICD_VENDORS": str(tmp_path)}
+    for folder, switches in (("with", ""), ("without", "-compiled-programs-in-cache")):
+        (tmp_path / folder).mkdir()
+        env |= {"POCL_CACHE_DIR": str(tmp_path / folder), "FAIRLEAD_QUIRKS": switches}
+        assert run_python(COMPILES, "compile", env=env).out == "done\n"
+        built = run_python(COMPILES, "build", env=env, check=False)
+        assert (built.code, built.out) == (0, "done\n") or folder == "without", built.err
+    assert built.code == -signal.SIGABRT
