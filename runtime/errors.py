@@ -120,12 +120,16 @@ _REMEDIES: Final = {
     "UR_RESULT_ERROR_INVALID_USM_SIZE": 'allocate less: device.info("MAX_MEM_ALLOC_SIZE")',
 }
 
+#: Codes that only the adapter's last error explains.
+_WITHOUT_MEANING: Final = ("UR_RESULT_ERROR_UNKNOWN", "UR_RESULT_ERROR_ADAPTER_SPECIFIC")
+
 
 def check(
     code: int, routine: str, detail: str = "", remedy: str = "", read_error: Callable[[], str] = str
 ) -> None:
     """Raise SYCLError if `code` is an error. The message is the adapter's last error if it contains
-    the code's sentence, else that sentence.
+    the code's sentence, or if the code has no meaning of its own; else that sentence. An adapter
+    keeps the last error of earlier codes.
 
     Args:
         code: of a Unified Runtime function.
@@ -137,7 +141,9 @@ def check(
     if code:
         name, sentence = URError.describe(code)
         last = read_error()
-        text = " ".join(filter(None, (last if sentence in last else sentence, detail)))
+        if sentence not in last:
+            last = f"The adapter failed: {last}" if last and name in _WITHOUT_MEANING else sentence
+        text = f"{last} {detail}".rstrip()
         raise SYCLError(
             _CLASSES.get(name, Errc.runtime),
             text,
