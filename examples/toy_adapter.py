@@ -2,20 +2,17 @@
 
 import ctypes
 
-from fairlead.plugins import UR, Adapter
+from fairlead.plugins import UR, Adapter, check_memory, failure, select_binary
 
 adapter = Adapter("toy", backend="UR_BACKEND_OPENCL")
 adapter.codes[KeyError] = "INVALID_VALUE"
 
-Platform = adapter.kind("ur_platform_handle_t", counted=False)
-Device = adapter.kind("ur_device_handle_t", counted=False)
-Context = adapter.kind("ur_context_handle_t")
-Queue = adapter.kind("ur_queue_handle_t")
-Event = adapter.kind("ur_event_handle_t")
+platform = adapter.kind("ur_platform_handle_t", counted=False)()
+device = adapter.kind("ur_device_handle_t", counted=False)()
+Context, Queue, Event = (adapter.kind(f"ur_{x}_handle_t") for x in ("context", "queue", "event"))
 
-platform, device = Platform(), Device()
 types = [UR[f"UR_DEVICE_TYPE_{name}"] for name in ("DEFAULT", "ALL", "CPU")]
-memory = {}  # address → block
+memory = {}  # address → end, block
 
 adapter.info(
     "urPlatformGetInfo",
@@ -46,34 +43,37 @@ adapter.info(
 adapter.declare(
     urPlatformGet=lambda: [platform],
     urDeviceGet=lambda DeviceType: [device] if DeviceType in types else [],
-    urDeviceSelectBinary=lambda: 0,
+    urDeviceSelectBinary=lambda pBinaries, NumBinaries: select_binary(
+        pBinaries, NumBinaries, ["spir64"]
+    ),
     urContextCreate=Context,
     urQueueCreate=Queue,
     urQueueFinish=lambda: None,
     urEventWait=lambda: None,
+    urUSMFree=lambda pMem: memory.pop(pMem),
 )
 
 
 @adapter.entry
-def urUSMDeviceAlloc(size):
-    block = ctypes.create_string_buffer(size)
-    memory[ctypes.addressof(block)] = block
-    return ctypes.addressof(block)
+def urUSMDeviceAlloc(pUSMDesc, size):
+    align = (pUSMDesc and pUSMDesc.align) or 1
+    block = ctypes.create_string_buffer(size + align)
+    address = -(-ctypes.addressof(block) // align) * align
+    memory[address] = address + size, block
+    return address
 
 
 @adapter.entry
 def urUSMGetMemAllocInfo(pMem, propName):
-    if propName == UR["UR_USM_ALLOC_INFO_TYPE"]:
-        return UR["UR_USM_TYPE_DEVICE"] if pMem in memory else UR["UR_USM_TYPE_UNKNOWN"]
-    return None
-
-
-@adapter.entry
-def urUSMFree(pMem):
-    del memory[pMem]
+    kind = "UR_USM_TYPE_DEVICE" if pMem in memory else "UR_USM_TYPE_UNKNOWN"
+    return UR[kind] if propName == UR["UR_USM_ALLOC_INFO_TYPE"] else None
 
 
 @adapter.entry
 def urEnqueueUSMMemcpy(pDst, pSrc, size, phEvent):
+    for place in (pDst, pSrc):
+        check_memory(place, size)
+        if not size or any(a <= place < end < place + size for a, (end, _) in [*memory.items()]):
+            raise failure("INVALID_SIZE", f"there are no {size} bytes at {place:#x}")
     ctypes.memmove(pDst, pSrc, size)
     return Event() if phEvent else None

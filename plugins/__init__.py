@@ -6,6 +6,7 @@ Adapters are made of these (docs/write_an_adapter.md):
 
 - `Adapter`, `Object`, `failure`: entry points, their objects, and their errors;
 - `UR`: the constants of Unified Runtime by their names, `UR["UR_DEVICE_TYPE_CPU"]`;
+- `check_memory`, `select_binary`: what entry points have to check;
 - `build_adapter`: the shared library that any Unified Runtime loader takes;
 - `build_plugin`: the shared library that DPC++ up to 2024.2 takes.
 
@@ -24,6 +25,7 @@ from .sdk.adapter import Adapter
 from .sdk.build import build_adapter, build_level_zero_driver, build_plugin
 from .sdk.conversions import failure
 from .sdk.objects import Object
+from .sdk.rules import check_memory, select_binary
 
 __all__ = [
     "UR",
@@ -32,6 +34,7 @@ __all__ = [
     "build_adapter",
     "build_level_zero_driver",
     "build_plugin",
+    "check_memory",
     "cuda_adapter",
     "failure",
     "hip_adapter",
@@ -39,6 +42,7 @@ __all__ = [
     "level_zero_driver",
     "reference_adapter",
     "reference_plugin",
+    "select_binary",
 ]
 
 

@@ -24,6 +24,16 @@ def read(address: int, size: int) -> bytes:
     return ffi.buffer(into, size)[:] if done == size else b""
 
 
+def is_readable(address: int, size: int) -> bool:
+    """Return whether there is memory at the first and the last of `size` bytes.
+
+    Args:
+        address: any number.
+        size: in bytes; 0 looks at one byte.
+    """
+    return bool(read(address, 1) and read(address + max(size, 1) - 1, 1))
+
+
 def read_word(address: int) -> int | None:
     """Return the pointer at an address, None if it cannot be read."""
     return read_words(address, 1)[0]

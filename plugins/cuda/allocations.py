@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
-from ...loader.base.memory import read
+from ...loader.base.memory import is_readable
 from .contexts import CuContext
 from .core import API, failure, get_constant
 from .devices import CuDevice
@@ -213,7 +213,7 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
         raise failure(
             "INVALID_MEM_OBJECT", f"the memory at {address:#x} is of a device of another context"
         )
-    if found is None and not (read(address, 1) and read(address + max(size, 1) - 1, 1)):
+    if found is None and not is_readable(address, size):
         found = find_foreign(context, address)
         if found is None:
             raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")

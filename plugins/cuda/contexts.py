@@ -69,8 +69,6 @@ class CuContext(Object):
 
 @adapter.entry
 def urContextCreate(phDevices: list[CuDevice]) -> CuContext:
-    if not phDevices:
-        raise failure("INVALID_SIZE", "a context has at least one device")
     made = CuContext(phDevices)
     for device in phDevices:
         device.call("CtxGetCurrent", ctypes.byref(ctypes.c_void_p()))  # it exists from now on

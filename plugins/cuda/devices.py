@@ -12,7 +12,7 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from ..sdk.rules import check_count
+from ..sdk.rules import check_count, select_binary
 from .core import API, NAMES, Object, adapter, check, failure, find_routine, get_constant
 from .platforms import CuPlatform, list_platforms
 
@@ -320,19 +320,7 @@ def urDevicePartition(hDevice: CuDevice, pProperties: Any, NumDevices: int) -> l
 
 @adapter.entry
 def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) -> int:
-    if not NumBinaries:
-        raise failure("INVALID_SIZE", "there is no binary to select from")
-    check_count(NumBinaries, "INVALID_SIZE", "binaries")
-    found = [_read_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
-    for target in API.targets:
-        if target in found:
-            return found.index(target)
-    taken, given = " and ".join(API.targets), ", ".join(found)
-    raise failure("INVALID_BINARY", f"{API.name} takes {taken}, not {given}")
-
-
-def _read_text(pointer: Any) -> str:
-    return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+    return select_binary(pBinaries, NumBinaries, API.targets)
 
 
 @adapter.entry

@@ -13,7 +13,6 @@ from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
-from ..sdk.rules import check_queue_flags
 from .captures import CuCapture, QueuePart, join_captures, refuse_capture
 from .clocks import make_event
 from .contexts import CuContext
@@ -193,7 +192,6 @@ class CuQueue(Object):
 def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> CuQueue:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
-    check_queue_flags(flags)
     return CuQueue(hContext, hDevice, flags)
 
 

@@ -14,7 +14,7 @@ from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.answers import make_answers
-from ..sdk.rules import check_count
+from ..sdk.rules import check_count, select_binary
 from .core import (
     CLObject,
     adapter,
@@ -307,22 +307,7 @@ def list_binary_targets(device: URDevice) -> list[str]:
 
 @adapter.entry
 def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) -> int:
-    if not NumBinaries:
-        raise failure("INVALID_SIZE", "there is no binary to select from")
-    check_count(NumBinaries, "INVALID_SIZE", "binaries")
-    specs = [_read_text(pBinaries[index].pDeviceTargetSpec) for index in range(NumBinaries)]
-    targets = list_binary_targets(hDevice)
-    for target in targets:
-        if target in specs:
-            return specs.index(target)
-    raise failure(
-        "INVALID_BINARY",
-        f"the device takes {' and '.join(targets) or 'none'}, not {', '.join(specs)}",
-    )
-
-
-def _read_text(pointer: Any) -> str:
-    return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+    return select_binary(pBinaries, NumBinaries, list_binary_targets(hDevice))
 
 
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -18,7 +18,6 @@ from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.queries import QUEUE_INFO
-from ..sdk.rules import check_queue_flags
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -340,7 +339,6 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
 def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> URQueue:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
-    check_queue_flags(flags)
     return create_queue(hContext, hDevice, flags)
 
 

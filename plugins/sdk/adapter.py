@@ -335,12 +335,14 @@ class Adapter(Object):
         for cls in type(error).__mro__:
             name = self.codes.get(cls)
             if name is not None:
-                self.explain(
-                    getattr(error, "value", 0),
-                    explain_error(error) if isinstance(error, CodeError) else str(error),
-                )
+                code = find_code(name if isinstance(name, str) else name(error))
+                if isinstance(error, CodeError):
+                    text = explain_error(error)
+                else:  # the code's sentence shows a runtime that the text is of this code
+                    text = f"{URError.describe(code)[1]} {error}".rstrip()
+                self.explain(getattr(error, "value", 0), text)
                 self.log("info", f"{routine}: {error}")
-                return find_code(name if isinstance(name, str) else name(error))
+                return code
         self.explain(0, f"{type(error).__name__}: {error}")
         if isinstance(error, KeyboardInterrupt) and is_main_thread():
             lib.fl_put_off_interrupt()  # the caller gets it

@@ -18,6 +18,7 @@ import os
 import symtable
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def build_adapter(
     Raises:
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
-        ValueError: the module's text shows that it has no variable `adapter`.
+        ValueError: the module's text shows that it has no variable `adapter`, or an entry point or
+            a parameter that Unified Runtime does not have.
     """
     name, short = _find(module, "adapter", "fairlead.plugins.Adapter")
     short = short.removesuffix("_adapter")
@@ -130,7 +132,8 @@ def build_level_zero_driver(
     Raises:
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
-        ValueError: the module's text shows that it has no variable `driver`.
+        ValueError: the module's text shows that it has no variable `driver`, or an entry point or
+            a parameter that Level Zero does not have.
     """
     name, short = _find(module, "driver", "fairlead.plugins.sdk.ze.LevelZeroDriver")
     short = short.removesuffix("_driver")
@@ -143,7 +146,7 @@ def _find(module: str | os.PathLike[str], variable: str, cls: str) -> tuple[str,
     Raises:
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
-        ValueError: the module's text shows that it has no such variable.
+        ValueError: the module's text shows that it has no such variable, or a wrong entry point.
     """
     name = os.fspath(module)
     if name.endswith(".py"):
@@ -156,27 +159,34 @@ def _find(module: str | os.PathLike[str], variable: str, cls: str) -> tuple[str,
         spec = importlib.util.find_spec(name)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    if spec is not None and not _may_have(spec, variable):
+    source = _read_source(spec)
+    if source is not None and not _may_have(source, variable):
         raise ValueError(
             f'{name} has no variable `{variable}`: write `{variable} = {cls}("{short}")` in it'
         )
+    for wrong in _list_wrong_entries(source, variable) if source else ():
+        raise ValueError(f"{name}, {wrong}")
     return name, short
 
 
-def _may_have(spec: ModuleSpec, variable: str) -> bool:
-    """Return whether a module's text may bind a name.
+def _read_source(spec: ModuleSpec | None) -> str | None:
+    """Return the text of a module, None if it has none.
 
     Raises:
         ValueError: the text is not Python.
     """
-    read = getattr(spec.loader, "get_source", None)
-    source = read(spec.name) if read else None
-    if source is None:  # it has no text
-        return True
+    read = getattr(spec.loader, "get_source", None) if spec else None
+    source = read(spec.name) if spec and read else None
     try:
-        names = symtable.symtable(source, spec.origin or "", "exec").get_symbols()
+        ast.parse(source or "", (spec and spec.origin) or "")
     except SyntaxError as error:
         raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from None
+    return source
+
+
+def _may_have(source: str, variable: str) -> bool:
+    """Return whether a module's text may bind a name."""
+    names = symtable.symtable(source, "", "exec").get_symbols()
     bound = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
     hidden = {"__getattr__", "globals", "exec"}.intersection(symbol.get_name() for symbol in names)
     stars = any(
@@ -184,6 +194,38 @@ def _may_have(spec: ModuleSpec, variable: str) -> bool:
         for node in ast.walk(ast.parse(source))
     )
     return variable in bound or bool(hidden) or stars
+
+
+def _list_wrong_entries(source: str, variable: str) -> Iterator[str]:
+    """Yield what is wrong with the entry points that a module's text declares."""
+    from ...loader.ur.abi import UR  # only here, because setup.py runs this file before that exists
+    from ...loader.ze.abi import ZE
+
+    api, title = (UR, "Unified Runtime") if variable == "adapter" else (ZE, "Level Zero")
+    for node in ast.walk(ast.parse(source)):
+        for name, body in _list_entries(node, variable):
+            function = api.functions.get(name)
+            if function is None:
+                yield f"line {body.lineno}: {title} has no function {name}"
+            elif isinstance(body, (ast.FunctionDef, ast.Lambda)):
+                known = [p.name for p in function.parameters]
+                rows = body.args.posonlyargs, body.args.args, body.args.kwonlyargs
+                for one in (one.arg for row in rows for one in row if one.arg not in known):
+                    has = ", ".join(known)
+                    yield f"line {body.lineno}: {name} has no parameter {one}; it has {has}"
+
+
+def _list_entries(node: ast.AST, variable: str) -> Iterator[tuple[str, ast.expr | ast.FunctionDef]]:
+    """Yield the names and bodies of the entry points that a statement or a call declares."""
+
+    def calls(one: ast.expr, method: str) -> bool:
+        return isinstance(one, ast.Attribute) and ast.unparse(one) == f"{variable}.{method}"
+
+    if isinstance(node, ast.FunctionDef):
+        if any(calls(one, "entry") for one in node.decorator_list):
+            yield node.name, node
+    elif isinstance(node, ast.Call) and calls(node.func, "declare"):
+        yield from ((one.arg, one.value) for one in node.keywords if one.arg)
 
 
 def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:

@@ -7,19 +7,13 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ...loader.base.memory import is_readable
 from ...loader.ur.abi import UR
 from ._native import ffi
 from .conversions import failure
 
 #: Elements of a list of structs. A larger count cannot be a count, so the list is not read.
 LONGEST: Final = 1 << 16
-
-#: Flags of queues that contradict each other, and flags that a queue of the host cannot have.
-_CONTRADICTIONS: Final = (
-    ("UR_QUEUE_FLAG_PRIORITY_LOW", "UR_QUEUE_FLAG_PRIORITY_HIGH"),
-    ("UR_QUEUE_FLAG_SUBMISSION_BATCHED", "UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"),
-)
-_ON_DEVICE: Final = UR["UR_QUEUE_FLAG_ON_DEVICE"] | UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"]
 
 USE: Final = UR["UR_MEM_FLAG_USE_HOST_POINTER"]
 ALLOC: Final = UR["UR_MEM_FLAG_ALLOC_HOST_POINTER"]
@@ -35,25 +29,45 @@ _WHITE: Final = frozenset("\t\n\v\f\r")
 _PTX_VERSION: Final = re.compile(rb"^[ \t]*\.version[ \t]+[0-9]", re.MULTILINE)
 
 
+def check_memory(address: int, size: int) -> None:
+    """Raise URError (INVALID_MEM_OBJECT) without memory at the first or the last of the bytes."""
+    if not is_readable(address, size):
+        raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+
+
 def check_count(count: int, code: str, what: str) -> None:
     """Raise URError (`code`) for a list of structs that is longer than any program's."""
     if count > LONGEST:
         raise failure(code, f"{count} {what}")
 
 
+def select_binary(binaries: Any, count: int, targets: Sequence[str]) -> int:
+    """Return the index of the binary that a device takes, for urDeviceSelectBinary.
+
+    Args:
+        binaries: the parameter pBinaries.
+        count: the parameter NumBinaries.
+        targets: the texts of UR_DEVICE_BINARY_TARGET_… that the device takes, the best first.
+
+    Raises:
+        URError: INVALID_BINARY if it takes none of them, INVALID_SIZE without any.
+    """
+    check_count(count, "INVALID_SIZE", "binaries")
+    if not count:
+        raise failure("INVALID_SIZE", "there is no binary to select from")
+    pointers = [binaries[index].pDeviceTargetSpec for index in range(count)]
+    given = [ffi.string(one).decode("utf-8", "replace") if one else "" for one in pointers]
+    found = next((target for target in targets if target in given), None)
+    if found is None:
+        taken = " and ".join(targets) or "none"
+        raise failure("INVALID_BINARY", f"the device takes {taken}, not {', '.join(given)}")
+    return given.index(found)
+
+
 def check_flags(value: int, group: str) -> None:
     """Raise URError (INVALID_ENUMERATION) for bits that a group of flags does not have."""
     if value & ~sum(UR.groups[group]):
         raise failure("INVALID_ENUMERATION", group)
-
-
-def check_queue_flags(flags: int) -> None:
-    """Raise URError (INVALID_QUEUE_PROPERTIES) for ur_queue_flags_t that no queue can have."""
-    for pair in _CONTRADICTIONS:
-        if all(flags & UR[name] for name in pair):
-            raise failure("INVALID_QUEUE_PROPERTIES", " and ".join(pair))
-    if flags & _ON_DEVICE:
-        raise failure("INVALID_QUEUE_PROPERTIES", "the host cannot fill a queue on the device")
 
 
 def check_memory_flags(value: int, host: int) -> None:

@@ -11,7 +11,7 @@ checked. The codes are those that the specification lists:
 | a wait list | a list of objects | INVALID_EVENT_WAIT_LIST |
 | an array of numbers | a list, None for NULL | INVALID_NULL_POINTER |
 | `const char *` | a str, None for NULL | INVALID_NULL_POINTER |
-| an enumeration; flags, also in a struct | the number | INVALID_ENUMERATION |
+| an enumeration; flags, also in a struct | the number | INVALID_ENUMERATION; `_EXCLUSIVE` |
 | a number, `bool` | the number | `workDim`: INVALID_WORK_DIMENSION |
 | `void *`, a callback | the address, 0 for NULL | INVALID_NULL_POINTER unless it may be NULL |
 | a pointer to structs | a cffi pointer, None for NULL | INVALID_NULL_POINTER |
@@ -70,12 +70,25 @@ _RANGES: Final = {
 #: Rules of the specification for one function alone: a condition, and the code.
 _OWN_RULES: Final = {
     "urPlatformGet": ("not phPlatforms and not pNumPlatforms", "INVALID_VALUE"),
+    "urContextCreate": ("phDevices and not DeviceCount", "INVALID_SIZE"),
     "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
     "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
     "urBindlessImagesImageGetInfoExp": (
         "not pPropValue and not pPropSizeRet",
         "INVALID_NULL_POINTER",
     ),
+}
+#: Flags that a caller must not give together, or at all, by their type; and the code.
+_EXCLUSIVE: Final = {
+    "ur_queue_flags_t": (
+        (
+            UR["UR_QUEUE_FLAG_PRIORITY_LOW"] | UR["UR_QUEUE_FLAG_PRIORITY_HIGH"],
+            UR["UR_QUEUE_FLAG_SUBMISSION_BATCHED"] | UR["UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"],
+            UR["UR_QUEUE_FLAG_ON_DEVICE"],  # the host cannot fill such a queue
+            UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"],
+        ),
+        "INVALID_QUEUE_PROPERTIES",
+    )
 }
 #: The functions that may use an event again, one whose `reusable` is true.
 _REUSING: Final = frozenset({"urEnqueueEventsWaitWithBarrierExt"})
@@ -334,6 +347,9 @@ class _Entry:
             for bits in values:
                 mask |= bits
             yield _refuse_if(f"{where} and {value} & ~{mask}", "INVALID_ENUMERATION")
+            wrong, code = _EXCLUSIVE.get(type_name, ((), ""))
+            for bits in wrong:
+                yield _refuse_if(f"{where} and {value} & {bits} == {bits}", code)
         elif values:
             self.scope[f"_values_{type_name}"] = frozenset(values)
             yield _refuse_if(

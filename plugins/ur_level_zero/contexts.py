@@ -277,8 +277,6 @@ class LZContext(LZObject):
 
 @adapter.entry
 def urContextCreate(phDevices: list[LZDevice]) -> LZContext:
-    if not phDevices:
-        raise failure("INVALID_SIZE", "a context has at least one device")
     platform = phDevices[0].platform
     if any(device.platform is not platform for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")

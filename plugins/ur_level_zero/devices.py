@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.objects import Object
-from ..sdk.rules import check_count
+from ..sdk.rules import check_count, select_binary
 from .core import ZE, LevelZeroError, adapter, ask, ask_list, call, failure, make_struct
 
 if TYPE_CHECKING:
@@ -258,16 +257,4 @@ def list_targets(device: LZDevice) -> list[str]:
 
 @adapter.entry
 def urDeviceSelectBinary(hDevice: LZDevice, pBinaries: Any, NumBinaries: int) -> int:
-    if not NumBinaries:
-        raise failure("INVALID_SIZE", "there is no binary to select from")
-    check_count(NumBinaries, "INVALID_SIZE", "binaries")
-    pointers = [pBinaries[index].pDeviceTargetSpec for index in range(NumBinaries)]
-    specs = [ffi.string(one).decode("utf-8", "replace") if one else "" for one in pointers]
-    targets = list_targets(hDevice)[1:]
-    for target in targets:
-        if target in specs:
-            return specs.index(target)
-    raise failure(
-        "INVALID_BINARY",
-        f"the device takes {' and '.join(targets) or 'none'}, not {', '.join(specs)}",
-    )
+    return select_binary(pBinaries, NumBinaries, list_targets(hDevice)[1:])

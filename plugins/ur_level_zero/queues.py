@@ -21,7 +21,6 @@ from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.captures import find_capture
 from ..sdk.queries import QUEUE_INFO
-from ..sdk.rules import check_queue_flags
 from .captures import LZCapture, refuse_capture
 from .contexts import EventCell, LZContext
 from .core import (
@@ -449,7 +448,6 @@ def create_queue(
 def urQueueCreate(hContext: LZContext, hDevice: LZDevice, pProperties: Any) -> LZQueue:
     hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
-    check_queue_flags(flags)
     return create_queue(hContext, hDevice, flags)
 
 

@@ -71,6 +71,10 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
             'fairlead.plugins.Adapter("importable")` in it',
         ),
         ("wrong.py", "wrong.py, line 2: "),
+        ("entry.py", "entry.py, line 3: Unified Runtime has no function urQueueFinnish"),
+        ("declared.py", "declared.py, line 2: Unified Runtime has no function urQueueFinnish"),
+        ("parameter.py", "parameter.py, line 3: urQueueFinish has no parameter q; it has hQueue"),
+        ("lambda.py", "lambda.py, line 2: urUSMFree has no parameter mem; it has hContext, pMem"),
     ],
 )
 def test_what_cannot_be_built_is_an_error(
@@ -84,6 +88,13 @@ def test_what_cannot_be_built_is_an_error(
     (tmp_path / "long\nname.py").write_text("adapter = 1")
     (tmp_path / "empty.py").touch()
     (tmp_path / "wrong.py").write_text("adapter = 1\nclass:")
+    for name, text in {
+        "entry": "@adapter.entry\ndef urQueueFinnish(hQueue): ...",
+        "declared": "adapter.declare(urQueueFinnish=None)",
+        "parameter": "@adapter.entry\ndef urQueueFinish(q): ...",
+        "lambda": "adapter.declare(urUSMFree=lambda mem: None)",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(f"adapter = 1\n{text}")
     done = run("build-adapter", module)
     assert done.exit_code == 1 and says in done.stderr and done.stdout == ""
     assert not list(tmp_path.glob("*.so*"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ....icd._native import ffi
 from ....icd.command_buffer.commands import MemoryFunctions
-from ....loader.base.memory import read
+from ....loader.base.memory import is_readable
 from ....loader.base.operations import TransferCommand
 from ...sdk.transfers import Location
 from ..contexts import URContext
@@ -45,7 +45,7 @@ def locate(context: URContext, address: int, size: int) -> Location:
         raise failure(
             "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
         )
-    if allocation is None and not (read(address, 1) and read(address + size - 1, 1)):
+    if allocation is None and not is_readable(address, size):
         allocation = find_foreign(context, find_strategy(context), address)
         if allocation is None:
             raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from helpers.hosts import Host, compile_host
+from helpers.suites import RunSuite
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
 from fairlead.plugins import build_adapter
@@ -179,6 +180,47 @@ def test_a_library_that_does_not_stay_here_says_nothing_about_here(tmp_path: Pat
 # a program without Python
 
 
+def test_the_toy_passes_conformance_in_all_that_it_implements(
+    toy: Path, run_suite: RunSuite
+) -> None:
+    """Beyond the specification too: a copy over the end of memory is refused."""
+    report = run_suite(toy, area=("arguments", "bad-input", "device", "usm"))
+    assert [case.line for case in report.cases if case.outcome == "failed"] == []
+    refused = "size is 1048576", "pDst leads to no memory", "pSrc leads to no memory"
+    copies = [case for case in report.cases if case.entry_point == "urEnqueueUSMMemcpy"]
+    assert {case.rule: case.outcome for case in copies if case.rule in refused} == dict.fromkeys(
+        refused, "passed"
+    )
+
+
+BROKEN = """
+@adapter.entry
+def urUSMDeviceAlloc(size):
+    raise (RuntimeError if size > 8 else KeyError)("broken today")
+"""
+ALLOCATES = """
+from fairlead.runtime import Queue, SYCLError, malloc_device
+queue = Queue()
+for count in (4, 1):
+    try:
+        malloc_device(count, "int32", queue)
+    except SYCLError as error:
+        print(error.message)
+"""
+
+
+def test_what_an_adapter_raises_is_told_by_the_runtime(
+    run_python: RunPython, adapter_of: Callable[..., Path]
+) -> None:
+    library = adapter_of(TOY.read_text(encoding="utf-8") + BROKEN)
+    done = run_python(ALLOCATES, env={"UR_ADAPTERS_FORCE_LOAD": str(library)})
+    unknown, known = lines(done)
+    assert unknown.startswith("The adapter failed: RuntimeError: broken today")
+    assert known.startswith(
+        "An argument has a value that this function does not accept. 'broken today'"
+    )
+
+
 def test_a_c_program_uses_an_adapter(host: Host, toy: Path) -> None:
     done = host(
         "open", toy, "table", "adapter", "platform", "urAdapterRetain", "urAdapterRelease", "last"
@@ -296,6 +338,13 @@ def test_no_python_at_all_is_an_error_that_says_what_to_do(host: Host, homeless:
 def test_fairlead_python_names_another_one(host: Host, homeless: Path) -> None:
     done = host("open", homeless, "table", "adapter", env={"FAIRLEAD_PYTHON": sys.executable})
     assert lines(done)[1] == "table: 0" and done.err == ""
+
+
+def test_a_program_sees_no_child_of_an_adapter(host: Host, homeless: Path) -> None:
+    """Its handler of SIGCHLD reaps whatever ends, and its wait() finds no child."""
+    env = {"FAIRLEAD_PYTHON": sys.executable}
+    done = host("watch", "open", homeless, "table", "children", env=env)
+    assert lines(done)[1:] == ["table: 0", "0 signals, 0 children"] and done.err == ""
 
 
 @pytest.mark.parametrize(
