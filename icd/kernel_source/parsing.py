@@ -52,7 +52,7 @@ class ParsedProgram(NamedTuple):
         functions: Its functions and kernels that have a body.
         declarations: All that the source declares, in its order.
         pragmas: Its pragmas but `unroll` and `once`.
-        attributes: The words of its attributes, as `reqd_work_group_size`.
+        attributes: The words of its attributes, as `reqd_work_group_size`, and their lines.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.
     """
@@ -61,7 +61,7 @@ class ParsedProgram(NamedTuple):
     declarations: tuple[c_ast.Node, ...]
     pragmas: tuple[str, ...]
     alignment: int
-    attributes: frozenset[str]
+    attributes: frozenset[tuple[str, int]]
 
 
 @lru_cache(maxsize=256)
@@ -123,10 +123,10 @@ def _parse(text: str) -> c_ast.FileAST:
         raise UnreadableKernel(reason, int(line[1]) if line else 0) from None
 
 
-def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int, frozenset[str]]:
+def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int, frozenset[tuple[str, int]]]:
     """Take `__attribute__((…))` away, and say what alignment structs are given."""
     rest: list[Token] = []
-    found: set[str] = set()
+    found: set[tuple[str, int]] = set()
     alignment, depth, words = 0, -1, ""  # depth -1: outside
     for token in tokens:
         if token.text in ("__attribute__", "__attribute"):
@@ -136,7 +136,8 @@ def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int, frozenset[s
         else:
             depth += (token.text == "(") - (token.text == ")")
             words += token.text
-            found.add(token.text.strip("_"))
+            if re.match(r"\w", token.text):
+                found.add((token.text.strip("_"), token.line))
             if token.text == ")" and not depth:
                 given = _ALIGNED.fullmatch(words)
                 size = given and int(given[1] or 1) * _SIZES.get(given[2], int(given[3] or 0))

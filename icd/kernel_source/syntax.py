@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pycparser import c_ast
 
@@ -114,6 +114,53 @@ def uses_of_ids(functions: Mapping[str, c_ast.FuncDef], node: c_ast.Node) -> fro
                 seen.add(name)
                 todo.append(functions[name])
     return frozenset(found)
+
+
+class Needed(NamedTuple):
+    """A declaration that a kernel needs, and the lines that may be parts of it."""
+
+    node: c_ast.Node
+    first: int
+    last: int
+
+
+def find_needed(declarations: Sequence[c_ast.Node], function: c_ast.FuncDef) -> list[Needed]:
+    """Return what a kernel needs of its program: itself, helpers, types and tables, in order."""
+    uses = [_names_used(node) for node in declarations]
+    gives = [_names_given(node) for node in declarations]
+    wanted = {function.decl.name}
+    while True:
+        needed = [number for number, names in enumerate(gives) if names & wanted]
+        more = wanted.union(*(uses[number] for number in needed))
+        if more == wanted:
+            break
+        wanted = more
+    lines = [[line_of(one) for one in walk_tree(node) if one.coord] or [0] for node in declarations]
+    found: list[Needed] = []
+    for number in needed:
+        first = min(lines[number])
+        if number:  # words before its first node may be on lines of their own
+            first = min(first, max(lines[number - 1]) + 1)
+        last = min(lines[number + 1]) if number + 1 < len(lines) else _NO_LINE
+        found.append(Needed(declarations[number], first, max(last, *lines[number])))
+    return found
+
+
+_NO_LINE: Final = 1 << 60
+_TAGGED: Final = (c_ast.Struct, c_ast.Union, c_ast.Enum)
+
+
+def _names_used(node: c_ast.Node) -> set[str]:
+    found = {one.name for one in walk_tree(node) if isinstance(one, (c_ast.ID, *_TAGGED))} - {None}
+    words = (one.names for one in walk_tree(node) if isinstance(one, c_ast.IdentifierType))
+    return found.union(*words)
+
+
+def _names_given(node: c_ast.Node) -> set[str]:
+    if isinstance(node, c_ast.FuncDef):
+        return {node.decl.name}
+    found = {one.name for one in walk_tree(node) if isinstance(one, (c_ast.Enumerator, *_TAGGED))}
+    return (found | {node.name} if isinstance(node, c_ast.Decl | c_ast.Typedef) else found) - {None}
 
 
 # Both questions look at names only. A name stands for each variable of that name. So "yes" may be

@@ -30,10 +30,18 @@ from ...abi import OPENCL
 from ...calls import build_program, call, get_address
 from ...errors import OpenCLError, check
 from ...kernel_source.parsing import write_opencl
-from ...kernel_source.reading import KernelParameter
+from ...kernel_source.reading import KernelAccess, KernelParameter
+from ...kernel_source.syntax import find_needed
 from ..commands import CommandArray, CommandList
 from .checking import FusionCheck
-from .launches import KernelRead, NotFused, RecordedLaunch, make_arguments, read_launch
+from .launches import (
+    ArgumentValue,
+    KernelRead,
+    NotFused,
+    RecordedLaunch,
+    make_arguments,
+    read_launch,
+)
 from .rewriting import Rewritten
 from .uses import MemoryUse
 
@@ -41,13 +49,14 @@ from .uses import MemoryUse
 _MOST_BYTES: Final = 1000
 #: Items of a work-group. Whole groups have no test at their end.
 _GROUP: Final = 128
-_ITEM: Final = "fl_item"
+ITEM: Final = "fl_item"
 
 
 def fuse(
     commands: CommandList,
     sources: Mapping[int, str],
     uses: Mapping[int, MemoryUse],
+    add_readers: Callable[..., None],
     *,
     checks: bool = False,
 ) -> Rewritten:
@@ -57,26 +66,28 @@ def fuse(
         commands: what is rewritten.
         sources: of its programs, by their handles.
         uses: who uses their memory objects.
+        add_readers: that of reductions.py.
         checks: whether the first replays run both ways (checking.py).
     """
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
     runs, lines = _find_runs(commands, sources)
+    add_readers(commands, sources, uses, runs, lines)
     made, kernels = dict[int, FusedRun](), dict[str, FusedKernel]()
     for run in runs:
-        first, last = run.launches[0].number, run.launches[-1].number
+        first, last = run.numbers[0], run.numbers[-1]
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
         try:
-            one = _make_run(commands, run.launches, uses, kernels)
+            one = run.make(commands, uses, kernels)
         except (NotFused, OpenCLError) as error:  # this run stays as it was captured
             lines.append((last, f"{many} not fused: {' '.join(str(error).split())}"))
             continue
         lines.append((last, f"{many} one fused kernel, which saves: {one.describe_savings()}"))
-        made.update((launch.number, one) for launch in run.launches)
+        made.update((number, one) for number in run.numbers)
     texts = [f"  {text}" for _, text in sorted(lines, key=lambda line: line[0])]
     if not made:
         return Rewritten(None, lines=texts)
-    fused, numbers = _put_together(commands, made, FusedRun.add)
+    fused, numbers = _put_together(commands, made, lambda run, *rest: run.add(*rest))
     check = None
     if checks:
         check = FusionCheck()
@@ -128,7 +139,7 @@ class Run:
                         why = one.reason or before.reason or "they have other items' bytes there"
                         return f"an item may use what other items write, {name}: {why}"
         try:
-            parameters = _Parameters([*self.launches, launch])
+            parameters = FusedParameters([*self.launches, launch])
         except NotFused as error:
             return str(error)
         if parameters.size > _MOST_BYTES:
@@ -139,6 +150,30 @@ class Run:
     def gains(self) -> bool:
         """Whether the new launch can be better than the old ones."""
         return len(self.launches) > 1 or self.launches[0].kernel.loop is not None
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the commands that it stands for."""
+        return [launch.number for launch in self.launches]
+
+    def make(
+        self,
+        commands: CommandList,
+        uses: Mapping[int, MemoryUse],
+        kernels: dict[str, FusedKernel],
+    ) -> FusedRun:
+        """Return what it becomes. Raises NotFused, or OpenCLError of the compiler.
+
+        `kernels` has those that were made already, by their sources.
+        """
+        temporaries = find_temporaries(self.launches, uses)
+        parameters = FusedParameters(self.launches, temporaries)
+        source = write_source(self.launches, parameters)
+        if source not in kernels:
+            options = self.launches[0].kernel.options
+            kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
+        values = [value for _, value in parameters.rows]
+        return FusedRun(self.launches, temporaries, source, kernels[source], values)
 
 
 def _find_runs(
@@ -202,11 +237,12 @@ def _writes_first(launch: RecordedLaunch, handle: int) -> bool:
     return len(names) == 1 and launch.kernel.access.arguments[names[0]].written_first
 
 
-class _Parameters:
+class FusedParameters:
     """The parameters of a fused kernel: each buffer and each value once.
 
     Attributes:
         temporaries: what a variable stands for, and its type, by handle.
+        variables: their names, by handle.
         rows: a declaration, and the argument.
         size: bytes of the arguments.
     """
@@ -215,9 +251,9 @@ class _Parameters:
         self, launches: Sequence[RecordedLaunch], temporaries: Mapping[int, str] = {}
     ) -> None:
         self.temporaries = temporaries
-        self._variables = {handle: f"fl_own_{n}" for n, handle in enumerate(temporaries)}
-        self._places: dict[tuple[str, int | bytes], int] = {}
-        self.rows: list[tuple[str, int | bytes]] = []
+        self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(temporaries)}
+        self._places: dict[tuple[str, ArgumentValue], int] = {}
+        self.rows: list[tuple[str, ArgumentValue]] = []
         self.size = 0
         roots = {(one.root, one.handle) for launch in launches for one in launch.memory}
         alone = len({root for root, _ in roots}) == len(roots)
@@ -226,7 +262,7 @@ class _Parameters:
             for one, value in zip(launch.kernel.parameters, launch.arguments, strict=True):
                 self._add(one, value)
 
-    def _add(self, parameter: KernelParameter, value: int | bytes) -> None:
+    def _add(self, parameter: KernelParameter, value: ArgumentValue) -> None:
         type_ = parameter.type
         if value in self.temporaries:
             return
@@ -245,16 +281,17 @@ class _Parameters:
     def declare_variables(self) -> list[str]:
         """Return the variables that stand for memory."""
         return [
-            f"    {kind} {self._variables[handle]};" for handle, kind in self.temporaries.items()
+            f"    {kind} {self.variables[handle]};" for handle, kind in self.temporaries.items()
         ]
 
     def list_arguments(self, launch: RecordedLaunch) -> list[str]:
         """Return what the function of an old kernel is called with."""
         pairs = list(zip(launch.kernel.parameters, launch.arguments, strict=True))
-        own = [f"&{self._variables[value]}" for _, value in pairs if value in self._variables]
+        values = (value for _, value in pairs if isinstance(value, int))
+        own = [f"&{self.variables[value]}" for value in values if value in self.variables]
         return [*(self._write(one.type, value) for one, value in pairs), *own]
 
-    def _write(self, type_: Any, value: int | bytes) -> str:
+    def _write(self, type_: Any, value: ArgumentValue) -> str:
         if value in self.temporaries:
             return f"({_write_pointer(type_)})0"
         key = ("", value) if isinstance(value, int) else (type_.name, value)
@@ -266,15 +303,14 @@ def _write_pointer(type_: Any) -> str:
     return f"global {type_.target.name or 'void'} *"
 
 
-def write_source(launches: Sequence[RecordedLaunch], parameters: _Parameters) -> str:
-    """Return the source of a kernel that does what launches do, in order.
+def write_functions(
+    launches: Sequence[RecordedLaunch], parameters: FusedParameters
+) -> tuple[dict[str, str], list[str]]:
+    """Return functions that do what launches do, by name, and statements that call them in order.
 
     Raises NotFused if two programs give one name two meanings.
     """
     texts, names = dict[str, str](), dict[tuple[int, tuple[str, ...]], str]()
-    pragmas = dict.fromkeys(
-        pragma for one in launches for pragma in one.kernel.access.program.pragmas
-    )
     body = parameters.declare_variables()
     for launch in launches:
         kernel = launch.kernel
@@ -286,16 +322,31 @@ def write_source(launches: Sequence[RecordedLaunch], parameters: _Parameters) ->
         name = names.get((id(kernel), own))
         if name is None:
             name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
-            _add_declarations(kernel, texts)
+            add_declarations(kernel.access, texts)
             texts[name] = _write_function(kernel, name, own)
-        body.append(f"    {name}({', '.join([*parameters.list_arguments(launch), _ITEM])});")
+        body.append(f"    {name}({', '.join([*parameters.list_arguments(launch), ITEM])});")
+    return texts, body
+
+
+def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
+    """Return the pragmas of the programs of launches."""
+    found = [pragma for one in launches for pragma in one.kernel.access.program.pragmas]
+    return [f"#pragma {pragma}" for pragma in dict.fromkeys(found)]
+
+
+def write_source(launches: Sequence[RecordedLaunch], parameters: FusedParameters) -> str:
+    """Return the source of a kernel that does what launches do, in order.
+
+    Raises NotFused if two programs give one name two meanings.
+    """
+    texts, body = write_functions(launches, parameters)
     whole = launches[0].items % _GROUP == 0
-    test = "" if whole else f"  if ({_ITEM} < {launches[0].items}UL)\n"
+    test = "" if whole else f"  if ({ITEM} < {launches[0].items}UL)\n"
     lines = [
-        *(f"#pragma {pragma}" for pragma in pragmas),
+        *write_pragmas(launches),
         *texts.values(),
         f"kernel void fairlead_fused({', '.join(text for text, _ in parameters.rows)}) {{",
-        f"  const size_t {_ITEM} = get_global_id(0);",
+        f"  const size_t {ITEM} = get_global_id(0);",
         f"{test}  {{",
         *body,
         "  }",
@@ -304,9 +355,12 @@ def write_source(launches: Sequence[RecordedLaunch], parameters: _Parameters) ->
     return "\n".join(lines) + "\n"
 
 
-def _add_declarations(kernel: KernelRead, texts: dict[str, str]) -> None:
-    """Add what a program declares besides its kernels."""
-    for node in kernel.access.program.declarations:
+def add_declarations(access: KernelAccess, texts: dict[str, str]) -> None:
+    """Add what a kernel needs of its program.
+
+    Raises NotFused if two programs give one name two meanings.
+    """
+    for node, *_ in find_needed(access.program.declarations, access.function):
         is_function = isinstance(node, c_ast.FuncDef)
         if is_function and _is_kernel(node):
             continue
@@ -335,8 +389,8 @@ def _write_function(kernel: KernelRead, name: str, own: Sequence[str]) -> str:
     for one in own:
         variable, kind = kernel.elements[one]
         _TakeVariable(variable, f"fl_own_{one}").visit(function.body)
-        function.decl.type.args.params.append(_declare(f"fl_own_{one}", kind, is_pointer=True))
-    function.decl.type.args.params.append(_declare(_ITEM, "size_t"))
+        function.decl.type.args.params.append(declare(f"fl_own_{one}", kind, is_pointer=True))
+    function.decl.type.args.params.append(declare(ITEM, "size_t"))
     block = function.body.block_items
     if kernel.loop is None:
         _TakeItem().visit(function.body)
@@ -351,16 +405,18 @@ def _run_once(loop: Any, variable: str) -> Any:
 
     `continue` in it ends the item, as it did in the loop.
     """
-    item = c_ast.Assignment("=", c_ast.ID(variable), c_ast.ID(_ITEM))
+    item = c_ast.Assignment("=", c_ast.ID(variable), c_ast.ID(ITEM))
     first: list[Any] = [item]
     if isinstance(loop.init, c_ast.DeclList):
         first = [*loop.init.decls, item]
     return c_ast.Compound([*first, c_ast.DoWhile(c_ast.Constant("int", "0"), loop.stmt)])
 
 
-def _declare(name: str, kind: str, *, is_pointer: bool = False) -> Any:
-    type_: Any = c_ast.TypeDecl(name, [], None, c_ast.IdentifierType([kind]))
-    if is_pointer:
+def declare(name: str, kind: str, *, is_pointer: bool = False, is_memory: bool = False) -> Any:
+    """Return the declaration of a parameter, a pointer to a variable, or one to global memory."""
+    quals = ["_Atomic"] if is_memory else []
+    type_: Any = c_ast.TypeDecl(name, quals, None, c_ast.IdentifierType([kind]))
+    if is_pointer or is_memory:
         type_ = c_ast.PtrDecl([], type_)
     return c_ast.Decl(*(name, [], [], [], []), type_, None, None)
 
@@ -375,12 +431,12 @@ class _TakeVariable(c_ast.NodeVisitor):
         for name, child in node.children():
             is_element = isinstance(child, c_ast.ArrayRef) and isinstance(child.name, c_ast.ID)
             if is_element and child.name.name == self._array:
-                _replace(node, name, c_ast.UnaryOp("*", c_ast.ID(self._pointer)))
+                replace_child(node, name, c_ast.UnaryOp("*", c_ast.ID(self._pointer)))
             else:
                 self.visit(child)
 
 
-def _replace(node: Any, name: str, new: Any) -> None:
+def replace_child(node: Any, name: str, new: Any) -> None:
     """Exchange a child of a syntax tree. `name` is as `children` gives it: "args" or "exprs[1]"."""
     field, _, place = name.partition("[")
     if place:
@@ -394,7 +450,7 @@ class _TakeItem(c_ast.NodeVisitor):
 
     def visit_FuncCall(self, node: Any) -> None:
         if getattr(node.name, "name", "") == "get_global_id":
-            node.name, node.args = c_ast.ID("(size_t)"), c_ast.ExprList([c_ast.ID(_ITEM)])
+            node.name, node.args = c_ast.ID("(size_t)"), c_ast.ExprList([c_ast.ID(ITEM)])
         else:
             self.generic_visit(node)
 
@@ -432,7 +488,7 @@ class FusedRun:
     temporaries: Mapping[int, str]
     source: str
     kernel: FusedKernel
-    values: Sequence[int | bytes]
+    values: Sequence[ArgumentValue]
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -484,26 +540,6 @@ class FusedRun:
             local_size=(_GROUP, 1, 1),
             queue=commands.array[self.launches[0].number].queue,
         )
-
-
-def _make_run(
-    commands: CommandList,
-    launches: Sequence[RecordedLaunch],
-    uses: Mapping[int, MemoryUse],
-    kernels: dict[str, FusedKernel],
-) -> FusedRun:
-    """Return what launches become. Raises NotFused, or OpenCLError of the compiler.
-
-    `kernels` has those that were made already, by their sources.
-    """
-    temporaries = find_temporaries(launches, uses)
-    parameters = _Parameters(launches, temporaries)
-    source = write_source(launches, parameters)
-    if source not in kernels:
-        options = launches[0].kernel.options
-        kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
-    values = [value for _, value in parameters.rows]
-    return FusedRun(launches, temporaries, source, kernels[source], values)
 
 
 def _put_together(

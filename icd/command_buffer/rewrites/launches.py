@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pycparser import c_ast
 
@@ -30,7 +30,7 @@ from ...kernel_source.reading import (
     Own,
     read_kernel,
 )
-from ...kernel_source.syntax import list_names, uses_of_ids, walk_tree
+from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
 from ..commands import CommandList
 from ..edits import MEMORY, VALUE
 
@@ -41,6 +41,16 @@ _ATTRIBUTES: Final = re.compile(
     r"reqd_work_group_size|work_group_size_hint|vec_type_hint|opencl_unroll_hint|always_inline"
     r"|unused|\d+|(u?(char|short|int|long)|float|double|half)\d*"
 )
+
+
+class GroupMemory(NamedTuple):
+    """An argument that is local memory."""
+
+    size: int
+
+
+#: A handle of memory, the bytes of a value, or local memory.
+ArgumentValue = int | bytes | GroupMemory
 
 
 class NotFused(Exception):
@@ -125,7 +135,7 @@ class RecordedLaunch:
     number: int
     kernel: KernelRead
     items: int
-    arguments: Sequence[int | bytes]
+    arguments: Sequence[ArgumentValue]
     memory: Sequence[UsedBytes]
 
 
@@ -149,7 +159,7 @@ def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) 
         raise NotFused("its range has several dimensions")
     handle = get_address(command.kernel)
     kernel = _read_kernel(handle, commands.devices[0], sources)
-    arguments = [_read_argument(command, index) for index in range(len(kernel.parameters))]
+    arguments = [read_argument(command, index) for index in range(len(kernel.parameters))]
     values = _make_values(command, kernel, arguments)
     if kernel.loop is not None:
         items = values.value(kernel.loop.behind)
@@ -167,6 +177,24 @@ def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) 
 
 
 def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> KernelRead:
+    access, options = read_access(kernel, device, sources)
+    try:
+        return _make_kernel_read(access, options)
+    except UnreadableKernel as error:
+        raise NotFused(f"its kernel is not understood: {error}") from None
+
+
+def read_access(kernel: int, device: int, sources: Mapping[int, str]) -> tuple[KernelAccess, str]:
+    """Return what a kernel reads and writes, and the build options that its program needs.
+
+    Args:
+        kernel: its handle.
+        device: that it is for.
+        sources: of programs, by their handles.
+
+    Raises:
+        NotFused: it is not known.
+    """
     program = query_program(kernel)
     source = sources.get(program, "")
     if not source.strip():
@@ -186,22 +214,32 @@ def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> Kernel
 @lru_cache(1024)
 def _parse_kernel(
     source: str, options: str, name: str, macros: frozenset[tuple[str, str | None]]
-) -> KernelRead:
+) -> tuple[KernelAccess, str]:
     std = re.search(r"-cl-std=CL(\d)\.(\d)", options)
     version = f"{std[1]}{std[2]}0" if std else "120"  # SPEC clBuildProgram: 1.2 without -cl-std
     access = read_kernel(source, options, name, {**dict(macros), "__OPENCL_C_VERSION__": version})
-    if access.uses:
-        raise UnreadableKernel(f"it uses {', '.join(sorted(access.uses))}")
-    unknown = sorted(one for one in access.program.attributes if not _ATTRIBUTES.fullmatch(one))
+    needed = find_needed(access.program.declarations, access.function)
+    unknown = sorted(
+        word
+        for word, line in access.program.attributes
+        if not _ATTRIBUTES.fullmatch(word) and any(one.first <= line <= one.last for one in needed)
+    )
     if unknown:  # the tree lacks them, and `packed` or `overloadable` would mean something
         raise UnreadableKernel(f"its program has the attribute {unknown[0]}")
     if any("FP_CONTRACT" in pragma for pragma in access.program.pragmas):
         raise UnreadableKernel("it has a pragma FP_CONTRACT")
+    return access, _keep_options(options)
+
+
+@lru_cache(1024)
+def _make_kernel_read(access: KernelAccess, options: str) -> KernelRead:
+    if access.uses:
+        raise UnreadableKernel(f"it uses {', '.join(sorted(access.uses))}")
     pointers = [one.type for one in access.parameters if one.type.kind == "pointer"]
     if any(type_.space != "global" for type_ in pointers):
         raise UnreadableKernel("an argument is not in global memory")
     _check_ids(access)
-    return KernelRead(access, _keep_options(options), _find_elements(access))
+    return KernelRead(access, options, find_elements(access))
 
 
 def _check_ids(access: KernelAccess) -> None:
@@ -233,7 +271,8 @@ def _check_ids(access: KernelAccess) -> None:
         raise UnreadableKernel("an item uses ids of its work-item")
 
 
-def _find_elements(access: KernelAccess) -> dict[str, tuple[str, str]]:
+@lru_cache(1024)
+def find_elements(access: KernelAccess) -> Mapping[str, tuple[str, str]]:
     """See `KernelRead.elements`. A pointer that is used otherwise has no line."""
     types, found = SourceTypes(access.program), dict[str, tuple[str, str]]()
     uses, indexed = Counter[str](), Counter[str]()
@@ -275,17 +314,19 @@ def _keep_options(options: str) -> str:
 # arguments and memory
 
 
-def _read_argument(command: Any, index: int) -> int | bytes:
+def read_argument(command: Any, index: int) -> ArgumentValue:
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
     if found.kind == MEMORY:
         return int(ffi.cast("uintptr_t *", found.value)[0])
-    if found.kind != VALUE or not found.value:
+    if found.kind == VALUE and not found.value:
+        return GroupMemory(found.size)
+    if found.kind != VALUE:
         raise NotFused(f"its argument {index} is neither a number nor a buffer")
     return bytes(ffi.buffer(found.value, found.size))
 
 
-def make_arguments(values: Sequence[int | bytes], instead: Mapping[int, int]) -> Any:
+def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int]) -> Any:
     """Return a list of arguments, a reference.
 
     Args:
@@ -297,14 +338,15 @@ def make_arguments(values: Sequence[int | bytes], instead: Mapping[int, int]) ->
     """
     kept, changes = list[Any](), ffi.new("fl_change[]", max(1, len(values)))
     for index, value in enumerate(values):
-        if isinstance(value, int):
-            kept.append(ffi.new("uintptr_t *", instead.get(value, value)))
+        kind, size = VALUE, 0
+        if isinstance(value, GroupMemory):
+            size, data = value.size, ffi.NULL
+        elif isinstance(value, int):
+            kind, size, data = MEMORY, 8, ffi.new("uintptr_t *", instead.get(value, value))
         else:
-            kept.append(ffi.new("unsigned char[]", value))
-        changes[index].index = index
-        changes[index].kind = MEMORY if isinstance(value, int) else VALUE
-        changes[index].size = 8 if isinstance(value, int) else len(value)
-        changes[index].value = kept[-1]
+            size, data = len(value), ffi.new("unsigned char[]", value)
+        kept.append(data)
+        changes[index] = (index, kind, size, data)
     arguments = lib.fl_change_arguments(ffi.NULL, len(values), changes, len(values))
     if not arguments:
         raise MemoryError("no memory for a launch's arguments")
@@ -312,7 +354,7 @@ def make_arguments(values: Sequence[int | bytes], instead: Mapping[int, int]) ->
 
 
 def _make_values(
-    command: Any, kernel: KernelRead, arguments: Sequence[int | bytes]
+    command: Any, kernel: KernelRead, arguments: Sequence[ArgumentValue]
 ) -> LaunchValues:
     numbers = {
         one.name: int.from_bytes(value, "little", signed=one.type.signed)
@@ -324,7 +366,7 @@ def _make_values(
 
 
 def _list_memory(
-    kernel: KernelRead, arguments: Sequence[int | bytes], values: LaunchValues, items: int
+    kernel: KernelRead, arguments: Sequence[ArgumentValue], values: LaunchValues, items: int
 ) -> list[UsedBytes]:
     found: list[UsedBytes] = []
     for name, argument in kernel.access.arguments.items():

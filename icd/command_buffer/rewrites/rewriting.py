@@ -83,9 +83,11 @@ class Rewriting:
         try:
             if not threading.main_thread().is_alive():  # the program ends, and would wait for this
                 raise RuntimeError("the program ends")
-            from .fusion import fuse  # it needs a parser, which graphs without fusion do not load
+            # they need a parser, which graphs without fusion do not load
+            from .fusion import fuse
+            from .reductions import add_readers
 
-            made = fuse(self._commands, self._sources, self._uses, checks=self._checks)
+            made = fuse(self._commands, self._sources, self._uses, add_readers, checks=self._checks)
         except Exception as error:  # a graph that is not rewritten runs as captured
             made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
         self._result.set_result(made)
