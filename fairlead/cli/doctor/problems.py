@@ -101,6 +101,8 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
     for driver in facts.drivers:
         if driver.state == "refused":
             yield Problem("error", driver.library, driver.reason, _find_remedy(driver))
+        elif driver.state == "idle" and (switch := _find_switch(driver)):
+            yield Problem("warning", driver.library, f"{driver.reason}: {switch[0]}", switch[1])
         elif driver.state == "idle" and closed:
             yield Problem(
                 "error",
@@ -125,6 +127,15 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
                     note,
                     f"update the driver, or leave it out: {_describe_exclusion(driver)}",
                 )
+
+
+def _find_switch(driver: DriverReport) -> tuple[str, str] | None:
+    """Return why a driver has no device before a variable is set, and the remedy."""
+    is_rusticl = "rusticl" in os.path.basename(driver.library).lower()
+    if not is_rusticl or filter_environ().get("RUSTICL_ENABLE"):
+        return None
+    remedy = "export RUSTICL_ENABLE=llvmpipe, or the name of Mesa's driver for your GPU"
+    return "rusticl offers only the devices that RUSTICL_ENABLE names, which is not set", remedy
 
 
 def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:

@@ -257,6 +257,21 @@ def test_a_driver_without_its_device_is_a_warning(
     assert "it has no" in of(facts, "warning")[idle.name][0]
 
 
+@pytest.mark.parametrize("value", [None, "llvmpipe"])
+def test_rusticl_without_its_variable_is_named(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path, value: str | None
+) -> None:
+    library = tmp_path / "libRusticlOpenCL.so.1"
+    shutil.copy(fake_driver(devices=0), library)
+    machine.register("0", library)
+    machine.register("1", fake_driver())
+    if value:
+        machine.env["RUSTICL_ENABLE"] = value
+    reason, remedy = of(machine.examine(), "warning")[library.name]
+    assert ("RUSTICL_ENABLE names, which is not set" in reason) == (not value)
+    assert remedy.startswith("export RUSTICL_ENABLE=llvmpipe") == (not value)
+
+
 def test_an_odd_driver_is_a_warning(machine: Machine, fake_driver: FakeDriver) -> None:
     odd = fake_driver(platforms=2, handle="NULL", context_error=-6)
     machine.register("odd", odd)
