@@ -8,13 +8,11 @@ import weakref
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
-from ...loader.base.memory import is_readable
+from ..sdk.usm import find_bytes
 from .contexts import CuContext
 from .core import API, failure, get_constant
 from .devices import CuDevice
 
-#: The first number that is too large for an address.
-_END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 _PORTABLE: Final = get_constant("CU_MEMHOSTALLOC_PORTABLE") | get_constant(
     "CU_MEMHOSTALLOC_DEVICEMAP"
 )
@@ -206,20 +204,9 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
             is no memory at the first or the last byte, or if another device has it.
     """
-    if address + size > _END:
-        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
     found = find(context, address) or _find_elsewhere(address)
     if found is not None and not found.is_for(context):
         raise failure(
             "INVALID_MEM_OBJECT", f"the memory at {address:#x} is of a device of another context"
         )
-    if found is None and not is_readable(address, size):
-        found = find_foreign(context, address)
-        if found is None:
-            raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
-    if found is not None and address + size > found.end:
-        raise failure(
-            "INVALID_SIZE",
-            f"{size} bytes from {address:#x} on, of an allocation that ends at {found.end:#x}",
-        )
-    return found
+    return find_bytes(address, size, found, lambda: find_foreign(context, address))

@@ -7,6 +7,7 @@ import mmap
 from collections.abc import Callable
 from typing import Any, Final
 
+from ...loader.base.memory import is_readable
 from ...loader.ur.abi import UR
 from ._native import ffi
 from .adapter import Adapter
@@ -16,6 +17,8 @@ from .rules import check_flags
 #: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
 #: ask for pages, and Intel's adapters allow it.
 _LARGEST_ALIGNMENT: Final = 1 << 21
+#: The first number that is too large for an address.
+_END: Final = 1 << 8 * ffi.sizeof("void *")
 
 
 def find_chained(descriptor: Any, stype: str, struct: str) -> Any:
@@ -187,6 +190,36 @@ def declare_imports(
 
 
 # checks of transfers
+
+
+def find_bytes(address: int, size: int, found: Any, find_foreign: Callable[[], Any]) -> Any:
+    """Find the allocation of some bytes.
+
+    Args:
+        address: the first byte.
+        size: how many bytes.
+        found: the allocation of the context that has the first byte, None if it knows none.
+        find_foreign: returns what the driver knows of the address, or None.
+
+    Returns:
+        The allocation, None for host memory.
+
+    Raises:
+        URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
+            is no memory at the first or the last byte.
+    """
+    if address + size > _END:
+        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
+    if found is None and not is_readable(address, size):
+        found = find_foreign()
+        if found is None:
+            raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
+    if found is not None and address + size > found.end:
+        raise failure(
+            "INVALID_SIZE",
+            f"{size} bytes from {address:#x} on, of an allocation that ends at {found.end:#x}",
+        )
+    return found
 
 
 def check_copied_rows(width: int, height: int, *pitches: int) -> None:

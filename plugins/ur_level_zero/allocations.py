@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.memory import read
 from ..sdk.transfers import Location
+from ..sdk.usm import find_bytes
 from .contexts import LZContext
 from .core import call, check, create, failure, make_struct
 from .devices import LZDevice
@@ -166,17 +167,14 @@ def locate(context: LZContext, address: int, size: int) -> Location:
         URError: INVALID_SIZE for bytes that end behind the allocation they begin in.
             INVALID_MEM_OBJECT if there is no memory at the first or the last byte.
     """
-    found = find(context, address)
-    if found is not None:
-        if address + size > found.end:
-            raise failure("INVALID_SIZE", f"the allocation ends at {found.end:#x}")
-    elif not all(_is_memory(context, one) for one in (address, address + max(size, 1) - 1)):
-        raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
-    return Location(address, found)
+    found, foreign = find(context, address), partial(_find_foreign, context, address)
+    return Location(address, find_bytes(address, size, found, foreign))
 
 
-def _is_memory(context: LZContext, address: int) -> bool:
-    """Return whether the host can read an address, or the driver has memory there."""
+def _find_foreign(context: LZContext, address: int) -> LZAllocation | None:
+    """Return memory that the driver has at an address, and that the context does not know."""
     base, size = ctypes.c_void_p(), ctypes.c_size_t()
     given = context.ze, address, ctypes.byref(base), ctypes.byref(size)
-    return bool(read(address, 1)) or not context.table.zeMemGetAddressRange(*given)
+    if context.table.zeMemGetAddressRange(*given) or not base.value:
+        return None
+    return LZAllocation(base.value, LZRequest(context, "device", None, size.value))

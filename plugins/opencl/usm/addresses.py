@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
 from ....icd._native import ffi
 from ....icd.command_buffer.commands import MemoryFunctions
-from ....loader.base.memory import is_readable
 from ....loader.base.operations import TransferCommand
 from ...sdk.transfers import Location
+from ...sdk.usm import find_bytes
 from ..contexts import URContext
 from ..core import failure
 from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
 from .strategies import Buffers, Intel, can_use_host_memory, find_strategy, require_strategy
-
-#: The end of the addresses that there are.
-_END: Final = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 
 _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
@@ -38,22 +34,17 @@ def locate(context: URContext, address: int, size: int) -> Location:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
             is no memory at the first or the last byte, or device memory of another context.
     """
-    if address + size > _END:
-        raise failure("INVALID_SIZE", f"{size} bytes from {address:#x} on")
     allocation = find(context, address)
     if allocation is None and is_unreachable(address):
         raise failure(
             "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
         )
-    if allocation is None and not is_readable(address, size):
-        allocation = find_foreign(context, find_strategy(context), address)
-        if allocation is None:
-            raise failure("INVALID_MEM_OBJECT", f"there is no memory at {address:#x}")
-    if allocation is not None and address + size > allocation.end:
-        raise failure(
-            "INVALID_SIZE",
-            f"{size} bytes from {address:#x} on, of an allocation that ends at {allocation.end:#x}",
-        )
+    allocation = find_bytes(
+        address,
+        size,
+        allocation,
+        lambda: find_foreign(context, find_strategy(context), address),
+    )
     return _new(Location, (address, allocation))
 
 

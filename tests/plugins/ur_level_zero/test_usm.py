@@ -139,3 +139,15 @@ def test_peers(
         calls.ok(disable, device, peer)
     monkeypatch.setattr(behind.table, "zeDeviceCanAccessPeer", lambda *given: 0)
     calls.fails(enable, "INVALID_OPERATION", device, peer)
+
+
+def test_bytes_that_end_behind_all_addresses_are_refused(
+    calls: URCalls, queue: int, context: int
+) -> None:
+    """In host memory, too, of which nobody knows where it ends."""
+    host, huge = ctypes.create_string_buffer(64), (1 << 64) - 8
+    copied = queue, True, host, host, huge
+    calls.fails("urEnqueueUSMMemcpy", "INVALID_SIZE", *copied, *NO_EVENTS)
+    calls.fails("urEnqueueUSMFill", "INVALID_SIZE", queue, host, 1, host, huge, *NO_EVENTS)
+    calls.fails("urEnqueueUSMPrefetch", "INVALID_SIZE", queue, host, huge, 0, *NO_EVENTS)
+    calls.fails("urUSMContextMemcpyExp", "INVALID_SIZE", context, host, host, huge)
