@@ -357,7 +357,7 @@ ROWS: Final = (
         evidence="2026.22: PyOpenCL gives an out-of-order queue a kernel that waits for a user "
         "event, whose status becomes -5. The next use or the end of that queue ends the process",
         test="captured_graphs/test_failed_waits.py::"
-        "test_a_replay_of_an_out_of_order_queue_goes_on_after_a_failed_one",
+        "test_out_of_order_replays_go_on_after_a_failed_one",
         sets={"failed_waits_end_process": True},
     ),
     ProfileRow(

@@ -127,7 +127,7 @@ def test_a_replay_elsewhere_goes_on_after_a_failed_one(numbers: Numbers) -> None
 
 
 @pytest.mark.parametrize("host_task", [False, True])
-def test_a_replay_of_an_out_of_order_queue_goes_on_after_a_failed_one(
+def test_out_of_order_replays_go_on_after_a_failed_one(
     numbers: Numbers, out_of_order: cl.CommandQueue, host_task: bool
 ) -> None:
     """Intel's CPU driver itself ends the process if a queue is used after such a failure."""
