@@ -27,7 +27,7 @@ from pycparser import c_ast
 
 from ..._native import ffi
 from ...abi import OPENCL
-from ...calls import build_program, call, get_address
+from ...calls import build_program, call, get_address, query_bytes
 from ...errors import OpenCLError, check
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import KernelAccess, KernelParameter
@@ -104,11 +104,8 @@ def _why_not(commands: CommandList) -> str | None:
         return "it has several devices"
     if commands.wanted_events or commands.externals:
         return "the times or events of single commands are asked for"
-    kind = ffi.new("uint64_t *")
-    code = call(
-        commands.devices[0], "clGetDeviceInfo", OPENCL["CL_DEVICE_TYPE"], 8, get_address(kind), None
-    )
-    if code or not kind[0] & OPENCL["CL_DEVICE_TYPE_CPU"]:
+    kind = query_bytes(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or b""
+    if not int.from_bytes(kind, "little") & OPENCL["CL_DEVICE_TYPE_CPU"]:
         return "only kernels of CPUs are fused yet"
     return None
 
