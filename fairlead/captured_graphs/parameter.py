@@ -93,6 +93,10 @@ class GraphParameter(Expressions):
     dtype: np.dtype[Any]
     is_python_float = False
 
+    if TYPE_CHECKING:  # ctypes has it, and PyOpenCL's kernels take what has it
+
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
     @overload
     def __new__(cls, value: _Array, *, name: str | None = None) -> _Array: ...
     @overload

@@ -21,7 +21,9 @@ context = cl.Context([fairlead.devices()[0].to_pyopencl()])
 q = cl.CommandQueue(context)
 x, buffer = ca.zeros(q, 4, np.float32), cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
 s = fairlead.Parameter(np.float32(1))
+step = cl.Program(context, "kernel void step(global float *x, float s) {}").build().step
 with fairlead.capture(q) as graph:
+    step(q, (4,), None, buffer, s)
     x *= s
     x.fill(s)
 loop = graph.finalize()
