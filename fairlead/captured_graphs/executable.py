@@ -44,7 +44,7 @@ from .segment import CapturedSegment, Repeat, ReplayError
 from .segment_commands import SegmentCommands
 
 if TYPE_CHECKING:
-    from pyopencl import Buffer, CommandQueue, Event
+    from pyopencl import CommandQueue, Event, MemoryObjectHolder
     from pyopencl.array import Array
 
     from ..graph.node import Node
@@ -341,7 +341,7 @@ class Executable(Drawable, Pickles):
         wait_for: Iterable[Event] | None = None,
         *,
         wait: bool = False,
-        until: Buffer | Array,
+        until: MemoryObjectHolder | Array,
         every: int = 16,
         **values: Any,
     ) -> EndedLoop: ...

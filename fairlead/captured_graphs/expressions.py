@@ -236,6 +236,14 @@ class Expressions:
         __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
         __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __add__
 
+        @overload
+        def __lt__(self, other: _Number) -> bool: ...
+        @overload
+        def __lt__(self, other: _Array) -> _Array: ...
+        def __lt__(self, other: Any) -> Any: ...
+
+        __le__ = __gt__ = __ge__ = __lt__
+
 
 _COMPARISONS: Final = {
     "<": operator.lt,

@@ -62,7 +62,7 @@ def test_a_replay_has_the_times_of_all_of_it(
 @pytest.mark.usefixtures("replayed")
 def test_from_the_first_command_of_all_replays_to_the_last(numbers: Numbers) -> None:
     end = captured(numbers).finalize(enable_profiling=True).replay(numbers.queue, times=3)
-    profile, (first, last) = end.profile, end._times
+    profile, (first, last) = end.profile, end._times  # pyright: ignore
     assert (
         profile.start
         == first.profiling("start")

@@ -100,7 +100,7 @@ def test_a_parameter_is_neither_a_size_nor_an_offset(put: Put, where: str, typed
     if typed:
         put.kernel.set_scalar_arg_dtypes([None, np.int32])
     sizes = {"global_size": (8,), "global_offset": (0,)}
-    sizes[where] = (fairlead.Parameter(np.int32(8)),)
+    sizes[where] = (fairlead.Parameter(np.int32(8)),)  # pyright: ignore
     with (
         fairlead.capture(put.queue) as graph,
         pytest.warns(RuntimeWarning, match="a size or an offset of a launch") as said,

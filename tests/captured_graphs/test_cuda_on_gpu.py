@@ -376,7 +376,7 @@ kernel void mix(global double *to, char a, ushort b, int c, long d, float e, dou
     given = [fairlead.Parameter(value, name=name) for name, value in numbers.items()]
     to = fairlead.Parameter(first, name="to")
     with capture(gpu) as graph:
-        kernel(gpu, (64,), None, to.data, *given)
+        kernel(gpu, (64,), None, to.data, *given)  # pyright: ignore
     loop = graph.finalize()
     loop.replay(gpu, wait=True)
     expected = -3 + 9 - 70000 + (1 << 40) + 1.5

@@ -64,7 +64,7 @@ def test_a_loop_stops_when_its_flag_is_set(
     assert done.has_stopped and done.replays == counter.value
     assert 50 <= done.replays < 50 + 2 * every
     counter.flag.fill(0)
-    again = loop.replay(queue, times=2, until=counter.flag.base_data, every=1, wait_for=[done])
+    again = loop.replay(queue, times=2, until=counter.flag.base_data, every=1, wait_for=[done])  # pyright: ignore
     assert again.has_stopped and again.replays in (1, 2)
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_a_flag(numbers: Numbers) -> None:
     small = cl.Buffer(context, cl.mem_flags.READ_WRITE, 2)
     for wrong in (np.zeros(1), 5, small, fairlead.Parameter(numbers.buffer)):
         with pytest.raises(ArgumentError, match="until is not a buffer"):
-            loop.replay(numbers.queue, times=2, until=wrong)
+            loop.replay(numbers.queue, times=2, until=wrong)  # pyright: ignore
     with pytest.raises(SYCLError, match="the flag of until is memory of another context"):
         loop.replay(numbers.queue, times=2, until=elsewhere)
     with pytest.raises(ArgumentError, match="every is a whole number from 1"):

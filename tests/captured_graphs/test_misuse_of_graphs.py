@@ -47,7 +47,7 @@ def test_a_graph_that_is_not_finalized_says_so(graph: CapturedGraph, name: str) 
         getattr(graph, name)
     assert not hasattr(graph, name)
     with pytest.raises(AttributeError, match="no attribute 'reply'"):
-        graph.reply  # noqa: B018
+        graph.reply  # noqa: B018  # pyright: ignore
 
 
 @pytest.mark.parametrize("index", ["abc", None, 1.5, 9, -1])

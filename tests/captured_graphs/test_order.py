@@ -303,9 +303,9 @@ def test_wrong_queues_and_events_are_refused(
     with pytest.raises(Exception, match=r"replay \[CL_INVALID_CONTEXT\].*foreign"):
         loop.replay(queue, wait_for=[foreign])
     with pytest.raises(TypeError, match=r"expected a pyopencl\.Event, got int"):
-        loop.replay(queue, wait_for=[1])
+        loop.replay(queue, wait_for=[1])  # pyright: ignore
     with pytest.raises(TypeError, match=r"expected a pyopencl\.CommandQueue"):
-        loop.replay(elsewhere)
+        loop.replay(elsewhere)  # pyright: ignore
     wrong: Any
     for wrong in (0, -1, 1.5, True, 1 << 32):
         with pytest.raises(TypeError, match="times must be a whole number from 1"):

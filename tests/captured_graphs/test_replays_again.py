@@ -48,7 +48,7 @@ def test_wrong_arguments_are_refused(numbers: Numbers, loop: Executable) -> None
             loop.replay(numbers.queue, wrong)  # type: ignore[arg-type]
     for wrong in (numbers.buffer, None, numbers.queue.int_ptr):
         with pytest.raises(ArgumentError, match=r"expected a pyopencl\.CommandQueue"):
-            loop.replay(wrong)
+            loop.replay(wrong)  # pyright: ignore
     with pytest.raises(ArgumentError, match="wait_for is not a list"):
         loop.replay(numbers.queue, wait_for=5)  # type: ignore[arg-type]
     assert numbers.value() == 2

@@ -404,7 +404,7 @@ def test_an_executable_pickles_as_it_is(
     made = pickle.loads(pickle.dumps(executable))
     assert isinstance(made, fairlead.LoadedExecutable)
     assert made.updatable and made.policy == "rank"
-    (name,) = made.graph.outputs
+    (name,) = made.graph.outputs  # pyright: ignore
     assert (made()[name] == 1).all() and (made()[name] == 2).all()
     assert (memory.array == 0).all()
 

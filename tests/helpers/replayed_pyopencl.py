@@ -77,7 +77,7 @@ def _replayed(call: Callable[..., Any], queue_at: int, compares: bool) -> Callab
     @functools.wraps(call)
     def wrapper(*args: Any, **options: Any) -> Any:
         queue = args[queue_at] if len(args) > queue_at else None
-        if not isinstance(queue, cl.CommandQueue) or fairlead.icd._native.lib.fl_is_recording():
+        if not isinstance(queue, cl.CommandQueue) or fairlead.icd._native.lib.fl_is_recording():  # pyright: ignore
             return call(*args, **options)
         try:
             with fairlead.capture(queue) as graph:
