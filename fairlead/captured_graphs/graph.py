@@ -235,7 +235,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
             updatable: whether its nodes can be updated.
             enable_profiling: whether its replays have times, if their queue profiles.
             policy: how it is divided into partitions, "seed" or "rank" (graph/partition.py).
-            fuse: whether launches over the same items become one kernel, on CPUs: False; "auto",
+            fuse: whether launches over the same items become one kernel: False; "auto",
                 where that is proven to give the same bits; "wait", which also waits until the
                 kernels are built; or "check", which also runs the first replays both ways and
                 raises FusionError in a replay that differs. None: what FAIRLEAD_FUSE says, by

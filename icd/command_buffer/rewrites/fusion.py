@@ -34,11 +34,13 @@ from ...kernel_source.reading import KernelAccess, KernelParameter
 from ...kernel_source.syntax import find_needed
 from ..commands import CommandArray, CommandList
 from .checking import FusionCheck
+from .isolation import isolate, measure_kind, why_not_isolated
 from .launches import (
     ArgumentValue,
     KernelRead,
     NotFused,
     RecordedLaunch,
+    UsedBytes,
     make_arguments,
     read_launch,
 )
@@ -47,8 +49,8 @@ from .uses import MemoryUse
 
 #: Bytes of arguments that every device takes (SPEC CL_DEVICE_MAX_PARAMETER_SIZE).
 _MOST_BYTES: Final = 1000
-#: Items of a work-group. Whole groups have no test at their end.
-_GROUP: Final = 128
+#: Items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
+_GROUPS: Final = (128, 256)
 ITEM: Final = "fl_item"
 
 
@@ -72,7 +74,8 @@ def fuse(
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
     runs, lines = _find_runs(commands, sources)
-    add_readers(commands, sources, uses, runs, lines)
+    if not needs_isolation(commands):
+        add_readers(commands, sources, uses, runs, lines)
     made, kernels = dict[int, FusedRun](), dict[str, FusedKernel]()
     for run in runs:
         first, last = run.numbers[0], run.numbers[-1]
@@ -104,10 +107,19 @@ def _why_not(commands: CommandList) -> str | None:
         return "it has several devices"
     if commands.wanted_events or commands.externals:
         return "the times or events of single commands are asked for"
-    kind = query_bytes(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or b""
-    if not int.from_bytes(kind, "little") & OPENCL["CL_DEVICE_TYPE_CPU"]:
-        return "only kernels of CPUs are fused yet"
+    if not _is_of_type(commands, "CL_DEVICE_TYPE_CPU", "CL_DEVICE_TYPE_GPU"):
+        return "only kernels of CPUs and GPUs are fused"
     return None
+
+
+def needs_isolation(commands: CommandList) -> bool:
+    """Return whether the device's compiler may round otherwise in a fused kernel (isolation.py)."""
+    return _is_of_type(commands, "CL_DEVICE_TYPE_GPU")
+
+
+def _is_of_type(commands: CommandList, *types: str) -> bool:
+    told = query_bytes(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or b""
+    return any(int.from_bytes(told, "little") & OPENCL[one] for one in types)
 
 
 @dataclass
@@ -116,9 +128,11 @@ class Run:
 
     Attributes:
         launches: in order.
+        is_isolated: whether the function of each is isolated from the others' (isolation.py).
     """
 
     launches: list[RecordedLaunch] = field(default_factory=list)
+    is_isolated: bool = False
 
     def why_not(self, launch: RecordedLaunch) -> str | None:
         """Return why a launch cannot be the next one of it."""
@@ -135,18 +149,37 @@ class Run:
                         name = f"its {one.argument}, {before.argument} of command {other.number}"
                         why = one.reason or before.reason or "they have other items' bytes there"
                         return f"an item may use what other items write, {name}: {why}"
+                    if self.is_isolated and one.meets(before) and not self._find_place(one, launch):
+                        return f"a GPU's compiler would see what passes in its {one.argument}"
         try:
-            parameters = FusedParameters([*self.launches, launch])
+            more, empty = [*self.launches, launch], dict[int, ElementPlace]()
+            parameters = FusedParameters(more, shared=empty if self.is_isolated else None)
         except NotFused as error:
             return str(error)
         if parameters.size > _MOST_BYTES:
             return "its kernel would have too many arguments"
         return None
 
+    def _find_place(self, memory: UsedBytes, launch: RecordedLaunch) -> ElementPlace | None:
+        """Return how an item's element is used in all launches, the next one included."""
+        launches = [*self.launches, launch]
+        alone = all(
+            one.handle == memory.handle
+            for each in launches
+            for one in each.memory
+            if one.root == memory.root
+        )
+        return _find_shared(launches, memory.handle) if alone else None
+
     @property
     def gains(self) -> bool:
         """Whether the new launch can be better than the old ones."""
         return len(self.launches) > 1 or self.launches[0].kernel.loop is not None
+
+    @property
+    def group(self) -> int:
+        """Items of a work-group of the new launch."""
+        return _GROUPS[self.is_isolated]
 
     @property
     def numbers(self) -> list[int]:
@@ -164,26 +197,36 @@ class Run:
         `kernels` has those that were made already, by their sources.
         """
         temporaries = find_temporaries(self.launches, uses)
-        parameters = FusedParameters(self.launches, temporaries)
-        source = write_source(self.launches, parameters)
+        shared: dict[int, ElementPlace] | None = None
+        if self.is_isolated:
+            temporaries = {one: kind for one, kind in temporaries.items() if measure_kind(kind)}
+            handles = {one.handle for launch in self.launches for one in launch.memory}
+            places = {one: _find_shared(self.launches, one) for one in handles - {*temporaries}}
+            shared = {handle: one for handle, one in places.items() if one is not None}
+        parameters = FusedParameters(self.launches, temporaries, shared)
+        source = write_source(self.launches, parameters, self.group)
         if source not in kernels:
             options = self.launches[0].kernel.options
             kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
         values = [value for _, value in parameters.rows]
-        return FusedRun(self.launches, temporaries, source, kernels[source], values)
+        return FusedRun(self.launches, temporaries, source, kernels[source], values, self.group)
 
 
 def _find_runs(
     commands: CommandList, sources: Mapping[int, str]
 ) -> tuple[list[Run], list[tuple[int, str]]]:
     """Return the runs, and why there are borders between them: the command behind, and a text."""
-    found, lines, run = list[Run](), list[tuple[int, str]](), Run()
+    is_isolated = needs_isolation(commands)
+    found, lines, run = list[Run](), list[tuple[int, str]](), Run(is_isolated=is_isolated)
     for number in range(len(commands)):
         launch: RecordedLaunch | None = None
         try:
             if commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            launch = read_launch(commands, number, sources)
+            found_launch = read_launch(commands, number, sources)
+            if is_isolated:
+                _check_isolation(found_launch)
+            launch = found_launch
             reason = run.why_not(launch)
             if reason is not None:
                 lines.append((number, f"command {number} does not join those before it: {reason}"))
@@ -192,10 +235,61 @@ def _find_runs(
             lines.append((number, f"command {number} is not fused: {reason}"))
         if reason is not None:
             found.append(run)
-            run = Run()
+            run = Run(is_isolated=is_isolated)
         if launch is not None:
             run.launches.append(launch)
     return [one for one in (*found, run) if one.launches and one.gains], lines
+
+
+def _check_isolation(launch: RecordedLaunch) -> None:
+    """Refuse a launch that cannot be isolated. Raises NotFused."""
+    kernel = launch.kernel
+    if kernel.access.arguments.keys() - kernel.elements.keys():
+        raise NotFused("it uses memory otherwise than by indices")
+    reason = why_not_isolated(kernel.access, {name for name, _ in kernel.elements.values()})
+    if reason is not None:
+        raise NotFused(reason)
+
+
+@dataclass(frozen=True)
+class ElementPlace:
+    """Where an item's element is, that several launches use.
+
+    Attributes:
+        kind: its type.
+        offset: of item 0's, from where the argument points to, in bytes.
+        stride: bytes from an element to the next one.
+        is_loaded: whether a launch may read it before any has written it.
+        is_stored: whether a launch writes it.
+    """
+
+    kind: str
+    offset: int
+    stride: int
+    is_loaded: bool
+    is_stored: bool
+
+    def write(self, pointer: str) -> str:
+        """Return how the element is written."""
+        return f"*(global {self.kind} *)({pointer} + {self.offset}UL + {self.stride}UL * {ITEM})"
+
+
+def _find_shared(launches: Sequence[RecordedLaunch], handle: int) -> ElementPlace | None:
+    """Return where an item's element of memory is that several launches use, None if it has none.
+
+    Then a variable can stand for it, and it is the same for all of them.
+    """
+    using = [one for one in launches if handle in one.arguments]
+    memory = [one for launch in using for one in launch.memory if one.handle == handle]
+    places = {(one.offset, one.stride, one.width) for one in memory}
+    kinds = {_find_element(launch, handle) for launch in using}
+    if len(using) < 2 or len(places) != 1 or len(kinds) != 1:
+        return None
+    (kind,), ((offset, stride, width),) = kinds, places
+    if not width or measure_kind(kind) != width:
+        return None
+    is_loaded = not _writes_first(using[0], handle)
+    return ElementPlace(kind, offset, stride, is_loaded, any(one.writes for one in memory))
 
 
 def find_temporaries(
@@ -240,15 +334,21 @@ class FusedParameters:
     Attributes:
         temporaries: what a variable stands for, and its type, by handle.
         variables: their names, by handle.
+        shared: memory whose elements pass from launch to launch in variables, by handle; None if
+            launches are not isolated.
         rows: a declaration, and the argument.
         size: bytes of the arguments.
     """
 
     def __init__(
-        self, launches: Sequence[RecordedLaunch], temporaries: Mapping[int, str] = {}
+        self,
+        launches: Sequence[RecordedLaunch],
+        temporaries: Mapping[int, str] = {},
+        shared: Mapping[int, ElementPlace] | None = None,
     ) -> None:
-        self.temporaries = temporaries
-        self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(temporaries)}
+        self.temporaries, self.shared = temporaries, shared
+        handles = [*temporaries, *(shared or ())]
+        self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(handles)}
         self._places: dict[tuple[str, ArgumentValue], int] = {}
         self.rows: list[tuple[str, ArgumentValue]] = []
         self.size = 0
@@ -258,6 +358,9 @@ class FusedParameters:
         for launch in launches:
             for one, value in zip(launch.kernel.parameters, launch.arguments, strict=True):
                 self._add(one, value)
+        if shared is not None:
+            self.rows += [(f"uint {_write_zero(launch)}", bytes(4)) for launch in launches]
+            self.size += 8 * len(launches)
 
     def _add(self, parameter: KernelParameter, value: ArgumentValue) -> None:
         type_ = parameter.type
@@ -277,23 +380,62 @@ class FusedParameters:
 
     def declare_variables(self) -> list[str]:
         """Return the variables that stand for memory."""
+        pairs = self.temporaries.items()
+        lines = [f"    {kind} {self.variables[handle]};" for handle, kind in pairs]
+        for handle, one in (self.shared or {}).items():
+            first = f" = {self._write_element(handle)}" if one.is_loaded else ""
+            lines.append(f"    {one.kind} {self.variables[handle]}{first};")
+        return lines
+
+    def store_variables(self) -> list[str]:
+        """Return the statements that give memory what the variables have."""
         return [
-            f"    {kind} {self.variables[handle]};" for handle, kind in self.temporaries.items()
+            f"    {self._write_element(handle)} = {self.variables[handle]};"
+            for handle, one in (self.shared or {}).items()
+            if one.is_stored
         ]
 
-    def list_arguments(self, launch: RecordedLaunch) -> list[str]:
-        """Return what the function of an old kernel is called with."""
+    def _write_element(self, handle: int) -> str:
+        assert self.shared is not None
+        return self.shared[handle].write(f"fl_{self._places['', handle]}")
+
+    def write_call(self, name: str, launch: RecordedLaunch) -> list[str]:
+        """Return the statements that call the function of an old kernel."""
+        if self.shared is None:
+            return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
+        zero, memory = _write_zero(launch), launch.memory
+        kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
+        written = {one.handle for one in memory if one.writes}
+        read = {one.handle for one in memory if not _writes_first(launch, one.handle)}
+        before, after = (
+            [
+                f"    {variable} = {isolate(variable, kinds[handle], zero)};"
+                for handle, variable in self.variables.items()
+                if handle in handles
+            ]
+            for handles in (read, written)
+        )
+        arguments = [*self._list_arguments(launch, zero), isolate(ITEM, "ulong", zero)]
+        return [*before, f"    {name}({', '.join(arguments)});", *after]
+
+    def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
         pairs = list(zip(launch.kernel.parameters, launch.arguments, strict=True))
         values = (value for _, value in pairs if isinstance(value, int))
         own = [f"&{self.variables[value]}" for value in values if value in self.variables]
-        return [*(self._write(one.type, value) for one, value in pairs), *own]
+        return [*(self._write(one.type, value, zero) for one, value in pairs), *own]
 
-    def _write(self, type_: Any, value: ArgumentValue) -> str:
-        if value in self.temporaries:
+    def _write(self, type_: Any, value: ArgumentValue, zero: str) -> str:
+        if value in self.variables:
             return f"({_write_pointer(type_)})0"
         key = ("", value) if isinstance(value, int) else (type_.name, value)
         name = f"fl_{self._places[key]}"
-        return f"({_write_pointer(type_)}){name}" if isinstance(value, int) else name
+        if isinstance(value, int):
+            return f"({_write_pointer(type_)}){f'({name} + {zero})' if zero else name}"
+        return isolate(name, type_.name, zero) if zero else name
+
+
+def _write_zero(launch: RecordedLaunch) -> str:
+    return f"fl_zero_{launch.number}"
 
 
 def _write_pointer(type_: Any) -> str:
@@ -314,15 +456,15 @@ def write_functions(
         own = tuple(
             one.name
             for one, value in zip(kernel.parameters, launch.arguments, strict=True)
-            if value in parameters.temporaries
+            if value in parameters.variables
         )
         name = names.get((id(kernel), own))
         if name is None:
             name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
             add_declarations(kernel.access, texts)
             texts[name] = _write_function(kernel, name, own)
-        body.append(f"    {name}({', '.join([*parameters.list_arguments(launch), ITEM])});")
-    return texts, body
+        body += parameters.write_call(name, launch)
+    return texts, [*body, *parameters.store_variables()]
 
 
 def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
@@ -331,13 +473,20 @@ def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
     return [f"#pragma {pragma}" for pragma in dict.fromkeys(found)]
 
 
-def write_source(launches: Sequence[RecordedLaunch], parameters: FusedParameters) -> str:
+def write_source(
+    launches: Sequence[RecordedLaunch], parameters: FusedParameters, group: int
+) -> str:
     """Return the source of a kernel that does what launches do, in order.
+
+    Args:
+        launches: the launches.
+        parameters: of the kernel.
+        group: items of a work-group.
 
     Raises NotFused if two programs give one name two meanings.
     """
     texts, body = write_functions(launches, parameters)
-    whole = launches[0].items % _GROUP == 0
+    whole = launches[0].items % group == 0
     test = "" if whole else f"  if ({ITEM} < {launches[0].items}UL)\n"
     lines = [
         *write_pragmas(launches),
@@ -486,6 +635,7 @@ class FusedRun:
     source: str
     kernel: FusedKernel
     values: Sequence[ArgumentValue]
+    group: int = 0
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -525,7 +675,7 @@ class FusedRun:
             before: the commands that it comes after.
             instead: what its memory is exchanged for, by handle.
         """
-        items = -(-self.launches[0].items // _GROUP) * _GROUP
+        items = -(-self.launches[0].items // self.group) * self.group
         return array.add(
             "kernel",
             before,
@@ -534,7 +684,7 @@ class FusedRun:
             work_dim=1,
             has_local=1,
             global_size=(items, 1, 1),
-            local_size=(_GROUP, 1, 1),
+            local_size=(self.group, 1, 1),
             queue=commands.array[self.launches[0].number].queue,
         )
 

@@ -71,6 +71,7 @@ class UsedBytes:
         reads, writes: what it does.
         argument: the kernel's name for the memory.
         reason: why an item may use any bytes of it, "" if it has its own.
+        offset: of the first byte from where the argument points to.
     """
 
     handle: int
@@ -83,12 +84,17 @@ class UsedBytes:
     writes: bool
     argument: str
     reason: str
+    offset: int = 0
+
+    def meets(self, other: UsedBytes) -> bool:
+        """Return whether one of them writes what the other one uses."""
+        if self.root != other.root or not (self.writes or other.writes):
+            return False
+        return self.end > other.first and other.end > self.first
 
     def allows(self, other: UsedBytes) -> bool:
         """Return whether both may be used by one kernel: no item meets what another one wrote."""
-        if self.root != other.root or not (self.writes or other.writes):
-            return True
-        if self.end <= other.first or other.end <= self.first:
+        if not self.meets(other):
             return True
         same = (self.first, self.stride, self.width) == (other.first, other.stride, other.width)
         return same and self.stride >= self.width > 0
@@ -383,7 +389,7 @@ def _list_memory(
         elif argument.reads or argument.writes:
             first, stride, width = start + place[0], place[1], place[2]
             end = first + stride * (items - 1) + width
-            found.append(UsedBytes(handle, root, first, end, stride, width, *does, ""))
+            found.append(UsedBytes(handle, root, first, end, stride, width, *does, "", place[0]))
     return found
 
 

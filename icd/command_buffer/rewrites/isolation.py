@@ -1,0 +1,104 @@
+"""What keeps a compiler of GPUs from rounding otherwise in a fused kernel.
+
+Such a compiler contracts `a * b + c`. Whether it does depends on who else uses the product. So the
+function of an old kernel must not see what another one calculates, and calculate nothing that
+another one shares. Each value that goes into it or comes out of it passes `x ^ zero`, with a zero
+of that launch that is a kernel argument: a compiler cannot know that it is 0. Values of memory
+pass in variables. That is the same as memory only where an old kernel reads all before it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pycparser import c_ast
+
+from ...kernel_source.reading import KernelAccess
+from ...kernel_source.syntax import walk_tree
+
+_BITS: Final = {
+    "char": ("uchar", 1),
+    "short": ("ushort", 2),
+    "half": ("ushort", 2),
+    "int": ("uint", 4),
+    "float": ("uint", 4),
+    "long": ("ulong", 8),
+    "double": ("ulong", 8),
+}
+_KIND: Final = re.compile(r"u?(char|short|half|int|float|long|double)(2|3|4|8|16)?")
+
+
+def measure_kind(kind: str) -> int:
+    """Return the bytes of a built-in type, 0 if the name is another one's."""
+    found = _KIND.fullmatch(kind)
+    lanes = int(found[2] or 1) if found else 0
+    return _BITS[found[1]][1] * (4 if lanes == 3 else lanes) if found else 0
+
+
+def isolate(text: str, kind: str, zero: str) -> str:
+    """Return an expression with the same bits, of whose value a compiler knows nothing.
+
+    Args:
+        text: the expression.
+        kind: its type, a built-in one.
+        zero: the name of a zero.
+    """
+    found = _KIND.fullmatch(kind)
+    assert found, kind
+    bits = _BITS[found[1]][0] + (found[2] or "")
+    return f"as_{kind}(({bits})(as_{bits}({text}) ^ ({bits})({zero})))"
+
+
+def why_not_isolated(access: KernelAccess, arrays: set[str]) -> str | None:
+    """Return why the function of a kernel may round otherwise with variables for memory.
+
+    Args:
+        access: the kernel.
+        arrays: the names by which it indexes memory.
+    """
+    for one in access.parameters:
+        if one.type.kind != "pointer" and not measure_kind(one.type.name):
+            return f"its argument {one.name} has a type that a GPU's fused kernel cannot have"
+    loops = (c_ast.For, c_ast.While, c_ast.DoWhile)
+    if any(isinstance(node, loops) for node in walk_tree(access.function.body)) and (
+        access.loop is None or any(isinstance(n, loops) for n in walk_tree(access.loop.node.stmt))
+    ):
+        return "an item has a loop, in which a GPU's compiler may round otherwise"
+    order = _AccessOrder(arrays)
+    order.visit(access.function.body)
+    return "it reads memory after it has written some" if order.reads_late else None
+
+
+class _AccessOrder(c_ast.NodeVisitor):
+    """Finds out whether a kernel reads any memory after it has written some."""
+
+    def __init__(self, arrays: set[str]) -> None:
+        self._arrays, self._has_written, self.reads_late = arrays, False, False
+
+    def _is_element(self, node: Any) -> bool:
+        return isinstance(node, c_ast.ArrayRef) and getattr(node.name, "name", "") in self._arrays
+
+    def visit_Assignment(self, node: Any) -> None:
+        self.visit(node.rvalue)
+        if self._is_element(node.lvalue):
+            self.visit(node.lvalue.subscript)
+            self.reads_late |= node.op != "=" and self._has_written
+            self._has_written = True
+        else:
+            self._see_changed(node.lvalue)
+
+    def visit_UnaryOp(self, node: Any) -> None:
+        if node.op in ("++", "--", "p++", "p--"):
+            self._see_changed(node.expr)
+        else:
+            self.visit(node.expr)
+
+    def _see_changed(self, node: Any) -> None:
+        # a member of an element, or a variable of the function's own
+        self.visit(node)
+        self._has_written |= any(self._is_element(one) for one in walk_tree(node))
+
+    def visit_ArrayRef(self, node: Any) -> None:
+        self.reads_late |= self._is_element(node) and self._has_written
+        self.generic_visit(node)
