@@ -116,7 +116,7 @@ def _explain(loop: Any, queue: Any) -> str:
 
 def _make_numba(host: list[np.ndarray], expected: bytes) -> dict[str, Callable[[], object]]:
     try:
-        import numba
+        numba: Any = import_module("numba")
     except ImportError:
         return {}
     out = np.empty_like(host[0])
@@ -141,7 +141,7 @@ def _make_numba(host: list[np.ndarray], expected: bytes) -> dict[str, Callable[[
 
 def _make_jax(host: list[np.ndarray]) -> dict[str, Callable[[], object]]:
     try:
-        import jax
+        jax: Any = import_module("jax")
     except ImportError:
         return {}
     made, arrays = jax.jit(compute), [jax.device_put(one) for one in host]
