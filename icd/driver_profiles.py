@@ -51,9 +51,6 @@ class DriverProfile(Value):
     #: The event of a command that fails is used after its last reference is gone. So those of
     #: commands that wait for events are held until they have ended; icd/native/held_events.c.
     holds_events: bool = False
-    #: An out-of-order queue in which a command waits for an event that fails ends the process. So
-    #: replays there wait in a thread; fairlead/captured_graphs/own_queues.py.
-    failed_waits_end_process: bool = False
     #: On an out-of-order queue a barrier with a wait list does not wait for earlier barriers. A
     #: marker with the list, and a barrier without one, stand for it; icd/native/replay.c.
     splits_barriers: bool = False
@@ -349,16 +346,6 @@ ROWS: Final = (
         "has freed it, and ends the process. Later versions were not tried",
         test="icd/test_habits.py::test_failed_events_need_references",
         sets={"holds_events": True},
-    ),
-    ProfileRow(
-        id="failed-waits-end-the-process",
-        applies=_INTEL,
-        does="waits in a thread for the events that replays on out-of-order queues wait for",
-        evidence="2026.22: PyOpenCL gives an out-of-order queue a kernel that waits for a user "
-        "event, whose status becomes -5. The next use or the end of that queue ends the process",
-        test="captured_graphs/test_failed_waits.py::"
-        "test_out_of_order_replays_go_on_after_a_failed_one",
-        sets={"failed_waits_end_process": True},
     ),
     ProfileRow(
         id="barriers-with-lists-pass-others",

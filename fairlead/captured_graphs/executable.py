@@ -21,7 +21,7 @@ from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
-from ..icd.calls import find_device_profile, read_word
+from ..icd.calls import read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
 from ..icd.errors import check
@@ -420,7 +420,7 @@ class Executable(Drawable, Pickles):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
-        only, series = self._choose_segment(queue, waits), None
+        only, series = self._get_only_segment(), None
         if values:
             series = self._set_for_replay(values)
         if until is not None:
@@ -453,16 +453,6 @@ class Executable(Drawable, Pickles):
             self._ended = ended
         return self._ended
 
-    def _choose_segment(self, queue: Any, waits: Sequence[int]) -> CapturedSegment | None:
-        """Return the segment that is enqueued as it is, None if the parts are, one by one."""
-        if (
-            waits
-            and has_property(queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
-            and find_device_profile(queue.device.int_ptr).failed_waits_end_process
-        ):
-            return None
-        return self._get_only_segment()
-
     def _fail(self, code: int, route: Route, runs: bool) -> None:
         """Raise the error of a repeated enqueue or run."""
         if runs:
@@ -489,8 +479,7 @@ class Executable(Drawable, Pickles):
                 routine="replay",
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
-        flag = check_flag(until, self._block.recording.context)
-        only = self._choose_segment(queue, waits)
+        flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
         ran, stopped = 0, False
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)

@@ -131,6 +131,8 @@ def test_out_of_order_replays_go_on_after_a_failed_one(
     numbers: Numbers, out_of_order: cl.CommandQueue, host_task: bool
 ) -> None:
     """Intel's CPU driver itself ends the process if a queue is used after such a failure."""
+    if not host_task and "Intel" in out_of_order.device.platform.name:
+        pytest.skip("the driver itself does not go on")
     gate = cl.UserEvent(out_of_order.context)
     loop = with_host_task(numbers) if host_task else add_and_multiply(numbers, out_of_order)
     end = loop.replay(out_of_order, times=3, wait_for=[gate])
