@@ -73,8 +73,9 @@ def fuse(
     """
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
-    runs, lines = _find_runs(commands, sources)
-    if not needs_isolation(commands):
+    is_isolated = needs_isolation(commands)
+    runs, lines = _find_runs(commands, sources, is_isolated)
+    if not is_isolated:
         add_readers(commands, sources, uses, runs, lines)
     made, kernels = dict[int, FusedRun](), dict[str, FusedKernel]()
     for run in runs:
@@ -149,8 +150,10 @@ class Run:
                         name = f"its {one.argument}, {before.argument} of command {other.number}"
                         why = one.reason or before.reason or "they have other items' bytes there"
                         return f"an item may use what other items write, {name}: {why}"
-                    if self.is_isolated and one.meets(before) and not self._find_place(one, launch):
-                        return f"a GPU's compiler would see what passes in its {one.argument}"
+        for one in launch.memory if self.is_isolated else ():
+            meets = any(one.meets(before) for other in self.launches for before in other.memory)
+            if meets and not self._find_place(one, launch):
+                return f"a GPU's compiler would see what passes in its {one.argument}"
         try:
             more, empty = [*self.launches, launch], dict[int, ElementPlace]()
             parameters = FusedParameters(more, shared=empty if self.is_isolated else None)
@@ -213,25 +216,23 @@ class Run:
 
 
 def _find_runs(
-    commands: CommandList, sources: Mapping[int, str]
+    commands: CommandList, sources: Mapping[int, str], is_isolated: bool
 ) -> tuple[list[Run], list[tuple[int, str]]]:
     """Return the runs, and why there are borders between them: the command behind, and a text."""
-    is_isolated = needs_isolation(commands)
     found, lines, run = list[Run](), list[tuple[int, str]](), Run(is_isolated=is_isolated)
     for number in range(len(commands)):
         launch: RecordedLaunch | None = None
         try:
             if commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            found_launch = read_launch(commands, number, sources)
+            launch = read_launch(commands, number, sources)
             if is_isolated:
-                _check_isolation(found_launch)
-            launch = found_launch
+                _check_isolation(launch)
             reason = run.why_not(launch)
             if reason is not None:
                 lines.append((number, f"command {number} does not join those before it: {reason}"))
         except NotFused as error:
-            reason = str(error)
+            launch, reason = None, str(error)
             lines.append((number, f"command {number} is not fused: {reason}"))
         if reason is not None:
             found.append(run)
@@ -283,7 +284,7 @@ def _find_shared(launches: Sequence[RecordedLaunch], handle: int) -> ElementPlac
     memory = [one for launch in using for one in launch.memory if one.handle == handle]
     places = {(one.offset, one.stride, one.width) for one in memory}
     kinds = {_find_element(launch, handle) for launch in using}
-    if len(using) < 2 or len(places) != 1 or len(kinds) != 1:
+    if len(using) < 2 or len(places) != 1 or len(kinds) != 1 or not all(one.fits for one in memory):
         return None
     (kind,), ((offset, stride, width),) = kinds, places
     if not width or measure_kind(kind) != width:

@@ -72,6 +72,8 @@ class UsedBytes:
         argument: the kernel's name for the memory.
         reason: why an item may use any bytes of it, "" if it has its own.
         offset: of the first byte from where the argument points to.
+        fits: whether the bytes of all items lie in the memory object. A kernel whose range is
+            rounded up tests its number, and does not use the others.
     """
 
     handle: int
@@ -85,6 +87,7 @@ class UsedBytes:
     argument: str
     reason: str
     offset: int = 0
+    fits: bool = False
 
     def meets(self, other: UsedBytes) -> bool:
         """Return whether one of them writes what the other one uses."""
@@ -389,7 +392,20 @@ def _list_memory(
         elif argument.reads or argument.writes:
             first, stride, width = start + place[0], place[1], place[2]
             end = first + stride * (items - 1) + width
-            found.append(UsedBytes(handle, root, first, end, stride, width, *does, "", place[0]))
+            found.append(
+                UsedBytes(
+                    handle,
+                    root,
+                    first,
+                    end,
+                    stride,
+                    width,
+                    *does,
+                    "",
+                    place[0],
+                    end <= start + size,
+                )
+            )
     return found
 
 
