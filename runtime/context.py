@@ -67,14 +67,7 @@ class Context(URObject):
         self.platform = chosen[0].platform
         adapter = self.platform.adapter
         adapter.check_open("Context")
-        made = handle or adapter.obtain(
-            "urContextCreate",
-            len(chosen),
-            make_handle_array([device.handle for device in chosen]),
-            None,
-        )
-        super().__init__(adapter, made)
-        self.keep = keep  # what its handle was made of
+        # `__del__` needs all of it, and Ctrl-C may come as soon as there is a handle.
         self._lock = make_lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
         #: Handles of queues that are gone, but perhaps not what was submitted to them.
@@ -83,6 +76,14 @@ class Context(URObject):
         self._held = Unfinished()
         self._transfers = 0
         self._deferred = DeferredActions()
+        made = handle or adapter.obtain(
+            "urContextCreate",
+            len(chosen),
+            make_handle_array([device.handle for device in chosen]),
+            None,
+        )
+        super().__init__(adapter, made)
+        self.keep = keep  # what its handle was made of
         with _lock:
             _contexts.add(self)
         _get_last_thread()
@@ -166,7 +167,7 @@ class Context(URObject):
     # its end
 
     def __del__(self) -> None:
-        if hasattr(self, "_released") and self.adapter.open:
+        if getattr(self, "handle", 0) and self.adapter.open:
             left = [*self._released, self._transfers] if self._transfers else self._released
             if all(is_empty(self.adapter, handle) for handle in left):
                 _release_queues(self.adapter, left)

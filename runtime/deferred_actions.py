@@ -14,6 +14,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from ..loader.base.interrupts import mark_uninterrupted
 from .workers import mark_adapter_call
 
 _PATIENCE: Final = 0.5  # seconds
@@ -22,6 +23,7 @@ _PATIENCE: Final = 0.5  # seconds
 _collector: int | None = None  # the thread in which the garbage collector runs
 
 
+@mark_uninterrupted
 def _note_collection(phase: str, details: dict[str, Any]) -> None:
     global _collector
     _collector = _thread.get_ident() if phase == "start" else None

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
+from ..loader.base.interrupts import mark_uninterrupted
 from .checks import is_contiguous
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
@@ -129,11 +130,13 @@ _given: Final[dict[int, _Given]] = {}
 
 
 @_Function
+@mark_uninterrupted
 def _delete(address: int) -> None:
     _given.pop(address, None)
 
 
 @_Destructor
+@mark_uninterrupted
 def _end(capsule: int) -> None:
     """Call the deleter of a capsule that nobody has taken."""
     for name in _STRUCTS:

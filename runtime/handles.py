@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from ..loader.base.forks import call_in_child
-from ..loader.base.interrupts import is_stoppable, mark_leaving_waits, run_aside
+from ..loader.base.interrupts import is_stoppable, mark_leaving_waits, protect_finalizers, run_aside
 from ..loader.base.never_copied import NeverCopied
 from ..loader.base.query import query
 from ..loader.ur.abi import UR
@@ -59,6 +59,7 @@ class RuntimeAdapter:
         self.open = not (plugin.closed or plugin.released)
         plugin.on_close(self._close)
         _adapters.append(self)
+        protect_finalizers()
 
     def _close(self, _: object = None) -> None:
         self.open = False

@@ -90,6 +90,7 @@ class Queue(URObject):
             )
         self.context.adapter.check_open("Queue")
         self.in_order, self.profiling = in_order, profiling
+        self._busy = False  # whether something was submitted since `wait`; `__del__` asks
         flags = (0 if in_order else _OUT_OF_ORDER) | (_PROFILING if profiling else 0)
         made = handle or self.context.adapter.obtain(
             "urQueueCreate",
@@ -105,7 +106,6 @@ class Queue(URObject):
         self._order: QueueOrder[Event] = QueueOrder()
         #: Host tasks, and what the adapter did not have when it was submitted.
         self._unsettled = Unfinished()
-        self._busy = False  # whether something was submitted since `wait`
 
     # submissions
 

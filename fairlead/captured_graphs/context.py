@@ -25,6 +25,7 @@ from ..icd.errors import error
 from ..icd.tables import parse_version
 from ..loader.base.forks import count_forks
 from ..loader.base.frames import get_variables
+from ..loader.base.interrupts import mark_uninterrupted, protect_finalizers
 from ..loader.base.processes import count_threads
 from . import pyopencl_client as _client
 from .block import CapturedBlock, PyOpenCLObserver
@@ -73,6 +74,7 @@ class capture:
             raise _client.ArgumentError(
                 "no queue was given.", routine="capture", remedy="capture(queue)"
             )
+        protect_finalizers()
         choose()  # an unknown engine is told here, not when the graph is finalized
         unique = {_client.get_handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())
@@ -89,6 +91,7 @@ class capture:
         self._buffers = dict[str, int]()
         self._graph: CapturedGraph | None = None
 
+    @mark_uninterrupted
     def __enter__(self) -> CapturedGraph:
         swaps = check_swaps(self._swap)
         self._buffers = find_held_buffers(sys._getframe(1))
@@ -137,6 +140,7 @@ class capture:
         graph.queue = extra
         return graph
 
+    @mark_uninterrupted
     def __exit__(
         self,
         kind: type[BaseException] | None,

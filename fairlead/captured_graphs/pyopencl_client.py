@@ -22,6 +22,7 @@ from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
+from ..loader.base.interrupts import mark_uninterrupted
 
 #: How many frames up from the call an owner is searched: PyOpenCL's wrappers and the program's
 #: function that called them.
@@ -148,7 +149,8 @@ class _Memo(Generic[_T]):
     def put(self, thing: object, what: _T) -> _T:
         """Remember what is known about a thing, until it is gone."""
         key = id(thing)
-        self.found[key] = weakref.ref(thing, lambda _: self.found.pop(key, None)), what
+        forget = mark_uninterrupted(lambda _: self.found.pop(key, None))
+        self.found[key] = weakref.ref(thing, forget), what
         return what
 
 

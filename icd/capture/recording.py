@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from ...loader.base.errors import FairleadError
+from ...loader.base.interrupts import mark_uninterrupted
 from .._native import ffi, lib
 from ..abi import OPENCL, count_slots
 from ..errors import error
@@ -162,11 +163,12 @@ class _Cookie:
 
 
 @ffi.def_extern(name="fl_python_observer", error=1)
+@mark_uninterrupted
 def _observe(handle: Any, what: int, detail: int, address: Any, size: int) -> int:
     """Call the observer.
 
-    Nothing can be raised through the client's C. An exception, say of a signal handler, is kept for
-    the end of the block.
+    Nothing can be raised through the client's C. An exception, say of the program's own signal
+    handler, is kept for the end of the block.
     """
     cookie: _Cookie = ffi.from_handle(handle)
     try:

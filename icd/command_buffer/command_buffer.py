@@ -504,7 +504,7 @@ class CommandBuffer:
         self._hold(0)
 
     def __del__(self) -> None:
-        if lib is not None and hasattr(self, "plans"):  # Python is not taking modules down
+        if lib is not None and hasattr(self, "_queue"):  # Python is not taking modules down
             self.close()
 
 

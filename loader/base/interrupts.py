@@ -1,6 +1,6 @@
-"""Ctrl-C in a Python program that calls an adapter.
+"""Ctrl-C in a Python program that captures or calls an adapter.
 
-KeyboardInterrupt never cuts off an entry point, and is never lost in one.
+KeyboardInterrupt never cuts off an entry point or a finalizer, and is never lost in one.
 
 Python calls its signal handlers between any two instructions, also inside an entry point. An
 exception there would leave the work half done and become an error code. So our handler looks at the
@@ -13,9 +13,10 @@ KeyboardInterrupt. The caller has to expect that (`mark_leaving_waits`), as the 
 other caller, such as libsycl in a Python program, would take the command for ended: its wait goes
 on to the end.
 
-C also calls Python before and after the calls of a layer (`mark_called_from_c`). Python drops an
-exception that leaves such a function or a `__del__`. The handler raises the interrupt again a
-millisecond later.
+Python drops an exception that leaves a `__del__` or a function that C calls. C calls the callbacks
+of weak references and of the garbage collector, too. Other functions must not end halfway, such as
+those that begin and end a capture. All but `__del__` are marked (`mark_uninterrupted`). There the
+handler raises the interrupt again a millisecond later.
 
 A program keeps a handler of its own. A host without Python gets its signals itself.
 """
@@ -26,9 +27,12 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
+
+from ._native import lib
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -37,29 +41,41 @@ T = TypeVar("T")
 ENTRY: Final = "<entry point "
 
 _stoppable: Final[set[CodeType]] = set()
-_called_from_c: Final[set[CodeType]] = set()
+_weak: Final[Any] = weakref  # its callbacks have no types
+#: Python's own are there from the start. A thread that is interrupted while it starts another one
+#: gets a RuntimeError of a lock.
+_uninterrupted: Final[set[CodeType]] = {
+    threading.Thread.start.__code__,
+    _weak.finalize.__call__.__code__,
+    *(
+        kind()._remove.__code__
+        for kind in (_weak.WeakSet, _weak.WeakKeyDictionary, _weak.WeakValueDictionary)
+    ),
+}
 _leaves_waits: Final[set[CodeType]] = set()
 #: The real paths of adapters whose waits are all `mark_stoppable`.
 _stoppable_libraries: Final[set[str]] = set()
 _put_off: Callable[[], None] | None = None
 _is_put_off: Callable[[], bool] | None = None
-_later: Callable[[], None] | None = None
 
 
-def defer_interrupts(
-    put_off: Callable[[], None],
-    is_put_off: Callable[[], bool],
-    later: Callable[[], None],
-) -> None:
-    """Install the handler, if this is the main thread and Python's default handler is installed.
+def defer_interrupts(put_off: Callable[[], None], is_put_off: Callable[[], bool]) -> None:
+    """Install the handler for a program that calls entry points.
 
     Args:
         put_off: has the interrupt raised again when the outermost entry point returns.
         is_put_off: whether that is still to happen.
-        later: has the interrupt raised again in a millisecond.
     """
-    global _put_off, _is_put_off, _later
-    _put_off, _is_put_off, _later = put_off, is_put_off, later
+    global _put_off, _is_put_off
+    _put_off, _is_put_off = put_off, is_put_off
+    protect_finalizers()
+
+
+def protect_finalizers() -> None:
+    """Install the handler, if this is the main thread and Python's default handler is installed.
+
+    A notebook installs Python's again for each cell. So this is called again, too.
+    """
     if is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _handle_interrupt)
 
@@ -86,9 +102,9 @@ def mark_leaving_waits(function: _Function) -> _Function:
     return function
 
 
-def mark_called_from_c(function: _Function) -> _Function:
-    """Declare that C calls a function for a layer. A decorator."""
-    _called_from_c.add(cast(FunctionType, function).__code__)
+def mark_uninterrupted(function: _Function) -> _Function:
+    """Declare that KeyboardInterrupt comes after a function, and never in it. A decorator."""
+    _uninterrupted.add(cast(FunctionType, function).__code__)
     return function
 
 
@@ -181,7 +197,7 @@ class _StackPlace:
     """Where the main thread is.
 
     Attributes:
-        boundary: the innermost function that C called; None if there is none.
+        boundary: the innermost function that must not be cut off; None if there is none.
         in_entry: whether that is an entry point.
         in_finalizer: whether a `__del__` runs inside of it.
         may_stop: whether an exception may be raised here.
@@ -196,7 +212,7 @@ class _StackPlace:
                 stops = stops or code in _stoppable
                 self.in_finalizer = self.in_finalizer or code.co_name == "__del__"
             frame = frame.f_back
-            if _is_entry(code) or code in _called_from_c:
+            if _is_entry(code) or code in _uninterrupted:
                 self.boundary = self.boundary or code
                 expected = frame is not None and frame.f_code in _leaves_waits  # of the outermost
         self.in_entry = self.boundary is not None and _is_entry(self.boundary)
@@ -214,8 +230,7 @@ def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     if place.in_entry:
         assert _put_off is not None  # it was given with the handler
         _put_off()
-    elif not place.may_stop:
-        assert _later is not None
-        _later()
+    elif not place.may_stop and lib.fl_interrupt_later() and _put_off is not None:
+        _put_off()  # no thread can be made: then the next entry point raises it
     if place.may_stop:
         signal.default_int_handler(number, frame)

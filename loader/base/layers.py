@@ -22,7 +22,7 @@ from ._native import ffi, lib
 from .abi import Api
 from .errors import FairleadError
 from .forks import make_lock
-from .interrupts import mark_called_from_c
+from .interrupts import mark_uninterrupted
 
 #: Called as (slot, arguments) before a call is forwarded. None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
@@ -268,7 +268,7 @@ def _find_called(call: Any) -> tuple[Layer | None, list[int]]:
 
 
 @ffi.def_extern(name="fl_python_before", error=0)
-@mark_called_from_c
+@mark_uninterrupted
 def _call_before(call: Any) -> int:
     layer, arguments = _find_called(call)
     before = layer._before if layer else None  # another thread may release the layer
@@ -280,7 +280,7 @@ def _call_before(call: Any) -> int:
 
 
 @ffi.def_extern(name="fl_python_after")
-@mark_called_from_c
+@mark_uninterrupted
 def _call_after(call: Any) -> None:
     layer, arguments = _find_called(call)
     after = layer._after if layer else None

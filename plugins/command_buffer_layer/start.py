@@ -84,9 +84,7 @@ def start(where: int) -> None:
             "the command-buffer layer is of another version of fairlead",
             remedy="install fairlead again, and name the layer of that installation",
         )
-    defer_interrupts(
-        lib.fl_put_off_interrupt, lambda: lib.fl_interrupt_due()[0] != 0, lib.fl_interrupt_later
-    )
+    defer_interrupts(lib.fl_put_off_interrupt, lambda: lib.fl_interrupt_due()[0] != 0)
     state.interrupt_due = int(ffi.cast("uintptr_t", lib.fl_interrupt_due()))
     state.interrupt = int(ffi.cast("uintptr_t", ffi.addressof(lib, "fl_raise_interrupt")))
     state.enqueue_again = get_address(icd_ffi.addressof(icd_lib, "fl_enqueue_again"))

@@ -132,11 +132,7 @@ def _wait_in_steps() -> None:
 
 def take_interrupts(shell: Any) -> None:
     """Put off Ctrl-C while an entry point of a shell is running."""
-    defer_interrupts(
-        lib.fl_put_off_interrupt,
-        lambda: lib.fl_interrupt_due()[0] != 0,
-        lib.fl_interrupt_later,
-    )
+    defer_interrupts(lib.fl_put_off_interrupt, lambda: lib.fl_interrupt_due()[0] != 0)
     shell.interrupt_due, shell.interrupt = lib.fl_interrupt_due(), lib.fl_raise_interrupt
 
 

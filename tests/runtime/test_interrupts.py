@@ -3,6 +3,7 @@ signals, in child processes."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -10,11 +11,13 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.support import CHILD_TIMEOUT
 
 from fairlead import plugins
+from fairlead.runtime import Context, Queue, devices
 
 pytestmark = pytest.mark.slow
 
@@ -238,3 +241,26 @@ def test_an_interrupt_in_a_finalizer_comes_after_it() -> None:
         [sys.executable, "-c", FINALIZER], capture_output=True, text=True, timeout=CHILD_TIMEOUT
     )
     assert (child.stdout, child.stderr, child.returncode) == ("interrupted\n", "", 0)
+
+
+@pytest.mark.parametrize(("owner", "moment"), [(Context, "_released"), (Queue, "handle")])
+def test_what_is_interrupted_while_it_is_made_is_released(
+    owner: type[Any], moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `__del__` finds all that it needs as soon as there is a handle."""
+
+    class Interrupted(owner):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == moment and not raised:
+                raised.append(name)
+                raise KeyboardInterrupt
+
+    ignored: list[Any] = []
+    raised: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    device = devices()[0]
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(device)
+    gc.collect()
+    assert not ignored

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ....loader.base.interrupts import mark_uninterrupted
 from ....loader.cuda.abi import CudaError
 from ... import cuda_sharing
 from ..._native import ffi, lib
@@ -262,6 +263,7 @@ def _forget_ended() -> None:
 
 
 @ffi.def_extern(name="fl_python_ended", error=0)
+@mark_uninterrupted
 def _hear_of_end(_: Any) -> int:
     """Drop what a graph uses that has ended now. Python's main thread calls it."""
     _forget_ended()

@@ -29,7 +29,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 building = SimpleNamespace(**runpy.run_path(str(HERE / "building.py")))
 
-SOURCES = tuple(HERE / name for name in ("memory.c", "layers.c", "log.c", "device.c", "dump.c"))
+SOURCES = tuple(
+    HERE / f"{name}.c" for name in ("memory", "layers", "log", "device", "dump", "interrupts")
+)
 LAYERS = 16  # of an API
 _PIECE = 128  # bytes: log.c reads no more of what a parameter leads to
 _NOTHING = "{0, -1, 1}"  # an fl_shape: nothing is read

@@ -1,6 +1,10 @@
 /* --- memory.c --- */
 size_t fl_safe_read(const void *address, void *into, size_t size);
 
+/* --- interrupts.c --- */
+/* Raise an interrupt in this thread in a millisecond. Returns 0, or 1 if no thread can be made. */
+int fl_interrupt_later(void);
+
 /* --- generated: thunks_ur.c and its like --- */
 const fl_thunks *fl_ur_thunks(void);
 const fl_thunks *fl_pi_thunks(void);

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ....icd._native import lib as icd_lib
 from ....icd.calls import get_address
 from ....icd.command_buffer.commands import CommandArray
+from ....loader.base.interrupts import mark_uninterrupted
 from ....loader.ur.abi import UR, URError
 from ...sdk._native import ffi, lib
 from ..contexts import URContext
@@ -64,6 +65,7 @@ def make_launches(
 
 
 @ffi.def_extern(onerror=lambda *_: None)
+@mark_uninterrupted
 def py_part(cookie: Any, address: int) -> int:
     """Return the cl_mem for an address if drivers take no addresses, 0 if there is none."""
     try:

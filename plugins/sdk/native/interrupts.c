@@ -4,9 +4,7 @@
 #include "interrupts.cdef.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 /* Python's, which cffi's headers hide in part. */
 void PyErr_SetInterrupt(void);
@@ -27,22 +25,4 @@ void fl_raise_interrupt(void) {
         due = 0;
         PyErr_SetInterrupt();
     }
-}
-
-/* Python drops an exception that leaves a finalizer. So the interrupt comes again when that has
- * probably returned. No Python function can do this: each of its calls would handle the next
- * interrupt inside the last one. It is a real signal, because Python up to 3.11 notices
- * PyErr_SetInterrupt of another thread only by chance. */
-static void *interrupt_later(void *main_thread) {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    pthread_kill((pthread_t)main_thread, SIGINT);
-    return NULL;
-}
-
-void fl_interrupt_later(void) {
-    pthread_t made;
-    if (pthread_create(&made, NULL, interrupt_later, (void *)pthread_self()))
-        fl_put_off_interrupt();   /* then the next entry point raises it */
-    else
-        pthread_detach(made);
 }

@@ -4,5 +4,3 @@ void fl_put_off_interrupt(void);
 const int *fl_interrupt_due(void);
 /* Raises a deferred interrupt if this thread handles signals. */
 void fl_raise_interrupt(void);
-/* Raises an interrupt in this thread in a millisecond. */
-void fl_interrupt_later(void);
