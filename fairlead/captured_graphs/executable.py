@@ -114,11 +114,13 @@ class Executable(Drawable, Pickles):
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
             )
-            self._whole = CapturedSegment(commands, fuse=self.fuse)
+            self._whole = CapturedSegment(commands)
         else:
             self._executable_graph = graph.command_graph.make_executable(
                 updatable, profiling, policy, schedule
             )
+        for one in self._list_captured_segments():
+            one.fuse(self.fuse)
 
     # Its executable graph. One that is as it was recorded needs it only to be drawn, to be a
     # sub-graph, or on a runtime queue.
@@ -542,7 +544,8 @@ class Executable(Drawable, Pickles):
 
         Empty while they are not built yet.
         """
-        return self._whole.fused if self._whole is not None else {}
+        found = (one.fused for one in self._list_captured_segments())
+        return {numbers: source for fused in found for numbers, source in fused.items()}
 
     def print_fused(self, file: TextIO | None = None) -> None:
         """Print the sources of its fused kernels.
@@ -550,9 +553,10 @@ class Executable(Drawable, Pickles):
         Args:
             file: what is written to, by default the standard output.
         """
-        for numbers, source in self.fused.items():
-            labels = ", ".join(get_command(self._block, number).label for number in numbers)
-            print(f"// {describe_box(numbers)}: {labels}\n{source}", file=file)
+        for segment in self._list_captured_segments():
+            for numbers, source in segment.fused.items():
+                labels = ", ".join(map(segment.get_label, numbers))
+                print(f"// {describe_box(numbers)}: {labels}\n{source}", file=file)
 
     def __len__(self) -> int:
         if self._executable_graph is None:

@@ -15,6 +15,7 @@ from ..icd.command_buffer.commands import describe
 from ..runtime.errors import Errc, SYCLError
 from .block import CapturedBlock
 from .commands import Captured, CapturedLaunch, as_captured, get_command
+from .segment import reveal_memory
 
 if TYPE_CHECKING:
     from ..graph.command_graph import CommandGraph
@@ -101,9 +102,16 @@ class CapturedNode(Node):
         They are NumPy scalars, or bytes if the driver does not name the type; pyopencl memory and
         samplers; an address for SVM; Parameters; and None for what was set before the block. It is
         empty for a node that is not a launch.
+
+        Fused kernels do not write memory that only the graph has (`finalize(fuse=…)`). They write
+        what is returned here from the next replay on.
         """
+        from pyopencl import MemoryObjectHolder
+
         command = self.command
-        return command.arguments() if isinstance(command, CapturedLaunch) else ()
+        found = command.arguments() if isinstance(command, CapturedLaunch) else ()
+        reveal_memory([one.int_ptr for one in found if isinstance(one, MemoryObjectHolder)])
+        return found
 
 
 def make_nodes(

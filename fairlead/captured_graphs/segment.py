@@ -92,25 +92,18 @@ class CapturedSegment:
 
     Args:
         commands: what is run.
-        fuse: as `CapturedGraph.finalize` takes it.
 
     Attributes:
         settings: those of the commands' Parameters, None if there are none.
     """
 
-    def __init__(self, commands: SegmentCommands, fuse: str | bool = False) -> None:
+    def __init__(self, commands: SegmentCommands) -> None:
         self._commands, self._listed = commands, commands.listed
         self.settings = commands.settings
         pending = (event for block in commands.blocks for event in block.recording.pending)
         self._pending = list(dict.fromkeys(pending))
         self._lock = make_lock()
-        rewriting = None
-        if fuse:
-            rewriting = Rewriting(self._listed, _find_sources, checks=fuse == "check")
-        if rewriting is not None and fuse != "auto":
-            rewriting.wait()
-        self._rewriting = rewriting
-        self._buffer = CommandBuffer(self._listed, rewriting=rewriting)
+        self._buffer = CommandBuffer(self._listed)
         _living.add(self)
         _unfinished.release_finished()
 
@@ -122,9 +115,39 @@ class CapturedSegment:
 
     @property
     def fused(self) -> Mapping[tuple[int, ...], str]:
-        """The sources of the fused kernels, by the numbers of the commands that they stand for."""
-        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
-        return rewritten.sources if rewritten is not None else {}
+        """The sources of the fused kernels, by the nodes that they stand for."""
+        rewriting = self._buffer.plans.rewriting
+        rewritten = rewriting.rewritten if rewriting is not None else None
+        found = rewritten.sources if rewritten is not None else {}
+        nodes = self._commands.nodes
+        return {tuple(nodes[one] for one in numbers): text for numbers, text in found.items()}
+
+    def get_label(self, node: int) -> str:
+        """Return a line about a node, for people."""
+        return self._commands.get_command(node).label
+
+    def fuse(self, how: str | bool) -> None:
+        """Let launches become one kernel (icd/command_buffer/rewrites/), in a thread.
+
+        All segments of the graph are there: what another one uses is not hidden.
+
+        Args:
+            how: as `CapturedGraph.finalize` takes it.
+        """
+        if not how:
+            return
+        listed, cells = self._listed, self._commands.get_cells
+        with self._lock:
+            rewriting = Rewriting(listed, _find_sources, cells, checks=how == "check")
+            self._buffer.plans.rewriting = rewriting
+            rewriting.begin()
+        if how != "auto":
+            rewriting.wait()
+
+    def reveal(self, memory: Collection[int]) -> None:
+        """See `reveal_memory`."""
+        with self._lock:
+            self._buffer.plans.reveal(memory)
 
     # running
 
@@ -453,7 +476,10 @@ class CapturedSegment:
                 self._buffer.plans.change(list(new), lambda: commands.put(new), "update")
             else:
                 commands.put_other_kernels(new)
+                rewriting = self._buffer.plans.rewriting
                 self._buffer = CommandBuffer(self._listed, after=self._buffer)
+                if rewriting is not None:
+                    self._buffer.plans.rewrite_later(rewriting)
             olds = [as_captured(old) for old, _ in changes.values()]
             using = {block for block in {one.block for one in olds} if block.uses_host_memory}
             used = [one for one in olds if one.block in using or one.keeps_memory]
@@ -521,6 +547,15 @@ def _find_sources(programs: Collection[int]) -> dict[int, str]:
     from ..graph_files.programs import find_sources  # for drivers that do not tell sources
 
     return find_sources(programs)
+
+
+def reveal_memory(memory: Collection[int]) -> None:
+    """Let the next replays of all graphs write memory objects (handles), which a program gets now.
+
+    A fused kernel may keep in registers what nobody could see.
+    """
+    for segment in list(_living):
+        segment.reveal(memory)
 
 
 @atexit.register

@@ -45,6 +45,7 @@ class SegmentCommands:
         nodes: the indices of the commands in the graph, by place.
 
     Attributes:
+        listed, blocks, nodes: see above.
         settings: the settings of the Parameters in them, None if there are none.
     """
 
@@ -56,7 +57,7 @@ class SegmentCommands:
         nodes: Sequence[int],
     ) -> None:
         self.listed, self.blocks = listed, blocks
-        self._command_at, self._nodes = command_at, nodes
+        self._command_at, self.nodes = command_at, nodes
         self.settings = _make_settings(listed, blocks)
 
     @classmethod
@@ -97,18 +98,26 @@ class SegmentCommands:
     @cached_property
     def place(self) -> dict[int, int]:
         """The place in the array of a command, by its index in the graph."""
-        return {node: number for number, node in enumerate(self._nodes)}
+        return {node: number for number, node in enumerate(self.nodes)}
+
+    def get_cells(self) -> Cells | None:
+        """Return the cells of the Parameters in them, None if there are none."""
+        return self.settings.cells if self.settings is not None else None
+
+    def get_command(self, node: int) -> Captured:
+        """Return the command of a node."""
+        return as_captured(self._command_at(node))
 
     def name_command(self, number: int) -> tuple[int, str]:
         """Return the index in the graph of a command in a place, and a name for messages."""
-        node = self._nodes[number]
-        command = as_captured(self._command_at(node))
+        node = self.nodes[number]
+        command = self.get_command(node)
         recorded = f", recorded at {command.where}" if command.where else ""
         return node, f"node {node}, {command.label}{recorded}"
 
     def list_host_memory(self) -> list[Any]:
         """Return the owners of what they use and drivers do not keep: see `CapturedBlock`."""
-        changed = () if isinstance(self._nodes, range) else map(self._command_at, self._nodes)
+        changed = () if isinstance(self.nodes, range) else map(self._command_at, self.nodes)
         commands = [one for one in changed if isinstance(one, Captured)]
         blocks = dict.fromkeys([*self.blocks, *(one.block for one in commands)])
         kept = [one for one in commands if one.keeps_memory]

@@ -24,7 +24,6 @@ from .engine import BuiltCommands, QueueKind
 from .execution_plans import ExecutionPlans
 from .lifetimes import Lifetimes
 from .queue_release import release_ended, release_queue
-from .rewrites.rewriting import Rewriting
 from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
 
 _said: set[str] = set()
@@ -46,7 +45,6 @@ class CommandBuffer:
         given: what an engine has built of all the commands already, for any queue. Then the choice
             has only this engine.
         after: another command-buffer, whose last enqueue comes before the first one of this.
-        rewriting: what rewrites the commands meanwhile, None if nothing does.
 
     Attributes:
         plans: the ways to run the commands, and what changes these.
@@ -61,12 +59,11 @@ class CommandBuffer:
         choice: Choice | None = None,
         given: BuiltCommands | None = None,
         after: CommandBuffer | None = None,
-        rewriting: Rewriting | None = None,
     ) -> None:
         self._commands, self._choice = commands, choice or choose()
         #: Held by Python threads that enqueue or change it. C looks at `busy` (native/busy.h).
         self.lock = make_lock()
-        self.plans = ExecutionPlans(commands, self._choice, given, self.lock, rewriting)
+        self.plans = ExecutionPlans(commands, self._choice, given, self.lock)
         #: The command-buffer as C knows it, an `fl_buffer *`, for updates in C.
         self.native = self.plans.native
         self._route: Route | None = None
@@ -198,9 +195,10 @@ class CommandBuffer:
         if route is not None and route.may_be_lost and (why := explain_lost_part(route)):
             _say_once(f"{why} {GOES_ON}")
             self._build_anew()
-        if route is None or not route.leads_to(queue) or self.native.stale:
+        plans = self.plans
+        if route is None or not route.leads_to(queue) or self.native.stale or plans.is_due:
             return self._find_route(queue)
-        if route.learns and self.plans.learn(self._find_kind(queue)):
+        if route.learns and plans.learn(self._find_kind(queue)):
             self._take(None)
             return self._find_route(queue)
         return route

@@ -12,10 +12,10 @@ changed before its end, the change waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._native import ffi, lib
 from ..calls import find_device_profile, get_address
@@ -30,6 +30,9 @@ from .planning import ExecutionPlan, Part, make_plans
 from .rewrites.rewriting import Rewriting
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 from .waiting import wait
+
+if TYPE_CHECKING:
+    from .rewrites.flow import Flow  # it needs a parser
 
 #: Schedules take turns in a graph that was enqueued so often: others are not worth building it
 #: several times.
@@ -67,10 +70,10 @@ class ExecutionPlans:
         choice: the engines.
         given: what an engine has built already, to be used on whatever queue, or None.
         lock: held by Python threads that enqueue or change it.
-        rewriting: what rewrites the commands, None if nothing does.
 
     Attributes:
         native: the command-buffer as C knows it, an `fl_buffer *`.
+        rewriting: what rewrites the commands, None if nothing does.
     """
 
     def __init__(
@@ -79,12 +82,12 @@ class ExecutionPlans:
         choice: Choice,
         given: BuiltCommands | None,
         lock: Any,
-        rewriting: Rewriting | None = None,
     ) -> None:
         self.native = ffi.new("fl_buffer *")
         self.native.holds_events = find_device_profile(commands.devices[0]).holds_events
         self._commands, self._choice, self._given = commands, choice, given
-        self._rewriting = rewriting
+        self.rewriting: Rewriting | None = None
+        self._flow: Flow | None = None  # to what was rewritten
         self._found: dict[QueueKind, Sequence[ExecutionPlan]] = {}  # several while they take turns
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         # what engines learned to leave, also of rewritten commands
@@ -103,8 +106,11 @@ class ExecutionPlans:
         if self.native.stale:  # an engine cannot run a changed command
             with self.block_updates():
                 self.native.stale = 0
+                self._set_flow(None)
             for other in list(self._found):
                 self._drop(other, {})
+        if self.is_due:
+            self._rewrite_again()
         found = self._found.get(kind)
         while found is None:
             found = self._make(kind)
@@ -134,9 +140,9 @@ class ExecutionPlans:
             self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
         found = [*self._plan_rewritten(kind, refused), *found]
-        if self._rewriting is not None and not self._rewriting.has_ended:
+        if self.rewriting is not None and not self.rewriting.has_ended:
             for one in found:
-                one.awaits = [*one.awaits, self._rewriting]
+                one.awaits = [*one.awaits, self.rewriting]
         names = [one.name for one in found]
         tries_schedules = any(one.tried for one in found)
         is_new = len(found) == 1 or tries_schedules
@@ -161,8 +167,18 @@ class ExecutionPlans:
         self, kind: QueueKind, refused: Mapping[str, str]
     ) -> Sequence[ExecutionPlan]:
         """Return the plans of the rewritten commands, if there are any now."""
-        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
-        if rewritten is None or rewritten.commands is None or _REWRITTEN in refused:
+        rewriting = self.rewriting
+        rewritten = rewriting.rewritten if rewriting is not None else None
+        if rewriting is None or rewritten is None:
+            return []
+        flow = rewritten.flow if self._flow is None else None
+        if rewriting.hides_revealed or (flow is not None and not flow.holds()):
+            self.rewrite_later(rewriting)
+            self._left = {key: left for key, left in self._left.items() if not key[1]}
+            return []
+        if flow is not None:
+            self._set_flow(flow)
+        if rewritten.commands is None or _REWRITTEN in refused:
             return []
         if rewritten.check is not None and (rewritten.check.left or rewritten.check.failure):
             return []
@@ -177,7 +193,7 @@ class ExecutionPlans:
         self, kind: QueueKind, refused: Mapping[str, str]
     ) -> Sequence[ExecutionPlan] | None:
         """Return the plan that runs fused kernels and what was captured; None if none is wanted."""
-        rewritten = self._rewriting.rewritten if self._rewriting is not None else None
+        rewritten = self.rewriting.rewritten if self.rewriting is not None else None
         check = rewritten.check if rewritten is not None else None
         if check is None or check.commands is None:
             return None
@@ -203,6 +219,45 @@ class ExecutionPlans:
                 for other, plans in list(self._found.items()):
                     if plans[0].check is check:
                         self._drop(other, {})
+
+    def _set_flow(self, flow: Flow | None) -> None:
+        """Let changes of the commands reach what they were rewritten to, or nothing (None)."""
+        with self.block_updates():
+            if self._flow is not None:
+                self._flow.watch(on=False)
+                self._flow.give([])  # what it was given will be gone
+            if flow is not None:
+                flow.watch(on=True)
+            self._flow = flow
+
+    def rewrite_later(self, rewriting: Rewriting) -> None:
+        """Take what rewrites the commands, and forget what it has made. After some replays it
+        begins again."""
+        self.rewriting = rewriting
+        self.native.next_look = rewriting.put_off(self.native.enqueued)
+
+    def reveal(self, memory: Collection[int]) -> None:
+        """Let the next enqueue write memory objects (handles) that a program can see now."""
+        if self.rewriting is None:
+            return
+        with self.block_updates():
+            self.rewriting.reveal(memory)
+            if self.rewriting.hides_revealed:
+                self.native.stale = 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next enqueue has to `choose` again."""
+        due = self.native.next_look
+        return 0 < due <= self.native.enqueued
+
+    def _rewrite_again(self) -> None:
+        """Begin a rewrite that a change has put off. Replays run as captured meanwhile."""
+        assert self.rewriting is not None
+        self.native.next_look = 0
+        self.rewriting.begin()
+        for one in (one for plans in self._found.values() for one in plans):
+            one.awaits = [*one.awaits, self.rewriting]
 
     def _note_refusal(
         self, kind: QueueKind, plan: ExecutionPlan, part: Part, refusal: OpenCLError
@@ -290,21 +345,27 @@ class ExecutionPlans:
         for one in dropped:
             one.close()
 
-    def _list_built(self) -> list[BuiltCommands]:
+    def _list_built(self, *, of_rewrites: bool = False) -> list[BuiltCommands]:
+        """Return what was built of the commands, or of what they were rewritten to."""
         if self._given is not None:
-            return [self._given]
+            return [] if of_rewrites else [self._given]
         found = (one for plans in self._found.values() for one in plans)
-        return [part.built for one in found for part in one.parts]
+        wanted = (one for one in found if (one.numbers is not None) == of_rewrites)
+        return [part.built for one in wanted for part in one.parts]
 
     def _list(self) -> None:
         """Tell C what was built, for updates."""
         if not self._commands.updatable:
             return
-        built = self._list_built()
-        rows = ffi.new("fl_built *[]", [one.native for one in built])
+        built, flow = self._list_built(), self._flow
+        rewritten = self._list_built(of_rewrites=True)
+        natives = [*(one.native for one in built), *([flow.native] if flow is not None else [])]
+        rows = ffi.new("fl_built *[]", natives)
         with self.block_updates():
-            self._listed, self.native.built = (built, rows), rows
-            self.native.built_count = len(built)
+            if flow is not None:
+                flow.give([one.native for one in rewritten])
+            self._listed, self.native.built = (built, rewritten, flow, rows), rows
+            self.native.built_count = len(natives)
             self.native.python_updates = any(not one.native.update for one in built)
 
     # changes
@@ -354,12 +415,16 @@ class ExecutionPlans:
         Raises:
             OpenCLError: an engine refuses it.
         """
+        flow = self._flow
+        accepted = flow.accept(cells) if flow is not None and flow.watches_memory else ()
         code = lib.fl_set_cells(self.native, cells.rows, cells.count)
         if code == lib.FL_PYTHON_UPDATES:
             changed = cells.list_pending()
             self._wait_for_updates()
             code = lib.fl_store_cells(self.native, cells.rows, cells.count)
             code = code or self._tell(dict.fromkeys(changed, False))
+        for one in accepted:
+            lib.fl_watch_cell(one, True)
         if code:
             raise error(code, "set", "An engine refused the new values.")
 
@@ -406,7 +471,8 @@ class ExecutionPlans:
             return _tell_one(self._given, 0, commands)
         for kind, plans in list(self._found.items()):
             refused: dict[str, str] = {}
-            for part in (part for one in plans for part in one.parts):
+            recorded = (one for one in plans if one.numbers is None)
+            for part in (part for one in recorded for part in one.parts):
                 inside = [number for number in commands if part.first <= number < part.end]
                 if _tell_one(part.built, part.first, inside):
                     refused[part.name] = "the driver refused an update"
@@ -422,9 +488,9 @@ class ExecutionPlans:
         why = {**self._choice.explain_others(), **plan.why}
         wide = max(map(len, why))
         lines = [f"{self._commands.count} commands"]
-        if self._rewriting is not None:
-            rewritten = self._rewriting.rewritten
-            lines += rewritten.lines if rewritten is not None else ["they are being rewritten"]
+        if self.rewriting is not None:
+            lines += self.rewriting.lines
+            rewritten = self.rewriting.rewritten
             if rewritten is not None and rewritten.check is not None:
                 lines.append(rewritten.check.describe())
         for name, reason in why.items():
@@ -439,8 +505,10 @@ class ExecutionPlans:
     def close(self) -> None:
         """Close what engines built. What was enqueued runs to its end."""
         closed = self._list_built() if self._found else []
+        closed += self._list_built(of_rewrites=True)
         with self.block_updates():
             self.native.built_count = 0
+            self._set_flow(None)
             self._found.clear()
         for one in closed:
             one.close()

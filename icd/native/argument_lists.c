@@ -109,7 +109,7 @@ fl_arguments *fl_new_list(const fl_argument *arguments, uint32_t count) {
     return list;
 }
 
-static fl_arguments *new_holding_list(const fl_argument *arguments, uint32_t count) {
+fl_arguments *fl_new_holding_list(const fl_argument *arguments, uint32_t count) {
     fl_arguments *list = fl_new_list(arguments, count);
     for (uint32_t i = 0; list && i < count; i++)
         fl_retain_object(list->list[i].kind, object_in(&list->list[i]));
@@ -129,7 +129,7 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count,
         if (changes[i].index < count)
             arguments[changes[i].index] = (fl_argument){
                 (uint8_t)changes[i].kind, fl_size_in_list(changes[i].size), changes[i].value, NULL};
-    fl_arguments *list = new_holding_list(arguments, count);
+    fl_arguments *list = fl_new_holding_list(arguments, count);
     if (arguments != few)
         free(arguments);
     return list;
@@ -151,7 +151,7 @@ int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_
                 bound++;
             }
     }
-    fl_arguments *list = bound ? new_holding_list(arguments, count) : NULL;
+    fl_arguments *list = bound ? fl_new_holding_list(arguments, count) : NULL;
     free(arguments);
     if (bound && !list)
         return CL_OUT_OF_HOST_MEMORY;

@@ -251,6 +251,8 @@ static int told(fl_buffer *b, int answer, int code) {
  * the last of its places. */
 static int tell(fl_buffer *b, const fl_value *v) {
     int code = CL_SUCCESS;
+    if (v->cell->watched)
+        b->stale = 1;
     for (uint32_t i = 0; i < b->built_count; i++) {
         const fl_built *built = b->built[i];
         if (built->set_cell)
@@ -319,7 +321,7 @@ int fl_store_cells(fl_buffer *buffer, fl_value *values, uint32_t count) {
 bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count, uint32_t times) {
     const fl_built *built = route->parts[0].built;
     for (const fl_value *v = values; v < values + count; v++)
-        if (v->series && v->transfer_count)
+        if (v->series && (v->transfer_count || v->cell->watched))
             return false;
     return route->part_count == 1 && built->take_series &&
            built->take_series(built->self, values, count, times) == CL_SUCCESS;

@@ -120,6 +120,7 @@ typedef struct fl_buffer {
     const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
     uint32_t holds_events;   /* events of what may fail are held until they have ended */
     uint32_t may_fail;       /* the last enqueue: it waits for others */
+    uint64_t next_look;   /* after so many enqueues nothing is repeated without Python; 0: never */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed
@@ -221,6 +222,27 @@ void *fl_find_address(const fl_route *route, void *memory);
 int fl_run_again(fl_route *route);
 /* A command has changed: everything that was built of it is told. */
 int fl_update_buffer(fl_buffer *buffer, uint32_t command, int relaunched);
+
+/* --- rewritten.c: an fl_built of rewritten commands, which only takes changes --- */
+/* `recorded` changes; `known` is what it was when it was rewritten. By recorded command: `places`,
+ * where it or its run is in `rewritten` (NULL: nothing was rewritten); `is_copy`, whether it is
+ * alone there; `first_flows`, where its arguments begin in `flows`, or FL_FIXED if no proof depends
+ * on it. By argument of those: the run's argument that is only this one, or FL_FIXED. `hidden` is
+ * memory that variables stand for; nobody else may begin to use it. */
+enum { FL_FIXED = 0xFFFFFFFF };
+typedef struct fl_rewritten {
+    const fl_command *recorded, *known;
+    fl_command *rewritten;
+    const uint32_t *places, *first_flows, *flows;
+    const unsigned char *is_copy;
+    void *const *hidden;
+    const fl_built *const *built;   /* of `rewritten` */
+    uint32_t hidden_count, built_count;
+} fl_rewritten;
+int fl_update_rewritten(void *rewritten, uint32_t command, int relaunched);
+int fl_set_cell_of_rewritten(void *rewritten, const fl_cell *cell);
+/* All `count` recorded commands may have changed. FL_BUILD_ANEW: what is proven does not hold. */
+int fl_check_rewritten(fl_rewritten *rewritten, uint32_t count);
 
 /* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device.
  * `marked`: a marker after the wait list is put before it, and the device begins when that is

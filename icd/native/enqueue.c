@@ -142,6 +142,11 @@ void fl_allow_again(fl_buffer *buffer, fl_route *route) {
     fl_leave(buffer);
 }
 
+static bool may_repeat(const fl_buffer *b, const fl_route *route) {
+    bool looks = b->next_look && b->enqueued >= b->next_look;
+    return b->again == route && !b->stale && !looks && !fl_is_captured(route->queue);
+}
+
 /* While a route is allowed, its queue and what it leads to are kept. */
 intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn) {
     fl_buffer *b = route->buffer;
@@ -150,7 +155,7 @@ intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint
     if (route->forks != forks)
         return 0;
     fl_enter(b);
-    bool allowed = b->again == route && !b->stale && !fl_is_captured(route->queue);
+    bool allowed = may_repeat(b, route);
     if (allowed && count)
         code = fl_take_turn(b, values, count, turn);
     allowed &= !b->stale;
@@ -173,8 +178,7 @@ intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
     if (!fl_try(b))
         return 0;
     const fl_route *route = b->again;
-    int code = route && route->queue == queue && route->forks == forks && !b->stale &&
-                       !fl_is_captured(queue)
+    int code = route && route->queue == queue && route->forks == forks && may_repeat(b, route)
                    ? fl_enqueue_all(route, 1, 0, NULL, &event, &failed)
                    : CL_SUCCESS;
     if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
@@ -223,7 +227,7 @@ int fl_run_again(fl_route *route) {
         return 0;
     fl_enter(b);
     bool is_elsewhere = b->last_event && b->last_queue != route->queue;
-    bool allowed = b->again == route && !b->stale && !is_elsewhere && !fl_is_captured(route->queue);
+    bool allowed = may_repeat(b, route) && !is_elsewhere;
     int code = allowed ? run_here(route, 1) : 0;
     if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
         b->stale = 1;

@@ -142,6 +142,11 @@ int32_t fl_set_memory(void *kernel, uint32_t index, void *memory);
 uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index);
 /* A bit for each of the first 64 arguments that is a Parameter's. */
 uint64_t fl_cell_bits(const fl_arguments *list);
+/* rewritten.c: a list of arguments that others have, `indices[i]` of `lists[i]`. It holds their
+ * objects, and shares their cells. NULL: there is no memory. */
+fl_arguments *fl_pick_arguments(fl_arguments *const *lists, const uint32_t *indices,
+                                uint32_t count);
+bool fl_holds_objects(const fl_arguments *list);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has
  * clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);
@@ -161,6 +166,8 @@ typedef struct fl_cell_look {
     void *bytes;
 } fl_cell_look;
 void fl_look_at_cell(const fl_cell *cell, fl_cell_look *look);
+/* rewritten.c: a rewrite is proven for its value, or is not any more. */
+void fl_watch_cell(fl_cell *cell, int watched);
 /* A Parameter lives: arguments that are set from memory at `key`, or to the memory object `key`
  * (FL_AS_MEMORY), are this one. `conversion` and `size` are what its own bytes are: an argument
  * that is just that is FL_AS_IT_IS. 0, CL_OUT_OF_HOST_MEMORY, or CL_INVALID_MEM_OBJECT for a memory

@@ -107,7 +107,9 @@ void fl_tell_parameter(uint64_t id);
  * in it is retained. */
 struct fl_cell {
     atomic_uint users;
-    uint32_t conversion;   /* enum fl_conversion */
+    uint16_t conversion;   /* enum fl_conversion */
+    bool watched;          /* a rewrite is proven for this value: with another one, all is built
+                              anew */
     uint64_t id;           /* the Parameter's number, never used again */
     size_t size;
     unsigned char bytes[];
@@ -186,6 +188,8 @@ bool fl_same_list(const fl_arguments *a, const fl_arguments *b);   /* of equal c
 /* A list in one piece of memory: the values lie behind it. It holds no objects but cells. */
 fl_arguments *fl_new_list(const fl_argument *arguments, uint32_t count);
 uint32_t fl_size_in_list(size_t size);
+/* The same, and it holds its objects. */
+fl_arguments *fl_new_holding_list(const fl_argument *arguments, uint32_t count);
 /* A reference to what an argument is, if it is an object. */
 void fl_retain_object(uint8_t kind, void *object);
 void fl_release_object(uint8_t kind, void *object);

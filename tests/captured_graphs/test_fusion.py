@@ -13,7 +13,6 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
-from helpers.programs import build_once
 from pyopencl.elementwise import ElementwiseKernel
 
 from fairlead.captured_graphs.context import capture
@@ -67,8 +66,9 @@ SIZES = (1, 127, 128, 1000)
 
 def _fused(loop: Executable) -> list[str]:
     """Return the sources of a graph's fused kernels."""
-    segment: Any = loop._whole
-    return list(dict.fromkeys(segment._rewriting.wait().sources.values()))
+    segments = loop._list_captured_segments()
+    found: list[Any] = [one._buffer.plans.rewriting for one in segments]
+    return [source for one in found for source in dict.fromkeys(one.wait().sources.values())]
 
 
 def _replay(loop: Executable, queue: cl.CommandQueue, times: int = 2) -> None:
@@ -345,18 +345,3 @@ def test_who_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
         graph.finalize()
     with pytest.raises(ArgumentError, match="fuse is 3"):
         graph.finalize(fuse=3)  # type: ignore[arg-type]
-
-
-def test_a_graph_with_parameters_says_why_not(queue: cl.CommandQueue) -> None:
-    import fairlead
-
-    data: Any = Arrays(queue, 64).inputs[0].data
-    with capture(queue) as graph:
-        factor = fairlead.Parameter(np.float32(2))
-        kernel = build_once(
-            queue.context,
-            "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }",
-        )
-        kernel.scale(queue, (64,), None, data, factor)
-    text = graph.finalize(fuse="wait").explain(queue)
-    assert "not fused: a graph that may be updated, or has Parameters" in text

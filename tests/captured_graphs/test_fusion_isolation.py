@@ -139,7 +139,7 @@ class Program:
 
 def find_sources(loop: Any) -> list[str]:
     """Return the sources of a graph's fused kernels."""
-    return list(loop._whole._rewriting.wait().sources.values())
+    return list(loop._whole._buffer.plans.rewriting.wait().sources.values())
 
 
 def check(program: Program) -> list[str]:

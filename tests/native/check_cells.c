@@ -149,3 +149,75 @@ SCENARIO(cells_of_memory) {
     give_up(&l);
     drop(w, r);
 }
+
+static int count_update(void *self, uint32_t command, int relaunched) {
+    (void)relaunched;
+    ((uint32_t *)self)[command]++;
+    return CL_SUCCESS;
+}
+
+static uint64_t number_of(const fl_command *command, uint32_t index) {
+    fl_change found;
+    uint64_t number;
+    OK(fl_get_argument(command->arguments, index, &found));
+    memcpy(&number, found.value, sizeof number);
+    return number;
+}
+
+/* Two launches of a memory object and a number were fused, and a third one was copied. */
+SCENARIO(cells_of_rewrites) {
+    cl_kernel kernel = make_kernel(w, "two:mv");
+    uint64_t numbers[] = {1, 2, 3}, other = 9;
+    int before = mock_references(w->a);
+    fl_array recorded = {0}, known = {0}, rewritten = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        const fl_change changes[] = {{0, FL_ARG_MEM, 8, &w->a}, {1, FL_ARG_VALUE, 8, &numbers[i]}};
+        *fl_new_command(&recorded) =
+            (fl_command){.op = FL_KERNEL,
+                         .work_dim = 1,
+                         .kernel = kernel,
+                         .arguments = fl_change_arguments(NULL, 2, changes, 2)};
+    }
+    OK(fl_copy_commands(&known, recorded.commands, 3));
+    fl_command *rows = recorded.commands;
+    fl_arguments *const lists[] = {rows[0].arguments, rows[0].arguments, rows[1].arguments};
+    *fl_new_command(&rewritten) =
+        (fl_command){.op = FL_KERNEL,
+                     .arguments = fl_pick_arguments(lists, (const uint32_t[]){0, 1, 1}, 3)};
+    OK(fl_add_copy(&rewritten, &rows[2], 0));
+    uint32_t told[2] = {0};
+    const fl_built inner = {.update = count_update, .self = told, .count = 2};
+    fl_rewritten r = {.recorded = rows,
+                      .known = known.commands,
+                      .rewritten = rewritten.commands,
+                      .places = (const uint32_t[]){0, 0, 1},
+                      .first_flows = (const uint32_t[]){0, 2, FL_FIXED},
+                      .flows = (const uint32_t[]){FL_FIXED, 1, FL_FIXED, 2},
+                      .is_copy = (const unsigned char[]){0, 0, 1},
+                      .hidden = (void *const[]){w->b},
+                      .built = (const fl_built *[]){&inner},
+                      .hidden_count = 1,
+                      .built_count = 1};
+    OK(fl_set_argument(&rows[1], 1, FL_ARG_VALUE, 8, &other));
+    OK(fl_update_rewritten(&r, 1, 0));
+    EQUAL(number_of(rewritten.commands, 1), 1);
+    EQUAL(number_of(rewritten.commands, 2), 9);
+    OK(fl_set_argument(&rows[2], 1, FL_ARG_VALUE, 8, &other));
+    OK(fl_update_rewritten(&r, 2, 0));
+    EQUAL(number_of(&rewritten.commands[1], 1), 9);
+    CHECK(told[0] == 1 && told[1] == 1);
+    OK(fl_check_rewritten(&r, 3));
+    rows[1].n[3] = 64;   /* another range */
+    EQUAL(fl_update_rewritten(&r, 1, 0), FL_BUILD_ANEW);
+    rows[1].n[3] = 0;
+    OK(fl_set_argument(&rows[0], 0, FL_ARG_MEM, 8, &w->b));
+    EQUAL(fl_update_rewritten(&r, 0, 0), FL_BUILD_ANEW);
+    OK(fl_set_argument(&rows[2], 0, FL_ARG_MEM, 8, &w->b)); /* what a variable stands for */
+    EQUAL(fl_update_rewritten(&r, 2, 0), FL_BUILD_ANEW);
+    EQUAL(fl_check_rewritten(&r, 3), FL_BUILD_ANEW);
+    fl_release_array(&recorded);
+    fl_release_array(&known);
+    fl_release_array(&rewritten);
+    OK(CL(kernel, clReleaseKernel)(kernel));
+    EQUAL(mock_references(w->a), before);
+}

@@ -7,7 +7,7 @@ replay is right whatever the comparison finds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
@@ -54,7 +54,7 @@ class Copies:
     def __init__(self, context: int, launches: Sequence[RecordedLaunch]) -> None:
         self.roots: dict[int, tuple[list[int], int]] = {}
         self.instead: list[dict[int, int]] = [{} for _ in range(_WAYS)]
-        for one in (one for launch in launches for one in launch.memory):
+        for one in (one for launch in launches for one in launch.memory[0]):
             if one.root not in self.roots:
                 size = find_root(one.root)[2]
                 self.roots[one.root] = [self._make(context, size) for _ in range(_WAYS)], size
@@ -117,7 +117,7 @@ class FusionCheck:
                 place = array.add_copy(ffi.addressof(row), before, row.queue)
                 before = [place]
                 if instead:
-                    _exchange(array, place, make_arguments(launch.arguments, instead))
+                    _exchange(array.array[place], launch, instead)
             if instead:
                 before = [run.add(array, commands, before, fused)]
         return before[0]
@@ -145,7 +145,12 @@ class FusionCheck:
 
     def _fail(self, run: FusedRun, root: int, place: int) -> FusionError:
         launch, use = max(
-            ((launch, one) for launch in run.launches for one in launch.memory if one.root == root),
+            (
+                (launch, one)
+                for launch in run.launches
+                for one in launch.memory[0]
+                if one.root == root
+            ),
             key=lambda pair: (pair[1].writes, pair[0].number),
         )
         first, last = run.numbers[0], run.numbers[-1]
@@ -182,10 +187,15 @@ class FusionCheck:
         self._runs.clear()
 
 
-def _exchange(array: CommandArray, place: int, arguments: Any) -> None:
-    row = array.array[place]
+def _exchange(row: Any, launch: RecordedLaunch, instead: Mapping[int, int]) -> None:
+    """Let a copy of a command use other memory."""
+    if launch.is_transfer:
+        for name in ("source", "target"):
+            handle = get_address(getattr(row, name))
+            setattr(row, name, ffi.cast("void *", instead.get(handle, handle)))
+        return
     lib.fl_release_arguments(row.arguments)
-    row.arguments = arguments
+    row.arguments = make_arguments([one.turns[0] for one in launch.arguments], instead)
 
 
 def _read(queue: int, memory: int, first: int, size: int) -> bytes:

@@ -18,92 +18,96 @@ Without the loop a CPU runs along the memory instead of across it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 from pycparser import c_ast
 
-from ..._native import ffi
+from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...calls import build_program, call, get_address, query_bytes
 from ...errors import OpenCLError, check
+from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
-from ...kernel_source.reading import KernelAccess, KernelParameter
-from ...kernel_source.syntax import find_needed
 from ..commands import CommandArray, CommandList
 from .checking import FusionCheck
+from .flow import FIXED, Flow
 from .isolation import isolate, measure_kind, why_not_isolated
 from .launches import (
     ArgumentValue,
     KernelRead,
     NotFused,
+    RecordedArgument,
     RecordedLaunch,
     UsedBytes,
+    list_types,
     make_arguments,
     read_launch,
+    read_transfer,
 )
 from .rewriting import Rewritten
-from .uses import MemoryUse
+from .uses import ListSnapshot, MemoryUse
 
 #: Bytes of arguments that every device takes (SPEC CL_DEVICE_MAX_PARAMETER_SIZE).
 _MOST_BYTES: Final = 1000
+#: Launches of a run. A compiler takes longer for each.
+_MOST_LAUNCHES: Final = 128
 #: Items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
 _GROUPS: Final = (128, 256)
 ITEM: Final = "fl_item"
+#: The key of an argument that is 0 (isolation.py).
+_ZERO: Final = "zero"
 
 
 def fuse(
     commands: CommandList,
-    sources: Mapping[int, str],
-    uses: Mapping[int, MemoryUse],
-    add_readers: Callable[..., None],
+    snapshot: ListSnapshot,
+    add_readers: Callable[[RunList], None],
     *,
     checks: bool = False,
 ) -> Rewritten:
     """Return commands with launches that are fused.
 
     Args:
-        commands: what is rewritten.
-        sources: of its programs, by their handles.
-        uses: who uses their memory objects.
+        commands: what is rewritten. It may change meanwhile.
+        snapshot: what it was.
         add_readers: that of reductions.py.
-        checks: whether the first replays run both ways (checking.py).
+        checks: whether the first replays run both ways (checking.py), if the commands never change.
     """
     if (reason := _why_not(commands)) is not None:
         return Rewritten(None, lines=[f"not fused: {reason}"])
-    is_isolated = needs_isolation(commands)
-    runs, lines = _find_runs(commands, sources, is_isolated)
-    if not is_isolated:
-        add_readers(commands, sources, uses, runs, lines)
-    made, kernels = dict[int, FusedRun](), dict[str, FusedKernel]()
-    for run in runs:
+    found, old = RunList(snapshot, is_isolated=needs_isolation(commands)), snapshot.commands
+    if not found.is_isolated and not commands.updatable:
+        add_readers(found)
+    lines, made, kernels = found.lines, dict[int, FusedRun](), dict[str, FusedKernel]()
+    for run in found.runs:
         first, last = run.numbers[0], run.numbers[-1]
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
         try:
-            one = run.make(commands, uses, kernels)
+            one = run.make(old, snapshot.uses, kernels)
         except (NotFused, OpenCLError) as error:  # this run stays as it was captured
             lines.append((last, f"{many} not fused: {' '.join(str(error).split())}"))
             continue
         lines.append((last, f"{many} one fused kernel, which saves: {one.describe_savings()}"))
         made.update((number, one) for number in run.numbers)
     texts = [f"  {text}" for _, text in sorted(lines, key=lambda line: line[0])]
-    if not made:
-        return Rewritten(None, lines=texts)
-    fused, numbers = _put_together(commands, made, lambda run, *rest: run.add(*rest))
-    check = None
-    if checks:
+    fused, numbers, places = _put_together(old, made, lambda run, *rest: run.add(*rest))
+    flow = check = None
+    if commands.updatable:
+        flow = _make_flow(commands, snapshot, found, made, fused, places)
+    elif checks and made:
         check = FusionCheck()
-        check.commands, check.numbers = _put_together(commands, made, check.add)
-    found = {one.numbers: one.source for one in made.values()}
-    return Rewritten(fused, numbers, texts, found, check)
+        check.commands, check.numbers, _ = _put_together(old, made, check.add)
+    sources = {one.numbers: one.source for one in made.values()}
+    hidden = frozenset(chain(*(one.temporaries for one in made.values())))
+    return Rewritten(fused if made else None, numbers, texts, sources, check, flow, hidden)
 
 
 def _why_not(commands: CommandList) -> str | None:
     """Return why nothing of a list is fused."""
-    if commands.updatable:
-        return "a graph that may be updated, or has Parameters, is not fused yet"
     if len(set(commands.devices)) > 1:
         return "it has several devices"
     if commands.wanted_events or commands.externals:
@@ -123,61 +127,96 @@ def _is_of_type(commands: CommandList, *types: str) -> bool:
     return any(int.from_bytes(told, "little") & OPENCL[one] for one in types)
 
 
-@dataclass
 class Run:
     """Launches that become one.
 
+    Args:
+        launches: as many as can be one; the others are left out.
+        is_isolated: whether the function of each is isolated from the others' (isolation.py).
+
     Attributes:
         launches: in order.
-        is_isolated: whether the function of each is isolated from the others' (isolation.py).
+        declared: what their programs declare: the text, by name.
     """
 
-    launches: list[RecordedLaunch] = field(default_factory=list)
-    is_isolated: bool = False
+    def __init__(
+        self, launches: Iterable[RecordedLaunch] = (), *, is_isolated: bool = False
+    ) -> None:
+        self.launches: list[RecordedLaunch] = []
+        self.declared: dict[str, str] = {}
+        self.is_isolated = is_isolated
+        self._sizes: dict[Any, int] = {}  # bytes of the arguments, by their keys
+        self._memory: list[dict[UsedBytes, int]] = []  # by turn; and the number of the command
+        for launch in launches:
+            if self.why_not(launch) is not None:
+                break
+            self.add(launch)
 
     def why_not(self, launch: RecordedLaunch) -> str | None:
         """Return why a launch cannot be the next one of it."""
         if not self.launches:
             return None
-        if self.launches[0].items != launch.items:
-            return f"it has {launch.items} items, those before it {self.launches[0].items}"
-        if self.launches[0].kernel.options != launch.kernel.options:
+        first, declared = self.launches[0], launch.kernel.declared
+        if first.items != launch.items:
+            return f"it has {launch.items} items, those before it {first.items}"
+        if first.kernel.options != launch.kernel.options:
             return "its program has other build options"
-        for other in self.launches:
-            for one in launch.memory:
-                for before in other.memory:
+        for turn, known in zip(launch.memory, self._memory, strict=True):
+            for one in turn:
+                for before, number in known.items():
                     if not one.allows(before):
-                        name = f"its {one.argument}, {before.argument} of command {other.number}"
+                        name = f"its {one.argument}, {before.argument} of command {number}"
                         why = one.reason or before.reason or "they have other items' bytes there"
                         return f"an item may use what other items write, {name}: {why}"
-        for one in launch.memory if self.is_isolated else ():
-            meets = any(one.meets(before) for other in self.launches for before in other.memory)
-            if meets and not self._find_place(one, launch):
-                return f"a GPU's compiler would see what passes in its {one.argument}"
-        try:
-            more, empty = [*self.launches, launch], dict[int, ElementPlace]()
-            parameters = FusedParameters(more, shared=empty if self.is_isolated else None)
-        except NotFused as error:
-            return str(error)
-        if parameters.size > _MOST_BYTES:
+                if (
+                    self.is_isolated
+                    and any(map(one.meets, known))
+                    and not self._passes(one, launch)
+                ):
+                    return f"a GPU's compiler would see what passes in its {one.argument}"
+        for name in declared.keys() & self.declared.keys():
+            if declared[name] != self.declared[name]:
+                return f"two programs give {name} two meanings"
+        zeros = 8 * (len(self.launches) + 1) * self.is_isolated
+        if sum({**self._sizes, **_measure(launch)}.values()) + zeros > _MOST_BYTES:
             return "its kernel would have too many arguments"
-        return None
+        return "it has enough launches" if len(self.launches) == _MOST_LAUNCHES else None
 
-    def _find_place(self, memory: UsedBytes, launch: RecordedLaunch) -> ElementPlace | None:
-        """Return how an item's element is used in all launches, the next one included."""
+    def _passes(self, memory: UsedBytes, launch: RecordedLaunch) -> bool:
+        """Return whether an item's element passes in a variable, to the next launch as well."""
         launches = [*self.launches, launch]
-        alone = all(
-            one.handle == memory.handle
-            for each in launches
-            for one in each.memory
-            if one.root == memory.root
-        )
-        return _find_shared(launches, memory.handle) if alone else None
+        for turn in zip(*(one.memory for one in launches), strict=True):
+            used = list(chain(*turn))
+            roots = {one.root for one in used if one.handle == memory.handle}
+            if any(one.root in roots and one.handle != memory.handle for one in used):
+                return False
+        place = find_place(launches, memory.handle)
+        return place is not None and place.can_be_shared
+
+    def add(self, launch: RecordedLaunch) -> None:
+        """Add a launch that can be the next one."""
+        self.launches.append(launch)
+        self.declared.update(launch.kernel.declared)
+        self._sizes.update(_measure(launch))
+        self._memory = self._memory or [{} for _ in launch.memory]
+        for turn, known in zip(launch.memory, self._memory, strict=True):
+            known.update(dict.fromkeys(turn, launch.number))
 
     @property
     def gains(self) -> bool:
         """Whether the new launch can be better than the old ones."""
-        return len(self.launches) > 1 or self.launches[0].kernel.loop is not None
+        kernels = [one.kernel for one in self.launches if not one.is_transfer]
+        return any(one.loop is not None for one in kernels) or (
+            bool(kernels) and len(self.launches) > 1
+        )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether no two of its memory arguments share bytes."""
+        return all(
+            len({(one.root, one.handle) for one in turn}) == len({one.root for one in turn})
+            for turn in self._memory
+        )
 
     @property
     def group(self) -> int:
@@ -203,43 +242,102 @@ class Run:
         shared: dict[int, ElementPlace] | None = None
         if self.is_isolated:
             temporaries = {one: kind for one, kind in temporaries.items() if measure_kind(kind)}
-            handles = {one.handle for launch in self.launches for one in launch.memory}
-            places = {one: _find_shared(self.launches, one) for one in handles - {*temporaries}}
-            shared = {handle: one for handle, one in places.items() if one is not None}
-        parameters = FusedParameters(self.launches, temporaries, shared)
-        source = write_source(self.launches, parameters, self.group)
+            keys = (one.handle for launch in self.launches for one in launch.memory[0])
+            places = {one: find_place(self.launches, one) for one in keys if one not in temporaries}
+            shared = {key: one for key, one in places.items() if one and one.can_be_shared}
+        parameters = FusedParameters(self, temporaries, shared)
+        source = write_source(self, parameters)
+        kernel = self.compile(commands, kernels, source)
+        return FusedRun(self.launches, source, kernel, parameters, self.group)
+
+    def compile(
+        self, commands: CommandList, kernels: dict[str, FusedKernel], source: str
+    ) -> FusedKernel:
+        """Return the kernel of a source: see `make`."""
         if source not in kernels:
             options = self.launches[0].kernel.options
             kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
-        values = [value for _, value in parameters.rows]
-        return FusedRun(self.launches, temporaries, source, kernels[source], values, self.group)
+        return kernels[source]
 
 
-def _find_runs(
-    commands: CommandList, sources: Mapping[int, str], is_isolated: bool
-) -> tuple[list[Run], list[tuple[int, str]]]:
-    """Return the runs, and why there are borders between them: the command behind, and a text."""
-    found, lines, run = list[Run](), list[tuple[int, str]](), Run(is_isolated=is_isolated)
-    for number in range(len(commands)):
-        launch: RecordedLaunch | None = None
+def _measure(launch: RecordedLaunch) -> dict[Any, int]:
+    return {
+        one.key: max(8, len(one.turns[0])) if isinstance(one.turns[0], bytes) else 8
+        for one in launch.arguments
+    }
+
+
+class RunList:
+    """The runs of a command list.
+
+    Attributes:
+        runs: in order.
+        arguments: of each launch that is fused, or that could be after changes, by its number.
+        lines: why there are borders between them: the command behind, and a text.
+        launches: all that were understood, by number.
+        snapshot: of the list.
+    """
+
+    def __init__(self, snapshot: ListSnapshot, *, is_isolated: bool) -> None:
+        self.runs, self.lines = list[Run](), list[tuple[int, str]]()
+        self.arguments: dict[int, Sequence[RecordedArgument]] = {}
+        self.snapshot, self.is_isolated = snapshot, is_isolated
+        self.launches: dict[int, RecordedLaunch] = {}
+        self._reasons: dict[int, str] = {}
+        numbers = range(len(snapshot.commands))
+        for number in numbers:
+            self._read_launch(number)
+        types, likes = list_types(self.launches.values()), dict[int, RecordedLaunch]()
+        following: RecordedLaunch | None = None
+        for number in reversed(numbers):  # a transfer at the beginning is like the next launch
+            following = self.launches.get(number, following)
+            if following is not None:
+                likes[number] = following
+        run = Run(is_isolated=is_isolated)
+        for number in numbers:
+            launch = self.launches.get(number)
+            like = run.launches[-1] if run.launches else likes.get(number)
+            if launch is None and like is not None:
+                launch = self._read_transfer(number, like, types)
+            if launch is None:
+                text: str | None = f"is not fused: {self._reasons[number]}"
+            elif (text := run.why_not(launch)) is not None:
+                text = f"does not join those before it: {text}"
+            if text is not None:
+                self.lines.append((number, f"command {number} {text}"))
+                self._end(run)
+                run = Run(is_isolated=is_isolated)
+            if launch is not None:
+                run.add(launch)
+        self._end(run)
+
+    def _read_launch(self, number: int) -> None:
         try:
-            if commands.order.order_only[number]:
+            if self.snapshot.commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            launch = read_launch(commands, number, sources)
-            if is_isolated:
+            launch = read_launch(self.snapshot, number)
+            self.arguments[number] = launch.arguments
+            if self.is_isolated:
                 _check_isolation(launch)
-            reason = run.why_not(launch)
-            if reason is not None:
-                lines.append((number, f"command {number} does not join those before it: {reason}"))
+            self.launches[number] = launch
         except NotFused as error:
-            launch, reason = None, str(error)
-            lines.append((number, f"command {number} is not fused: {reason}"))
-        if reason is not None:
-            found.append(run)
-            run = Run(is_isolated=is_isolated)
-        if launch is not None:
-            run.launches.append(launch)
-    return [one for one in (*found, run) if one.launches and one.gains], lines
+            self._reasons[number] = str(error)
+            if error.arguments:
+                self.arguments[number] = error.arguments
+
+    def _read_transfer(
+        self, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
+    ) -> RecordedLaunch | None:
+        try:
+            return read_transfer(self.snapshot, number, like, types)
+        except (NotFused, UnreadableKernel) as error:
+            if self.snapshot.commands.name_operation(number) in ("copy", "fill"):
+                self._reasons[number] = str(error)
+            return None
+
+    def _end(self, run: Run) -> None:
+        if run.launches and run.gains:
+            self.runs.append(run)
 
 
 def _check_isolation(launch: RecordedLaunch) -> None:
@@ -254,7 +352,7 @@ def _check_isolation(launch: RecordedLaunch) -> None:
 
 @dataclass(frozen=True)
 class ElementPlace:
-    """Where an item's element is, that several launches use.
+    """Where an item's element of memory is: the same in all launches that use it.
 
     Attributes:
         kind: its type.
@@ -262,6 +360,7 @@ class ElementPlace:
         stride: bytes from an element to the next one.
         is_loaded: whether a launch may read it before any has written it.
         is_stored: whether a launch writes it.
+        can_be_shared: whether a variable can stand for it, and several launches use it.
     """
 
     kind: str
@@ -269,115 +368,113 @@ class ElementPlace:
     stride: int
     is_loaded: bool
     is_stored: bool
+    can_be_shared: bool
 
     def write(self, pointer: str) -> str:
         """Return how the element is written."""
         return f"*(global {self.kind} *)({pointer} + {self.offset}UL + {self.stride}UL * {ITEM})"
 
 
-def _find_shared(launches: Sequence[RecordedLaunch], handle: int) -> ElementPlace | None:
-    """Return where an item's element of memory is that several launches use, None if it has none.
-
-    Then a variable can stand for it, and it is the same for all of them.
-    """
-    using = [one for one in launches if handle in one.arguments]
-    memory = [one for launch in using for one in launch.memory if one.handle == handle]
+def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | None:
+    """Return where an item's element of memory is; None if an item may use others, too."""
+    using = [one for one in launches if any(given.key == key for given in one.arguments)]
+    memory = [one for launch in using for one in chain(*launch.memory) if one.handle == key]
     places = {(one.offset, one.stride, one.width) for one in memory}
-    kinds = {_find_element(launch, handle) for launch in using}
-    if len(using) < 2 or len(places) != 1 or len(kinds) != 1 or not all(one.fits for one in memory):
+    kinds = {launch.find_element(key) for launch in using}
+    if len(places) != 1 or len(kinds) != 1 or not (kind := kinds.pop()):
         return None
-    (kind,), ((offset, stride, width),) = kinds, places
-    if not width or measure_kind(kind) != width:
-        return None
-    is_loaded = not _writes_first(using[0], handle)
-    return ElementPlace(kind, offset, stride, is_loaded, any(one.writes for one in memory))
+    ((offset, stride, width),) = places
+    fits = measure_kind(kind) == width and all(one.fits for one in memory)
+    is_loaded, is_stored = not using[0].writes_first(key), any(one.writes for one in memory)
+    return ElementPlace(kind, offset, stride, is_loaded, is_stored, fits and len(using) > 1)
 
 
 def find_temporaries(
     launches: Sequence[RecordedLaunch], uses: Mapping[int, MemoryUse]
 ) -> dict[int, str]:
     """Return the memory objects that a variable can stand for, and its type, by their handles."""
-    run = {launch.number for launch in launches}
-    found: dict[int, str] = {}
+    run, found = {launch.number for launch in launches}, dict[int, str]()
+    memory = [one for launch in launches for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
-    parts = {one.handle for launch in launches for one in launch.memory if one.handle != one.root}
-    for handle in {one.handle for launch in launches for one in launch.memory}:
-        use = uses.get(handle)
-        if use is None or use.references != 1 or not use.commands <= run or handle in parts:
+    parts = {one.handle for one in memory if one.handle != one.root}
+    for key in dict.fromkeys(one.handle for one in memory):
+        use = uses.get(key)
+        if use is None or use.others or not use.commands <= run or key in parts:
             continue
-        kinds = {_find_element(launch, handle) for launch in launches if handle in launch.arguments}
-        first = next(launch for launch in launches if handle in launch.arguments)
-        if len(kinds) == 1 and (kind := kinds.pop()) and _writes_first(first, handle):
-            found[handle] = kind
+        place = find_place(launches, key)
+        if place is not None and not place.is_loaded:
+            found[key] = place.kind
     return found
 
 
-def _find_element(launch: RecordedLaunch, handle: int) -> str:
-    """Return the type of an item's element of a memory object, "" if it has none of its own."""
-    pairs = zip(launch.kernel.parameters, launch.arguments, strict=True)
-    rows = {launch.kernel.elements.get(one.name) for one, value in pairs if value == handle}
-    kinds = {row[1] if row else "" for row in rows}
-    places = {(one.first, one.stride, one.width) for one in launch.memory if one.handle == handle}
-    is_own = len(places) == 1 and next(iter(places))[1] > 0
-    return kinds.pop() if is_own and len(kinds) == 1 else ""
+class FusedArgument(NamedTuple):
+    """An argument of a fused kernel.
 
+    Attributes:
+        kind: its type, and what stands before its name.
+        name: its name.
+        list: an `fl_arguments *` that has it.
+        place: where.
+        value: what it is now.
+    """
 
-def _writes_first(launch: RecordedLaunch, handle: int) -> bool:
-    """Return whether each item writes its element before it reads it."""
-    pairs = zip(launch.kernel.parameters, launch.arguments, strict=True)
-    names = [one.name for one, value in pairs if value == handle]
-    return len(names) == 1 and launch.kernel.access.arguments[names[0]].written_first
+    kind: str
+    name: str
+    list: Any
+    place: int
+    value: ArgumentValue
+
+    @property
+    def text(self) -> str:
+        """The declaration of its parameter."""
+        return f"{self.kind}{self.name}"
 
 
 class FusedParameters:
     """The parameters of a fused kernel: each buffer and each value once.
 
-    Attributes:
+    Args:
+        run: its launches.
         temporaries: what a variable stands for, and its type, by handle.
-        variables: their names, by handle.
         shared: memory whose elements pass from launch to launch in variables, by handle; None if
             launches are not isolated.
-        rows: a declaration, and the argument.
-        size: bytes of the arguments.
+
+    Attributes:
+        variables: their names, by handle.
+        rows: the arguments.
+        places: of the rows, by the keys of the launches' arguments.
     """
 
     def __init__(
         self,
-        launches: Sequence[RecordedLaunch],
-        temporaries: Mapping[int, str] = {},
+        run: Run,
+        temporaries: Mapping[int, str],
         shared: Mapping[int, ElementPlace] | None = None,
     ) -> None:
         self.temporaries, self.shared = temporaries, shared
         handles = [*temporaries, *(shared or ())]
         self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(handles)}
-        self._places: dict[tuple[str, ArgumentValue], int] = {}
-        self.rows: list[tuple[str, ArgumentValue]] = []
-        self.size = 0
-        roots = {(one.root, one.handle) for launch in launches for one in launch.memory}
-        alone = len({root for root, _ in roots}) == len(roots)
-        self._restrict = "restrict " if alone else ""  # no two of them share bytes
-        for launch in launches:
-            for one, value in zip(launch.kernel.parameters, launch.arguments, strict=True):
-                self._add(one, value)
+        self.places: dict[Any, int] = {}
+        self.rows: list[FusedArgument] = []
+        pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
+        for launch in run.launches:
+            pairs = zip(launch.kernel.parameters, launch.arguments, strict=True)
+            for index, (one, (turns, key, *_)) in enumerate(pairs):
+                if key not in temporaries and key not in self.places:
+                    kind = pointer if isinstance(key, int) else f"{one.type.name} "
+                    self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, turns[0])
         if shared is not None:
-            self.rows += [(f"uint {_write_zero(launch)}", bytes(4)) for launch in launches]
-            self.size += 8 * len(launches)
+            zero = ffi.gc(make_arguments([bytes(4)]), lib.fl_release_arguments)
+            for launch in run.launches:
+                number = launch.number
+                self._add((_ZERO, number), "uint ", f"fl_zero_{number}", zero, 0, bytes(4))
 
-    def _add(self, parameter: KernelParameter, value: ArgumentValue) -> None:
-        type_ = parameter.type
-        if value in self.temporaries:
-            return
-        if isinstance(value, int):
-            key, text = ("", value), f"global uchar *{self._restrict}"
-        elif type_.kind in ("integer", "float", "vector") and type_.name:
-            key, text = (type_.name, value), f"{type_.name} "
-        else:
-            raise NotFused(f"its argument {parameter.name} is a struct")
-        if key in self._places:
-            return
-        self._places[key] = len(self.rows)
-        self.rows.append((f"{text}fl_{len(self.rows)}", value))
-        self.size += 8 if isinstance(value, int) else max(8, len(value))
+    def _add(self, key: Any, *row: Any) -> None:
+        self.places[key] = len(self.rows)
+        self.rows.append(FusedArgument(*row))
+
+    def _name(self, key: Any) -> str:
+        return self.rows[self.places[key]].name
 
     def declare_variables(self) -> list[str]:
         """Return the variables that stand for memory."""
@@ -398,16 +495,16 @@ class FusedParameters:
 
     def _write_element(self, handle: int) -> str:
         assert self.shared is not None
-        return self.shared[handle].write(f"fl_{self._places['', handle]}")
+        return self.shared[handle].write(self._name(handle))
 
     def write_call(self, name: str, launch: RecordedLaunch) -> list[str]:
         """Return the statements that call the function of an old kernel."""
         if self.shared is None:
             return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
-        zero, memory = _write_zero(launch), launch.memory
+        zero, memory = self._name((_ZERO, launch.number)), launch.memory[0]
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
         written = {one.handle for one in memory if one.writes}
-        read = {one.handle for one in memory if not _writes_first(launch, one.handle)}
+        read = {one.handle for one in memory if not launch.writes_first(one.handle)}
         before, after = (
             [
                 f"    {variable} = {isolate(variable, kinds[handle], zero)};"
@@ -420,51 +517,37 @@ class FusedParameters:
         return [*before, f"    {name}({', '.join(arguments)});", *after]
 
     def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
-        pairs = list(zip(launch.kernel.parameters, launch.arguments, strict=True))
-        values = (value for _, value in pairs if isinstance(value, int))
-        own = [f"&{self.variables[value]}" for value in values if value in self.variables]
-        return [*(self._write(one.type, value, zero) for one, value in pairs), *own]
+        keys = [one.key for one in launch.arguments]
+        own = [f"&{self.variables[key]}" for key in keys if key in self.variables]
+        pairs = zip(launch.kernel.parameters, keys, strict=True)
+        return [*(self._write(one.type, key, zero) for one, key in pairs), *own]
 
-    def _write(self, type_: Any, value: ArgumentValue, zero: str) -> str:
-        if value in self.variables:
-            return f"({_write_pointer(type_)})0"
-        key = ("", value) if isinstance(value, int) else (type_.name, value)
-        name = f"fl_{self._places[key]}"
-        if isinstance(value, int):
-            return f"({_write_pointer(type_)}){f'({name} + {zero})' if zero else name}"
-        return isolate(name, type_.name, zero) if zero else name
-
-
-def _write_zero(launch: RecordedLaunch) -> str:
-    return f"fl_zero_{launch.number}"
+    def _write(self, type_: Any, key: Any, zero: str) -> str:
+        if not isinstance(key, int):
+            return isolate(self._name(key), type_.name, zero) if zero else self._name(key)
+        pointer = f"(global {type_.target.name or 'void'} *)"
+        if key in self.variables:
+            return f"{pointer}0"
+        return f"{pointer}({self._name(key)} + {zero})" if zero else pointer + self._name(key)
 
 
-def _write_pointer(type_: Any) -> str:
-    return f"global {type_.target.name or 'void'} *"
-
-
-def write_functions(
-    launches: Sequence[RecordedLaunch], parameters: FusedParameters
-) -> tuple[dict[str, str], list[str]]:
-    """Return functions that do what launches do, by name, and statements that call them in order.
-
-    Raises NotFused if two programs give one name two meanings.
-    """
-    texts, names = dict[str, str](), dict[tuple[int, tuple[str, ...]], str]()
+def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], list[str]]:
+    """Return what launches need and functions that do what they do; and the calls, in order."""
+    functions, names = list[str](), dict[tuple[int, tuple[str, ...]], str]()
     body = parameters.declare_variables()
-    for launch in launches:
+    for launch in run.launches:
         kernel = launch.kernel
         own = tuple(
             one.name
             for one, value in zip(kernel.parameters, launch.arguments, strict=True)
-            if value in parameters.variables
+            if value.key in parameters.variables
         )
         name = names.get((id(kernel), own))
         if name is None:
             name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
-            add_declarations(kernel.access, texts)
-            texts[name] = _write_function(kernel, name, own)
+            functions.append(_write_function(kernel, name, own))
         body += parameters.write_call(name, launch)
+    texts = [*run.declared.values(), *functions]
     return texts, [*body, *parameters.store_variables()]
 
 
@@ -474,25 +557,15 @@ def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
     return [f"#pragma {pragma}" for pragma in dict.fromkeys(found)]
 
 
-def write_source(
-    launches: Sequence[RecordedLaunch], parameters: FusedParameters, group: int
-) -> str:
-    """Return the source of a kernel that does what launches do, in order.
-
-    Args:
-        launches: the launches.
-        parameters: of the kernel.
-        group: items of a work-group.
-
-    Raises NotFused if two programs give one name two meanings.
-    """
-    texts, body = write_functions(launches, parameters)
-    whole = launches[0].items % group == 0
-    test = "" if whole else f"  if ({ITEM} < {launches[0].items}UL)\n"
+def write_source(run: Run, parameters: FusedParameters) -> str:
+    """Return the source of a kernel that does what launches do, in order."""
+    texts, body = write_functions(run, parameters)
+    items = run.launches[0].items
+    test = f"  if ({ITEM} < {items}UL)\n" if items % run.group else ""
     lines = [
-        *write_pragmas(launches),
-        *texts.values(),
-        f"kernel void fairlead_fused({', '.join(text for text, _ in parameters.rows)}) {{",
+        *write_pragmas(run.launches),
+        *texts,
+        f"kernel void fairlead_fused({', '.join(one.text for one in parameters.rows)}) {{",
         f"  const size_t {ITEM} = get_global_id(0);",
         f"{test}  {{",
         *body,
@@ -500,26 +573,6 @@ def write_source(
         "}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def add_declarations(access: KernelAccess, texts: dict[str, str]) -> None:
-    """Add what a kernel needs of its program.
-
-    Raises NotFused if two programs give one name two meanings.
-    """
-    for node, *_ in find_needed(access.program.declarations, access.function):
-        is_function = isinstance(node, c_ast.FuncDef)
-        if is_function and _is_kernel(node):
-            continue
-        name = node.decl.name if is_function else getattr(node, "name", None)
-        text = write_opencl(node) + ("" if is_function else ";")
-        key = name or text
-        if texts.setdefault(key, text) != text:
-            raise NotFused(f"two programs give {name} two meanings")
-
-
-def _is_kernel(node: c_ast.FuncDef) -> bool:
-    return "_Noreturn" in (node.decl.funcspec or [])
 
 
 def _write_function(kernel: KernelRead, name: str, own: Sequence[str]) -> str:
@@ -625,18 +678,22 @@ class FusedRun:
 
     Attributes:
         launches: in order.
-        temporaries: the memory that they do not write any more, and its type, by handle.
         source: of the kernel.
         kernel: the kernel.
-        values: its arguments: a handle for memory, the bytes of a value.
+        parameters: its own.
+        group: items of a work-group.
     """
 
     launches: Sequence[RecordedLaunch]
-    temporaries: Mapping[int, str]
     source: str
     kernel: FusedKernel
-    values: Sequence[ArgumentValue]
+    parameters: FusedParameters
     group: int = 0
+
+    @property
+    def temporaries(self) -> Mapping[int, str]:
+        """The memory that they do not write any more, and its type, by handle."""
+        return self.parameters.temporaries
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -646,7 +703,7 @@ class FusedRun:
     def describe_savings(self) -> str:
         """Return what a replay does not do any more."""
         items, before, reads, writes = self.launches[0].items, 0, set[Any](), set[Any]()
-        for one in (one for launch in self.launches for one in launch.memory):
+        for one in (one for launch in self.launches for one in launch.memory[0]):
             before += (one.reads + one.writes) * (one.width * items or one.end - one.first)
             place = one.root, one.first, one.end
             if one.handle not in self.temporaries:
@@ -660,6 +717,25 @@ class FusedRun:
             "bytes of memory traffic": max(0, before - after),
         }
         return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
+
+    def make_arguments(self, instead: Mapping[int, int]) -> Any:
+        """Return the launch's arguments, which share cells with the recorded ones.
+
+        Args:
+            instead: what memory is exchanged for, by handle. Then nothing is shared.
+
+        Raises:
+            MemoryError: there is no memory.
+        """
+        rows = self.parameters.rows
+        if instead:
+            return make_arguments([one.value for one in rows], instead)
+        lists = ffi.new("fl_arguments *[]", [one.list for one in rows])
+        indices = ffi.new("uint32_t[]", [one.place for one in rows])
+        arguments = lib.fl_pick_arguments(lists, indices, len(rows))
+        if not arguments:
+            raise MemoryError("no memory for a launch's arguments")
+        return arguments
 
     def add(
         self,
@@ -681,7 +757,7 @@ class FusedRun:
             "kernel",
             before,
             kernel=self.kernel.handle,
-            arguments=make_arguments(self.values, instead),
+            arguments=self.make_arguments(instead),
             work_dim=1,
             has_local=1,
             global_size=(items, 1, 1),
@@ -692,7 +768,7 @@ class FusedRun:
 
 def _put_together(
     old: CommandList, runs: Mapping[int, FusedRun], add: Callable[..., int]
-) -> tuple[CommandList, Sequence[int]]:
+) -> tuple[CommandList, Sequence[int], Sequence[int]]:
     """Return a command list with other commands for runs.
 
     Args:
@@ -701,7 +777,8 @@ def _put_together(
         add: appends the commands of a run to an array, and returns the place of the last one.
 
     Returns:
-        The list; and for each of its commands the first of the old ones that it stands for.
+        The list; for each of its commands the first of the old ones that it stands for; and for
+            each of the old ones its place in the list.
     """
     array, numbers = CommandArray(), list[int]()
     place: list[int] = []  # in the new array, of each old command
@@ -726,8 +803,34 @@ def _put_together(
         array.order,
         (array, old.owner, [one.kernel for one in runs.values()]),
         schedule=old.schedule,
+        updatable=old.updatable,
         fenced=old.fenced,
         memory=old.memory,
         title=old.title,
     )
-    return made, numbers
+    return made, numbers, place
+
+
+def _make_flow(
+    commands: CommandList,
+    snapshot: ListSnapshot,
+    found: RunList,
+    made: Mapping[int, FusedRun],
+    fused: CommandList,
+    places: Sequence[int],
+) -> Flow:
+    """Return how changes of commands reach what was made of them."""
+    watched: dict[int, Sequence[tuple[RecordedArgument, int]]] = {}
+    for number in sorted(found.arguments.keys() | made.keys()):
+        rows = made[number].parameters.places if number in made else {}
+        watched[number] = [
+            (one, FIXED if one.is_proven or one.address else rows.get(one.key, 0))
+            for one in found.arguments.get(number, ())
+        ]
+    runs = set(made.values())
+    launches = [launch for run in runs for launch in run.launches]
+    others = [one for launch in launches for one in launch.arguments]
+    copies = [number for number in range(len(commands)) if number not in made]
+    hidden = [one for run in runs for one in run.temporaries]
+    list_ = fused if made else None
+    return Flow(commands, snapshot, list_, places, copies, watched, hidden, others)

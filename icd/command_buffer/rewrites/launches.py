@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from ...calls import decode_text, get_address, query_bytes, query_kernel_name, q
 from ...errors import check
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
+from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import (
     ItemLoop,
     KernelAccess,
@@ -31,8 +32,8 @@ from ...kernel_source.reading import (
     read_kernel,
 )
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
-from ..commands import CommandList
 from ..edits import MEMORY, VALUE
+from .uses import ListSnapshot
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -54,7 +55,30 @@ ArgumentValue = int | bytes | GroupMemory
 
 
 class NotFused(Exception):
-    """A launch is left as it is: the text says why."""
+    """A launch is left as it is: the text says why.
+
+    Attributes:
+        arguments: what may change so that it is fused; none if nothing can.
+    """
+
+    arguments: Sequence[RecordedArgument] = ()
+
+
+class RecordedArgument(NamedTuple):
+    """An argument of a launch.
+
+    Attributes:
+        turns: what it is; in both turns if it alternates.
+        key: launches whose arguments have the same key have one argument in a fused kernel. For
+            memory it is the handle, or the address of a Parameter's cell.
+        address: of a Parameter's cell, 0 if it is none.
+        is_proven: whether what is known of the launch depends on it.
+    """
+
+    turns: Sequence[ArgumentValue]
+    key: int | tuple[Any, ...]
+    address: int
+    is_proven: bool
 
 
 @dataclass(frozen=True)
@@ -62,7 +86,7 @@ class UsedBytes:
     """Bytes that a launch uses.
 
     Attributes:
-        handle: the memory object that the launch has.
+        handle: the memory object that the launch has; of a Parameter, the address of its cell.
         root: the memory object that has the bytes: the parent of a sub-buffer.
         first: the first byte of it that item 0 uses.
         end: the byte behind the last one that any item may use.
@@ -112,11 +136,13 @@ class KernelRead:
         options: the build options that its program needs.
         elements: how an item's element of an argument is written, where it is always written so: by
             the argument's name, the variable that is indexed, and the type of the element.
+        declared: what it needs of its program: the text, by name.
     """
 
     access: KernelAccess
     options: str
     elements: Mapping[str, tuple[str, str]]
+    declared: Mapping[str, str]
 
     @property
     def parameters(self) -> Sequence[KernelParameter]:
@@ -129,7 +155,7 @@ class KernelRead:
         return self.access.loop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecordedLaunch:
     """A launch that can be a part of a fused one.
 
@@ -137,28 +163,49 @@ class RecordedLaunch:
         number: of its command.
         kernel: what it launches.
         items: how many items there are.
-        arguments: a handle for memory, the bytes of a value.
-        memory: what it uses.
+        arguments: in order.
+        memory: what it uses, in each turn.
+        list: the `fl_arguments *` that has the arguments.
+        is_transfer: whether it is a copy or a fill.
     """
 
     number: int
     kernel: KernelRead
     items: int
-    arguments: Sequence[ArgumentValue]
-    memory: Sequence[UsedBytes]
+    arguments: Sequence[RecordedArgument]
+    memory: Sequence[Sequence[UsedBytes]]
+    list: Any
+    is_transfer: bool
+
+    def find_element(self, key: Any) -> str:
+        """Return the type of an item's element of memory, "" if it has none of its own."""
+        rows = {self.kernel.elements.get(name) for name in self._list_names(key)}
+        kinds = {row[1] if row else "" for row in rows}
+        places = {(one.first, one.stride, one.width) for one in self.memory[0] if one.handle == key}
+        is_own = len(places) == 1 and next(iter(places))[1] > 0
+        return kinds.pop() if is_own and len(kinds) == 1 else ""
+
+    def writes_first(self, key: Any) -> bool:
+        """Return whether each item writes its element of memory before it reads it."""
+        names = self._list_names(key)
+        return len(names) == 1 and self.kernel.access.arguments[names[0]].written_first
+
+    def _list_names(self, key: Any) -> list[str]:
+        pairs = zip(self.kernel.parameters, self.arguments, strict=True)
+        return [one.name for one, value in pairs if value.key == key]
 
 
-def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) -> RecordedLaunch:
+def read_launch(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
     """Return what a launch does.
 
     Args:
-        commands: the list.
+        snapshot: the commands.
         number: of the launch.
-        sources: of programs, by their handles.
 
     Raises:
         NotFused: it is not known well enough.
     """
+    commands = snapshot.commands
     command = commands.array[number]
     if commands.name_operation(number) != "kernel":
         raise NotFused(f"{commands.name_operation(number)} is not fused")
@@ -166,23 +213,183 @@ def read_launch(commands: CommandList, number: int, sources: Mapping[int, str]) 
         raise NotFused("its range has an offset")
     if any(command.n[4 : 3 + command.work_dim][k] != 1 for k in range(command.work_dim - 1)):
         raise NotFused("its range has several dimensions")
-    handle = get_address(command.kernel)
-    kernel = _read_kernel(handle, commands.devices[0], sources)
-    arguments = [read_argument(command, index) for index in range(len(kernel.parameters))]
-    values = _make_values(command, kernel, arguments)
-    if kernel.loop is not None:
-        items = values.value(kernel.loop.behind)
-        if items is None or values.value(kernel.loop.first) != 0:
-            raise NotFused("how many items its loop has is not known")
+    kernel = _read_kernel(get_address(command.kernel), commands.devices[0], snapshot.sources)
+    local = (command.n[6], 1, 1) if command.has_local else None
+    return _make_launch(snapshot, number, kernel, command.arguments, command.n[3], local)
+
+
+#: A transfer as a kernel over the items of its neighbours.
+_TRANSFERS: Final = {
+    "copy": """kernel void copy_items(
+        global const uchar *from, ulong from_at, global uchar *to, ulong to_at) {
+      global const {0} *x = (global const {0} *)((global const uchar *)from + from_at);
+      global {0} *z = (global {0} *)((global uchar *)to + to_at);
+      z[get_global_id(0)] = x[get_global_id(0)];
+    }""",
+    "fill": """kernel void fill_items({0} value, global uchar *to, ulong to_at) {
+      global {0} *z = (global {0} *)((global uchar *)to + to_at);
+      z[get_global_id(0)] = value;
+    }""",
+}
+#: Types of elements, by their bytes. Others are used where a launch has them.
+_ELEMENTS: Final = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
+_BUILT_IN: Final = re.compile(r"(u?(char|short|int|long)|float|double)\d*")
+
+
+def read_transfer(
+    snapshot: ListSnapshot, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
+) -> RecordedLaunch:
+    """Return a copy or a fill of a buffer as a launch over the items of another one.
+
+    Args:
+        snapshot: the commands.
+        number: of the transfer.
+        like: the other launch.
+        types: of the elements of memory objects, by the handle and the bytes of an element.
+
+    Raises:
+        NotFused: it is something else.
+    """
+    commands, name = snapshot.commands, snapshot.commands.name_operation(number)
+    row, text = commands.array[number], _TRANSFERS.get(name)
+    if text is None or number in snapshot.moving:
+        raise NotFused(f"{name} is not fused")
+    size, places = row.n[6], (row.n[0], row.n[3])
+    width = size // like.items
+    if width not in _ELEMENTS or size % like.items or any(place % width for place in places):
+        raise NotFused(f"it has {size} bytes, those beside it {like.items} items")
+    target, source = get_address(row.target), get_address(row.source)
+    kind = types.get((source, width)) or types.get((target, width)) or _ELEMENTS[width]
+    given: list[int | bytes] = [target, places[1].to_bytes(8, "little")]
+    if name == "copy":
+        given = [source, places[0].to_bytes(8, "little"), *given]
     else:
-        items = command.n[3]
-    if items <= 0:
-        raise NotFused("it has no items")
-    memory = _list_memory(kernel, arguments, values, items)
-    # one work-item may have run the whole loop, item by item
-    if kernel.loop is not None and not all(a.allows(b) for a in memory for b in memory):
-        raise NotFused("an item of its loop uses what others write")
-    return RecordedLaunch(number, kernel, items, arguments, memory)
+        pattern = bytes(ffi.buffer(row.pattern, row.pattern_size))
+        value = (pattern * width)[: max(width, len(pattern))]
+        if value != value[:width] * (len(value) // width):
+            raise NotFused("its pattern is larger than an item")
+        given = [value[:width], *given]
+    made = make_arguments(given)
+    text, macros = text.replace("{0}", kind), _list_macros(commands.devices[0])
+    access, options = _parse_kernel(text, like.kernel.options, f"{name}_items", macros)
+    kernel = _make_kernel_read(access, options)
+    listed = ffi.gc(made, lib.fl_release_arguments)
+    return _make_launch(snapshot, number, kernel, listed, like.items, None)
+
+
+def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
+    """Return the types of the elements that launches use: see `read_transfer`."""
+    return {
+        (one.handle, one.width): kind
+        for launch in launches
+        for one in launch.memory[0]
+        if one.stride == one.width
+        if _BUILT_IN.fullmatch(kind := launch.find_element(one.handle))
+    }
+
+
+def _make_launch(
+    snapshot: ListSnapshot,
+    number: int,
+    kernel: KernelRead,
+    listed: Any,
+    size: int,
+    local: tuple[int, int, int] | None,
+) -> RecordedLaunch:
+    given = [read_argument(snapshot, listed, one.index) for one in kernel.parameters]
+    for one, (turns, _) in zip(kernel.parameters, given, strict=True):
+        is_plain = one.type.kind in ("integer", "float", "vector") and one.type.name
+        if not is_plain and isinstance(turns[0], bytes):
+            raise NotFused(f"its argument {one.name} is a struct")
+    asked = _Asked(
+        (one.name, int.from_bytes(turns[0], "little", signed=one.type.signed))
+        for one, (turns, _) in zip(kernel.parameters, given, strict=True)
+        if one.type.kind == "integer" and isinstance(turns[0], bytes)
+    )
+    values = LaunchValues((size, 1, 1), local, arguments=asked)
+    reason, items, memory = "", size, list[list[UsedBytes]]()
+    try:
+        if kernel.loop is not None:
+            behind = values.value(kernel.loop.behind)
+            if behind is None or values.value(kernel.loop.first) != 0:
+                raise NotFused("how many items its loop has is not known")
+            items = behind
+        if items <= 0:
+            raise NotFused("it has no items")
+        memory = [
+            _list_memory(kernel, given, turn, values, items) for turn in range(snapshot.turns)
+        ]
+        # one work-item may have run the whole loop, item by item
+        if kernel.loop is not None and not all(
+            a.allows(b) for turn in memory for a in turn for b in turn
+        ):
+            raise NotFused("an item of its loop uses what others write")
+    except NotFused as error:
+        reason = str(error)
+    changes = snapshot.commands.updatable
+    arguments = [
+        _name_argument(one, turns, address, one.name in asked.names, number if changes else None)
+        for one, (turns, address) in zip(kernel.parameters, given, strict=True)
+    ]
+    if reason:
+        refusal = NotFused(reason)
+        refusal.arguments = arguments
+        raise refusal
+    is_transfer = snapshot.commands.name_operation(number) != "kernel"
+    return RecordedLaunch(number, kernel, items, arguments, memory, listed, is_transfer)
+
+
+class _Asked(dict[str, int]):
+    """The integers among arguments, and the names of those that were asked for."""
+
+    names: set[str]
+
+    def __init__(self, values: Iterable[tuple[str, int]]) -> None:
+        super().__init__(values)
+        self.names = set()
+
+    def get(self, name: str, default: Any = None) -> Any:  # type: ignore[override]
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def read_argument(
+    snapshot: ListSnapshot, listed: Any, index: int
+) -> tuple[Sequence[ArgumentValue], int]:
+    """Return what an argument is in each turn, and the address of a Parameter's cell or 0.
+
+    Raises NotFused if it is neither a value nor memory.
+    """
+    found = ffi.new("fl_change *")
+    check(lib.fl_get_argument(listed, index, found), "clSetKernelArg")
+    if found.kind not in (MEMORY, VALUE):
+        raise NotFused(f"its argument {index} is neither a number nor a buffer")
+    if not found.value:
+        return [GroupMemory(found.size)], 0
+    address = get_address(found.value) if lib.fl_parameter_of(listed, index) else 0
+    cell = snapshot.cells.get(address)
+    turns = cell.turns if cell is not None else [bytes(ffi.buffer(found.value, found.size))]
+    if found.kind == MEMORY:
+        return [int.from_bytes(turn, "little") for turn in turns], address
+    return turns, address
+
+
+def _name_argument(
+    parameter: KernelParameter,
+    turns: Sequence[ArgumentValue],
+    address: int,
+    is_proven: bool,
+    number: int | None,
+) -> RecordedArgument:
+    """Args:
+    number: of the launch if its numbers may change alone, else None.
+    """
+    if isinstance(turns[0], int):
+        return RecordedArgument(turns, address or turns[0], address, True)
+    what: tuple[Any, ...] = (turns[0],)
+    if address or (number is not None and not is_proven):
+        what = (address,) if address else (number, parameter.index)
+    return RecordedArgument(turns, (parameter.type.name, *what), address, is_proven)
 
 
 def _read_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> KernelRead:
@@ -248,7 +455,22 @@ def _make_kernel_read(access: KernelAccess, options: str) -> KernelRead:
     if any(type_.space != "global" for type_ in pointers):
         raise UnreadableKernel("an argument is not in global memory")
     _check_ids(access)
-    return KernelRead(access, options, find_elements(access))
+    return KernelRead(access, options, find_elements(access), declare_needed(access))
+
+
+@lru_cache(1024)
+def declare_needed(access: KernelAccess) -> Mapping[str, str]:
+    """Return what a kernel needs of its program: see `KernelRead.declared`."""
+    found: dict[str, str] = {}
+    for node, *_ in find_needed(access.program.declarations, access.function):
+        is_function = isinstance(node, c_ast.FuncDef)
+        if is_function and "_Noreturn" in (node.decl.funcspec or []):  # a kernel
+            continue
+        name = node.decl.name if is_function else getattr(node, "name", None)
+        text = write_opencl(node) + ("" if is_function else ";")
+        if found.setdefault(name or text, text) != text:
+            raise UnreadableKernel(f"its program declares {name} twice")
+    return found
 
 
 def _check_ids(access: KernelAccess) -> None:
@@ -320,22 +542,10 @@ def _keep_options(options: str) -> str:
     return " ".join(kept)
 
 
-# arguments and memory
+# memory
 
 
-def read_argument(command: Any, index: int) -> ArgumentValue:
-    found = ffi.new("fl_change *")
-    check(lib.fl_get_argument(command.arguments, index, found), "clSetKernelArg")
-    if found.kind == MEMORY:
-        return int(ffi.cast("uintptr_t *", found.value)[0])
-    if found.kind == VALUE and not found.value:
-        return GroupMemory(found.size)
-    if found.kind != VALUE:
-        raise NotFused(f"its argument {index} is neither a number nor a buffer")
-    return bytes(ffi.buffer(found.value, found.size))
-
-
-def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int]) -> Any:
+def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int] = {}) -> Any:
     """Return a list of arguments, a reference.
 
     Args:
@@ -362,50 +572,31 @@ def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int]) 
     return arguments
 
 
-def _make_values(
-    command: Any, kernel: KernelRead, arguments: Sequence[ArgumentValue]
-) -> LaunchValues:
-    numbers = {
-        one.name: int.from_bytes(value, "little", signed=one.type.signed)
-        for one, value in zip(kernel.parameters, arguments, strict=True)
-        if one.type.kind == "integer" and isinstance(value, bytes)
-    }
-    local = (command.n[6], 1, 1) if command.has_local else None
-    return LaunchValues((command.n[3], 1, 1), local, arguments=numbers)
-
-
 def _list_memory(
-    kernel: KernelRead, arguments: Sequence[ArgumentValue], values: LaunchValues, items: int
+    kernel: KernelRead,
+    arguments: Sequence[tuple[Sequence[ArgumentValue], int]],
+    turn: int,
+    values: LaunchValues,
+    items: int,
 ) -> list[UsedBytes]:
     found: list[UsedBytes] = []
     for name, argument in kernel.access.arguments.items():
-        handle = arguments[argument.parameter.index]
+        turns, address = arguments[argument.parameter.index]
+        handle = turns[turn % len(turns)]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is no buffer")
         root, start, size = find_root(handle)
-        place = _find_items(argument.own, values)
+        key, place = address or handle, _find_items(argument.own, values)
         does = argument.reads, argument.writes, name
         if place is None:
             why = argument.reason
             text = f"{why.text} (line {why.line})" if why else "its items overlap, or are not known"
-            found.append(UsedBytes(handle, root, start, start + size, 0, 0, *does, text))
+            found.append(UsedBytes(key, root, start, start + size, 0, 0, *does, text))
         elif argument.reads or argument.writes:
-            first, stride, width = start + place[0], place[1], place[2]
-            end = first + stride * (items - 1) + width
-            found.append(
-                UsedBytes(
-                    handle,
-                    root,
-                    first,
-                    end,
-                    stride,
-                    width,
-                    *does,
-                    "",
-                    place[0],
-                    end <= start + size,
-                )
-            )
+            offset, stride, width = place
+            first, end = start + offset, start + offset + stride * (items - 1) + width
+            own = stride, width, *does, "", offset, end <= start + size
+            found.append(UsedBytes(key, root, first, end, *own))
     return found
 
 

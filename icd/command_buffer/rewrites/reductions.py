@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from pycparser import c_ast
 
 from ..._native import ffi, lib
 from ...calls import get_address
+from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.syntax import declared, list_names, walk_tree
 from ..commands import CommandArray, CommandList
@@ -32,7 +33,7 @@ from .fusion import (
     FusedParameters,
     FusedRun,
     Run,
-    add_declarations,
+    RunList,
     declare,
     find_temporaries,
     replace_child,
@@ -42,137 +43,128 @@ from .fusion import (
 from .launches import (
     KernelRead,
     NotFused,
+    RecordedArgument,
     RecordedLaunch,
     UsedBytes,
+    declare_needed,
     find_elements,
     find_root,
     make_arguments,
     read_access,
     read_argument,
-    read_launch,
 )
-from .uses import MemoryUse
+from .uses import ListSnapshot, MemoryUse
 
 #: Launches that one kernel takes in. Compilers take longer for each.
 _MOST: Final = 32
 _USES: Final = {"barrier", "local memory"}
 
 
-def add_readers(
-    commands: CommandList,
-    sources: Mapping[int, str],
-    uses: Mapping[int, MemoryUse],
-    runs: list[Run],
-    lines: list[tuple[int, str]],
-) -> None:
+def add_readers(found: RunList) -> None:
     """Let kernels that read the results of runs calculate them.
 
     Args:
-        commands: the list.
-        sources: of its programs, by their handles.
-        uses: who uses their memory objects.
-        runs: the runs. The list is changed.
-        lines: what `explain()` says, and of which command. The list is changed.
+        found: the runs of a list that does not change.
     """
-    for number in range(len(commands)):
-        if any(number in run.numbers for run in runs):
+    fused = {number for run in found.runs for number in run.numbers}
+    for number in range(len(found.snapshot.commands)):
+        if number in fused:
             continue
         try:
-            reader = _read_reader(commands, number, sources)
+            reader = _read_reader(found.snapshot, number)
         except NotFused:
             continue
-        found = _find_launches(commands, sources, uses, reader)
-        if not found.launches:
+        one = _find_launches(found, reader)
+        if not one.launches:
             continue
-        taken = set(found.numbers)
-        for run in list(runs):
+        taken = set(one.numbers)
+        for run in list(found.runs):
             if taken & set(run.numbers):
-                runs.remove(run)
-                rest = Run([one for one in run.launches if one.number not in taken])
-                runs += [rest] if rest.launches and rest.gains else []
-        runs.append(found)
-        lines[:] = [line for line in lines if line[0] not in taken]
+                found.runs.remove(run)
+                rest = Run(each for each in run.launches if each.number not in taken)
+                found.runs += [rest] if rest.launches and rest.gains else []
+        found.runs.append(one)
+        found.lines[:] = [line for line in found.lines if line[0] not in taken]
 
 
-def _read_reader(commands: CommandList, number: int, sources: Mapping[int, str]) -> RecordedLaunch:
+def _read_reader(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
     """Return a launch that works in groups. It may use any bytes of its memory."""
-    command = commands.array[number]
+    commands, command = snapshot.commands, snapshot.commands.array[number]
     if commands.order.order_only[number] or commands.name_operation(number) != "kernel":
         raise NotFused("it is not a launch")
-    access, options = read_access(get_address(command.kernel), commands.devices[0], sources)
+    kernel = get_address(command.kernel)
+    access, options = read_access(kernel, commands.devices[0], snapshot.sources)
     if not command.has_local or "local memory" not in access.uses or not access.uses <= _USES:
         raise NotFused("it does not work in groups")
-    arguments = [read_argument(command, index) for index in range(len(access.parameters))]
+    given = [read_argument(snapshot, command.arguments, one.index) for one in access.parameters]
     memory: list[UsedBytes] = []
     for name, argument in access.arguments.items():
-        handle = arguments[argument.parameter.index]
+        handle = given[argument.parameter.index][0][0]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is not a buffer")
         root, start, size = find_root(handle)
         does = argument.reads, argument.writes
         memory.append(UsedBytes(handle, root, start, start + size, 0, 0, *does, name, "it may"))
-    kernel = KernelRead(access, options, find_elements(access))
-    return RecordedLaunch(number, kernel, 0, arguments, memory)
+    try:
+        read = KernelRead(access, options, find_elements(access), declare_needed(access))
+    except UnreadableKernel as error:
+        raise NotFused(str(error)) from None
+    arguments = [
+        RecordedArgument(turns, (index,), 0, False) for index, (turns, _) in enumerate(given)
+    ]
+    return RecordedLaunch(number, read, 0, arguments, [memory], command.arguments, False)
 
 
-def _find_launches(
-    commands: CommandList,
-    sources: Mapping[int, str],
-    uses: Mapping[int, MemoryUse],
-    reader: RecordedLaunch,
-) -> ReaderRun:
+def _find_launches(found: RunList, reader: RecordedLaunch) -> ReaderRun:
     """Return a reader with the launches right before it that it can calculate itself."""
-    found, seen = ReaderRun(reader=reader), dict[int, MemoryUse]()
+    run, seen, uses = ReaderRun([], reader, {}), dict[int, MemoryUse](), found.snapshot.uses
     for number in range(reader.number - 1, max(-1, reader.number - 1 - _MOST), -1):
-        try:
-            if commands.order.order_only[number]:
-                break
-            launch = read_launch(commands, number, sources)
-        except NotFused:
+        launch = found.launches.get(number)
+        if launch is None:
             break
-        for one in launch.memory:
+        for one in launch.memory[0]:
             if one.writes and one.handle in uses:
-                seen[one.handle] = _leave_out(commands, sources, uses, one.handle, reader.number)
-        launches = [launch, *found.launches]
-        more = ReaderRun(launches, reader=reader, temporaries=find_temporaries(launches, seen))
-        if not more.is_right():
+                seen[one.handle] = _leave_out(found.snapshot, one.handle, reader.number)
+        launches = [launch, *run.launches]
+        more = ReaderRun(launches, reader, find_temporaries(launches, seen))
+        if len(more.launches) < len(launches) or not more.is_right():
             break
-        found = more
-    return found
+        run = more
+    return run
 
 
-def _leave_out(
-    commands: CommandList,
-    sources: Mapping[int, str],
-    uses: Mapping[int, MemoryUse],
-    handle: int,
-    reader: int,
-) -> MemoryUse:
+def _leave_out(snapshot: ListSnapshot, handle: int, reader: int) -> MemoryUse:
     """Return the use of a memory object without its reader, and without commands that have it as an
     argument and do not access it. The second kernel of a reduction is such a one."""
 
     def accesses(number: int) -> bool:
         try:
-            memory = _read_reader(commands, number, sources).memory
+            (memory,) = _read_reader(snapshot, number).memory
         except NotFused:
             return True
         return any(one.handle == handle and (one.reads or one.writes) for one in memory)
 
-    others = uses[handle].commands - {reader}
-    return replace(uses[handle], commands=frozenset(filter(accesses, others)))
+    use = snapshot.uses[handle]
+    return replace(use, commands=frozenset(filter(accesses, use.commands - {reader})))
 
 
-@dataclass
 class ReaderRun(Run):
     """Launches that become a part of the launch after them.
 
-    Attributes:
-        reader: that launch.
+    Args:
+        launches: the launches.
+        reader: the launch after them.
         temporaries: the memory that they write for it, and its type, by handle.
     """
 
-    reader: RecordedLaunch = field(kw_only=True)
-    temporaries: Mapping[int, str] = field(default_factory=dict, kw_only=True)
+    def __init__(
+        self,
+        launches: Sequence[RecordedLaunch],
+        reader: RecordedLaunch,
+        temporaries: Mapping[int, str],
+    ) -> None:
+        super().__init__(launches)
+        self.reader, self.temporaries = reader, temporaries
 
     @property
     def numbers(self) -> list[int]:
@@ -181,17 +173,14 @@ class ReaderRun(Run):
 
     def is_right(self) -> bool:
         """Whether the reader can calculate what all launches write."""
-        run = Run()
-        for launch in self.launches:
-            if run.why_not(launch) is not None:
-                return False
-            run.launches.append(launch)
-        memory = [one for launch in self.launches for one in launch.memory]
-        written = {one.root for one in self.reader.memory if one.writes}
+        memory = [one for launch in self.launches for one in launch.memory[0]]
+        written = {one.root for one in self.reader.memory[0] if one.writes}
         reads = {handle: self.find_reads(handle) for handle in self.temporaries}
-        kinds = dict(self.reader.kernel.elements.values())
+        kernel = self.reader.kernel
+        kinds = dict(kernel.elements.values())
         return (
-            self.launches[0].kernel.options == self.reader.kernel.options
+            self.launches[0].kernel.options == kernel.options
+            and all(kernel.declared.get(name, text) == text for name, text in self.declared.items())
             and {one.handle for one in memory if one.writes} <= self.temporaries.keys()
             and not {one.root for one in memory} & written
             and any(reads.values())
@@ -207,15 +196,15 @@ class ReaderRun(Run):
         None if it reads the array otherwise.
         """
         names: list[str] = []
-        memory = [one for launch in self.launches for one in launch.memory if one.handle == handle]
+        own = [one for launch in self.launches for one in launch.memory[0] if one.handle == handle]
         _, start, size = find_root(handle)
         items, body = self.launches[0].items, self.reader.kernel.access.function.body
-        places = {(one.first, one.stride, one.width * items) for one in memory}
-        for one in self.reader.memory:
+        places = {(one.first, one.stride, one.width * items) for one in own}
+        for one in self.reader.memory[0]:
             if one.handle != handle or not one.reads:
                 continue
             variable = self.reader.kernel.elements.get(one.argument, ("", ""))[0]
-            if not variable or places != {(start, memory[0].width, size)}:
+            if not variable or places != {(start, own[0].width, size)}:
                 return None
             if not self._is_at_first(one.argument, variable):
                 return None
@@ -233,8 +222,9 @@ class ReaderRun(Run):
         nodes = list(walk_tree(origin))
         zeros = {
             one.name
-            for one, value in zip(kernel.parameters, self.reader.arguments, strict=True)
-            if isinstance(value, bytes) and not any(value) and one.type.kind == "integer"
+            for one, given in zip(kernel.parameters, self.reader.arguments, strict=True)
+            if isinstance(value := given.turns[0], bytes) and not any(value)
+            if one.type.kind == "integer"
         }
         return (
             {one.op for one in nodes if isinstance(one, c_ast.BinaryOp)} <= {"+"}
@@ -249,43 +239,42 @@ class ReaderRun(Run):
         kernels: dict[str, FusedKernel],
     ) -> FusedRun:
         """See `Run.make`."""
-        parameters = FusedParameters(self.launches, self.temporaries)
+        parameters = FusedParameters(self, self.temporaries)
         source = self.write_source(parameters)
-        if source not in kernels:
-            options = self.reader.kernel.options
-            kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
-        values = [*self.reader.arguments, *(value for _, value in parameters.rows)]
-        launches = [*self.launches, self.reader]
-        return FusedReader(launches, self.temporaries, source, kernels[source], values)
+        kernel = self.compile(commands, kernels, source)
+        return FusedReader([*self.launches, self.reader], source, kernel, parameters)
 
     def write_source(self, parameters: FusedParameters) -> str:
         """Return the source of a kernel that does what the launches and the reader do."""
-        access = self.reader.kernel.access
-        texts, body = write_functions(self.launches, parameters)
-        add_declarations(access, texts)
-        rows = [text for text, _ in parameters.rows]
-        names = [text.split()[-1].lstrip("*") for text in rows]
-        function = copy.deepcopy(access.function)
+        function = copy.deepcopy(self.reader.kernel.access.function)
+        self.declared.update(self.reader.kernel.declared)
+        texts, body = write_functions(self, parameters)
+        rows = parameters.rows
+        names = [one.name for one in rows]
         for handle, kind in self.temporaries.items():
-            name = f"fl_read_{len(texts)}"
-            head = f"{kind} {name}({', '.join([*rows, f'size_t {ITEM}'])}) {{"
-            result = f"    return {parameters.variables[handle]};"
-            variables = self.find_reads(handle)
+            name, variables = f"fl_read_{len(texts)}", self.find_reads(handle)
             if variables:
-                texts[name] = "\n".join([head, *body, result, "}"])
+                given = ", ".join([*(one.text for one in rows), f"size_t {ITEM}"])
+                result = f"    return {parameters.variables[handle]};"
+                texts.append("\n".join([f"{kind} {name}({given}) {{", *body, result, "}"]))
             for variable in variables or ():
                 _TakeResult(variable, name, names).visit(function.body)
         function.decl.name = function.decl.type.type.declname = "fairlead_fused"
-        for (text, value), name in zip(parameters.rows, names, strict=True):
-            is_memory = isinstance(value, int)
-            kind = "uchar" if is_memory else text.split()[0]
-            function.decl.type.args.params.append(declare(name, kind, is_memory=is_memory))
+        for one in rows:
+            is_memory = isinstance(one.value, int)
+            kind = "uchar" if is_memory else one.kind.strip()
+            function.decl.type.args.params.append(declare(one.name, kind, is_memory=is_memory))
         pragmas = write_pragmas([*self.launches, self.reader])
-        return "\n".join([*pragmas, *texts.values(), write_opencl(function)]) + "\n"
+        return "\n".join([*pragmas, *texts, write_opencl(function)]) + "\n"
 
 
 class FusedReader(FusedRun):
     """Launches and their reader, and the launch that does the same: in the reader's range."""
+
+    def make_arguments(self, instead: Mapping[int, int]) -> Any:
+        """See `FusedRun.make_arguments`."""
+        own = [one.turns[0] for one in self.launches[-1].arguments]
+        return make_arguments([*own, *(one.value for one in self.parameters.rows)], instead)
 
     def add(
         self,
@@ -300,7 +289,7 @@ class FusedReader(FusedRun):
         made = array.array[place]
         lib.fl_release_arguments(made.arguments)
         made.arguments = ffi.NULL
-        made.arguments = make_arguments(self.values, instead)
+        made.arguments = self.make_arguments(instead)
         made.kernel = ffi.cast("void *", self.kernel.handle)
         return place
 

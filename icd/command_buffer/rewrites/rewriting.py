@@ -2,6 +2,9 @@
 
 One thread rewrites all graphs of the process, one after the other. So many graphs at once do not
 start many compilers. What goes wrong is a line in `explain()`, and the graph runs as captured.
+
+A change that ends a rewrite (flow.py) lets the commands be rewritten again after some replays. A
+program that makes such changes all the time pays for few of these rewrites.
 """
 
 from __future__ import annotations
@@ -10,16 +13,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from weakref import ReferenceType, ref
 
 from ....loader.base.forks import call_in_child, make_lock
+from ..cells import Cells
 from ..commands import CommandList
-from .uses import list_sources, list_uses
+from .uses import ListSnapshot, MemoryUse, take_snapshot
 
 if TYPE_CHECKING:
     from .checking import FusionCheck
+    from .flow import Flow
+
+#: Replays after a change that ended a rewrite, until the commands are rewritten again.
+_PAUSE: Final = 16
+#: Twice as many after the next such change, unless so many times more replays came before it.
+_QUIET: Final = 4
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class Rewritten:
         sources: of the kernels that were made, by the numbers of the commands that they stand for.
         check: runs both ways in the first replays, until it is known that they do the same. None
             if nobody asked for it.
+        flow: how changes of the graph's commands reach them, None if there are no changes.
+        hidden: memory objects (handles) that they do not write any more.
     """
 
     commands: CommandList | None
@@ -40,15 +52,18 @@ class Rewritten:
     lines: Sequence[str] = ()
     sources: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     check: FusionCheck | None = None
+    flow: Flow | None = None
+    hidden: frozenset[int] = frozenset()
 
 
 class Rewriting:
-    """The rewrite of a command list, which begins at once.
+    """The rewrites of a command list. Only one thread at a time changes or enqueues the list.
 
     Args:
-        commands: the commands. They do not change.
+        commands: the commands.
         find_sources: returns the sources of programs (handles) that the driver does not tell, as
-            far as they are known. It is called at once.
+            far as they are known.
+        get_cells: returns the cells of the commands' Parameters.
         checks: whether the first replays run both ways, and are compared.
     """
 
@@ -56,30 +71,84 @@ class Rewriting:
         self,
         commands: CommandList,
         find_sources: Callable[[Collection[int]], dict[int, str]],
+        get_cells: Callable[[], Cells | None] = lambda: None,
         *,
         checks: bool = False,
     ) -> None:
-        self._commands, self._checks = commands, checks
-        self._sources, self._uses = list_sources(commands, find_sources), list_uses(commands)
-        self._result = Future[Rewritten]()
+        self._commands, self._find_sources, self._get_cells = commands, find_sources, get_cells
+        self._checks = checks
+        self._snapshot: ListSnapshot | None = None
+        self._uses: Mapping[int, MemoryUse] = {}
+        self._result: Future[Rewritten] | None = None
+        self._pause, self._since = _PAUSE, 0
+        self._revealed = set[int]()
+
+    def begin(self) -> None:
+        """Begin to rewrite the commands as they are now, unless that has begun."""
+        if self._result is not None:
+            return
+        self._snapshot = take_snapshot(
+            self._commands, self._find_sources, self._get_cells(), self._uses
+        )
+        self._uses = self._uses or self._snapshot.uses
+        self._result = Future()
         _add(self)
+
+    def reveal(self, memory: Collection[int]) -> None:
+        """Let no variable stand for memory objects (handles) that a program can see now."""
+        self._revealed.update(memory)
+        shown = {one: replace(self._uses[one], others=1) for one in memory if one in self._uses}
+        self._uses = {**self._uses, **shown}
+
+    @property
+    def hides_revealed(self) -> bool:
+        """Whether what the commands have become does not write memory that a program can see."""
+        rewritten = self.rewritten
+        return rewritten is not None and not self._revealed.isdisjoint(rewritten.hidden)
+
+    def put_off(self, enqueued: int) -> int:
+        """Forget the rewrite, which a change has ended.
+
+        Args:
+            enqueued: how many replays there were.
+
+        Returns:
+            After how many replays to `begin` again.
+        """
+        is_quiet = enqueued - self._since > _QUIET * self._pause
+        self._result, self._pause = None, _PAUSE if is_quiet else 2 * self._pause
+        self._since = enqueued + self._pause
+        return self._since
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is known what the commands become."""
-        return self._result.done()
+        """Whether no thread rewrites the commands now."""
+        return self._result is None or self._result.done()
 
     @property
     def rewritten(self) -> Rewritten | None:
-        """What it has become; None while that is not known."""
-        return self._result.result() if self._result.done() else None
+        """What they have become; None while that is not known."""
+        return self._result.result() if self._result is not None and self.has_ended else None
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """What `explain()` says."""
+        if self._result is None:
+            return [f"not fused: a change has ended it; replay {self._since} tries it again"]
+        rewritten = self.rewritten
+        return ["they are being rewritten"] if rewritten is None else rewritten.lines
 
     def wait(self) -> Rewritten:
         """Wait for the thread. Returns what the commands have become."""
+        if self._result is None:
+            self.begin()
+        assert self._result is not None
         return self._result.result()
 
     def work(self) -> None:
         """Rewrite the commands. Called in the thread."""
+        snapshot, result = self._snapshot, self._result
+        assert snapshot is not None and result is not None
         try:
             if not threading.main_thread().is_alive():  # the program ends, and would wait for this
                 raise RuntimeError("the program ends")
@@ -87,10 +156,11 @@ class Rewriting:
             from .fusion import fuse
             from .reductions import add_readers
 
-            made = fuse(self._commands, self._sources, self._uses, add_readers, checks=self._checks)
+            made = fuse(self._commands, snapshot, add_readers, checks=self._checks)
         except Exception as error:  # a graph that is not rewritten runs as captured
             made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
-        self._result.set_result(made)
+        self._snapshot = None
+        result.set_result(made)
 
 
 _waiting: Final[deque[ReferenceType[Rewriting]]] = deque()  # a graph that is gone is left out

@@ -1,17 +1,19 @@
-"""What is asked of the driver before a rewrite begins, in the program's own thread.
+"""What is asked before a rewrite begins, in the program's own thread: a snapshot of the commands.
 
-Who uses the memory objects of a command list, whether anybody else can see them, and the sources of
-the kernels.
+It has the sources of the kernels, what Parameters are, who uses the memory objects, and whether
+anybody else can see these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...calls import call, get_address, query_bytes, query_program
+from ..cells import AS_MEMORY, Cells, copy_commands
 from ..commands import CommandList
 from ..edits import MEMORY
 
@@ -22,38 +24,136 @@ class MemoryUse:
 
     Attributes:
         commands: their numbers.
-        references: how many there are. The recording has one.
+        others: how many references there are besides those of the recording and the commands.
     """
 
     commands: frozenset[int]
-    references: int
+    others: int
 
 
-def list_uses(commands: CommandList) -> dict[int, MemoryUse]:
-    """Return who uses each memory object (a handle) of a list.
+@dataclass(frozen=True)
+class CellValue:
+    """What the cell of a Parameter holds.
 
-    Call it before anything is built of the list: engines have references, too.
+    Attributes:
+        cell: an `fl_cell *`.
+        is_memory: whether it is a memory object.
+        turns: its bytes; those of both turns if it alternates.
     """
-    users: dict[int, set[int]] = {}
-    found = ffi.new("fl_change *")
+
+    cell: Any
+    is_memory: bool
+    turns: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class ListSnapshot:
+    """A command list as it is now. It stays so while the list changes.
+
+    Attributes:
+        commands: the commands.
+        sources: of their programs, by handles.
+        uses: of memory objects, by handles.
+        cells: by the addresses of their bytes.
+        moving: the transfers whose memory is a Parameter.
+        turns: 2 if buffers alternate, else 1.
+        kept: what is referred to.
+    """
+
+    commands: CommandList
+    sources: Mapping[int, str]
+    uses: Mapping[int, MemoryUse]
+    cells: Mapping[int, CellValue]
+    moving: frozenset[int]
+    turns: int
+    kept: Any
+
+
+def take_snapshot(
+    commands: CommandList,
+    find_sources: Callable[[Collection[int]], dict[int, str]],
+    cells: Cells | None,
+    known: Mapping[int, MemoryUse],
+) -> ListSnapshot:
+    """Return what a rewrite has to know.
+
+    Args:
+        commands: the list.
+        find_sources: returns the sources of programs that the driver does not tell, as far as they
+            are known.
+        cells: of the Parameters, None if there are none.
+        known: the uses of an earlier snapshot. Since then engines have references, too.
+    """
+    if commands.updatable:
+        copied = copy_commands(commands.array, len(commands))
+        commands = replace(commands, array=copied.commands, owner=(copied, commands.owner))
+    values = _list_cells(cells) if cells is not None else {}
+    memory = [value for one in values.values() if one.is_memory for value in one.turns]
+    changes = ffi.new("fl_change[]", max(1, len(memory)))
+    kept = [ffi.new("unsigned char[]", value) for value in memory]
+    for index, value in enumerate(kept):
+        changes[index] = (index, MEMORY, 8, value)
+    held = lib.fl_change_arguments(ffi.NULL, len(memory), changes, len(memory))
+    rows = cells.rows if cells is not None else ()
+    moving = (one.places[one.place_count - one.transfer_count : one.place_count] for one in rows)
+    return ListSnapshot(
+        commands,
+        list_sources(commands, find_sources),
+        list_uses(commands, known),
+        values,
+        frozenset(number for numbers in moving for number in numbers),
+        max([1, *(len(one.turns) for one in values.values())]),
+        (ffi.gc(held, lib.fl_release_arguments) if held else None, cells),
+    )
+
+
+def _list_cells(cells: Cells) -> dict[int, CellValue]:
+    found, look = dict[int, CellValue](), ffi.new("fl_cell_look *")
+    for row, key in zip(cells.rows, cells.keys, strict=True):
+        lib.fl_look_at_cell(row.cell, look)
+        turns = [bytes(ffi.buffer(look.bytes, key.size))]
+        if row.cycle:
+            cycle = ffi.buffer(row.cycle, 2 * key.size)
+            turns = [cycle[: key.size], cycle[key.size :]]
+        is_memory = key.conversion == AS_MEMORY
+        found[get_address(look.bytes)] = CellValue(row.cell, is_memory, tuple(turns))
+    return found
+
+
+def list_uses(commands: CommandList, known: Mapping[int, MemoryUse]) -> dict[int, MemoryUse]:
+    """Return who uses each memory object (a handle) of launches, copies and fills of buffers.
+
+    Args:
+        commands: the list.
+        known: see `take_snapshot`.
+    """
+    users, own, other = dict[int, set[int]](), dict[int, int](), set[int]()
+    found, lists = ffi.new("fl_change *"), set[int]()
     for number in range(len(commands)):
         row = commands.array[number]
         handles = [get_address(row.source), get_address(row.target)]
-        for index in range(lib.fl_argument_count(row.arguments) if row.arguments else 0):
+        if commands.name_operation(number) not in ("kernel", "copy", "fill"):
+            other.update(handles)
+        holds = lib.fl_holds_objects(row.arguments) and get_address(row.arguments) not in lists
+        lists.add(get_address(row.arguments))
+        for index in range(lib.fl_argument_count(row.arguments)):
             lib.fl_get_argument(row.arguments, index, found)
             if found.kind == MEMORY and found.value:
-                handles.append(int(ffi.cast("uintptr_t *", found.value)[0]))
+                handle = int(ffi.cast("uintptr_t *", found.value)[0])
+                handles.append(handle)
+                if holds and not lib.fl_parameter_of(row.arguments, index):
+                    own[handle] = own.get(handle, 0) + 1
         for handle in handles:
             users.setdefault(handle, set()).add(number)
-    launched = {
-        handle: numbers
-        for handle, numbers in users.items()
-        if all(commands.name_operation(number) == "kernel" for number in numbers)
-    }
     return {
-        handle: MemoryUse(frozenset(numbers), _count_references(handle))
-        for handle, numbers in launched.items()
-        if handle
+        handle: MemoryUse(
+            frozenset(numbers),
+            known[handle].others
+            if handle in known
+            else _count_references(handle) - 1 - own.get(handle, 0),
+        )
+        for handle, numbers in users.items()
+        if handle and handle not in other
     }
 
 
