@@ -42,7 +42,8 @@ NUMBERS = (-0.75, 0.25, 0.5, 0.875)
 @pytest.fixture
 def kernels(context: cl.Context) -> Any:
     program = cl.Program(context, SOURCE).build()
-    return SimpleNamespace(**{one.function_name: one for one in program.all_kernels()})
+    found = {one.function_name: one for one in program.all_kernels()}
+    return SimpleNamespace(program=program, **found)
 
 
 def plans(loop: Executable) -> Any:
