@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...loader.base.operations import TransferCommand
 from ...loader.ur.abi import UR
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.transfers import Location, Transfers, find_place
+from ..sdk.transfers import COPIES, Location, Transfers, find_place
 from .allocations import CuAllocation, locate
 from .buffers import CuBuffer
 from .commands import fill_rows
@@ -67,13 +67,11 @@ def _run(enqueue: CuEnqueue, transfer: TransferCommand, command: str) -> CuEvent
     if "pattern" in operands:
         given = find_filled(transfer), operands["pattern"], operands["size"]
         return fill_bytes(enqueue, *given, keep)
-    target, source = make_place(transfer, "target"), make_place(transfer, "source")
-    if "region" in operands:
-        return copy_rows(enqueue, API.make_copy(target, source, operands["region"]), keep)
-    return copy_bytes(enqueue, target.address, source.address, operands["size"], keep)
+    ends = make_place(transfer, "target"), make_place(transfer, "source")
+    return copy_rows(enqueue, API.make_copy(*ends, operands["region"]), keep)
 
 
-transfers: Final = Transfers(enqueues, find, _run)
+transfers: Final = Transfers(enqueues, find, _run, COPIES, copy=copy_bytes)
 
 
 @adapter.entry

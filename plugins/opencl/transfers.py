@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
-from ...loader.base.operations import TransferCommand
+from ...loader.base.operations import BUFFER, OPERATIONS, Operation, TransferCommand
 from ..sdk.rectangles import Rect, check_range
 from ..sdk.rules import is_power_of_two
-from ..sdk.transfers import check_buffers
+from ..sdk.transfers import check_buffers, list_sides
 from .buffers import URBuffer
 from .contexts import URContext
 from .core import CLObject, convert_flags, create, failure
@@ -50,30 +50,50 @@ def convert_sizes(value: Rect) -> Any:
 
 def name_memory(transfer: TransferCommand) -> dict[str, Any]:
     """Put OpenCL's handles of buffers into the operands of a transfer, and return these."""
-    operation, operands, buffers = transfer
-    for side in ("source", "target") if buffers else ():
-        buffer: Any = operands.get(side)
-        if buffer in buffers:
-            operands[side] = buffer.cl
-            if operation == "copy_rect":
-                origin = f"{side}_origin"
-                operands[side], operands[origin] = find_in_parent(buffer, operands[origin])
+    operation, operands, _ = transfer
+    for side in list_sides(OPERATIONS[operation], BUFFER):
+        buffer = operands[side]
+        operands[side] = buffer.cl
+        if operation == "copy_rect":
+            origin = f"{side}_origin"
+            operands[side], operands[origin] = find_in_parent(buffer, operands[origin])
     return operands
 
 
-def run_buffer_transfer(enqueue: Enqueue, transfer: TransferCommand) -> UREvent | None:
-    """Enqueue a transfer of buffers (sdk/transfers.py). Returns the event, if one is wanted."""
-    operands = transfer.operands
-    if transfer.operation == "fill":
-        pattern, offset, size = operands["pattern"], operands["offset"], operands["size"]
-        return fill_memory(enqueue, operands["target"], pattern, offset, size)
-    name_memory(transfer)
-    routine, arguments = transfer.make_call("cl", enqueue.blocks)
-    if "region" in operands:
-        arguments = tuple(
-            [convert_sizes(one) if isinstance(one, tuple) else one for one in arguments]
-        )
-    return enqueue.call(routine, *arguments)
+def _write_call(operation: Operation) -> str:
+    routine, names = operation.functions["cl"]
+    sources = {"blocking": "call.blocks", "region": "sizes(region)"}
+    for side in ("source", "target"):
+        sources[f"{side}_origin"] = f"sizes({side}_origin)"
+    sources |= {side: f"{side}.cl" for side in list_sides(operation, BUFFER)}
+    return f"call.call({routine!r}, {', '.join([sources.get(one, one) for one in names])})"
+
+
+def copy_rect(
+    enqueue: Enqueue,
+    source: URBuffer,
+    target: URBuffer,
+    source_origin: Rect,
+    target_origin: Rect,
+    region: Rect,
+    *pitches: int,
+) -> UREvent | None:
+    """Enqueue a copy of a rectangle between buffers. Raises as `Enqueue.call`."""
+    here, start = find_in_parent(source, source_origin)
+    there, to = find_in_parent(target, target_origin)
+    sizes = convert_sizes(start), convert_sizes(to), convert_sizes(region)
+    return enqueue.call("clEnqueueCopyBufferRect", here, there, *sizes, *pitches)
+
+
+#: How transfers of buffers are called (`Transfers`).
+BUFFER_CALLS: Final = {
+    **{
+        name: _write_call(OPERATIONS[name])
+        for name in ("read", "write", "copy", "read_rect", "write_rect")
+    },
+    "copy_rect": f"copy_rect(call, {', '.join(OPERATIONS['copy_rect'].functions['cl'].operands)})",
+    "fill": "fill_memory(call, target, pattern, offset, size)",
+}
 
 
 # fills

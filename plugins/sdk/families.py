@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from ...loader.base.abi import Function
 from ...loader.ur.abi import UR
 from .adapter import Adapter
-from .wrap import list_parameters, name_parameters
+from .wrap import compile_function, list_parameters
 
 _EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 _ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
@@ -84,19 +84,11 @@ class EnqueueFamily:
         """
         known = [parameter.name for parameter in UR.functions[name].parameters]
         blocking = [parameter for parameter in known if parameter.startswith("blocking")]
-        make = self.make
-
-        def entry(queue: Any, waits: list[Any], wanted: bool, *others: Any) -> Any:
-            return function(make(queue, command, waits, wanted), *others)
-
-        def entry_that_may_block(
-            queue: Any, waits: list[Any], wanted: bool, blocks: bool, *others: Any
-        ) -> Any:
-            return function(make(queue, command, waits, wanted, bool(blocks)), *others)
-
-        chosen = entry_that_may_block if blocking else entry
-        given = name_parameters(chosen, *_ENQUEUE, *blocking, *parameters)
-        self.adapter.declare(**{name: given})
+        blocks = [f"bool({parameter})" for parameter in blocking]
+        made = ", ".join(["hQueue", repr(command), "phEventWaitList", "phEvent", *blocks])
+        line = f"return _work(_make({made}), {', '.join(parameters)})"
+        names, scope = (*_ENQUEUE, *blocking, *parameters), {"_work": function, "_make": self.make}
+        self.adapter.declare(**{name: compile_function(name, names, [line], scope)})
 
     @staticmethod
     def list_own_parameters(function: Function) -> list[str]:
@@ -144,20 +136,11 @@ class AppendFamily:
             function: the work. It gets what `make` returns and the values of `parameters`.
             parameters: the names of its parameters besides those that are common to all appends.
         """
-        make = self.make
-
-        def entry(
-            buffer: Any,
-            sync_points: list[int],
-            events: list[Any],
-            event: bool,
-            command: bool,
-            *others: Any,
-        ) -> Any:
-            with buffer.recording:
-                return function(make(buffer, sync_points, events, event, command), *others)
-
-        self.adapter.declare(**{name: name_parameters(entry, *_APPEND, *parameters)})
+        common, own = ", ".join(_APPEND), ", ".join(parameters)
+        lines = "with hCommandBuffer.recording:", f"    return _work(_make({common}), {own})"
+        scope = {"_work": function, "_make": self.make}
+        names = *_APPEND, *parameters
+        self.adapter.declare(**{name: compile_function(name, names, lines, scope)})
 
     @staticmethod
     def list_own_parameters(function: Function) -> list[str]:

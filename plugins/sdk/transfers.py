@@ -7,6 +7,9 @@ a program gives becomes a `TransferCommand`, checked. An adapter finds memory an
     transfers.declare_rows(fill_rows)
     transfers.declare_hints(prefetch)
 
+Most transfers are one call of the driver's. An adapter gives the sources of these calls, so that no
+command is made (`COPIES`, plugins/opencl/transfers.py).
+
 The operands of a command are those of the table, with these values: a buffer is the adapter's
 object, memory by address a `Location`, host memory an address. Origins and regions are three
 numbers, pitches are never 0, and a pattern is bytes. Without a region, an offset is a number.
@@ -15,7 +18,8 @@ The adapter may change the operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.operations import (
@@ -23,7 +27,6 @@ from ...loader.base.operations import (
     OPERATIONS,
     SVM,
     Operation,
-    OperationFunction,
     TransferCommand,
 )
 from ...loader.ur.abi import UR
@@ -32,6 +35,7 @@ from .families import AppendFamily, EnqueueFamily
 from .patterns import read_buffer_pattern, read_pattern, read_row_pattern
 from .rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from .usm import check_copied_rows, check_rows_in
+from .wrap import compile_function
 
 #: The ur_command_t of each operation, without UR_COMMAND_.
 _COMMANDS: Final = {
@@ -49,7 +53,6 @@ _MAY_BE_EMPTY: Final = {
     "ur_buffer": frozenset({"svm_copy", "svm_fill"}),
 }
 _START: Final = (0, 0, 0)
-_new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
 class Location(NamedTuple):
@@ -109,20 +112,45 @@ class MemoryPlace(NamedTuple):
 
 def find_place(transfer: TransferCommand, side: str) -> MemoryPlace:
     """Return the "source" or the "target" of a transfer."""
-    operands = transfer.operands
-    memory = address = operands[side]
+    get = transfer.operands.get
+    memory: Any = get(side)
+    address = memory
     if isinstance(memory, Location):
         address = memory.address
     elif isinstance(memory, BufferObject):
-        offset = operands.get(f"{side}_offset", operands.get("offset", 0))
+        offset = get(f"{side}_offset", get("offset", 0))
         address = memory.address + offset  # type: ignore[attr-defined]
-    pitches = (operands.get(f"{side}_{name}_pitch", 0) for name in ("row", "slice"))
-    return MemoryPlace(memory, address, operands.get(f"{side}_origin", _START), *pitches)
+    pitches = get(f"{side}_row_pitch", 0), get(f"{side}_slice_pitch", 0)
+    return MemoryPlace(memory, address, get(f"{side}_origin", _START), *pitches)
 
 
 def list_sides(operation: Operation, kind: str) -> list[str]:
     """Return which of "target" and "source" of an operation are memory of a kind."""
     return [side for side in ("target", "source") if getattr(operation, side) == kind]
+
+
+#: The `calls` of an adapter whose buffers have an `address`, for transfers that are plain copies.
+#: Its `copy` gets the call, the two addresses, bytes, and what is used.
+COPIES: Final = {
+    "read": "copy(call, target, source.address + offset, size, keep)",
+    "write": "copy(call, target.address + offset, source, size, keep)",
+    "copy": (
+        "copy(call, target.address + target_offset, source.address + source_offset, size, keep)"
+    ),
+    "svm_copy": "copy(call, target.address, source.address, size, keep)",
+}
+#: What the entry points of operations use.
+_NAMES: Final = {
+    "new": tuple.__new__,  # the NamedTuple's takes three times as long
+    "TransferCommand": TransferCommand,
+    **{
+        one.__name__: one
+        for one in (
+            *(failure, check_buffers, check_range, check_pitches, check_rect),
+            *(read_offset, read_region, read_pattern, read_buffer_pattern),
+        )
+    },
+}
 
 
 class Transfers:
@@ -134,6 +162,9 @@ class Transfers:
             `Location`, and raises URError (INVALID_MEM_OBJECT, INVALID_SIZE) if there are none.
         run: enqueues or appends. It gets the call, the command, and the name of its ur_command_t
             after UR_COMMAND_. It returns what the entry point does.
+        calls: expressions that do what `run` does, by the names of operations. They use the
+            operands by their names, `call`, and `keep`, the buffers.
+        names: what the expressions use besides.
     """
 
     def __init__(
@@ -141,12 +172,14 @@ class Transfers:
         family: EnqueueFamily | AppendFamily,
         locate: Callable[[Any, int, int], Location],
         run: Callable[[Any, TransferCommand, str], Any],
+        calls: Mapping[str, str] = MappingProxyType({}),
+        **names: Callable[..., Any],
     ) -> None:
         self._family, self._locate, self._run = family, locate, run
+        self._calls, self._names = calls, names
         self._key = "ur" if isinstance(family, EnqueueFamily) else "ur_buffer"
         for name, command in _COMMANDS.items():
-            operation = OPERATIONS[name]
-            self._declare_operation(operation, operation.functions[self._key], command)
+            self._declare_operation(OPERATIONS[name], command)
 
     def _declare(self, name: str, command: str, work: Callable[..., Any]) -> None:
         """Declare an entry point, whose work gets the call and all parameters of its own."""
@@ -157,51 +190,53 @@ class Transfers:
         else:
             family.declare(name, work, *own)
 
-    def _declare_operation(
-        self, operation: Operation, function: OperationFunction, command: str
-    ) -> None:
+    def _declare_operation(self, operation: Operation, command: str) -> None:
+        function = operation.functions[self._key]
         names = [name for name in function.operands if name != "blocking"]
-        buffers, addresses = list_sides(operation, BUFFER), list_sides(operation, SVM)
-        may_be_empty = operation.name in _MAY_BE_EMPTY[self._key]
-        ranges = [(one, "offset" if "offset" in names else f"{one}_offset") for one in buffers]
-        is_fill, is_rectangle = "pattern" in names, "region" in names
-        run = self._run
-
-        def work(call: Any, *values: Any) -> Any:
-            operands: dict[str, Any] = dict(zip(names, values))  # noqa: B905  # which is slow
-            context = call.context
-            keep = tuple([operands[side] for side in buffers])
-            check_buffers(context, *keep)
-            if is_rectangle:
-                _check_rectangles(operands, buffers)
-            else:
-                size = operands["size"]
-                for side, offset in ranges:
-                    check_range(operands[side].size, operands[offset], size)
-                if not size:
-                    if not may_be_empty or operands.get("pattern_size") == 0:
-                        raise failure("INVALID_SIZE", "there is nothing to transfer")
-                    return self._mark(call, command)
-            if is_fill:
-                self._read_pattern(operands)
-            for side in addresses:
-                operands[side] = self._locate(context, operands[side], operands["size"])
-            return run(call, _new(TransferCommand, (operation.name, operands, keep)), command)
-
+        scope = {"locate": self._locate, "run": self._run, "mark": self._mark, "command": command}
+        scope = {**_NAMES, **scope, **self._names}
+        work = compile_function("work", ("call", *names), self._write_work(operation, names), scope)
         self._declare(function.name, command, work)
         if operation.name == "svm_copy":
             self._copy = work
 
+    def _write_work(self, operation: Operation, names: list[str]) -> Iterator[str]:
+        """Write the work of an entry point. Loops over the operands would take microseconds."""
+        buffers, addresses = list_sides(operation, BUFFER), list_sides(operation, SVM)
+        is_fill, may_be_empty = "pattern" in names, operation.name in _MAY_BE_EMPTY[self._key]
+        yield "context = call.context"
+        if buffers:
+            yield f"check_buffers(context, {', '.join(buffers)})"
+        if "region" in names:
+            yield "region = read_region(region)"
+            for side in ("source", "target"):
+                pitches = f"{side}_row_pitch, {side}_slice_pitch"
+                yield f"{side}_origin = read_offset({side}_origin)"
+                check = f"rect({side}.size, {side}_origin, " if side in buffers else "pitches("
+                yield f"{pitches} = check_{check}region, {pitches})"
+        else:
+            for side in buffers:
+                offset = "offset" if "offset" in names else f"{side}_offset"
+                yield f"check_range({side}.size, {offset}, size)"
+            if not may_be_empty or is_fill:
+                refused = "not size and not pattern_size" if may_be_empty else "not size"
+                yield f"if {refused}: raise failure('INVALID_SIZE', 'nothing is transferred')"
+            if may_be_empty:
+                yield "if not size: return mark(call, command)"
+        if is_fill and buffers and self._key == "ur":
+            given = "pattern, pattern_size, target.size, offset, size"
+            yield f"pattern = read_buffer_pattern({given})"
+        elif is_fill:
+            yield "pattern = read_pattern(pattern, pattern_size, size)"
+        for side in addresses:
+            yield f"{side} = locate(context, {side}, size)"
+        yield f"keep = ({''.join([f'{side}, ' for side in buffers])})"
+        operands = ", ".join([f"{name!r}: {name}" for name in names])
+        made = f"new(TransferCommand, ({operation.name!r}, {{{operands}}}, keep))"
+        yield f"return {self._calls.get(operation.name, f'run(call, {made}, command)')}"
+
     def _mark(self, call: Any, command: str) -> Any:
         return call.mark() if self._key == "ur" else call.mark(command)
-
-    def _read_pattern(self, operands: dict[str, Any]) -> None:
-        address, length, size = (operands[one] for one in ("pattern", "pattern_size", "size"))
-        if self._key == "ur" and "offset" in operands:
-            room, offset = operands["target"].size, operands["offset"]
-            operands["pattern"] = read_buffer_pattern(address, length, room, offset, size)
-        else:
-            operands["pattern"] = read_pattern(address, length, size)
 
     def copy(self, call: Any, target: int, source: int, size: int) -> Any:
         """Do what urEnqueueUSMMemcpy does. Returns what `run` returns."""
@@ -295,17 +330,3 @@ class Transfers:
                 make(hQueue, "USM_ADVISE", (), phEvent), pMem, size, advice
             )
         )
-
-
-def _check_rectangles(operands: dict[str, Any], buffers: list[str]) -> None:
-    """Read and check what a transfer of rectangles says of them. Raises URError (INVALID_SIZE)."""
-    region = operands["region"] = read_region(operands["region"])
-    for side in ("source", "target"):
-        names = f"{side}_row_pitch", f"{side}_slice_pitch"
-        origin = operands[f"{side}_origin"] = read_offset(operands[f"{side}_origin"])
-        pitches = operands[names[0]], operands[names[1]]
-        if side in buffers:
-            pitches = check_rect(operands[side].size, origin, region, *pitches)
-        else:
-            pitches = check_pitches(region, *pitches)
-        operands.update(zip(names, pitches, strict=True))

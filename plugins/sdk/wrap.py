@@ -30,7 +30,7 @@ another output. Then it gets the pointer, and has to write there itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, Final
@@ -135,6 +135,27 @@ def name_parameters(function: Any, *names: str) -> Any:
     return function
 
 
+def compile_function(
+    name: str,
+    parameters: Iterable[str],
+    lines: Iterable[str],
+    scope: dict[str, Any],
+    file: str = "",
+) -> Callable[..., Any]:
+    """Make a function of its source.
+
+    Args:
+        name: its name.
+        parameters: the names of its parameters.
+        lines: its body.
+        scope: the global names of the source. The function is added.
+        file: what tracebacks call the file.
+    """
+    source = "\n    ".join([f"def {name}({', '.join(parameters)}):", *lines])
+    exec(compile(source, file or f"<{name}>", "exec"), scope)
+    return scope[name]
+
+
 def compile_entry(
     registry: Registry,
     function: Function,
@@ -236,22 +257,19 @@ class _Entry:
     def compile(self, fail: Callable[[BaseException, str], int]) -> Callable[..., int]:
         """Return the function that C calls."""
         name = self.function.name
-        source = "\n".join(
-            [
-                f"def {name}(_adapter, {', '.join(self.parameters)}):",
-                "    try:",
-                "        if _gone[0]: _reap()",
-                *(f"        {line}" for line in (*self._emit_inputs(), *self._call())),
-                "        return 0",
-                "    except _Refused as _refused:",
-                "        return _refused.code",
-                "    except BaseException as _error:",
-                f"        return _fail(_error, {name!r})",
-            ]
+        lines = (
+            "try:",
+            "    if _gone[0]: _reap()",
+            *(f"    {line}" for line in (*self._emit_inputs(), *self._call())),
+            "    return 0",
+            "except _Refused as _refused:",
+            "    return _refused.code",
+            "except BaseException as _error:",
+            f"    return _fail(_error, {name!r})",
         )
         self.scope["_fail"] = fail
-        exec(compile(source, f"{ENTRY}{name}>", "exec"), self.scope)
-        return self.scope[name]
+        parameters = "_adapter", *self.parameters
+        return compile_function(name, parameters, lines, self.scope, f"{ENTRY}{name}>")
 
     # what comes in
 

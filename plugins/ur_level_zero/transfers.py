@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final
+from typing import Any, Final
 
 from ...loader.base.operations import TransferCommand
-from ..sdk.transfers import Location, MemoryPlace, Transfers
+from ..sdk.transfers import COPIES, Location, MemoryPlace, Transfers
 from .allocations import locate
 from .contexts import LZContext
 from .core import adapter
@@ -26,7 +26,11 @@ def _run(enqueue: LZEnqueue, transfer: TransferCommand, command: str) -> LZEvent
     return enqueue_operation(enqueue, convert(enqueue.queue.device, transfer))
 
 
-transfers: Final = Transfers(enqueues, locate, _run)
+def _copy(enqueue: LZEnqueue, target: int, source: int, size: int, keep: Any) -> LZEvent | None:
+    return enqueue.call("zeCommandListAppendMemoryCopy", target, source, size, keep=keep)
+
+
+transfers: Final = Transfers(enqueues, locate, _run, COPIES, copy=_copy)
 
 
 @adapter.entry

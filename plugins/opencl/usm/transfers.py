@@ -23,11 +23,13 @@ from ..enqueue import Call, Enqueue, enqueues
 from ..events import UREvent
 from ..queues import create_queue
 from ..transfers import (
+    BUFFER_CALLS,
+    convert_sizes,
+    copy_rect,
     create_temporary_buffer,
     fill_memory,
     plan_doubling,
     repeat_pattern,
-    run_buffer_transfer,
 )
 from .addresses import can_fill, locate
 from .strategies import Buffers, require_strategy
@@ -36,24 +38,6 @@ _SIDES: Final = "target", "source"
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
 # copies
-
-
-def _run(enqueue: Enqueue, transfer: TransferCommand, command: str) -> UREvent | None:
-    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
-    operands = transfer.operands
-    target, size = operands["target"], operands.get("size", 0)
-    if not isinstance(target, Location):
-        return run_buffer_transfer(enqueue, transfer)
-    if "pattern" in operands:
-        return fill(enqueue, target, operands["pattern"], size)
-    if "region" in operands:
-        width, height, _ = operands["region"]
-        to, at = (_Rows.at(operands[one], operands[f"{one}_row_pitch"]) for one in _SIDES)
-        return _copy_rows(enqueue, to, at, width, height)
-    return _copy(enqueue, target, operands["source"], size)
-
-
-transfers: Final = Transfers(enqueues, locate, _run)
 
 
 def _copy(enqueue: Enqueue, target: Location, source: Location, size: int) -> UREvent | None:
@@ -74,13 +58,6 @@ def _copy(enqueue: Enqueue, target: Location, source: Location, size: int) -> UR
     if transfer.operation != "read":
         enqueue.block_by_event()
     return enqueue.call_in_sequence([strategy.make_call(transfer, enqueue.blocks)])
-
-
-@adapter.entry
-def urUSMContextMemcpyExp(hContext: URContext, pDst: int, pSrc: int, size: int) -> None:
-    """Copy on a queue of its own, which has no order with others."""
-    queue = create_queue(hContext, hContext.devices[0], 0)
-    transfers.copy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
 
 
 def _make_sizes(*values: int) -> Any:
@@ -188,6 +165,40 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
         ],
         keep=block,
     )
+
+
+def _run(enqueue: Enqueue, transfer: TransferCommand, command: str) -> UREvent | None:
+    """Enqueue a transfer of rows, or a fill (sdk/transfers.py)."""
+    operands = transfer.operands
+    if "pattern" in operands:
+        return fill(enqueue, operands["target"], operands["pattern"], operands["size"])
+    width, height, _ = operands["region"]
+    to, at = (_Rows.at(operands[one], operands[f"{one}_row_pitch"]) for one in _SIDES)
+    return _copy_rows(enqueue, to, at, width, height)
+
+
+_ADDRESS_CALLS: Final = {
+    "svm_copy": "copy(call, target, source, size)",
+    "svm_fill": "fill(call, target, pattern, size)",
+}
+transfers: Final = Transfers(
+    enqueues,
+    locate,
+    _run,
+    {**BUFFER_CALLS, **_ADDRESS_CALLS},
+    copy=_copy,
+    copy_rect=copy_rect,
+    fill=fill,
+    fill_memory=fill_memory,
+    sizes=convert_sizes,
+)
+
+
+@adapter.entry
+def urUSMContextMemcpyExp(hContext: URContext, pDst: int, pSrc: int, size: int) -> None:
+    """Copy on a queue of its own, which has no order with others."""
+    queue = create_queue(hContext, hContext.devices[0], 0)
+    transfers.copy(Enqueue(queue, "USM_MEMCPY", blocking=True), pDst, pSrc, size)
 
 
 def _fill_rows(

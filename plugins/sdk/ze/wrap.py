@@ -31,7 +31,7 @@ from ....loader.ze.abi import ZE
 from .._native_ze import ffi
 from ..conversions import Refused
 from ..objects import Registry
-from ..wrap import list_parameters
+from ..wrap import compile_function, list_parameters
 from .chains import find_code
 
 #: The code for a handle that is not ours, or not alive, by its type. Other types: INVALID_ARGUMENT.
@@ -125,22 +125,19 @@ class _ZeEntry:
         """Return the function that C calls."""
         function = self.function
         returns_code = ZE.resolve(function.returns) != "handle"
-        body = [*self._emit_inputs(), *self._call(returns_code)]
-        source = "\n".join(
-            [
-                f"def {function.name}(_number, {', '.join(p.name for p in function.parameters)}):",
-                "    try:",
-                *(f"        {line}" for line in body),
-                "    except _Refused as _refused:",
-                f"        return {'_refused.code' if returns_code else '0'}",
-                "    except BaseException as _error:",
-                f"        _code = _fail(_error, {function.name!r})",
-                f"        return {'_code' if returns_code else '0'}",
-            ]
+        lines = (
+            "try:",
+            *(f"    {line}" for line in (*self._emit_inputs(), *self._call(returns_code))),
+            "except _Refused as _refused:",
+            f"    return {'_refused.code' if returns_code else '0'}",
+            "except BaseException as _error:",
+            f"    _code = _fail(_error, {function.name!r})",
+            f"    return {'_code' if returns_code else '0'}",
         )
         self.scope["_fail"] = fail
-        exec(compile(source, f"{ENTRY}{function.name}>", "exec"), self.scope)
-        return self.scope[function.name]
+        parameters = "_number", *(p.name for p in function.parameters)
+        file = f"{ENTRY}{function.name}>"
+        return compile_function(function.name, parameters, lines, self.scope, file)
 
     def _emit_inputs(self) -> Iterator[str]:
         for p in self.function.parameters:
