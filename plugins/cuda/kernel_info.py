@@ -10,7 +10,7 @@ from typing import Any
 
 from ...loader.ur.abi import UR
 from ..sdk.kernels import declare_suggestions, read_exec_info
-from .core import INVALID_VALUE, DriverError, adapter, failure
+from .core import INVALID_VALUE, DriverError, adapter
 from .devices import CuDevice
 from .kernels import CuKernel
 from .queues import CuQueue
@@ -104,8 +104,6 @@ def urKernelSuggestMaxCooperativeGroupCount(
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
 ) -> int:
-    if not 1 <= workDim <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
     hKernel.context.check_device(hDevice)
     hKernel.check_group(hDevice, pLocalWorkSize)
     count, function = ctypes.c_int(), hKernel.get_function(hDevice)

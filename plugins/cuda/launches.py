@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import product
 from math import prod
 from operator import le, sub
 from typing import Any, Final, NamedTuple
 
 from ..sdk.gpu.images import DeviceImage, Sizes
-from ..sdk.kernel_arguments import URKernelArgument, read_arguments
-from ..sdk.launch_properties import find_cluster, is_cooperative
-from ..sdk.wrap import name_parameters
-from .core import API, adapter, failure, get_constant
+from ..sdk.kernel_arguments import URKernelArgument
+from ..sdk.kernels import declare_launches
+from .core import API, failure, get_constant
 from .devices import CuDevice
-from .enqueue import CuEnqueue
+from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .kernels import CuKernel, PackedArguments
-from .queues import CuQueue
 
 #: Shapes of launches that a kernel remembers.
 _MOST_SHAPES: Final = 256
@@ -158,49 +155,22 @@ def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int
 
 
 def _launch(
-    queue: CuQueue,
-    waits: list[CuEvent],
-    wanted: bool,
+    enqueue: CuEnqueue,
     kernel: CuKernel,
-    dimensions: int,
     offset: list[int] | None,
     size: list[int],
     local: list[int] | None,
-    properties: Any,
-    count: int = 0,
-    rows: Any = None,
+    given: list[tuple[int, URKernelArgument]],
+    together: bool,
+    cluster: tuple[int, int, int] | None,
 ) -> CuEvent | None:
-    """Launch a kernel.
-
-    Args:
-        queue: the queue.
-        waits: the events that it waits for.
-        wanted: whether an event is made.
-        kernel: the kernel.
-        dimensions: the dimensions of the sizes.
-        offset: the global work offset, None for 0.
-        size: the global work size.
-        local: the local work size, None if one is to be chosen.
-        properties: the launch properties, or None.
-        count: how many arguments are given.
-        rows: the arguments, ur_exp_kernel_arg_properties_t.
-    """
-    together, cluster = False, None
-    if properties is not None:
-        device = queue.device
-        can, has_clusters = device.is_cooperative, device.has_clusters
-        together = is_cooperative(properties, can, has_clusters=has_clusters)
-        cluster = find_cluster(properties, dimensions) if has_clusters else None
-    queue.context.check_same("the kernel", kernel)
-    if not 1 <= dimensions <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
-    if count:
-        kernel.set(read_arguments(adapter, rows, count))
-    enqueue = CuEnqueue(queue, "KERNEL_LAUNCH", waits, wanted)
+    """Launch a kernel (sdk/kernels.py, `declare_launches`)."""
+    if given:
+        kernel.set(given)
     arguments = kernel.arguments
     if 0 in size:
         return enqueue.run()
-    launches = plan_parts(kernel, queue.device, offset, size, local, arguments)
+    launches = plan_parts(kernel, enqueue.queue.device, offset, size, local, arguments)
     if len(launches) > 1 and (together or cluster):
         raise failure(
             "INVALID_WORK_GROUP_SIZE", "a launch in parts is not cooperative, and has no clusters"
@@ -224,13 +194,9 @@ def _launch(
     return enqueue.run(work, (kernel, launches[0].packed))
 
 
-_LAUNCH: Final = (
-    *("hQueue", "phEventWaitList", "phEvent", "hKernel", "workDim"),
-    *("pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize", "launchPropList"),
-)
-adapter.declare(
-    urEnqueueKernelLaunch=name_parameters(partial(_launch), *_LAUNCH),
-    urEnqueueKernelLaunchWithArgsExp=name_parameters(
-        partial(_launch), *_LAUNCH, "numArgs", "pArgs"
-    ),
+declare_launches(
+    enqueues,
+    _launch,
+    lambda device: device.is_cooperative,
+    lambda device: device.has_clusters,
 )

@@ -14,73 +14,44 @@ import ctypes
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import read_arguments
-from ..sdk.kernels import count_groups_by_local_memory
-from ..sdk.launch_properties import is_cooperative
-from ..sdk.wrap import name_parameters
+from ..sdk.kernels import check_local_size, count_groups_by_local_memory, declare_launches
 from .core import adapter, check, failure
 from .devices import URDevice
+from .enqueue import Enqueue, enqueues
 from .events import UREvent
 from .kernel_arguments import set_on
 from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
 from .kernels import URKernel
 from .platforms import find_extension
-from .queues import URQueue, create_queue
+from .queues import create_queue
 
 #: What makes an array of size_t, by the number of dimensions.
 _PACK: Final = tuple(struct.Struct(f"@{dimensions}N").pack for dimensions in range(4))
 
-_ROUTINE, _COMMAND = "clEnqueueNDRangeKernel", "KERNEL_LAUNCH"
+_ROUTINE: Final = "clEnqueueNDRangeKernel"
 
 
 def _launch(
-    queue: URQueue,
-    waits: list[UREvent],
-    wanted: bool,
+    enqueue: Enqueue,
     kernel: URKernel,
-    dimensions: int,
     offset: list[int] | None,
     size: list[int],
     local: list[int] | None,
-    properties: Any,
-    count: int = 0,
-    rows: Any = None,
+    arguments: list[Any],
+    together: bool,
+    cluster: None,
 ) -> UREvent | None:
-    """Launch a kernel.
-
-    Args:
-        queue: the queue.
-        waits: the events that it waits for.
-        wanted: whether an event is made.
-        kernel: the kernel.
-        dimensions: the dimensions of the sizes.
-        offset: the global work offset, None for 0.
-        size: the global work size.
-        local: the local work size, None if the driver chooses one.
-        properties: the launch properties, or None.
-        count: how many arguments are given.
-        rows: the arguments, ur_exp_kernel_arg_properties_t.
-    """
-    together = properties is not None and is_cooperative(
-        properties, bool(find_launch_capabilities(queue.device))
-    )
-    arguments = read_arguments(adapter, rows, count) if count else []
-    if kernel.context.cl != queue.context.cl:
-        raise failure("INVALID_CONTEXT", "the kernel is of another context than the queue")
-    if not 1 <= dimensions <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
+    """Launch a kernel (sdk/kernels.py, `declare_launches`)."""
+    queue, dimensions = enqueue.queue, len(size)
     if local is None:
         required = kernel.find_required_size(queue.device)  # not every driver uses it by itself
         local = list(required[:dimensions]) if required else None
         if local is None and together and all(size):  # then the driver does not choose one
             local = suggest_local_size(kernel, queue.device, size)
-    elif 0 in local:
-        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
     pack = _PACK[dimensions]
     given = (
         kernel.cl,
@@ -98,28 +69,17 @@ def _launch(
         if kernel.has_indirect_access:
             declare_memory(kernel)
         if 0 in size:
-            return queue.enqueue("clEnqueueMarkerWithWaitList", _COMMAND, (), waits, wanted)
+            return enqueue.mark()
         if together:
             with _make_concurrent(kernel):
-                return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
+                return enqueue.call(_ROUTINE, *given)
         try:
-            return queue.enqueue(_ROUTINE, _COMMAND, given, waits, wanted)
+            return enqueue.call(_ROUTINE, *given)
         except OpenCLError as error:
             if error.code != "CL_INVALID_KERNEL_ARGS" or not recreate_kernel(kernel):
                 raise
-        return queue.enqueue(_ROUTINE, _COMMAND, (kernel.cl, *given[1:]), waits, wanted)
+        return enqueue.call(_ROUTINE, kernel.cl, *given[1:])
 
-
-_LAUNCH: Final = (
-    *("hQueue", "phEventWaitList", "phEvent", "hKernel", "workDim"),
-    *("pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize", "launchPropList"),
-)
-adapter.declare(
-    urEnqueueKernelLaunch=name_parameters(partial(_launch), *_LAUNCH),
-    urEnqueueKernelLaunchWithArgsExp=name_parameters(
-        partial(_launch), *_LAUNCH, "numArgs", "pArgs"
-    ),
-)
 
 # all work-groups at the same time
 
@@ -138,6 +98,9 @@ def find_launch_capabilities(device: URDevice) -> int:
         _COUNT
     )
     return UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] if has_function else 0
+
+
+declare_launches(enqueues, _launch, lambda device: bool(find_launch_capabilities(device)))
 
 
 @contextmanager
@@ -164,13 +127,10 @@ def urKernelSuggestMaxCooperativeGroupCount(
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
 ) -> int:
-    if not 1 <= workDim <= 3:
-        raise failure("INVALID_WORK_DIMENSION")
     hKernel.context.check_device(hDevice)
     if not find_launch_capabilities(hDevice):
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
-    if 0 in pLocalWorkSize:
-        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    check_local_size(pLocalWorkSize)
     ask = find_extension(hDevice.platform, _COUNT, _CountPrototype)
     queue = create_queue(hKernel.context, hDevice, 0)  # OpenCL's function needs one
     local, count = _PACK[workDim](*pLocalWorkSize), ctypes.c_size_t()

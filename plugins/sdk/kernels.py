@@ -1,4 +1,4 @@
-"""What kernels of all adapters share: execution information, and local sizes."""
+"""What kernels of all adapters share: execution information, local sizes, launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple
 from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
+from .families import EnqueueFamily
 from .kernel_arguments import HANDLE_SIZE, read_arguments
+from .launch_properties import find_cluster, is_cooperative
 from .wrap import list_parameters, name_parameters
 
 _POINTERS: Final = UR["UR_KERNEL_EXEC_INFO_USM_PTRS"]
@@ -105,8 +107,6 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
         numArgs: int = 0,
         pArgs: Any = None,
     ) -> None:
-        if not 1 <= numWorkDim <= 3:
-            raise failure("INVALID_WORK_DIMENSION")
         hQueue.context.check_same("the kernel", hKernel)
         offsets = [pGlobalWorkOffset[index] for index in range(numWorkDim)]
         sizes = [pGlobalWorkSize[index] for index in range(numWorkDim)]
@@ -121,6 +121,63 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
         urKernelGetSuggestedLocalWorkSize=name_parameters(partial(answer), *names[:6]),
         urKernelGetSuggestedLocalWorkSizeWithArgs=answer,
     )
+
+
+_SIZES: Final = "hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"
+
+
+def declare_launches(
+    enqueues: EnqueueFamily,
+    launch: Callable[..., Any],
+    runs_together: Callable[[Any], bool],
+    has_clusters: Callable[[Any], bool] = lambda device: False,
+) -> None:
+    """Declare the launches of kernels on queues.
+
+    Args:
+        enqueues: the family of the adapter's entry points.
+        launch: launches a kernel. It gets the call, the kernel, the global work offset (None for
+            0), the global size, the local size (None if one is to be chosen), the arguments that
+            are set first, with their indices, whether all work-groups run at the same time, and
+            the cluster (`find_cluster`).
+        runs_together: whether a device can run all work-groups at the same time.
+        has_clusters: whether a device has clusters of work-groups.
+    """
+
+    def entry(
+        enqueue: Any,
+        kernel: Any,
+        dimensions: int,
+        offset: list[int] | None,
+        size: list[int],
+        local: list[int] | None,
+        properties: Any,
+        count: int = 0,
+        rows: Any = None,
+    ) -> Any:
+        together, cluster = False, None
+        if properties is not None:
+            device = enqueue.queue.device
+            clusters = has_clusters(device)
+            together = is_cooperative(properties, runs_together(device), has_clusters=clusters)
+            cluster = find_cluster(properties, dimensions) if clusters else None
+        arguments = read_arguments(enqueues.adapter, rows, count) if count else []
+        enqueue.check_context("the kernel", kernel)
+        if local is not None:
+            check_local_size(local)
+        return launch(enqueue, kernel, offset, size, local, arguments, together, cluster)
+
+    parameters = *_SIZES, "launchPropList"
+    enqueues.declare("urEnqueueKernelLaunch", "KERNEL_LAUNCH", entry, *parameters)
+    with_arguments = "urEnqueueKernelLaunchWithArgsExp"
+    parameters = *parameters, "numArgs", "pArgs"
+    enqueues.declare(with_arguments, "KERNEL_LAUNCH", entry, *parameters)
+
+
+def check_local_size(local: Sequence[int]) -> None:
+    """Raise URError (INVALID_WORK_GROUP_SIZE) for a work-group of nothing."""
+    if 0 in local:
+        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
 
 
 def count_groups_by_local_memory(dynamic: int, own: int, room: int, units: int) -> int:

@@ -11,10 +11,13 @@ import struct as packing
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.kernel_arguments import read_arguments
-from ..sdk.kernels import count_groups_by_local_memory, declare_suggestions
-from ..sdk.launch_properties import is_cooperative
-from .core import adapter, call, failure
+from ..sdk.kernels import (
+    check_local_size,
+    count_groups_by_local_memory,
+    declare_launches,
+    declare_suggestions,
+)
+from .core import adapter, call
 from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
@@ -28,36 +31,16 @@ _LAUNCH_TOGETHER: Final = "zeCommandListAppendLaunchCooperativeKernel"
 def _launch(
     enqueue: LZEnqueue,
     kernel: LZKernel,
-    dim: int,
     offset: list[int] | None,
     size: list[int],
     local: list[int] | None,
-    properties: Any,
-    count: int = 0,
-    rows: Any = None,
+    arguments: list[Any],
+    together: bool,
+    cluster: None,
 ) -> LZEvent | None:
-    """Launch a kernel.
-
-    Args:
-        enqueue: the call.
-        kernel: the kernel.
-        dim: the dimensions of the sizes.
-        offset: the global work offset, None for 0.
-        size: the global work size.
-        local: the local work size, None if the driver chooses one.
-        properties: the launch properties, or None.
-        count: how many arguments are given.
-        rows: the arguments, ur_exp_kernel_arg_properties_t.
-    """
+    """Launch a kernel (sdk/kernels.py, `declare_launches`)."""
     queue = enqueue.queue
-    together = properties is not None and is_cooperative(
-        properties, queue.device.compute_group.is_cooperative
-    )
-    arguments = read_arguments(adapter, rows, count) if count else []
-    enqueue.check_context("the kernel", kernel)
-    if local is not None and 0 in local:
-        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
-    sizes = LaunchSizes.from_program(dim, offset, size, local)
+    sizes = LaunchSizes.from_program(len(size), offset, size, local)
     with kernel.lock:
         if arguments:
             kernel.set(arguments)
@@ -71,14 +54,7 @@ def _launch(
         return enqueue.call(routine, handle, ctypes.byref(groups), keep=keep)
 
 
-_SIZES: Final = "hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"
-enqueues.declare("urEnqueueKernelLaunch", "KERNEL_LAUNCH", _launch, *_SIZES, "launchPropList")
-enqueues.declare(
-    "urEnqueueKernelLaunchWithArgsExp",
-    "KERNEL_LAUNCH",
-    _launch,
-    *(*_SIZES, "launchPropList", "numArgs", "pArgs"),
-)
+declare_launches(enqueues, _launch, lambda device: device.compute_group.is_cooperative)
 
 
 # queries
@@ -151,8 +127,7 @@ def urKernelSuggestMaxCooperativeGroupCount(
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
 ) -> int:
-    if 0 in pLocalWorkSize:
-        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    check_local_size(pLocalWorkSize)
     hKernel.context.check_device(hDevice)
     sizes, count = (
         LaunchSizes.from_program(workDim, None, pLocalWorkSize, pLocalWorkSize),

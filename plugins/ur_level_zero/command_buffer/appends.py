@@ -13,6 +13,7 @@ from ...sdk.command_buffers import AppendCall
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import read_arguments
+from ...sdk.kernels import check_local_size
 from ...sdk.transfers import Transfers
 from ..allocations import locate
 from ..core import adapter
@@ -138,8 +139,8 @@ def _append_launch(
     """
     buffer = append.buffer
     append.check_kernels(kernel, others)
-    if local is not None and 0 in local:
-        raise failure("INVALID_WORK_GROUP_SIZE", "a work-group has one work-item at least")
+    if local is not None:
+        check_local_size(local)
     sizes = LaunchSizes.from_program(dim, offset, size, local)
     arguments = read_arguments(adapter, rows, count)
     if given and sorted(index for index, _ in arguments) != list(range(kernel.argument_count)):
