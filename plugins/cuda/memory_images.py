@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from ...loader.base.forks import make_lock
+from ...loader.base.operations import TransferCommand
 from ...loader.cuda.abi import CUDA
 from ..sdk._native import ffi
-from ..sdk.images import check_description, check_host_pitches, count_element_bytes, overlap
-from ..sdk.rectangles import read_offset, read_region
+from ..sdk.gpu.api import CopyPlace
+from ..sdk.images import check_description, check_host_pitches, count_element_bytes
 from ..sdk.rules import COPY, USE, check_memory_flags
+from ..sdk.transfers import ImageObject, declare_image_transfers
 from .arrays import CuArray, ImageShape, make_copies
 from .buffers import CuBuffer
 from .contexts import CuContext
 from .core import Object, adapter, failure
 from .devices import CuDevice
-from .enqueue import CuEnqueue, declare_enqueue, enqueues
+from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 
 _Array: Any = CUDA.get_struct("CUDA_ARRAY3D_DESCRIPTOR")
 _SURFACE: Final = CUDA["CUDA_ARRAY3D_SURFACE_LDST"]
 
 
-class CuImage(Object):
+class CuImage(ImageObject, Object):
     """An image.
 
     Args:
@@ -43,6 +44,8 @@ class CuImage(Object):
     def __init__(self, context: CuContext, array: CuArray, *, owned: bool = True) -> None:
         self.context, self.array = context, array
         self.shape, self.size = array.shape, array.shape.size
+        self.kind, self.format, self.extent = self.shape
+        self.pixel = self.shape.pixel
         self._owned, self._surface = owned, 0
         self._lock = make_lock()
 
@@ -168,12 +171,6 @@ adapter.info(
 # transfers
 
 
-def _check_images(context: CuContext, *memory: CuBuffer) -> list[CuImage]:
-    images = [_get_image(one) for one in memory]
-    context.check_same("an image", *images)
-    return images
-
-
 def copy_pixels(enqueue: CuEnqueue, copies: Any, keep: Any = None) -> CuEvent | None:
     """Enqueue copies (`make_copies`) as one command."""
     return enqueue.run(
@@ -184,49 +181,22 @@ def copy_pixels(enqueue: CuEnqueue, copies: Any, keep: Any = None) -> CuEvent | 
     )
 
 
-def _transfer(
-    reads: bool,
-    enqueue: CuEnqueue,
-    memory: CuBuffer,
-    host: int,
-    origin: Any,
-    region: Any,
-    *pitches: int,
-) -> CuEvent | None:
-    """Read or write a region. `pitches` are two for host memory."""
-    (image,) = _check_images(enqueue.queue.context, memory)
-    size = read_region(region)
-    here = image.array.make_place(read_offset(origin), size)
-    there = image.shape.make_host_place(host, size, *pitches)
-    ends = (there, here) if reads else (here, there)
-    return copy_pixels(enqueue, make_copies(*ends, image.shape.convert_to_bytes(size)), image)
-
-
-for _name, _command, _reads, _host in (
-    ("urEnqueueMemImageRead", "MEM_IMAGE_READ", True, "pDst"),
-    ("urEnqueueMemImageWrite", "MEM_IMAGE_WRITE", False, "pSrc"),
-):
-    _parameters = "hImage", _host, "origin", "region", "rowPitch", "slicePitch"
-    declare_enqueue(_name, _command, partial(_transfer, _reads), *_parameters)
-
-
-@enqueues("MEM_IMAGE_COPY")
-def urEnqueueMemImageCopy(
-    enqueue: CuEnqueue,
-    hImageSrc: CuBuffer,
-    hImageDst: CuBuffer,
-    srcOrigin: Any,
-    dstOrigin: Any,
-    region: Any,
-) -> CuEvent | None:
-    source, target = _check_images(enqueue.queue.context, hImageSrc, hImageDst)
-    if source.shape.format != target.shape.format:
-        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
-    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
-    ends = target.array.make_place(to, size), source.array.make_place(start, size)
-    if source is target and overlap(start, to, size):
-        raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    if source.shape.kind.is_lines != target.shape.kind.is_lines and size[1:] != (1, 1):
+def _run(enqueue: CuEnqueue, transfer: TransferCommand) -> CuEvent | None:
+    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands, images = transfer.operands, transfer.keep
+    region, shape = operands["region"], images[0].shape
+    if len({image.kind.is_lines for image in images}) > 1 and region[1:] != (1, 1):
         raise failure("INVALID_SIZE", "from lines to rows, or back, one line is copied at once")
-    copies = make_copies(*ends, source.shape.convert_to_bytes(size))
-    return copy_pixels(enqueue, copies, (source, target))
+
+    def make_place(side: str) -> CopyPlace:
+        memory = operands[side]
+        if isinstance(memory, CuImage):
+            origin = operands["origin" if "origin" in operands else f"{side}_origin"]
+            return memory.array.make_place(origin, region)
+        return CopyPlace(memory, False, row=operands["row_pitch"], slice=operands["slice_pitch"])
+
+    ends = make_place("target"), make_place("source")
+    return copy_pixels(enqueue, make_copies(*ends, shape.convert_to_bytes(region)), images)
+
+
+declare_image_transfers(enqueues, _run, lambda one, other: one is other)

@@ -131,7 +131,7 @@ def _transfer(
     check_device(made.device)
     check_image(made.context, image)
     ur, (start, size) = image.ur, _read_region(image.ur, region)
-    pixel, kind = ur.element_size, ur.kind
+    pixel, kind = ur.pixel, ur.kind
     row, slice_ = find_transfer_pitches(kind, pixel, size, row, slice_)
     if kind.is_lines:  # each line is a slice
         row_bytes, slice_bytes = slice_, 0

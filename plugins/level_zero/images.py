@@ -204,8 +204,8 @@ def zeImageViewCreateExt(
     if desc.type != hImage.kind or sizes != image.extent:
         raise make_failure("INVALID_ARGUMENT", "a view has the type and the size of its image")
     format = _find_format(hContext.ur, desc)
-    if count_element_bytes(*format) != image.element_size:
-        raise make_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.element_size} bytes")
+    if count_element_bytes(*format) != image.pixel:
+        raise make_failure("UNSUPPORTED_IMAGE_FORMAT", f"a pixel has {image.pixel} bytes")
     pitch = image.query_image("ROW_PITCH") if desc.type == _2D else 0
     made = _make_image(hContext.ur, buffer, desc, format, pitch)
     return ZeImage(hContext, made, desc.type, buffer)

@@ -23,6 +23,7 @@ from ..sdk.images import (
 )
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE, check_memory_flags
+from ..sdk.transfers import ImageObject
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
@@ -77,7 +78,7 @@ _CL_FIELDS: Final = {
 }
 
 
-class URImage(URMemory):
+class URImage(ImageObject, URMemory):
     """A cl_mem that is an image.
 
     Attributes:
@@ -85,7 +86,7 @@ class URImage(URMemory):
         format: its channel order and channel type, as Unified Runtime's numbers.
         extent: its pixels along x, y and z. The images of an array are the last dimension. It is 1
             for a dimension that the image lacks.
-        element_size: bytes of a pixel.
+        pixel: bytes of a pixel.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class URImage(URMemory):
     ) -> None:
         super().__init__(cl, context, query_memory(cl, context, "CL_MEM_SIZE"), host=host)
         self.kind, self.format = IMAGE_KINDS[kind], format
-        self.element_size = self.query_image("ELEMENT_SIZE")
+        self.pixel = self.query_image("ELEMENT_SIZE")
         sizes = (self.query_image(_CL_FIELDS[name][6:].upper()) for name in self.kind.sizes)
         self.extent = make_extent(*sizes)
 
@@ -227,17 +228,6 @@ def _check_image(memory: URMemory) -> URImage:
     if not isinstance(memory, URImage):
         raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
     return memory
-
-
-def require_images(context: URContext, *memory: URMemory) -> list[URImage]:
-    """Return memory objects that have to be images of a context.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT for another context.
-    """
-    images = [_check_image(each) for each in memory]
-    context.check_same("an image", *images)
-    return images
 
 
 @adapter.entry

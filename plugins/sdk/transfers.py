@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.operations import (
     BUFFER,
+    IMAGE,
     OPERATIONS,
     SVM,
     Operation,
@@ -32,6 +33,7 @@ from ...loader.base.operations import (
 from ...loader.ur.abi import UR
 from .conversions import failure
 from .families import AppendFamily, EnqueueFamily
+from .images import ImageKind, check_region, find_transfer_pitches, overlap
 from .patterns import read_buffer_pattern, read_pattern, read_row_pattern
 from .rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from .usm import check_copied_rows, check_rows_in
@@ -90,6 +92,35 @@ def check_buffers(context: Any, *memory: Any) -> None:
             raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
         if one.context is not context:
             context.check_same("a buffer", one)
+
+
+class ImageObject:
+    """What an image of an adapter is, besides an `Object`.
+
+    Attributes:
+        context: its context.
+        kind: its type.
+        format: its channel order and channel type, as Unified Runtime's numbers.
+        extent: its pixels along x, y and z. The images of an array are the last dimension.
+        pixel: the bytes of a pixel.
+    """
+
+    context: Any
+    kind: ImageKind
+    format: tuple[int, int]
+    extent: Rect
+    pixel: int
+
+
+def check_images(context: Any, *memory: Any) -> None:
+    """Check that memory objects are images of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT.
+    """
+    if not all(isinstance(one, ImageObject) for one in memory):
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
+    context.check_same("an image", *memory)
 
 
 class MemoryPlace(NamedTuple):
@@ -330,3 +361,58 @@ class Transfers:
                 make(hQueue, "USM_ADVISE", (), phEvent), pMem, size, advice
             )
         )
+
+
+# images
+
+_IMAGES: Final = {"read_image": "READ", "write_image": "WRITE", "copy_image": "COPY"}
+
+
+def declare_image_transfers(
+    enqueues: EnqueueFamily,
+    run: Callable[[Any, TransferCommand], Any],
+    are_same: Callable[[Any, Any], bool],
+    check_device: Callable[[Any], None] = lambda device: None,
+) -> None:
+    """Declare reads, writes and copies of images.
+
+    Args:
+        enqueues: the family of the adapter's entry points.
+        run: enqueues a transfer. It gets the call and the command. Origins and regions are in
+            pixels, and the pitches of host memory are those of `find_transfer_pitches`.
+        are_same: whether two images have the same pixels.
+        check_device: raises URError (UNSUPPORTED_FEATURE) for a device without images.
+    """
+
+    def declare(operation: Operation, word: str) -> None:
+        function, sides = operation.functions["ur"], list_sides(operation, IMAGE)
+        names = [name for name in function.operands if name != "blocking"]
+        origins = ["origin" if "origin" in names else f"{side}_origin" for side in sides]
+
+        def work(call: Any, *values: Any) -> Any:
+            operands = dict(zip(names, values, strict=True))
+            check_device(call.queue.device)
+            images = tuple([operands[side] for side in sides])
+            check_images(call.context, *images)
+            if len({image.format for image in images}) > 1:
+                code = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
+                raise failure(code, "the images differ in their formats")
+            region = operands["region"] = read_region(operands["region"])
+            for image, name in zip(images, origins, strict=True):
+                operands[name] = read_offset(operands[name])
+                check_region(image.extent, operands[name], region)
+            if len(images) == 1:
+                image, pitches = images[0], (operands["row_pitch"], operands["slice_pitch"])
+                found = find_transfer_pitches(image.kind, image.pixel, region, *pitches)
+                operands["row_pitch"], operands["slice_pitch"] = found
+            elif are_same(*images):
+                start, to = (operands[name] for name in origins)
+                if overlap(start, to, region):
+                    raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
+            return run(call, TransferCommand(operation.name, operands, images))
+
+        own = enqueues.list_own_parameters(UR.functions[function.name])
+        enqueues.declare(function.name, f"MEM_IMAGE_{word}", work, *own)
+
+    for name, word in _IMAGES.items():
+        declare(OPERATIONS[name], word)

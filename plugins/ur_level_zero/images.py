@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
+from ...loader.base.operations import TransferCommand
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.conversions import failure
@@ -17,13 +17,12 @@ from ..sdk.images import (
     IMAGE_KINDS,
     check_description,
     check_host_pitches,
-    check_region,
     count_element_bytes,
     find_transfer_pitches,
-    overlap,
 )
-from ..sdk.rectangles import Rect, read_offset, read_region
+from ..sdk.rectangles import Rect
 from ..sdk.rules import COPY, USE, check_memory_flags
+from ..sdk.transfers import ImageObject, declare_image_transfers
 from ..sdk.ze.image_formats import convert_to_ze
 from .contexts import LZContext
 from .core import ZE, adapter, create, is_owned, make_struct
@@ -51,7 +50,7 @@ _TYPES: Final = {
 }
 
 
-class LZImage(LZMemory):
+class LZImage(ImageObject, LZMemory):
     """An image.
 
     Args:
@@ -196,7 +195,6 @@ def _list_transfers(
     Raises:
         URError: INVALID_SIZE.
     """
-    check_region(image.extent, origin, size)
     row, slice_ = find_transfer_pitches(image.kind, image.pixel, size, row, slice_)
     lines = image.kind.is_lines
     width = image.pixel * size[0]
@@ -224,49 +222,19 @@ def _list_transfers(
             yield call(name, (x, y + j, z + k), (size[0], 1, 1), place)
 
 
-def _transfer(
-    reads: bool,
-    enqueue: LZEnqueue,
-    memory: LZMemory,
-    host: int,
-    image_origin: Any,
-    image_region: Any,
-    *pitches: int,
-) -> LZEvent | None:
-    """Read or write a region of an image. `pitches` are two for host memory."""
-    check_images(enqueue.queue.device)
-    image = check_image(memory)
-    enqueue.check_context("the image", image)
-    places = read_offset(image_origin), read_region(image_region)
-    return enqueue.call_each(list(_list_transfers(image, *places, host, reads, *pitches)), image)
+def _run(enqueue: LZEnqueue, transfer: TransferCommand) -> LZEvent | None:
+    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands, images = transfer.operands, transfer.keep
+    size = operands["region"]
+    if len(images) == 1:
+        (image,), reads = images, transfer.operation == "read_image"
+        given = operands["origin"], size, operands["target" if reads else "source"], reads
+        pitches = operands["row_pitch"], operands["slice_pitch"]
+        return enqueue.call_each(list(_list_transfers(image, *given, *pitches)), image)
+    ends = "target", "source"
+    handles = [operands[one].ze for one in ends]
+    regions = [_make_region(operands[f"{one}_origin"], size) for one in ends]
+    return enqueue.call(f"{_COPY}Region", *handles, *regions, keep=images)
 
 
-for _name, _command, _reads, _host in (
-    ("urEnqueueMemImageRead", "MEM_IMAGE_READ", True, "pDst"),
-    ("urEnqueueMemImageWrite", "MEM_IMAGE_WRITE", False, "pSrc"),
-):
-    _parameters = "hImage", _host, "origin", "region", "rowPitch", "slicePitch"
-    enqueues.declare(_name, _command, partial(_transfer, _reads), *_parameters)
-
-
-@enqueues("MEM_IMAGE_COPY")
-def urEnqueueMemImageCopy(
-    enqueue: LZEnqueue,
-    hImageSrc: LZMemory,
-    hImageDst: LZMemory,
-    srcOrigin: Any,
-    dstOrigin: Any,
-    region: Any,
-) -> LZEvent | None:
-    check_images(enqueue.queue.device)
-    source, target = check_image(hImageSrc), check_image(hImageDst)
-    enqueue.check_context("an image", source, target)
-    if source.format != target.format:
-        raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the images differ in their formats")
-    start, to, size = read_offset(srcOrigin), read_offset(dstOrigin), read_region(region)
-    check_region(source.extent, start, size)
-    check_region(target.extent, to, size)
-    if source.ze == target.ze and overlap(start, to, size):
-        raise failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
-    given = target.ze, source.ze, _make_region(to, size), _make_region(start, size)
-    return enqueue.call(f"{_COPY}Region", *given, keep=(source, target))
+declare_image_transfers(enqueues, _run, lambda one, other: bool(one.ze == other.ze), check_images)
