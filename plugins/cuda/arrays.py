@@ -85,10 +85,6 @@ class ImageShape(NamedTuple):
         """Return whether a texture of it returns integers."""
         return self.format[1] in _INTEGERS
 
-    def get_field(self, name: str) -> int:
-        """Return a field of ur_image_desc_t ("width", "arraySize"), 0 if the type lacks it."""
-        return dict(zip(self.kind.sizes, self.extent, strict=False)).get(name, 0)
-
     def check(self, device: CuDevice) -> None:
         """Check that a device has such images.
 
@@ -109,12 +105,12 @@ class ImageShape(NamedTuple):
 
     def describe(self) -> Any:
         """Return the CUDA_ARRAY3D_DESCRIPTOR."""
-        layers = self.get_field("arraySize")
+        layers = self.kind.get_size(self.extent, "arraySize")
         order, channel = self.format
         return _Array(
             self.extent[0],
-            self.get_field("height"),
-            layers or self.get_field("depth"),
+            self.kind.get_size(self.extent, "height"),
+            layers or self.kind.get_size(self.extent, "depth"),
             _FORMATS[channel],
             _CHANNELS[order],
             _SURFACE | (_LAYERED if layers else 0),

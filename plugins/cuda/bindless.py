@@ -10,7 +10,7 @@ from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR, URError
 from ..sdk.answers import list_encoders
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import IMAGE_KINDS
+from ..sdk.images import IMAGE_ANSWERS, IMAGE_KINDS
 from ..sdk.rectangles import Rect, read_offset, read_region
 from .allocations import find, find_foreign
 from .arrays import CuArray, make_copies
@@ -19,7 +19,7 @@ from .core import adapter, failure
 from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .memory_images import IMAGE_ANSWERS, copy_pixels, make_shape
+from .memory_images import copy_pixels, make_shape
 from .usm_transfers import is_on_device
 
 _Texture: Any = CUDA.get_struct("CUDA_TEXTURE_DESC")

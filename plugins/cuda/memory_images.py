@@ -7,19 +7,22 @@ device: a context of several has none.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...loader.base.forks import make_lock
 from ...loader.base.operations import TransferCommand
 from ...loader.cuda.abi import CUDA
-from ..sdk._native import ffi
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import check_description, check_host_pitches, count_element_bytes
+from ..sdk.images import (
+    ImageObject,
+    check_description,
+    check_host_pitches,
+    count_element_bytes,
+    declare_image_queries,
+)
 from ..sdk.rules import COPY, USE, check_memory_flags
-from ..sdk.transfers import ImageObject, declare_image_transfers
+from ..sdk.transfers import declare_image_transfers
 from .arrays import CuArray, ImageShape, make_copies
-from .buffers import CuBuffer
 from .contexts import CuContext
 from .core import Object, adapter, failure
 from .devices import CuDevice
@@ -128,44 +131,7 @@ def urMemImageCreateWithNativeHandle(
     return CuImage(hContext, CuArray(device, hNativeMem, shape), owned=owned)
 
 
-# queries
-
-
-def _get_image(memory: CuBuffer | CuImage) -> CuImage:
-    if not isinstance(memory, CuImage):
-        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
-    return memory
-
-
-def _compute_row_pitch(shape: ImageShape) -> int:
-    return shape.pixel * shape.extent[0]
-
-
-def _slice_pitch(shape: ImageShape) -> int:
-    rows = 1 if shape.kind.is_lines else shape.extent[1]
-    return _compute_row_pitch(shape) * rows if shape.kind.has_slices else 0
-
-
-#: What is said of an image, by the names of queries after UR_IMAGE_INFO_.
-IMAGE_ANSWERS: Final[Mapping[str, Callable[[ImageShape], Any]]] = {
-    "FORMAT": lambda shape: bytes(ffi.buffer(ffi.new("ur_image_format_t *", shape.format))),
-    "ELEMENT_SIZE": lambda shape: shape.pixel,
-    "ROW_PITCH": _compute_row_pitch,
-    "SLICE_PITCH": _slice_pitch,
-    "WIDTH": lambda shape: shape.get_field("width"),
-    "HEIGHT": lambda shape: shape.get_field("height"),
-    "DEPTH": lambda shape: shape.get_field("depth"),
-    "ARRAY_SIZE": lambda shape: shape.get_field("arraySize"),
-    "NUM_MIP_LEVELS": lambda shape: 0,
-    "NUM_SAMPLES": lambda shape: 0,
-}
-adapter.info(
-    "urMemImageGetInfo",
-    {
-        f"UR_IMAGE_INFO_{name}": lambda image, answer=answer: answer(_get_image(image).shape)
-        for name, answer in IMAGE_ANSWERS.items()
-    },
-)
+declare_image_queries(adapter)
 
 
 # transfers

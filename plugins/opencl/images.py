@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.images import (
     IMAGE_KINDS,
     ImageKind,
+    ImageObject,
     check_description,
     check_host_pitches,
     count_element_bytes,
+    declare_image_queries,
     make_extent,
 )
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE, check_memory_flags
-from ..sdk.transfers import ImageObject
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
@@ -203,31 +203,12 @@ def urMemImageCreate(
     return URImage(cl, hContext, pImageDesc.type, numbers, host=pHost if flags & USE else 0)
 
 
-def _format_bytes(image: URImage) -> bytes:
-    return bytes(ffi.buffer(ffi.new("ur_image_format_t *", image.format)))
-
-
-adapter.info(
-    "urMemImageGetInfo",
-    {
-        f"UR_IMAGE_INFO_{name}": lambda image, name=name: _check_image(image).query_image(name)
-        for name in (
-            *("ELEMENT_SIZE", "ROW_PITCH", "SLICE_PITCH", "WIDTH", "HEIGHT", "DEPTH"),
-            "ARRAY_SIZE",
-        )
-    }
-    | {
-        "UR_IMAGE_INFO_FORMAT": lambda image: _format_bytes(_check_image(image)),
-        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: _check_image(image) and 0,
-        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: _check_image(image) and 0,
-    },
+# A driver's images may have gaps.
+declare_image_queries(
+    adapter,
+    ROW_PITCH=lambda image: image.query_image("ROW_PITCH"),
+    SLICE_PITCH=lambda image: image.query_image("SLICE_PITCH"),
 )
-
-
-def _check_image(memory: URMemory) -> URImage:
-    if not isinstance(memory, URImage):
-        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
-    return memory
 
 
 @adapter.entry

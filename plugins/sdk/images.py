@@ -6,9 +6,12 @@ specification lists.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR
+from ._native import ffi
+from .adapter import Adapter
 from .conversions import failure
 from .rectangles import Rect
 
@@ -39,6 +42,10 @@ class ImageKind(NamedTuple):
     def find_extent(self, desc: Any) -> Rect:
         """Return the pixels along x, y and z that a ur_image_desc_t asks for."""
         return make_extent(*(getattr(desc, name) for name in self.sizes))
+
+    def get_size(self, extent: Rect, field: str) -> int:
+        """Return a field of the ur_image_desc_t of an extent, 0 if the type lacks it."""
+        return dict(zip(self.sizes, extent, strict=False)).get(field, 0)
 
 
 #: The types of images, by their ur_mem_type_t.
@@ -139,6 +146,78 @@ def check_host_pitches(desc: Any, kind: ImageKind, pixel: int) -> None:
     least, given = row if kind.is_lines else row * sizes[1], desc.slicePitch
     if kind.has_slices and given and (given < least or given % row):
         raise failure(_WRONG, f"a slice pitch of {given} bytes")
+
+
+class ImageObject:
+    """What an image of an adapter is, besides an `Object`.
+
+    Attributes:
+        context: its context.
+        kind: its type.
+        format: its channel order and channel type, as Unified Runtime's numbers.
+        extent: its pixels along x, y and z. The images of an array are the last dimension.
+        pixel: the bytes of a pixel.
+    """
+
+    context: Any
+    kind: ImageKind
+    format: tuple[int, int]
+    extent: Rect
+    pixel: int
+
+
+def check_images(context: Any, *memory: Any) -> None:
+    """Check that memory objects are images of a context.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT.
+    """
+    if not all(isinstance(one, ImageObject) for one in memory):
+        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
+    context.check_same("an image", *memory)
+
+
+# queries
+
+
+def _compute_slice_pitch(image: ImageObject) -> int:
+    rows = 1 if image.kind.is_lines else image.extent[1]
+    return image.pixel * image.extent[0] * rows if image.kind.has_slices else 0
+
+
+#: What is said of an image whose pixels have no gaps, by the names of queries after UR_IMAGE_INFO_.
+IMAGE_ANSWERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "FORMAT": lambda image: bytes(ffi.buffer(ffi.new("ur_image_format_t *", image.format))),
+    "ELEMENT_SIZE": lambda image: image.pixel,
+    "ROW_PITCH": lambda image: image.pixel * image.extent[0],
+    "SLICE_PITCH": _compute_slice_pitch,
+    "WIDTH": lambda image: image.kind.get_size(image.extent, "width"),
+    "HEIGHT": lambda image: image.kind.get_size(image.extent, "height"),
+    "DEPTH": lambda image: image.kind.get_size(image.extent, "depth"),
+    "ARRAY_SIZE": lambda image: image.kind.get_size(image.extent, "arraySize"),
+    "NUM_MIP_LEVELS": lambda image: 0,
+    "NUM_SAMPLES": lambda image: 0,
+}
+
+
+def declare_image_queries(adapter: Adapter, **own: Callable[[Any], Any]) -> None:
+    """Declare urMemImageGetInfo.
+
+    Args:
+        adapter: the adapter.
+        own: answers that are not those of `IMAGE_ANSWERS`, by the same names.
+    """
+
+    def make_answer(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def check_and_answer(memory: Any) -> Any:
+            check_images(memory.context, memory)
+            return answer(memory)
+
+        return check_and_answer
+
+    answers = {**IMAGE_ANSWERS, **own}
+    named = {f"UR_IMAGE_INFO_{name}": make_answer(answer) for name, answer in answers.items()}
+    adapter.info("urMemImageGetInfo", named)
 
 
 # transfers

@@ -33,7 +33,7 @@ from ...loader.base.operations import (
 from ...loader.ur.abi import UR
 from .conversions import failure
 from .families import AppendFamily, EnqueueFamily
-from .images import ImageKind, check_region, find_transfer_pitches, overlap
+from .images import check_images, check_region, find_transfer_pitches, overlap
 from .patterns import read_buffer_pattern, read_pattern, read_row_pattern
 from .rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
 from .usm import check_copied_rows, check_rows_in
@@ -92,35 +92,6 @@ def check_buffers(context: Any, *memory: Any) -> None:
             raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
         if one.context is not context:
             context.check_same("a buffer", one)
-
-
-class ImageObject:
-    """What an image of an adapter is, besides an `Object`.
-
-    Attributes:
-        context: its context.
-        kind: its type.
-        format: its channel order and channel type, as Unified Runtime's numbers.
-        extent: its pixels along x, y and z. The images of an array are the last dimension.
-        pixel: the bytes of a pixel.
-    """
-
-    context: Any
-    kind: ImageKind
-    format: tuple[int, int]
-    extent: Rect
-    pixel: int
-
-
-def check_images(context: Any, *memory: Any) -> None:
-    """Check that memory objects are images of a context.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT for a buffer, INVALID_CONTEXT.
-    """
-    if not all(isinstance(one, ImageObject) for one in memory):
-        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
-    context.check_same("an image", *memory)
 
 
 class MemoryPlace(NamedTuple):

@@ -11,18 +11,19 @@ from typing import Any, Final
 
 from ...loader.base.operations import TransferCommand
 from ...loader.ur.abi import UR
-from ..sdk._native import ffi
 from ..sdk.conversions import failure
 from ..sdk.images import (
     IMAGE_KINDS,
+    ImageObject,
     check_description,
     check_host_pitches,
     count_element_bytes,
+    declare_image_queries,
     find_transfer_pitches,
 )
 from ..sdk.rectangles import Rect
 from ..sdk.rules import COPY, USE, check_memory_flags
-from ..sdk.transfers import ImageObject, declare_image_transfers
+from ..sdk.transfers import declare_image_transfers
 from ..sdk.ze.image_formats import convert_to_ze
 from .contexts import LZContext
 from .core import ZE, adapter, create, is_owned, make_struct
@@ -76,23 +77,11 @@ class LZImage(ImageObject, LZMemory):
         x, y, z = self.extent
         super().__init__(ze, context, self.pixel * x * y * z, owned=owned)
 
-    def get_size(self, field: str) -> int:
-        """Return a field of its ur_image_desc_t, 0 if its type has none."""
-        sizes = dict(zip(self.kind.sizes, self.extent, strict=False))
-        return sizes.get(field, 0)
-
 
 def check_images(device: LZDevice) -> None:
     """Raise URError (UNSUPPORTED_FEATURE) if a device has no images."""
     if not device.has_images:
         raise failure("UNSUPPORTED_FEATURE", "the device has no images")
-
-
-def check_image(memory: LZMemory) -> LZImage:
-    """Return memory that has to be an image. Raises URError (INVALID_MEM_OBJECT)."""
-    if not isinstance(memory, LZImage):
-        raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
-    return memory
 
 
 def _check_size(device: LZDevice, desc: Any) -> None:
@@ -152,30 +141,7 @@ def urMemImageCreateWithNativeHandle(
     return LZImage(hNativeMem, hContext, pImageDesc, format, is_owned(pProperties))
 
 
-adapter.info(
-    "urMemImageGetInfo",
-    {
-        f"UR_IMAGE_INFO_{name}": lambda image, field=field: check_image(image).get_size(field)
-        for name, field in (
-            *(("WIDTH", "width"), ("HEIGHT", "height"), ("DEPTH", "depth")),
-            ("ARRAY_SIZE", "arraySize"),
-        )
-    }
-    | {
-        "UR_IMAGE_INFO_FORMAT": lambda image: bytes(
-            ffi.buffer(ffi.new("ur_image_format_t *", check_image(image).format))
-        ),
-        "UR_IMAGE_INFO_ELEMENT_SIZE": lambda image: check_image(image).pixel,
-        "UR_IMAGE_INFO_ROW_PITCH": lambda image: check_image(image).pixel * image.extent[0],
-        "UR_IMAGE_INFO_SLICE_PITCH": lambda image: (
-            check_image(image).size // image.extent[1 if image.kind.is_lines else 2]
-            if image.kind.has_slices
-            else 0
-        ),
-        "UR_IMAGE_INFO_NUM_MIP_LEVELS": lambda image: check_image(image) and 0,
-        "UR_IMAGE_INFO_NUM_SAMPLES": lambda image: check_image(image) and 0,
-    },
-)
+declare_image_queries(adapter)
 
 
 # transfers
