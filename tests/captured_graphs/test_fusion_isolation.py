@@ -16,7 +16,7 @@ import pyopencl.array as cl_array
 import pytest
 
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer.rewrites import fusion
+from fairlead.icd.command_buffer.rewrites import fusion, vectors
 from fairlead.icd.command_buffer.rewrites.isolation import isolate, measure_kind
 
 #: What an item of a kernel calculates. The last ones use other items' memory.
@@ -43,6 +43,7 @@ OWN = (
 OTHERS = ("x[0] * y[i] + z[i]", "x[0] * y[i]", "x[(i + 1) % 64] * y[i] + z[i]")
 ALL = OWN + OTHERS
 SIZE, ARRAYS = 261, 5
+VECTORS = 264  # items that vectors of four divide
 PROGRAMS = 12
 
 KERNEL = """
@@ -106,12 +107,15 @@ class Program:
         queue: where it runs.
         built: the kernels.
         seed: of its choices.
+        size: items of a launch.
     """
 
-    def __init__(self, queue: cl.CommandQueue, built: cl.Program, seed: int) -> None:
+    def __init__(
+        self, queue: cl.CommandQueue, built: cl.Program, seed: int, size: int = SIZE
+    ) -> None:
         made, choose = np.random.default_rng(seed), random.Random(seed)
-        self.queue = queue
-        self._before = [(made.random(SIZE) + 0.5).astype(np.float32) for _ in range(ARRAYS)]
+        self.queue, self._size = queue, size
+        self._before = [(made.random(size) + 0.5).astype(np.float32) for _ in range(ARRAYS)]
         self.arrays = [cl_array.to_device(queue, one) for one in self._before]
         self._launches: list[tuple[Any, list[int]]] = []
         for _ in range(choose.randint(2, 7)):
@@ -125,7 +129,7 @@ class Program:
         """Enqueue it."""
         for kernel, places in self._launches:
             buffers = [self.arrays[place].data for place in places]
-            kernel(self.queue, (SIZE,), None, *buffers, np.float32(1.37), np.float32(0.91))
+            kernel(self.queue, (self._size,), None, *buffers, np.float32(1.37), np.float32(0.91))
 
     def reset(self) -> None:
         """Give the arrays their first contents."""
@@ -169,11 +173,86 @@ def test_random_programs_keep_their_bits(queue: cl.CommandQueue) -> None:
         assert len(set.union(*zeros)) == len(calls)  # which no other one has
 
 
+def test_random_programs_with_vectors_keep_their_bits(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
+    built = cl.Program(queue.context, SOURCE).build()
+    programs = (Program(queue, built, seed, VECTORS) for seed in range(PROGRAMS))
+    sources = [text for program in programs for text in check(program)]
+    assert len([text for text in sources if "float4 fl_vector" in text]) >= PROGRAMS // 2
+    for source in sources:
+        uses = re.findall(r"fl_vector_fl_zero_\d+\.s\d", source)
+        assert len(set(uses)) == len(uses)  # each item of a vector has zeros of its own
+
+
+#: Launches that get vectors, or why they get none: kernels, and what their memory is.
+OF_VECTORS = {
+    "kernels of float": ("float", VECTORS, "own", "float4"),
+    "kernels of double": ("double", VECTORS, "own", "double2"),
+    "bytes": ("uchar", VECTORS, "own", "uchar4"),
+    "an odd number of items": ("float", VECTORS - 1, "own", ""),
+    "parts of one buffer": ("float", VECTORS, "parts", ""),
+    "a view that begins at an odd element": ("float", VECTORS, "view", ""),
+    "the program's own memory": ("float", VECTORS, "host", ""),
+    "each second element": ("float", VECTORS, "strides", ""),
+}
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+def test_which_launches_get_vectors(
+    queue: cl.CommandQueue, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
+    kind, items, memory, vector = OF_VECTORS[name]
+    step = 2 if memory == "strides" else 1
+    at = f"{step} * i + {int(memory == 'view')}"
+    built: Any = cl.Program(
+        queue.context,
+        f"""
+        kernel void add(global const {kind} *x, global {kind} *o) {{
+            size_t i = get_global_id(0);
+            o[{at}] = x[{at}] + ({kind})3;
+        }}
+        """,
+    ).build()
+    type_ = {"float": np.float32, "double": np.float64, "uchar": np.uint8}[kind]
+    flags, size = cl.mem_flags, 4096
+    hosts = [np.arange(size, dtype=type_) for _ in range(3)]
+    flag = flags.USE_HOST_PTR if memory == "host" else flags.COPY_HOST_PTR
+    x, y, z = (cl.Buffer(queue.context, flags.READ_WRITE | flag, hostbuf=one) for one in hosts)
+    if memory == "parts":
+        whole = cl.Buffer(queue.context, flags.READ_WRITE, 2 * hosts[0].nbytes)
+        x, y = whole[: hosts[0].nbytes], whole[hosts[0].nbytes :]
+    for buffer, host in zip((x, y, z), hosts, strict=True):
+        cl.enqueue_copy(queue, buffer, host)
+    # parts of one buffer are only read: a part that is written would end the run
+    launches = ((x, z), (y, z)) if memory == "parts" else ((x, y), (y, z))
+    expected = np.arange(size, dtype=type_)
+    sums = expected[int(memory == "view") :][: step * items : step]
+    sums += type_(3 if memory == "parts" else 6)
+    with capture(queue) as graph:
+        for source, target in launches:
+            built.add(queue, (items,), None, source, target)
+    loop = graph.finalize(fuse="wait")
+    (source,) = find_sources(loop)
+    assert f"{vector} fl_vector" in source if vector else "fl_vector" not in source
+    for _ in range(3):
+        loop.replay(queue)
+    found = np.empty_like(expected)
+    cl.enqueue_copy(queue, found, z)
+    assert found.tobytes() == expected.tobytes()
+
+
 @pytest.mark.thorough
-def test_many_random_programs_keep_their_bits(queue: cl.CommandQueue) -> None:
+def test_many_random_programs_keep_their_bits(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
     built = cl.Program(queue.context, SOURCE).build()
     for seed in range(PROGRAMS, 500):
         check(Program(queue, built, seed))
+        check(Program(queue, built, seed, VECTORS))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ Without the loop a CPU runs along the memory instead of across it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -50,14 +50,19 @@ from .launches import (
 )
 from .rewriting import Rewritten
 from .uses import ListSnapshot, MemoryUse
+from .vectors import count_lanes
 
 #: Bytes of arguments that every device takes (SPEC CL_DEVICE_MAX_PARAMETER_SIZE).
 _MOST_BYTES: Final = 1000
 #: Launches of a run. A compiler takes longer for each.
 _MOST_LAUNCHES: Final = 128
-#: Items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
+#: Work-items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
 _GROUPS: Final = (128, 256)
 ITEM: Final = "fl_item"
+#: The first item of a vector (vectors.py).
+FIRST: Final = "fl_first"
+#: What the names of vectors begin with.
+_VECTOR: Final = "fl_vector_"
 #: The key of an argument that is 0 (isolation.py).
 _ZERO: Final = "zero"
 
@@ -191,7 +196,7 @@ class Run:
             if any(one.root in roots and one.handle != memory.handle for one in used):
                 return False
         place = find_place(launches, memory.handle)
-        return place is not None and place.can_be_shared
+        return place is not None and place.fits and place.users > 1
 
     def add(self, launch: RecordedLaunch) -> None:
         """Add a launch that can be the next one."""
@@ -220,7 +225,7 @@ class Run:
 
     @property
     def group(self) -> int:
-        """Items of a work-group of the new launch."""
+        """Work-items of a work-group of the new launch."""
         return _GROUPS[self.is_isolated]
 
     @property
@@ -240,12 +245,19 @@ class Run:
         """
         temporaries = find_temporaries(self.launches, uses)
         shared: dict[int, ElementPlace] | None = None
+        wide, lanes = shared, 1
         if self.is_isolated:
             temporaries = {one: kind for one, kind in temporaries.items() if measure_kind(kind)}
             keys = (one.handle for launch in self.launches for one in launch.memory[0])
             places = {one: find_place(self.launches, one) for one in keys if one not in temporaries}
-            shared = {key: one for key, one in places.items() if one and one.can_be_shared}
-        parameters = FusedParameters(self, temporaries, shared)
+            wide = {key: one for key, one in places.items() if one and one.fits}
+            shared = {key: one for key, one in wide.items() if one.users > 1}
+            own = {one.handle for launch in self.launches for one in launch.memory[0] if one.stride}
+            if self.is_apart and own <= wide.keys() | temporaries.keys():
+                lanes = count_lanes(self.launches, wide, commands.devices[0])
+        parameters = FusedParameters(self, temporaries, wide, lanes)
+        if lanes == 1 or parameters.size > _MOST_BYTES:
+            parameters = FusedParameters(self, temporaries, shared)
         source = write_source(self, parameters)
         kernel = self.compile(commands, kernels, source)
         return FusedRun(self.launches, source, kernel, parameters, self.group)
@@ -360,7 +372,8 @@ class ElementPlace:
         stride: bytes from an element to the next one.
         is_loaded: whether a launch may read it before any has written it.
         is_stored: whether a launch writes it.
-        can_be_shared: whether a variable can stand for it, and several launches use it.
+        fits: whether a variable can stand for it.
+        users: how many launches use it.
     """
 
     kind: str
@@ -368,25 +381,28 @@ class ElementPlace:
     stride: int
     is_loaded: bool
     is_stored: bool
-    can_be_shared: bool
+    fits: bool
+    users: int
 
-    def write(self, pointer: str) -> str:
-        """Return how the element is written."""
-        return f"*(global {self.kind} *)({pointer} + {self.offset}UL + {self.stride}UL * {ITEM})"
+    def write(self, pointer: str, lanes: int = 1) -> str:
+        """Return how the element is written, or the vector of some that begins with it."""
+        kind, item = (f"{self.kind}{lanes}", FIRST) if lanes > 1 else (self.kind, ITEM)
+        return f"*(global {kind} *)({pointer} + {self.offset}UL + {self.stride}UL * {item})"
 
 
 def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | None:
     """Return where an item's element of memory is; None if an item may use others, too."""
-    using = [one for one in launches if any(given.key == key for given in one.arguments)]
+    having = [one for one in launches if any(given.key == key for given in one.arguments)]
+    using = [one for one in having if any(used.handle == key for used in one.memory[0])]
     memory = [one for launch in using for one in chain(*launch.memory) if one.handle == key]
     places = {(one.offset, one.stride, one.width) for one in memory}
-    kinds = {launch.find_element(key) for launch in using}
+    kinds = {kind for one in having if (kind := one.find_element(key)) is not None}
     if len(places) != 1 or len(kinds) != 1 or not (kind := kinds.pop()):
         return None
     ((offset, stride, width),) = places
     fits = measure_kind(kind) == width and all(one.fits for one in memory)
     is_loaded, is_stored = not using[0].writes_first(key), any(one.writes for one in memory)
-    return ElementPlace(kind, offset, stride, is_loaded, is_stored, fits and len(using) > 1)
+    return ElementPlace(kind, offset, stride, is_loaded, is_stored, fits, len(using))
 
 
 def find_temporaries(
@@ -438,11 +454,13 @@ class FusedParameters:
         temporaries: what a variable stands for, and its type, by handle.
         shared: memory whose elements pass from launch to launch in variables, by handle; None if
             launches are not isolated.
+        lanes: how many items a work-item takes.
 
     Attributes:
         variables: their names, by handle.
         rows: the arguments.
         places: of the rows, by the keys of the launches' arguments.
+        size: bytes of the arguments.
     """
 
     def __init__(
@@ -450,8 +468,9 @@ class FusedParameters:
         run: Run,
         temporaries: Mapping[int, str],
         shared: Mapping[int, ElementPlace] | None = None,
+        lanes: int = 1,
     ) -> None:
-        self.temporaries, self.shared = temporaries, shared
+        self.temporaries, self.shared, self.lanes = temporaries, shared, lanes
         handles = [*temporaries, *(shared or ())]
         self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(handles)}
         self.places: dict[Any, int] = {}
@@ -464,10 +483,13 @@ class FusedParameters:
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
                     self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, turns[0])
         if shared is not None:
-            zero = ffi.gc(make_arguments([bytes(4)]), lib.fl_release_arguments)
+            zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
+            zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
             for launch in run.launches:
                 number = launch.number
-                self._add((_ZERO, number), "uint ", f"fl_zero_{number}", zero, 0, bytes(4))
+                self._add((_ZERO, number), kind, f"fl_zero_{number}", zero, 0, zeros)
+        values = [row.value for row in self.rows]
+        self.size = sum(max(8, len(one)) if isinstance(one, bytes) else 8 for one in values)
 
     def _add(self, key: Any, *row: Any) -> None:
         self.places[key] = len(self.rows)
@@ -476,45 +498,71 @@ class FusedParameters:
     def _name(self, key: Any) -> str:
         return self.rows[self.places[key]].name
 
-    def declare_variables(self) -> list[str]:
-        """Return the variables that stand for memory."""
-        pairs = self.temporaries.items()
-        lines = [f"    {kind} {self.variables[handle]};" for handle, kind in pairs]
+    def write_body(self, calls: Sequence[str]) -> list[str]:
+        """Return the statements of a work-item.
+
+        Args:
+            calls: the statements for an item, between those that load and store its variables.
+        """
+        own = [f"    {kind} {self.variables[one]};" for one, kind in self.temporaries.items()]
+        if self.lanes == 1:
+            load, store = self._pass_variables(self._write_memory)
+            return [*own, *load, *calls, *store]
+        lines, store = self._pass_variables(self._write_memory, _VECTOR, str(self.lanes))
+        zeros = [row.name for row in self.rows if row.kind.endswith(_VECTOR)]
+        for lane in range(self.lanes):
+            load, last = self._pass_variables(
+                lambda handle, lane=lane: f"{_VECTOR}{self.variables[handle]}.s{lane}"
+            )
+            first = [f"    const uint {zero} = {_VECTOR}{zero}.s{lane};" for zero in zeros]
+            item = f"    const size_t {ITEM} = {FIRST} + {lane};"
+            lines += ["    {", item, *first, *own, *load, *calls, *last, "    }"]
+        return [*lines, *store]
+
+    def _pass_variables(
+        self, write: Callable[[int], str], prefix: str = "", lanes: str = ""
+    ) -> tuple[list[str], list[str]]:
+        """Return the statements that declare the variables of shared memory, and that store them.
+
+        Args:
+            write: writes what a variable stands for, of a handle.
+            prefix: of the variables' names.
+            lanes: of their types.
+        """
+        first, last = list[str](), list[str]()
         for handle, one in (self.shared or {}).items():
-            first = f" = {self._write_element(handle)}" if one.is_loaded else ""
-            lines.append(f"    {one.kind} {self.variables[handle]}{first};")
-        return lines
+            name = prefix + self.variables[handle]
+            value = f" = {write(handle)}" if one.is_loaded else ""
+            first.append(f"    {one.kind}{lanes} {name}{value};")
+            if one.is_stored:
+                last.append(f"    {write(handle)} = {name};")
+        return first, last
 
-    def store_variables(self) -> list[str]:
-        """Return the statements that give memory what the variables have."""
-        return [
-            f"    {self._write_element(handle)} = {self.variables[handle]};"
-            for handle, one in (self.shared or {}).items()
-            if one.is_stored
-        ]
-
-    def _write_element(self, handle: int) -> str:
+    def _write_memory(self, handle: int) -> str:
         assert self.shared is not None
-        return self.shared[handle].write(self._name(handle))
+        return self.shared[handle].write(self._name(handle), self.lanes)
 
-    def write_call(self, name: str, launch: RecordedLaunch) -> list[str]:
-        """Return the statements that call the function of an old kernel."""
+    def write_call(self, name: str, launch: RecordedLaunch, met: Collection[int]) -> list[str]:
+        """Return the statements that call the function of an old kernel.
+
+        Args:
+            name: of the function.
+            launch: the launch.
+            met: the memory that launches before it use, handles.
+        """
         if self.shared is None:
             return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
-        zero, memory = self._name((_ZERO, launch.number)), launch.memory[0]
+        zero = self._name((_ZERO, launch.number))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
-        written = {one.handle for one in memory if one.writes}
-        read = {one.handle for one in memory if not launch.writes_first(one.handle)}
-        before, after = (
-            [
-                f"    {variable} = {isolate(variable, kinds[handle], zero)};"
-                for handle, variable in self.variables.items()
-                if handle in handles
-            ]
-            for handles in (read, written)
-        )
+        # what nobody has used yet comes from memory, as in the old kernel
+        read = {one.handle for one in launch.memory[0] if not launch.writes_first(one.handle)}
+        before = [
+            f"    {variable} = {isolate(variable, kinds[handle], zero)};"
+            for handle, variable in self.variables.items()
+            if handle in read and handle in met
+        ]
         arguments = [*self._list_arguments(launch, zero), isolate(ITEM, "ulong", zero)]
-        return [*before, f"    {name}({', '.join(arguments)});", *after]
+        return [*before, f"    {name}({', '.join(arguments)});"]
 
     def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
         keys = [one.key for one in launch.arguments]
@@ -534,7 +582,7 @@ class FusedParameters:
 def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], list[str]]:
     """Return what launches need and functions that do what they do; and the calls, in order."""
     functions, names = list[str](), dict[tuple[int, tuple[str, ...]], str]()
-    body = parameters.declare_variables()
+    calls, met = list[str](), set[int]()
     for launch in run.launches:
         kernel = launch.kernel
         own = tuple(
@@ -546,9 +594,10 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
         if name is None:
             name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
             functions.append(_write_function(kernel, name, own))
-        body += parameters.write_call(name, launch)
+        calls += parameters.write_call(name, launch, met)
+        met |= {one.handle for one in launch.memory[0]}
     texts = [*run.declared.values(), *functions]
-    return texts, [*body, *parameters.store_variables()]
+    return texts, parameters.write_body(calls)
 
 
 def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
@@ -560,13 +609,14 @@ def write_pragmas(launches: Sequence[RecordedLaunch]) -> list[str]:
 def write_source(run: Run, parameters: FusedParameters) -> str:
     """Return the source of a kernel that does what launches do, in order."""
     texts, body = write_functions(run, parameters)
-    items = run.launches[0].items
-    test = f"  if ({ITEM} < {items}UL)\n" if items % run.group else ""
+    items, lanes = run.launches[0].items, parameters.lanes
+    item, first = (ITEM, "") if lanes == 1 else (FIRST, f" * {lanes}")
+    test = f"  if ({item} < {items}UL)\n" if items % (run.group * lanes) else ""
     lines = [
         *write_pragmas(run.launches),
         *texts,
         f"kernel void fairlead_fused({', '.join(one.text for one in parameters.rows)}) {{",
-        f"  const size_t {ITEM} = get_global_id(0);",
+        f"  const size_t {item} = get_global_id(0){first};",
         f"{test}  {{",
         *body,
         "  }",
@@ -681,7 +731,7 @@ class FusedRun:
         source: of the kernel.
         kernel: the kernel.
         parameters: its own.
-        group: items of a work-group.
+        group: work-items of a work-group.
     """
 
     launches: Sequence[RecordedLaunch]
@@ -752,7 +802,7 @@ class FusedRun:
             before: the commands that it comes after.
             instead: what its memory is exchanged for, by handle.
         """
-        items = -(-self.launches[0].items // self.group) * self.group
+        items = -(-self.launches[0].items // (self.group * self.parameters.lanes)) * self.group
         return array.add(
             "kernel",
             before,

@@ -177,11 +177,16 @@ class RecordedLaunch:
     list: Any
     is_transfer: bool
 
-    def find_element(self, key: Any) -> str:
-        """Return the type of an item's element of memory, "" if it has none of its own."""
+    def find_element(self, key: Any) -> str | None:
+        """Return the type of an item's element of memory.
+
+        "" if an item has none of its own, None if the launch has the memory but does not use it.
+        """
         rows = {self.kernel.elements.get(name) for name in self._list_names(key)}
         kinds = {row[1] if row else "" for row in rows}
         places = {(one.first, one.stride, one.width) for one in self.memory[0] if one.handle == key}
+        if not places and "" not in kinds:
+            return None
         is_own = len(places) == 1 and next(iter(places))[1] > 0
         return kinds.pop() if is_own and len(kinds) == 1 else ""
 
@@ -284,7 +289,7 @@ def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]
         for launch in launches
         for one in launch.memory[0]
         if one.stride == one.width
-        if _BUILT_IN.fullmatch(kind := launch.find_element(one.handle))
+        if _BUILT_IN.fullmatch(kind := launch.find_element(one.handle) or "")
     }
 
 
