@@ -43,6 +43,8 @@ beyond_specification: Final = pytest.mark.beyond_specification
 
 #: The case may run in a fork. It is for calls that return at once or crash. See README.md.
 forked: Final = pytest.mark.forked
+#: The case ends the library, which later cases need. It always runs in a fork.
+ends_library: Final = pytest.mark.forked(ends=True)
 
 
 def rule(entry_point: str, text: str) -> pytest.MarkDecorator:

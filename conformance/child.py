@@ -143,12 +143,17 @@ class Reporter:
             if case.beyond == self.request.beyond and case.name not in done
         ]
         for item in items:
-            if isinstance(item, pytest.Function) and item.get_closest_marker("forked"):
-                item.obj = self.guard(item.obj, make_case(item).entry_point)
+            mark = item.get_closest_marker("forked")
+            if mark and isinstance(item, pytest.Function):
+                ends = mark.kwargs.get("ends", False)
+                item.obj = self.guard(item.obj, make_case(item).entry_point, ends)
         self.tell(collected=len(items), beyond=sum(case.beyond for _, case in cases))
 
-    def guard(self, case: Callable[..., object], entry_point: str) -> Callable[..., None]:
-        """Return a case that runs in a fork once such a case of its entry point has failed.
+    def guard(
+        self, case: Callable[..., object], entry_point: str, ends: bool = False
+    ) -> Callable[..., None]:
+        """Return a case that runs in a fork once such a case of its entry point has failed, or if
+        it ends the library.
 
         A fork takes ten times as long as most of these cases. The first that fails runs again.
         Beyond the specification it may have corrupted memory: then the process ends, and the next
@@ -158,7 +163,9 @@ class Reporter:
 
         @functools.wraps(case)
         def run(**arguments: Any) -> None:
-            if not self.request.forks and entry_point not in self._failed:
+            if ends and not self._works_in_forks:
+                raise Unsupported("it ends a library that does not work in a fork")
+            if not ends and not self.request.forks and entry_point not in self._failed:
                 try:
                     case(**arguments)
                     return

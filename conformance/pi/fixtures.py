@@ -79,10 +79,15 @@ def make_objects(pi: DispatchTable, device: int) -> Callable[..., PIObjects]:
 
 
 @pytest.fixture(scope="session")
-def program(shared: PIObjects, chosen: PluginDevice) -> int:
-    """The program with the kernels of opencl/objects.py, built."""
+def opencl_c(chosen: PluginDevice) -> None:
+    """What a case needs that builds a program."""
     if chosen.backend != "opencl":
         unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
+
+
+@pytest.fixture(scope="session")
+def program(opencl_c: None, shared: PIObjects) -> int:
+    """The program with the kernels of opencl/objects.py, built."""
     shared.program = shared.build()
     return shared.program
 

@@ -266,6 +266,7 @@ def _make_sampler(objects: PIObjects) -> int:
     return objects.make("piSamplerCreate", objects.context, (ctypes.c_uint64 * 7)(*words, 0), ...)
 
 
+@pytest.mark.usefixtures("opencl_c")
 @rule("piextKernelSetArgSampler", "a kernel samples an image")
 def test_sampled_image(bare_objects: PIObjects, queue: int) -> None:
     objects, image = bare_objects, _make_image(bare_objects, 6)

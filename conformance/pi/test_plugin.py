@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.checks import equal, failed, forked, rule
+from fairlead.conformance.checks import ends_library, equal, failed, rule
 from fairlead.conformance.pi.objects import codes
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import API_VERSION, PI, TABLE_OFFSET, VERSION_SIZE
@@ -134,7 +134,7 @@ def test_backend_option(pi: DispatchTable, platform: int) -> None:
     )
 
 
-@forked
+@ends_library
 @rule("piTearDown", "PI_SUCCESS; a byte at the parameter may be written")
 def test_tear_down(pi: DispatchTable) -> None:
     parameter: Any = ctypes.c_uint64()

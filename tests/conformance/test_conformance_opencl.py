@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers.suites import RunSuite
+from helpers.suites import RunSuite, check_own_adapter
 from helpers.support import FakeDriver, FakePlugin, RunPython
 
 from fairlead.api import register_drivers
@@ -25,6 +25,7 @@ from fairlead.conformance.report import SuiteReport
 from fairlead.icd import driver_profiles
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.search import Candidate
+from fairlead.plugins import build_plugin, level_zero_adapter, reference_adapter
 
 pytestmark = pytest.mark.slow
 
@@ -278,6 +279,19 @@ def test_a_real_plugin(
     library = str(real_plugins / "pi/libpi_opencl.so")
     area = tuple(passed) if isinstance(passed, dict) else ""
     check_known(run_suite(library, area=area, environment=driver), "pi", passed)
+
+
+@pytest.mark.parametrize("adapter", [reference_adapter(), level_zero_adapter()], ids=["cl", "ze"])
+def test_our_plugins(
+    intel_cpu: Candidate, adapter: str, run_suite: RunSuite, tmp_path: Path
+) -> None:
+    """A case ends the plugin in the middle of them, but only in a fork."""
+    library = build_plugin(Path(adapter), tmp_path / "libpi_opencl.so")
+    driver = register_drivers([driver_profiles.locate(intel_cpu)[0]])
+    report = run_suite(library, environment=driver, timeout=120.0)
+    check_own_adapter(report)
+    ended = next(case for case in report.cases if case.name == "plugin::tear_down")
+    assert ended.outcome == "passed"
 
 
 @pytest.mark.parametrize(("version", "has_it"), [((0, 9, 4), False), ((0, 9, 8), True)])
