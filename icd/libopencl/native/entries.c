@@ -143,16 +143,19 @@ static void *ask_platform(cl_platform_id platform, const char *func_name) {
     return NULL;
 }
 
-/* A vendor's function ends in the suffix of the vendor's platform. */
+/* A vendor's function ends in the suffix of the vendor's platform. The library answers, as in other
+ * loaders: what it knows need not be known to the function of a platform. */
 void *dispatch_clGetExtensionFunctionAddress(const char *func_name) {
     void *found = func_name ? own(func_name) : NULL;
     if (!func_name || found || is_private(func_name) || !fl_is_started())
         return found;
     size_t length = strlen(func_name);
     for (cl_uint i = 0; i < fl_platform_count; i++) {
-        size_t end = strlen(fl_platforms[i].suffix);
-        if (end && end <= length && strcmp(func_name + length - end, fl_platforms[i].suffix) == 0)
-            return ask_platform(fl_platforms[i].handle, func_name);
+        const fl_platform *one = &fl_platforms[i];
+        size_t end = strlen(one->suffix);
+        if (end && end <= length && strcmp(func_name + length - end, one->suffix) == 0)
+            return one->extension ? one->extension(func_name)
+                                  : ask_platform(one->handle, func_name);
     }
     return NULL;
 }

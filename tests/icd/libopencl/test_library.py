@@ -309,6 +309,7 @@ def test_a_null_platform(client: Client, fake_driver: FakeDriver, tmp_path: Path
     ("name", "answer"),
     [
         ("clFakeFunctionFAKE", "1 1\n"),
+        ("clOfTheLibraryFAKE", "1 0\n"),
         ("clNobodyHasThisFAKE", "0 0\n"),
         ("clNobodyHasThisKHR", "0 0\n"),
         ("clCreateFromGLBuffer", "1 1\n"),
