@@ -35,15 +35,13 @@ def _read_region(image: URImage, given: Any) -> tuple[Rect, Rect]:
     """Return origin and size of a ze_image_region_t, or of the whole image.
 
     Raises:
-        LevelZeroError, URError: INVALID_SIZE for an empty region, or one that ends outside.
+        URError: INVALID_SIZE for a region that ends outside.
     """
     if given is None:
         return _NOWHERE, image.extent
     used = len(image.kind.sizes)
     origin = (given.originX, given.originY, given.originZ)[:used]
     size = (given.width, given.height, given.depth)[:used]
-    if not all(size):
-        raise make_failure("INVALID_SIZE", "the region is empty")
     start, pixels = _fill_to_three(origin, 0), _fill_to_three(size, 1)
     check_region(image.extent, start, pixels)
     return start, pixels
@@ -67,6 +65,9 @@ def _append_copy(
     start, source_size = _read_region(source.ur, source_region)
     if size != source_size:
         raise make_failure("INVALID_SIZE", f"the regions differ in size: {source_size} to {size}")
+    if not all(size):  # a copy of nothing signals its event
+        append_operations(made, [], signal, waits)
+        return
     if source is target and overlap(start, to, size):
         raise make_failure("OVERLAPPING_REGIONS", "the regions of one image overlap")
     places = {"source_origin": start, "target_origin": to, "region": size}
@@ -131,6 +132,9 @@ def _transfer(
     check_device(made.device)
     check_image(made.context, image)
     ur, (start, size) = image.ur, _read_region(image.ur, region)
+    if not all(size):
+        append_operations(made, [], signal, waits)
+        return
     pixel, kind = ur.pixel, ur.kind
     row, slice_ = find_transfer_pitches(kind, pixel, size, row, slice_)
     if kind.is_lines:  # each line is a slice
