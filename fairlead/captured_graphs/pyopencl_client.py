@@ -13,13 +13,16 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cache
+from contextlib import suppress
+from functools import cache, wraps
+from os import fsdecode
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
 
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
+from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
 from ..loader.base.interrupts import mark_uninterrupted
@@ -53,6 +56,33 @@ def get_handle(thing: Any, kind: str, routine: str) -> int:
             remedy=f"pass the pyopencl.{kind} itself",
         )
     return thing.int_ptr
+
+
+@cache
+def note_options() -> None:
+    """Let programs that PyOpenCL builds from now on note their build options.
+
+    A kernel has its program's source in PyOpenCL, so it keeps them. Intel's driver forgets them
+    with a program that only its kernels keep, as those of pyopencl.array do.
+    """
+    from pyopencl import Program
+
+    build = Program.build
+
+    @wraps(build)
+    def build_and_note(self: Any, options: Any = None, *rest: Any, **named: Any) -> Any:
+        source = None
+        with suppress(Exception):  # a program without a source, or PyOpenCL has changed
+            given, _ = self._process_build_options(self._context, options)
+            if isinstance(self._source, str):
+                source = BuiltSource(self._source)
+                source.options = fsdecode(given)
+        built = build(self, options, *rest, **named)
+        if source is not None:
+            self._source = source
+        return built
+
+    Program.build = build_and_note
 
 
 def is_device_object(thing: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..icd._native import ffi
 from ..icd.calls import query_bytes
+from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import query_binaries
 from .errors import make_save_error
@@ -79,6 +80,8 @@ def _find_options(program: int, device: int, source: str) -> str:
     answer = query_bytes(program, "clGetProgramBuildInfo", "CL_PROGRAM_BUILD_OPTIONS", device)
     if answer is not None:
         return strip_includes(decode(answer))
+    if isinstance(source, BuiltSource):
+        return strip_includes(source.options)
     why = _find_need_of_options(source, device)
     if not why:
         return ""

@@ -33,7 +33,7 @@ from ...kernel_source.reading import (
 )
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
 from ..edits import MEMORY, VALUE
-from .uses import ListSnapshot
+from .uses import BuiltSource, ListSnapshot
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -422,9 +422,12 @@ def read_access(kernel: int, device: int, sources: Mapping[int, str]) -> tuple[K
         raise NotFused("nobody knows the source of its program")
     query = "CL_PROGRAM_BUILD_OPTIONS"
     told = query_bytes(program, "clGetProgramBuildInfo", query, device)
-    if told is None:  # "" would be a guess: options may change how it rounds
+    if told is not None:
+        options = os.fsdecode(told.rstrip(b"\0"))
+    elif isinstance(source, BuiltSource):
+        options = source.options
+    else:  # "" would be a guess: options may change how it rounds
         raise NotFused("the driver does not tell its build options")
-    options = os.fsdecode(told.rstrip(b"\0"))
     macros = _list_macros(device)
     try:
         return _parse_kernel(source, options, query_kernel_name(kernel), macros)

@@ -18,6 +18,17 @@ from ..commands import CommandList
 from ..edits import MEMORY
 
 
+class BuiltSource(str):
+    """The source of a program that was built, where the driver forgets it.
+
+    Attributes:
+        options: the build options.
+    """
+
+    __slots__ = ("options",)
+    options: str
+
+
 @dataclass(frozen=True)
 class MemoryUse:
     """The commands of a list that use a memory object, and who has references to it.
