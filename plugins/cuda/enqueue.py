@@ -79,9 +79,9 @@ class CuEnqueue(EnqueueCall):
             queue.device.call("StreamSynchronize", stream.handle)
         return event
 
-    def mark(self) -> CuEvent | None:
+    def mark(self, keep: Any = None) -> CuEvent | None:
         """Enqueue nothing but a place in the order. Raises what `run` raises."""
-        return self.run()
+        return self.run(keep=keep)
 
     def run_graph(
         self, executable: int, child: Callable[[], int], keep: Any, ended: int = 0

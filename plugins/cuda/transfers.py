@@ -1,17 +1,14 @@
-"""Copies and fills as the driver runs them on streams; maps of buffers."""
+"""Copies and fills as the driver runs them on streams; maps of buffers are copies."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-from ...loader.ur.abi import UR
+from ..sdk.buffers import declare_maps
 from ..sdk.gpu.api import GpuSet
-from ..sdk.rectangles import check_range
-from ..sdk.transfers import check_buffers
-from .buffers import CuBuffer
 from .commands import make_sets
-from .core import API, failure
+from .core import API
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 
@@ -64,41 +61,4 @@ def copy_rows(enqueue: CuEnqueue, copy: Any, keep: Any = None) -> CuEvent | None
     return enqueue.run(lambda stream: enqueue.call("Memcpy3DAsync", pointer, stream), keep)
 
 
-# maps
-
-_READ, _WRITE, _INVALIDATE = (
-    UR[f"UR_MAP_FLAG_{name}"] for name in ("READ", "WRITE", "WRITE_INVALIDATE_REGION")
-)
-
-
-@enqueues("MEM_BUFFER_MAP")
-def urEnqueueMemBufferMap(
-    enqueue: CuEnqueue, hBuffer: CuBuffer, mapFlags: int, offset: int, size: int
-) -> tuple[CuEvent | None, int]:
-    """Give the host the bytes: in place in host memory, else as a copy."""
-    check_buffers(enqueue.queue.context, hBuffer)
-    check_range(hBuffer.size, offset, size)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to map")
-    mapped = hBuffer.map(offset, size, bool(mapFlags & (_WRITE | _INVALIDATE)))
-    try:
-        if hBuffer.is_host or mapFlags & _INVALIDATE:
-            return enqueue.run(keep=mapped), mapped.address
-        source = hBuffer.address + offset
-        return copy_bytes(enqueue, mapped.address, source, size, mapped), mapped.address
-    except BaseException:
-        hBuffer.forget_map(mapped)
-        raise
-
-
-@enqueues("MEM_UNMAP")
-def urEnqueueMemUnmap(enqueue: CuEnqueue, hMem: CuBuffer, pMappedPtr: int) -> CuEvent | None:
-    check_buffers(enqueue.queue.context, hMem)
-    mapped = hMem.find_map(pMappedPtr)
-    if hMem.is_host or not mapped.writes:
-        event = enqueue.run(keep=mapped)
-    else:
-        target = hMem.address + mapped.offset
-        event = copy_bytes(enqueue, target, mapped.address, mapped.size, mapped)
-    hMem.forget_map(mapped)
-    return event
+declare_maps(enqueues, copy_bytes)

@@ -6,13 +6,14 @@ import ctypes
 from typing import Any
 
 from ...icd.abi import OPENCL
-from ..sdk.rules import USE, check_memory_flags, check_part
-from ..sdk.transfers import BufferObject, check_buffers
+from ..sdk.buffers import BufferObject, declare_buffers
+from ..sdk.rules import USE
 from .contexts import URContext
-from .core import CLObject, adapter, create, failure, retain_unless_owned
+from .core import CLObject, adapter, create, retain_unless_owned
 from .memory import (
     URMemory,
     convert_to_opencl_flags,
+    get_native,
     query_memory,
     query_native_type,
 )
@@ -52,28 +53,17 @@ class URBuffer(BufferObject, URMemory):
         return self.cl, self.context.cl, 1, self.size
 
 
-@adapter.entry
-def urMemBufferCreate(hContext: URContext, flags: int, size: int, pProperties: Any) -> URBuffer:
-    if not size:
-        raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
-    host = pProperties.pHost if pProperties else 0
-    check_memory_flags(flags, host)
-    cl = create(
-        hContext.table,
-        "clCreateBuffer",
-        hContext.cl,
-        convert_to_opencl_flags(flags),
-        size,
-        host or None,
-    )
-    return URBuffer(cl, hContext, size, host=host if flags & USE else 0)
+def _create(context: URContext, flags: int, size: int, host: int) -> URBuffer:
+    given = convert_to_opencl_flags(flags), size, host or None
+    cl = create(context.table, "clCreateBuffer", context.cl, *given)
+    return URBuffer(cl, context, size, host=host if flags & USE else 0)
 
 
-@adapter.entry
-def urMemBufferPartition(hBuffer: URBuffer, flags: int, pRegion: Any) -> URBuffer:
-    check_buffers(hBuffer.context, hBuffer)
-    check_part(hBuffer, flags, pRegion)
-    return create_sub_buffer(hBuffer, pRegion.origin, pRegion.size, convert_to_opencl_flags(flags))
+def _divide(buffer: URBuffer, flags: int, origin: int, size: int, host: int) -> URBuffer:
+    return create_sub_buffer(buffer, origin, size, convert_to_opencl_flags(flags))
+
+
+declare_buffers(adapter, _create, _divide, get_native)
 
 
 def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:

@@ -1,4 +1,4 @@
-"""What all memory objects have in common: flags, native handles, queries.
+"""What all memory objects have in common: flags and native handles.
 
 buffers.py and images.py have the rest.
 """
@@ -10,7 +10,6 @@ from typing import Final
 
 from .contexts import URContext, check_native
 from .core import CLObject, adapter, convert_flags, failure, query_number
-from .devices import URDevice
 from .queues import share_memory
 
 _FLAGS: Final = {
@@ -80,19 +79,7 @@ def query_native_type(native: int, context: URContext, types: Container[int]) ->
     return found
 
 
-adapter.info(
-    "urMemGetInfo",
-    {
-        "UR_MEM_INFO_SIZE": lambda memory: memory.size,
-        "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
-        "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
-    },
-)
-
-
-@adapter.entry
-def urMemGetNativeHandle(hMem: URMemory, hDevice: URDevice | None) -> int:
-    if hDevice is not None:
-        hMem.context.check_device(hDevice)
+def get_native(memory: URMemory) -> int:
+    """Return the cl_mem, which another program may use from now on."""
     share_memory()
-    return hMem.cl
+    return memory.cl

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.base.operations import BUFFER, OPERATIONS, Operation, TransferCommand
-from ..sdk.rectangles import Rect, check_range
+from ..sdk.buffers import check_map
+from ..sdk.rectangles import Rect
 from ..sdk.rules import is_power_of_two
-from ..sdk.transfers import check_buffers, list_sides
+from ..sdk.transfers import list_sides
 from .buffers import URBuffer
 from .contexts import URContext
-from .core import CLObject, convert_flags, create, failure
+from .core import CLObject, convert_flags, create
 from .enqueue import Call, Enqueue, declare_enqueue, enqueues
 from .events import UREvent
 from .memory import URMemory
@@ -176,10 +177,7 @@ _MAP_FLAGS: Final = {
 def urEnqueueMemBufferMap(
     enqueue: Enqueue, hBuffer: URBuffer, mapFlags: int, offset: int, size: int
 ) -> tuple[UREvent | None, int]:
-    check_buffers(enqueue.queue.context, hBuffer)
-    check_range(hBuffer.size, offset, size)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to map")
+    check_map(enqueue.queue.context, hBuffer, offset, size)
     mapped: list[int] = []
 
     def map_buffer(*arguments: Any) -> int:  # unlike other commands it returns the address

@@ -31,6 +31,7 @@ from ...loader.base.operations import (
     TransferCommand,
 )
 from ...loader.ur.abi import UR
+from .buffers import BufferObject, check_buffers
 from .conversions import failure
 from .families import AppendFamily, EnqueueFamily
 from .images import check_images, check_region, find_transfer_pitches, overlap
@@ -67,31 +68,6 @@ class Location(NamedTuple):
     def offset(self) -> int:
         """Return the offset in the allocation in bytes, 0 in host memory."""
         return self.address - self.allocation.base if self.allocation is not None else 0
-
-
-class BufferObject:
-    """What a buffer of an adapter is, besides an `Object`.
-
-    Attributes:
-        context: its context.
-        size: bytes.
-    """
-
-    context: Any
-    size: int
-
-
-def check_buffers(context: Any, *memory: Any) -> None:
-    """Check that memory objects are buffers of a context.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT for an image, INVALID_CONTEXT.
-    """
-    for one in memory:
-        if not isinstance(one, BufferObject):
-            raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
-        if one.context is not context:
-            context.check_same("a buffer", one)
 
 
 class MemoryPlace(NamedTuple):

@@ -57,9 +57,9 @@ class LZEnqueue(EnqueueCall):
         )
         return self.complete(event)
 
-    def mark(self) -> LZEvent | None:
+    def mark(self, keep: Any = ()) -> LZEvent | None:
         """Enqueue a command that does nothing: it has its place in the order, and an event."""
-        return self.call(BARRIER)
+        return self.call(BARRIER, keep=keep)
 
     def call_each(self, calls: Sequence[Call], keep: Any = ()) -> LZEvent | None:
         """Enqueue commands that may run in any order. Arguments are those of `call`."""

@@ -7,24 +7,18 @@ which all of them reach. A mapped buffer is a copy in host memory. Unmapping cop
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ...loader.ur.abi import UR
-from ..sdk.queries import MEMORY_INFO
-from ..sdk.rectangles import check_range
-from ..sdk.rules import COPY, USE, check_memory_flags, check_part
-from ..sdk.transfers import BufferObject, check_buffers
+from ..sdk.buffers import MappableBuffer, declare_buffers, declare_maps
+from ..sdk.rules import USE
 from .contexts import LZContext
 from .core import LZObject, adapter, call, create, failure, is_owned, make_struct
 from .device_info import BUFFER_ALIGNMENT
 from .devices import LZDevice
 from .enqueue import LZEnqueue, enqueues
-from .events import LZEvent
 from .queues import create_queue
 
 COPY_MEMORY: Final = "zeCommandListAppendMemoryCopy"
-_WRITES: Final = UR["UR_MAP_FLAG_WRITE"] | UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
-_INVALIDATES: Final = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
 
 
 def allocate_plain(context: LZContext, size: int, device: LZDevice | None) -> int:
@@ -54,25 +48,7 @@ class LZMemory(LZObject):
         self.context, self.size = context, size
 
 
-class MappedRange(NamedTuple):
-    """A range of a buffer that is mapped.
-
-    Attributes:
-        address: where the host has it.
-        offset: its first byte in the buffer.
-        size: bytes.
-        writes: whether it is copied back.
-        memory: the copy of it, None if the program's memory is used.
-    """
-
-    address: int
-    offset: int
-    size: int
-    writes: bool
-    memory: Any
-
-
-class LZBuffer(BufferObject, LZMemory):
+class LZBuffer(MappableBuffer, LZMemory):
     """A buffer.
 
     Args:
@@ -83,9 +59,6 @@ class LZBuffer(BufferObject, LZMemory):
         host: the address of the program's memory that it uses, or 0.
         flags: how it was created, ur_mem_flags_t.
         owned: whether the memory is freed at the end.
-
-    Attributes:
-        mapped: the ranges that are mapped. Several may have the same address.
     """
 
     destroy = "zeMemFree"
@@ -103,71 +76,38 @@ class LZBuffer(BufferObject, LZMemory):
     ) -> None:
         super().__init__(address, context, size, owned=owned)
         self.parent, self.host, self.flags = parent, host, flags
-        self.mapped: list[MappedRange] = []
+        self.maps = []
 
     @property
     def address(self) -> int:
         """Return where it is."""
         return self.ze
 
-    def find_map(self, address: int) -> MappedRange:
-        """Return the last map at an address. Raises URError (INVALID_VALUE) if there is none."""
-        for mapped in reversed(list(self.mapped)):
-            if mapped.address == address:
-                return mapped
-        raise failure("INVALID_VALUE", "the buffer is not mapped there")
-
     def close(self) -> None:
         if self.owned:
             call(self.table, "zeMemFree", self.context.ze, self.ze)
 
 
-@adapter.entry
-def urMemBufferCreate(hContext: LZContext, flags: int, size: int, pProperties: Any) -> LZBuffer:
-    if not size:
-        raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
-    host = pProperties.pHost if pProperties else 0
-    check_memory_flags(flags, host)
-    largest = min(device.properties.maxMemAllocSize for device in hContext.devices)
+def _create(context: LZContext, flags: int, size: int, host: int) -> LZBuffer:
+    devices = context.devices
+    largest = min(device.properties.maxMemAllocSize for device in devices)
     if size > largest:
         raise failure("INVALID_BUFFER_SIZE", f"{size} bytes, of at most {largest}")
-    devices = hContext.devices
-    address = allocate_plain(hContext, size, devices[0] if len(devices) == 1 else None)
-    made = LZBuffer(address, hContext, size, host=host if flags & USE else 0, flags=flags)
-    if host and flags & (USE | COPY):
-        queue = create_queue(hContext, devices[0], 0)
+    address = allocate_plain(context, size, devices[0] if len(devices) == 1 else None)
+    made = LZBuffer(address, context, size, host=host if flags & USE else 0, flags=flags)
+    if host:
+        queue = create_queue(context, devices[0], 0)
         queue.append(COPY_MEMORY, address, host, size)
         queue.drain()
     return made
 
 
-@adapter.entry
-def urMemBufferPartition(hBuffer: LZBuffer, flags: int, pRegion: Any) -> LZBuffer:
-    check_buffers(hBuffer.context, hBuffer)
-    check_part(hBuffer, flags, pRegion, hBuffer.flags)
-    if pRegion.origin % BUFFER_ALIGNMENT:
-        raise failure(
-            "MISALIGNED_SUB_BUFFER_OFFSET", f"sub-buffers begin at {BUFFER_ALIGNMENT} bytes"
-        )
-    origin, host = pRegion.origin, hBuffer.host
-    return LZBuffer(
-        hBuffer.address + origin,
-        hBuffer.context,
-        pRegion.size,
-        parent=hBuffer,
-        host=host + origin if host else 0,
-        owned=False,
-    )
+def _divide(buffer: LZBuffer, flags: int, origin: int, size: int, host: int) -> LZBuffer:
+    address = buffer.address + origin
+    return LZBuffer(address, buffer.context, size, parent=buffer, host=host, owned=False)
 
 
-adapter.info("urMemGetInfo", MEMORY_INFO)
-
-
-@adapter.entry
-def urMemGetNativeHandle(hMem: LZMemory, hDevice: LZDevice | None) -> int:
-    if hDevice is not None:
-        hMem.context.check_device(hDevice)
-    return hMem.ze
+declare_buffers(adapter, _create, _divide, lambda memory: memory.ze, BUFFER_ALIGNMENT)
 
 
 @adapter.entry
@@ -185,37 +125,9 @@ def urMemBufferCreateWithNativeHandle(
     return LZBuffer(hNativeMem, hContext, room, owned=is_owned(pProperties))
 
 
-# maps
+def copy_memory(enqueue: LZEnqueue, target: int, source: int, size: int, keep: Any) -> Any:
+    """Enqueue a copy of bytes between addresses. Arguments and errors are those of `call`."""
+    return enqueue.call(COPY_MEMORY, target, source, size, keep=keep)
 
 
-@enqueues("MEM_BUFFER_MAP")
-def urEnqueueMemBufferMap(
-    enqueue: LZEnqueue, hBuffer: LZBuffer, mapFlags: int, offset: int, size: int
-) -> tuple[LZEvent | None, int]:
-    check_buffers(enqueue.queue.context, hBuffer)
-    check_range(hBuffer.size, offset, size)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to map")
-    memory = None if hBuffer.host else ctypes.create_string_buffer(size)
-    place = hBuffer.host + offset if memory is None else ctypes.addressof(memory)
-    if mapFlags & _INVALIDATES:
-        event = enqueue.mark()
-    else:
-        source, keep = hBuffer.address + offset, (hBuffer, memory)
-        event = enqueue.call(COPY_MEMORY, place, source, size, keep=keep)
-    writes = bool(mapFlags & _WRITES)
-    hBuffer.mapped.append(MappedRange(place, offset, size, writes, memory))
-    return event, place
-
-
-@enqueues("MEM_UNMAP")
-def urEnqueueMemUnmap(enqueue: LZEnqueue, hMem: LZBuffer, pMappedPtr: int) -> LZEvent | None:
-    check_buffers(enqueue.queue.context, hMem)
-    mapped = hMem.find_map(pMappedPtr)
-    if mapped.writes:
-        target, keep = hMem.address + mapped.offset, (hMem, mapped.memory)
-        event = enqueue.call(COPY_MEMORY, target, pMappedPtr, mapped.size, keep=keep)
-    else:
-        event = enqueue.mark()
-    hMem.mapped.remove(mapped)
-    return event
+declare_maps(enqueues, copy_memory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
 from ...loader.base.operations import TransferCommand
 from ..sdk.transfers import COPIES, Location, MemoryPlace, Transfers
@@ -12,6 +12,7 @@ from .contexts import LZContext
 from .core import adapter
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
+from .memory import copy_memory
 from .operations import convert, copy_rows
 from .queues import create_queue
 
@@ -26,11 +27,7 @@ def _run(enqueue: LZEnqueue, transfer: TransferCommand, command: str) -> LZEvent
     return enqueue_operation(enqueue, convert(enqueue.queue.device, transfer))
 
 
-def _copy(enqueue: LZEnqueue, target: int, source: int, size: int, keep: Any) -> LZEvent | None:
-    return enqueue.call("zeCommandListAppendMemoryCopy", target, source, size, keep=keep)
-
-
-transfers: Final = Transfers(enqueues, locate, _run, COPIES, copy=_copy)
+transfers: Final = Transfers(enqueues, locate, _run, COPIES, copy=copy_memory)
 
 
 @adapter.entry
