@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
 from ..sdk.gpu.images import DeviceImage, Sizes
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
 from ..sdk.kernels import check_group_size
 from .contexts import CuContext
 from .core import API, INVALID_VALUE, NOT_FOUND, DriverError, Object, adapter, failure, get_constant
@@ -275,27 +275,7 @@ def urKernelCreateWithNativeHandle(
     return CuKernel(program, (name.value or b"").decode())
 
 
-# the functions of older releases, which set one argument before a launch
-
-
-@adapter.entry
-def urKernelSetArgValue(hKernel: CuKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    hKernel.set([(argIndex, make_value_argument(argSize, pArgValue))])
-
-
-@adapter.entry
-def urKernelSetArgLocal(hKernel: CuKernel, argIndex: int, argSize: int) -> None:
-    hKernel.set([(argIndex, URKernelArgument(_LOCAL, argSize, None))])
-
-
-@adapter.entry
-def urKernelSetArgPointer(hKernel: CuKernel, argIndex: int, pArgValue: int) -> None:
-    hKernel.set([(argIndex, URKernelArgument(_POINTER, 0, pArgValue))])
-
-
-@adapter.entry
-def urKernelSetArgMemObj(hKernel: CuKernel, argIndex: int, hArgValue: Any) -> None:
-    hKernel.set([(argIndex, URKernelArgument(_MEM, HANDLE_SIZE, hArgValue))])
+declare_arguments(adapter, CuKernel.set, samplers=False)
 
 
 from . import kernel_info  # noqa: E402, F401  # declares urKernelGetInfo and others

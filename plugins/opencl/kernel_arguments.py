@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import URError
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
 from .contexts import URContext
 from .core import adapter, check, failure
 from .platforms import find_extension
@@ -84,34 +84,9 @@ def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> N
     kernel.remember(arguments)
 
 
-# the functions of older releases, which set one argument before a launch
-
-
-def _set_one(kernel: URKernel, index: int, argument: URKernelArgument) -> None:
+def _set(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
     with kernel.lock:
-        set_on(kernel, [(index, argument)])
+        set_on(kernel, arguments)
 
 
-@adapter.entry
-def urKernelSetArgValue(hKernel: URKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, make_value_argument(argSize, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgLocal(hKernel: URKernel, argIndex: int, argSize: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.LOCAL, argSize, None))
-
-
-@adapter.entry
-def urKernelSetArgPointer(hKernel: URKernel, argIndex: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.POINTER, 0, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgMemObj(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
-
-
-@adapter.entry
-def urKernelSetArgSampler(hKernel: URKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.SAMPLER, HANDLE_SIZE, hArgValue))
+declare_arguments(adapter, _set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR
@@ -137,3 +137,44 @@ def _get_object(adapter: Adapter, kind: int, index: int, handle: int) -> Any:
     if kind == _SAMPLER:
         return get_live_object(adapter, "ur_sampler_handle_t", handle, "INVALID_SAMPLER")
     raise failure("INVALID_ENUMERATION", f"argument {index} is of an unknown kind")
+
+
+# the functions of older releases, which set one argument before a launch
+
+
+def declare_arguments(
+    adapter: Adapter,
+    set_arguments: Callable[[Any, list[tuple[int, URKernelArgument]]], None],
+    samplers: bool = True,
+) -> None:
+    """Declare the entry points that set one argument of a kernel.
+
+    Args:
+        adapter: the adapter.
+        set_arguments: gets the kernel, and the arguments with their indices.
+        samplers: whether a sampler can be an argument.
+    """
+
+    def set_one(kernel: Any, index: int, kind: int, size: int, value: Any) -> None:
+        set_arguments(kernel, [(index, URKernelArgument(kind, size, value))])
+
+    def set_value(hKernel: Any, argIndex: int, argSize: int, pArgValue: int) -> None:
+        set_arguments(hKernel, [(argIndex, make_value_argument(argSize, pArgValue))])
+
+    def make_setter(kind: int) -> Callable[..., None]:
+        return lambda hKernel, argIndex, hArgValue: set_one(
+            hKernel, argIndex, kind, HANDLE_SIZE, hArgValue
+        )
+
+    adapter.declare(
+        urKernelSetArgValue=set_value,
+        urKernelSetArgLocal=lambda hKernel, argIndex, argSize: set_one(
+            hKernel, argIndex, _LOCAL, argSize, None
+        ),
+        urKernelSetArgPointer=lambda hKernel, argIndex, pArgValue: set_one(
+            hKernel, argIndex, _POINTER, 0, pArgValue
+        ),
+        urKernelSetArgMemObj=make_setter(_MEM),
+    )
+    if samplers:
+        adapter.declare(urKernelSetArgSampler=make_setter(_SAMPLER))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
-from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
+from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
 from ..sdk.kernels import check_group_size, read_exec_info
 from ..sdk.objects import Object
 from .contexts import LZContext
@@ -336,34 +336,12 @@ def urKernelCreateWithNativeHandle(
     return LZKernel(hProgram, handles, is_owned(pProperties))
 
 
-def _set_one(kernel: LZKernel, index: int, argument: URKernelArgument) -> None:
+def _set(kernel: LZKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
     with kernel.lock:
-        kernel.set([(index, argument)])
+        kernel.set(arguments)
 
 
-@adapter.entry
-def urKernelSetArgValue(hKernel: LZKernel, argIndex: int, argSize: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, make_value_argument(argSize, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgLocal(hKernel: LZKernel, argIndex: int, argSize: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.LOCAL, argSize, None))
-
-
-@adapter.entry
-def urKernelSetArgPointer(hKernel: LZKernel, argIndex: int, pArgValue: int) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.POINTER, 0, pArgValue))
-
-
-@adapter.entry
-def urKernelSetArgMemObj(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, hArgValue))
-
-
-@adapter.entry
-def urKernelSetArgSampler(hKernel: LZKernel, argIndex: int, hArgValue: Any) -> None:
-    _set_one(hKernel, argIndex, URKernelArgument(URKernelArgument.SAMPLER, HANDLE_SIZE, hArgValue))
+declare_arguments(adapter, _set)
 
 
 @adapter.entry
