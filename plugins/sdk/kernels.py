@@ -136,10 +136,10 @@ def declare_launches(
 
     Args:
         enqueues: the family of the adapter's entry points.
-        launch: launches a kernel. It gets the call, the kernel, the global work offset (None for
-            0), the global size, the local size (None if one is to be chosen), the arguments that
-            are set first, with their indices, whether all work-groups run at the same time, and
-            the cluster (`find_cluster`).
+        launch: launches a kernel. It gets the call, the kernel, and its sizes: the global offset
+            (None for 0), the global size, the local size (None if one is to be chosen). Then come
+            the arguments that are set first, with their indices. Last it gets whether all
+            work-groups run at the same time, and the cluster (`find_cluster`).
         runs_together: whether a device can run all work-groups at the same time.
         has_clusters: whether a device has clusters of work-groups.
     """
