@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.log import warn
 from .._native import ffi, lib
-from ..calls import call, get_address, read_word
+from ..calls import call, find_function, get_address, read_word
 from ..errors import check, error
 from .cells import Cells
 from .choice import Choice, choose
@@ -486,6 +486,8 @@ class CommandBuffer:
         """
         if queue:
             call(queue, "clRetainCommandQueue")
+            # `__del__` may release it when ctypes is gone, and Python makes no function any more
+            find_function(queue, "clReleaseCommandQueue")
         if self._route is not None and self._route.queue != queue:
             self._take(None)  # its queue is released: another queue may get the same handle
         before, self._queue = self._queue, queue

@@ -237,3 +237,31 @@ def test_a_fork_without_the_drivers_threads(
         assert "its threads do not exist here" in said and "forkserver" in said
     else:
         pytest.skip("with one compute unit the device may need no threads")
+
+
+#: A graph that a module holds, of a program in which a context of fairlead's lives on.
+HELD_TO_THE_END = """
+import sys
+import numpy as np, pyopencl as cl, pyopencl.array as cl_array
+from fairlead import capture
+from fairlead.icd.drivers import platforms
+
+(platform,) = (found for found in platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+queue = cl.CommandQueue(context)
+x = cl_array.to_device(queue, np.ones(64, np.float32))
+with capture(queue) as graph:
+    out = x * x
+loop = graph.finalize(fuse="wait")
+for _ in range(4):
+    loop.replay(queue, wait=True)
+print("replayed")
+"""
+
+
+def test_a_graph_that_lives_to_the_end_prints_nothing(
+    run_python: RunPython, each_driver: Driver
+) -> None:
+    done = run_python(HELD_TO_THE_END, each_driver.library, fresh=True)
+    assert done.out == "replayed\n"
+    assert "Exception ignored" not in done.err
