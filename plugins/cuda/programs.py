@@ -13,9 +13,9 @@ from typing import Any, Final
 from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.programs import declare_builds
+from ..sdk.programs import declare_builds, declare_creation
 from ..sdk.queries import make_program_info
-from ..sdk.rules import check_metadata, decode_source, read_binaries
+from ..sdk.rules import decode_source
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
 from .devices import CuDevice
@@ -223,33 +223,22 @@ def is_image(data: bytes) -> bool:
     return text is not None and any(word in text for word in (b".version", b"kernel"))
 
 
-@adapter.entry
-def urProgramCreateWithIL(
-    hContext: CuContext, pIL: int, length: int, pProperties: Any
-) -> CuProgram:
-    check_metadata(pProperties)
-    if not length:
-        raise failure("INVALID_SIZE", "the IL is empty")
-    data = decode_source(ctypes.string_at(pIL, length))
-    if data is None:
+def _create_from_text(context: CuContext, data: bytes) -> CuProgram:
+    text = decode_source(data)
+    if text is None:
         raise failure("INVALID_BINARY", "this is not text")
-    return CuProgram(hContext, dict.fromkeys(hContext.devices, data), data)
+    return CuProgram(context, dict.fromkeys(context.devices, text), text)
 
 
-@adapter.entry
-def urProgramCreateWithBinary(
-    hContext: CuContext,
-    numDevices: int,
-    phDevices: list[CuDevice],
-    pLengths: list[int],
-    ppBinaries: Any,
-    pProperties: Any,
+def _create_from_images(
+    context: CuContext, devices: list[CuDevice], images: list[bytes]
 ) -> CuProgram:
-    check_metadata(pProperties)
-    images = read_binaries(hContext, phDevices, pLengths, ppBinaries)
     if not all(map(is_image, images)):
         raise failure("INVALID_BINARY", f"it is neither text nor a binary of {API.name}")
-    return CuProgram(hContext, dict(zip(phDevices, images, strict=True)))
+    return CuProgram(context, dict(zip(devices, images, strict=True)))
+
+
+declare_creation(adapter, _create_from_text, _create_from_images)
 
 
 def _build(

@@ -37,8 +37,8 @@ from ..opencl.program_builds import (
 )
 from ..opencl.programs import (
     URProgram,
-    urProgramCreateWithBinary,
-    urProgramCreateWithIL,
+    create_from_binaries,
+    create_from_il,
     urProgramGetFunctionPointer,
     urProgramGetGlobalVariablePointer,
 )
@@ -139,19 +139,15 @@ class ModuleInput:
             URError, OpenCLError: what the reference adapter and the OpenCL driver answer.
         """
         data = self.data.rstrip(b"\0") + more if more else self.data
-        address, size = int(ffi.cast("uintptr_t", ffi.from_buffer(data))), len(data)
         options = self._options
         try:
-            program = urProgramCreateWithIL(context.ur, address, size, None)
+            program = create_from_il(context.ur, data)
             if not self.is_spirv:
                 options = f"{options} {_ARGUMENT_INFOS}".strip()
         except URError:
             if self.is_spirv or self._form != _NATIVE:
                 raise
-            listed = ur_ffi.new("uintptr_t[]", [address])
-            program = urProgramCreateWithBinary(
-                context.ur, 1, [device.ur.root], [size], listed, None
-            )
+            program = create_from_binaries(context.ur, [device.ur.root], [data])
         if self._constants:
             rows = ur_ffi.new("ur_specialization_constant_info_t[]", len(self._constants))
             kept = {number: ur_ffi.from_buffer(value) for number, value in self._constants.items()}

@@ -16,7 +16,8 @@ from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ...icd.program_binaries import query_binaries, query_sizes
 from ...loader.base.spirv import is_spirv
-from ..sdk.rules import check_metadata, decode_source, is_ptx, read_binaries
+from ..sdk.programs import declare_creation
+from ..sdk.rules import decode_source, is_ptx
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -103,22 +104,16 @@ def decode_text(data: bytes) -> str:
 # creation
 
 
-@adapter.entry
-def urProgramCreateWithIL(
-    hContext: URContext, pIL: int, length: int, pProperties: Any
-) -> URProgram:
-    check_metadata(pProperties)
-    if not length:
-        raise failure("INVALID_SIZE", "the IL is empty")
-    data = ctypes.string_at(pIL, length)
+def create_from_il(context: URContext, data: bytes) -> URProgram:
+    """Make a program of SPIR-V or OpenCL C. Raises URError (INVALID_BINARY), OpenCLError."""
     if is_spirv(data):
-        return URProgram(_create_from_il(hContext, data), hContext, data)
+        return URProgram(_create_from_il(context, data), context, data)
     source = decode_source(data)
     if source is None or is_ptx(source):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor OpenCL C")
     text = (ctypes.c_char_p * 1)(source)
-    cl = create(hContext.table, "clCreateProgramWithSource", hContext.cl, 1, text, None)
-    return URProgram(cl, hContext)
+    cl = create(context.table, "clCreateProgramWithSource", context.cl, 1, text, None)
+    return URProgram(cl, context)
 
 
 def _create_from_il(context: URContext, data: bytes) -> int:
@@ -138,29 +133,23 @@ def _create_from_il(context: URContext, data: bytes) -> int:
     return made
 
 
-@adapter.entry
-def urProgramCreateWithBinary(
-    hContext: URContext,
-    numDevices: int,
-    phDevices: list[URDevice],
-    pLengths: list[int],
-    ppBinaries: Any,
-    pProperties: Any,
+def create_from_binaries(
+    context: URContext, devices: list[URDevice], binaries: list[bytes]
 ) -> URProgram:
-    check_metadata(pProperties)
-    binaries = read_binaries(hContext, phDevices, pLengths, ppBinaries)
+    """Make a program of the driver's binaries. Raises URError (INVALID_BINARY), OpenCLError."""
     if not all(map(is_whole, binaries)):  # PoCL would crash
         raise failure("INVALID_BINARY", "a binary of PoCL ends too early")
-    code = ctypes.c_int32()
-    lengths, pointers = (ctypes.c_size_t * numDevices), (ctypes.c_char_p * numDevices)
-    arguments = make_handle_array(phDevices), lengths(*pLengths), pointers(*binaries), None
-    made = hContext.table.clCreateProgramWithBinary(
-        hContext.cl, numDevices, *arguments, ctypes.byref(code)
-    )
+    count, code = len(binaries), ctypes.c_int32()
+    lengths = (ctypes.c_size_t * count)(*map(len, binaries))
+    given = make_handle_array(devices), lengths, (ctypes.c_char_p * count)(*binaries), None
+    made = context.table.clCreateProgramWithBinary(context.cl, count, *given, ctypes.byref(code))
     if code.value == OPENCL.codes["CL_INVALID_BINARY"]:
         raise failure("INVALID_BINARY", "the driver did not make it, or not for this device")
     check(code.value, "clCreateProgramWithBinary")
-    return URProgram(made, hContext)
+    return URProgram(made, context)
+
+
+declare_creation(adapter, create_from_il, create_from_binaries)
 
 
 @adapter.entry

@@ -1,13 +1,15 @@
-"""Builds, compilations and links of programs of all adapters."""
+"""Programs of all adapters: how they are made, built, compiled and linked."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from .adapter import Adapter
-from .rules import check_build_devices
+from .conversions import failure
+from .rules import check_build_devices, check_metadata, read_binaries
 from .wrap import name_parameters
 
 
@@ -64,3 +66,34 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
             }
         )
     adapter.declare(urProgramLink=link_all, urProgramLinkExp=link_some)
+
+
+def declare_creation(
+    adapter: Adapter,
+    from_il: Callable[[Any, bytes], Any],
+    from_binaries: Callable[[Any, list[Any], list[bytes]], Any],
+) -> None:
+    """Declare how programs are made of intermediate language or text, and of binaries.
+
+    Args:
+        adapter: the adapter.
+        from_il: gets a context and the bytes.
+        from_binaries: gets a context, devices, and the binary of each.
+    """
+
+    def create_from_il(hContext: Any, pIL: int, length: int, pProperties: Any) -> Any:
+        check_metadata(pProperties)
+        if not length:
+            raise failure("INVALID_SIZE", "the IL is empty")
+        return from_il(hContext, ctypes.string_at(pIL, length))
+
+    def create_from_binaries(
+        hContext: Any, phDevices: list[Any], pLengths: list[int], ppBinaries: Any, pProperties: Any
+    ) -> Any:
+        check_metadata(pProperties)
+        binaries = read_binaries(hContext, phDevices, pLengths, ppBinaries)
+        return from_binaries(hContext, phDevices, binaries)
+
+    adapter.declare(
+        urProgramCreateWithIL=create_from_il, urProgramCreateWithBinary=create_from_binaries
+    )

@@ -19,8 +19,9 @@ from typing import Any, Final
 from ...loader.base.interrupts import run_aside
 from ...loader.base.spirv import is_spirv
 from ..sdk.objects import Object
+from ..sdk.programs import declare_creation
 from ..sdk.queries import make_program_info
-from ..sdk.rules import check_metadata, decode_source, is_ptx, read_binaries
+from ..sdk.rules import decode_source, is_ptx
 from .contexts import LZContext
 from .core import (
     ZE,
@@ -269,50 +270,36 @@ def _read_log(table: Any, log: int) -> str:
 # creation
 
 
-@adapter.entry
-def urProgramCreateWithIL(
-    hContext: LZContext, pIL: int, length: int, pProperties: Any
-) -> LZProgram:
-    check_metadata(pProperties)
-    if not length:
-        raise failure("INVALID_SIZE", "the IL is empty")
-    data = ctypes.string_at(pIL, length)
+def _create_from_il(context: LZContext, data: bytes) -> LZProgram:
     has_spirv = is_spirv(data)
     has_text = decode_source(data) is not None and not is_ptx(data)
-    takes_text = all(device.takes_text for device in hContext.devices)
+    takes_text = all(device.takes_text for device in context.devices)
     if not has_spirv and not (has_text and takes_text):
         raise failure("INVALID_BINARY", "this is neither SPIR-V nor text that the driver takes")
-    if has_spirv and not any(device.takes_spirv for device in hContext.devices):
+    if has_spirv and not any(device.takes_spirv for device in context.devices):
         raise failure("COMPILER_NOT_AVAILABLE", "no device of the context takes SPIR-V")
     source = _IL if has_spirv else _NATIVE, (LZInput(data),)
-    made = LZProgram(hContext, dict.fromkeys(hContext.devices, source))
+    made = LZProgram(context, dict.fromkeys(context.devices, source))
     made.il = data if has_spirv else b""
     return made
 
 
-@adapter.entry
-def urProgramCreateWithBinary(
-    hContext: LZContext,
-    numDevices: int,
-    phDevices: list[LZDevice],
-    pLengths: list[int],
-    ppBinaries: Any,
-    pProperties: Any,
+def _create_from_binaries(
+    context: LZContext, devices: list[LZDevice], binaries: list[bytes]
 ) -> LZProgram:
     """Make a program of native binaries. The driver checks them at once."""
-    check_metadata(pProperties)
-    data = read_binaries(hContext, phDevices, pLengths, ppBinaries)
-    made = LZProgram(
-        hContext,
-        {device: (_NATIVE, (LZInput(one),)) for device, one in zip(phDevices, data, strict=True)},
-    )
-    for device in phDevices:
+    inputs = [(_NATIVE, (LZInput(one),)) for one in binaries]
+    made = LZProgram(context, dict(zip(devices, inputs, strict=True)))
+    for device in devices:
         code, module, log = made.make(device, "")
         if code in _REFUSED:
             raise failure("INVALID_BINARY", log)
         check(code, "zeModuleCreate", log)
         made.builds[device] = LZBuild(module, "SUCCESS", "COMPILED_OBJECT", log=log)
     return made
+
+
+declare_creation(adapter, _create_from_il, _create_from_binaries)
 
 
 @adapter.entry
