@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
-from ..sdk.queries import CONTEXT_INFO
+from ..sdk.contexts import ContextObject, declare_contexts
 from .core import Object, adapter, failure
 from .devices import CuDevice, list_all_devices
 
-_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
 
 @adapter.kind
-class CuContext(Object):
+class CuContext(ContextObject, Object):
     """A context.
 
     Args:
         devices: its devices, in the order of the program.
 
     Attributes:
-        deleters: functions of the program that are called at the end, with their data.
         queues: its queues that are alive.
     """
 
@@ -38,49 +35,23 @@ class CuContext(Object):
         """Return the device that makes what belongs to no device, such as host memory."""
         return self.devices[0]
 
-    def check_device(self, device: CuDevice) -> None:
-        """Raise URError (INVALID_DEVICE) for a device of another context."""
-        if device not in self.devices:
-            raise failure("INVALID_DEVICE", "the device is not one of the context")
-
-    def check_same(self, what: str, *things: Any) -> None:
-        """Check that objects belong to this context.
-
-        Args:
-            what: what the error calls them.
-            things: objects with a `context`.
-
-        Raises:
-            URError: INVALID_CONTEXT if one does not.
-        """
-        for thing in things:
-            if thing.context is not self:
-                raise failure("INVALID_CONTEXT", f"{what} is of another context")
-
     def drain(self) -> None:
         """Wait for everything on its devices. Raises DriverError."""
         for device in self.devices:
             device.drain()
 
     def close(self) -> None:
-        for function, data in reversed(self.deleters):
-            _Deleter(function)(data)
+        self.call_deleters()
 
 
-@adapter.entry
-def urContextCreate(phDevices: list[CuDevice]) -> CuContext:
-    made = CuContext(phDevices)
-    for device in phDevices:
+def _create(devices: list[CuDevice]) -> CuContext:
+    made = CuContext(devices)
+    for device in devices:
         device.call("CtxGetCurrent", ctypes.byref(ctypes.c_void_p()))  # it exists from now on
     return made
 
 
-adapter.info("urContextGetInfo", CONTEXT_INFO)
-
-
-@adapter.entry
-def urContextGetNativeHandle(hContext: CuContext) -> int:
-    return hContext.device.context
+declare_contexts(adapter, _create, lambda context: context.device.context)
 
 
 @adapter.entry
@@ -96,8 +67,3 @@ def urContextCreateWithNativeHandle(
     if phDevices and device not in phDevices:
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")
     return CuContext(phDevices or [device])
-
-
-@adapter.entry
-def urContextSetExtendedDeleter(hContext: CuContext, pfnDeleter: int, pUserData: int) -> None:
-    hContext.deleters.append((pfnDeleter, pUserData))

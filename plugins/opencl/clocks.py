@@ -9,7 +9,7 @@ from typing import Final
 from ...icd.abi import CL_INVALID_OPERATION
 from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
-from .contexts import URContext, urContextCreate
+from .contexts import URContext, create_context
 from .core import adapter, check, query_number
 from .devices import URDevice
 from .queues import URQueue, create_queue
@@ -40,7 +40,7 @@ def _measure_marker(device: URDevice) -> tuple[int, int]:
     device = device.root
     with _lock:
         if device not in _queues:
-            context: URContext = urContextCreate([device])
+            context: URContext = create_context([device])
             _queues[device] = create_queue(context, device, UR["UR_QUEUE_FLAG_PROFILING_ENABLE"])
         queue = _queues[device]
     before = time.monotonic_ns()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from ...icd.abi import OPENCL
 from ..sdk._native import ffi, lib
 from ..sdk.answers import make_answers
-from ..sdk.queries import CONTEXT_INFO
+from ..sdk.contexts import ContextObject, declare_contexts
 from .core import (
     CLObject,
     adapter,
@@ -25,11 +25,9 @@ from .core import (
 from .devices import URDevice, get_device
 from .platforms import URPlatform, get_driver
 
-_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
 
 @adapter.kind
-class URContext(CLObject):
+class URContext(ContextObject, CLObject):
     """A cl_context.
 
     Args:
@@ -39,7 +37,6 @@ class URContext(CLObject):
         struct: what C knows of it, if C has made it.
 
     Attributes:
-        deleters: functions of the program that are called at the end, with their data.
         usm: what `usm.strategies.find_strategy` has found, None before it is asked.
     """
 
@@ -78,39 +75,11 @@ class URContext(CLObject):
         """Return the platform of its devices."""
         return self.devices[0].platform
 
-    def check_device(self, device: URDevice) -> None:
-        """Check that a device is in the context, or a part of one that is.
-
-        Raises:
-            URError: INVALID_DEVICE if it is not.
-        """
-        part: URDevice | None = device
-        while part is not None:
-            if part in self.devices:
-                return
-            part = part.parent
-        raise failure("INVALID_DEVICE", "the device is not one of the context")
-
-    def check_same(self, what: str, *things: Any) -> None:
-        """Check that objects belong to the cl_context, because drivers do not.
-
-        Two contexts of one native handle are the same.
-
-        Args:
-            what: what the error calls them.
-            things: objects with a `context`.
-
-        Raises:
-            URError: INVALID_CONTEXT if one does not.
-        """
-        for thing in things:
-            if thing.context is not self and thing.context.cl != self.cl:
-                raise failure("INVALID_CONTEXT", f"{what} is of another context")
+    def is_same(self, other: URContext) -> bool:
+        return other.cl == self.cl
 
     def close(self) -> None:
-        # urContextSetExtendedDeleter: they are called before the context is released.
-        for function, data in reversed(self.deleters):
-            _Deleter(function)(data)
+        self.call_deleters()
         for sampler in self.samplers.values():
             self.table.clReleaseSampler(sampler)
         super().close()
@@ -131,22 +100,15 @@ def _adopt_context(words: Any) -> URContext:
 adapter.adopters[URContext.type] = _adopt_context
 
 
-@adapter.entry
-def urContextCreate(phDevices: list[URDevice]) -> URContext:
-    platform = phDevices[0].platform
-    if any(device.platform is not platform for device in phDevices):
-        raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
+def create_context(devices: list[URDevice]) -> URContext:
+    """Create a context of devices of one platform. Raises OpenCLError."""
+    platform = devices[0].platform
     properties = (ctypes.c_ssize_t * 3)(OPENCL["CL_CONTEXT_PLATFORM"], platform.cl, 0)
-    arguments = properties, len(phDevices), make_handle_array(phDevices), None, None
-    return URContext(create(platform.table, "clCreateContext", *arguments), phDevices)
+    arguments = properties, len(devices), make_handle_array(devices), None, None
+    return URContext(create(platform.table, "clCreateContext", *arguments), devices)
 
 
-adapter.info("urContextGetInfo", CONTEXT_INFO)
-
-
-@adapter.entry
-def urContextGetNativeHandle(hContext: URContext) -> int:
-    return hContext.cl
+declare_contexts(adapter, create_context, lambda context: context.cl)
 
 
 @adapter.entry
@@ -188,8 +150,3 @@ def _list_devices(native: int) -> list[URDevice]:
     return [
         get_device(int.from_bytes(data[at : at + 8], "little")) for at in range(0, len(data), 8)
     ]
-
-
-@adapter.entry
-def urContextSetExtendedDeleter(hContext: URContext, pfnDeleter: int, pUserData: int) -> None:
-    hContext.deleters.append((pfnDeleter, pUserData))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.base.forks import make_lock
-from ..sdk.queries import CONTEXT_INFO
+from ..sdk.contexts import ContextObject, declare_contexts
 from .core import (
     ZE,
     LevelZeroError,
@@ -45,7 +45,6 @@ _TIMED: Final = ZE["ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP"]
 _HOST: Final = ZE["ZE_EVENT_SCOPE_FLAG_HOST"]
 _COUNTER_VISIBLE: Final = ZE["ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE"]
 _COUNTED: Final = ((False, EventUse.IMMEDIATE), (False, EventUse.REGULAR_LIST))
-_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class EventCell:
@@ -194,7 +193,7 @@ class EventSupply:
 
 
 @adapter.kind
-class LZContext(LZObject):
+class LZContext(ContextObject, LZObject):
     """A ze_context_handle_t.
 
     Args:
@@ -203,7 +202,6 @@ class LZContext(LZObject):
         owned: whether it is destroyed at the end.
 
     Attributes:
-        deleters: functions of the program that are called at the end, with their data.
         events: what events in-order lists signal.
         events_in_c: the events that C may use.
         allocations: its USM, by address (usm.py).
@@ -252,43 +250,21 @@ class LZContext(LZObject):
                 cells = [self.take_cell(use=EventUse.IMMEDIATE) for _ in range(_POOL)]
                 self.events_in_c.add(cells)
 
-    def check_device(self, device: LZDevice) -> None:
-        """Raise URError (INVALID_DEVICE) for a device that is not of the context, nor a part."""
-        if not any(device.is_part_of(one) for one in self.devices):
-            raise failure("INVALID_DEVICE", "the device is not one of the context")
-
-    def check_same(self, what: str, *things: Any) -> None:
-        """Check that objects belong to the context. Two contexts of one handle are the same.
-
-        Raises:
-            URError: INVALID_CONTEXT if one does not.
-        """
-        for thing in things:
-            if thing.context is not self and thing.context.ze != self.ze:
-                raise failure("INVALID_CONTEXT", f"{what} is of another context")
+    def is_same(self, other: LZContext) -> bool:
+        return other.ze == self.ze
 
     def close(self) -> None:
-        for function, data in reversed(self.deleters):
-            _Deleter(function)(data)
+        self.call_deleters()
         for supply in self._supplies.values():
             supply.close()
         super().close()
 
 
-@adapter.entry
-def urContextCreate(phDevices: list[LZDevice]) -> LZContext:
-    platform = phDevices[0].platform
-    if any(device.platform is not platform for device in phDevices):
-        raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
-    return LZContext(make_context(platform, phDevices), phDevices)
-
-
-adapter.info("urContextGetInfo", CONTEXT_INFO)
-
-
-@adapter.entry
-def urContextGetNativeHandle(hContext: LZContext) -> int:
-    return hContext.ze
+declare_contexts(
+    adapter,
+    lambda devices: LZContext(make_context(devices[0].platform, devices), devices),
+    lambda context: context.ze,
+)
 
 
 @adapter.entry
@@ -300,8 +276,3 @@ def urContextCreateWithNativeHandle(
     if not phDevices:
         raise failure("INVALID_VALUE", "a context of Level Zero does not tell its devices")
     return LZContext(hNativeContext, phDevices, is_owned(pProperties))
-
-
-@adapter.entry
-def urContextSetExtendedDeleter(hContext: LZContext, pfnDeleter: int, pUserData: int) -> None:
-    hContext.deleters.append((pfnDeleter, pUserData))

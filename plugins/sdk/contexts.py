@@ -1,0 +1,91 @@
+"""Contexts of all adapters: their devices, what belongs to them, and the program's deleters."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final
+
+from .adapter import Adapter
+from .conversions import failure
+from .queries import CONTEXT_INFO
+
+_Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class ContextObject:
+    """What a context of an adapter is, besides an `Object`.
+
+    Attributes:
+        devices: its devices, in the order of the program.
+        deleters: functions of the program that are called at the end, with their data.
+    """
+
+    devices: tuple[Any, ...]
+    deleters: list[tuple[int, int]]
+
+    def is_same(self, other: Any) -> bool:
+        """Return whether another context has the same native handle."""
+        return False
+
+    def check_device(self, device: Any) -> None:
+        """Check that a device is in the context, or a part of one that is.
+
+        Raises:
+            URError: INVALID_DEVICE if it is not.
+        """
+        part = device
+        while part is not None:
+            if part in self.devices:
+                return
+            part = getattr(part, "parent", None)
+        raise failure("INVALID_DEVICE", "the device is not one of the context")
+
+    def check_same(self, what: str, *things: Any) -> None:
+        """Check that objects belong to the context, because drivers do not.
+
+        Two contexts of one native handle are the same.
+
+        Args:
+            what: what the error calls them.
+            things: objects with a `context`.
+
+        Raises:
+            URError: INVALID_CONTEXT if one does not.
+        """
+        for thing in things:
+            if thing.context is not self and not self.is_same(thing.context):
+                raise failure("INVALID_CONTEXT", f"{what} is of another context")
+
+    def call_deleters(self) -> None:
+        """Call the program's functions, the last first. The context still exists."""
+        for function, data in reversed(self.deleters):
+            _Deleter(function)(data)
+
+
+def declare_contexts(
+    adapter: Adapter,
+    create: Callable[[list[Any]], Any],
+    get_native: Callable[[Any], int],
+) -> None:
+    """Declare how contexts are made, and the queries about them.
+
+    Args:
+        adapter: the adapter.
+        create: makes a context of devices of one platform.
+        get_native: returns the native handle of a context.
+    """
+
+    def create_context(phDevices: list[Any]) -> Any:
+        if any(device.platform is not phDevices[0].platform for device in phDevices):
+            raise failure("INVALID_DEVICE", "the devices of a context belong to one platform")
+        return create(phDevices)
+
+    adapter.declare(
+        urContextCreate=create_context,
+        urContextGetNativeHandle=lambda hContext: get_native(hContext),
+        urContextSetExtendedDeleter=lambda hContext, pfnDeleter, pUserData: (
+            hContext.deleters.append((pfnDeleter, pUserData))
+        ),
+    )
+    adapter.info("urContextGetInfo", CONTEXT_INFO)
