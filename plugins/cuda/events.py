@@ -186,8 +186,6 @@ def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
 
 @adapter.entry
 def urEventWait(phEventWaitList: Sequence[CuEvent]) -> None:
-    if not phEventWaitList:
-        raise failure("INVALID_VALUE", "there is no event to wait for")
     for event in phEventWaitList:
         event.wait()
 

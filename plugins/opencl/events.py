@@ -203,8 +203,6 @@ def _wait_for_each(events: Sequence[UREvent]) -> None:
 
 @adapter.entry
 def urEventWait(phEventWaitList: Sequence[UREvent]) -> None:
-    if not phEventWaitList:
-        raise failure("INVALID_VALUE", "there is no event to wait for")
     for event in phEventWaitList:
         event.check_usable()
     wait(phEventWaitList)

@@ -72,6 +72,7 @@ _OWN_RULES: Final = {
     "urPlatformGet": ("not phPlatforms and not pNumPlatforms", "INVALID_VALUE"),
     "urContextCreate": ("phDevices and not DeviceCount", "INVALID_SIZE"),
     "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
+    "urEventWait": ("phEventWaitList and not numEvents", "INVALID_VALUE"),
     "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
     "urBindlessImagesImageGetInfoExp": (
         "not pPropValue and not pPropSizeRet",

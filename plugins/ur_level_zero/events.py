@@ -143,8 +143,6 @@ def wait_for(events: Sequence[LZEvent]) -> None:
 
 @adapter.entry
 def urEventWait(phEventWaitList: list[LZEvent]) -> None:
-    if not phEventWaitList:
-        raise failure("INVALID_VALUE", "there is no event to wait for")
     wait_for(phEventWaitList)
 
 

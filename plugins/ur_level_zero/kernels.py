@@ -54,9 +54,7 @@ class LaunchSizes(NamedTuple):
         total: Sequence[int],
         local: Sequence[int] | None,
     ) -> LaunchSizes:
-        """Return the sizes that a program gives. Raises URError (INVALID_WORK_DIMENSION)."""
-        if not 1 <= dim <= 3:
-            raise failure("INVALID_WORK_DIMENSION")
+        """Return the sizes that a program gives, in 1 to 3 dimensions."""
 
         def fill(values: Sequence[int], rest: int) -> Triple:
             first, second, third = (*values[:dim], *(rest,) * (3 - dim))
