@@ -23,6 +23,8 @@ from .transfers import copy_bytes, copy_rows, fill_bytes, set_bytes
 
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
+_new: Final = tuple.__new__  # the NamedTuple's takes three times as long
+
 
 def is_on_device(allocation: CuAllocation | None) -> bool:
     """Return whether the driver counts memory as the device's. Managed memory is."""
@@ -31,7 +33,7 @@ def is_on_device(allocation: CuAllocation | None) -> bool:
 
 def find(context: CuContext, address: int, size: int) -> Location:
     """Find some bytes. Arguments and errors are those of `locate`."""
-    return Location(address, locate(context, address, size))
+    return _new(Location, (address, locate(context, address, size)))
 
 
 def make_place(transfer: TransferCommand, side: str) -> CopyPlace:
@@ -71,7 +73,8 @@ def _run(enqueue: CuEnqueue, transfer: TransferCommand, command: str) -> CuEvent
     return copy_rows(enqueue, API.make_copy(*ends, operands["region"]), keep)
 
 
-transfers: Final = Transfers(enqueues, find, _run, COPIES, copy=copy_bytes)
+_CALLS: Final = {**COPIES, "fill": "fill(call, target.address + offset, pattern, size, keep)"}
+transfers: Final = Transfers(enqueues, find, _run, _CALLS, copy=copy_bytes, fill=fill_bytes)
 
 
 @adapter.entry

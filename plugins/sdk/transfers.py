@@ -56,6 +56,7 @@ _MAY_BE_EMPTY: Final = {
     "ur_buffer": frozenset({"svm_copy", "svm_fill"}),
 }
 _START: Final = (0, 0, 0)
+_new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
 class Location(NamedTuple):
@@ -96,10 +97,12 @@ def find_place(transfer: TransferCommand, side: str) -> MemoryPlace:
     if isinstance(memory, Location):
         address = memory.address
     elif isinstance(memory, BufferObject):
-        offset = get(f"{side}_offset", get("offset", 0))
+        offset = get("offset", 0) or get(f"{side}_offset", 0)
         address = memory.address + offset  # type: ignore[attr-defined]
+    if "region" not in transfer.operands:
+        return _new(MemoryPlace, (memory, address, _START, 0, 0))
     pitches = get(f"{side}_row_pitch", 0), get(f"{side}_slice_pitch", 0)
-    return MemoryPlace(memory, address, get(f"{side}_origin", _START), *pitches)
+    return _new(MemoryPlace, (memory, address, get(f"{side}_origin", _START), *pitches))
 
 
 def list_sides(operation: Operation, kind: str) -> list[str]:
@@ -119,7 +122,7 @@ COPIES: Final = {
 }
 #: What the entry points of operations use.
 _NAMES: Final = {
-    "new": tuple.__new__,  # the NamedTuple's takes three times as long
+    "new": _new,
     "TransferCommand": TransferCommand,
     **{
         one.__name__: one
