@@ -74,7 +74,7 @@ def _launch(
             with _make_concurrent(kernel):
                 return enqueue.call(_ROUTINE, *given)
         try:
-            return enqueue.call(_ROUTINE, *given)
+            return queue.enqueue(_ROUTINE, enqueue.command, given, enqueue.waits, enqueue.wanted)
         except OpenCLError as error:
             if error.code != "CL_INVALID_KERNEL_ARGS" or not recreate_kernel(kernel):
                 raise

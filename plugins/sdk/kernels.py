@@ -162,8 +162,9 @@ def declare_launches(
             together = is_cooperative(properties, runs_together(device), has_clusters=clusters)
             cluster = find_cluster(properties, dimensions) if clusters else None
         arguments = read_arguments(enqueues.adapter, rows, count) if count else []
-        enqueue.check_context("the kernel", kernel)
-        if local is not None:
+        if kernel.context is not enqueue.queue.context:
+            enqueue.check_context("the kernel", kernel)
+        if local is not None and 0 in local:
             check_local_size(local)
         return launch(enqueue, kernel, offset, size, local, arguments, together, cluster)
 
