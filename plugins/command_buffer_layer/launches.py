@@ -8,7 +8,7 @@ engines set the arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
@@ -288,6 +288,9 @@ def clCommandNDRangeKernelKHR(
         raise make_error(
             "CL_INVALID_VALUE", "a launch that promises no more work-groups needs a local size"
         )
+    if launch.local is None and any(facts.required) and set(facts.required[dim:]) <= {1}:
+        # The only size that there can be. PoCL 3.0 refuses NULL here.
+        launch = replace(launch, local=facts.required[:dim])
     # Only who names the flag may leave arguments for later, although it is on by default.
     may_defer = buffer.mutable and bool(recording.given.get(_FIELDS, 0) & _ARGUMENTS)
     arguments = LayerArguments(buffer, kernel, facts.count, device, may_defer)

@@ -341,3 +341,18 @@ say(read(a, 16)); say(read(b, 8)); say(read(c, 16)); say(read(d, 16))
         [8] * 16,
         [number // 4 for number in range(16)],
     ]
+
+
+def test_the_size_that_a_kernel_requires_need_not_be_given(
+    calls: Calls, each_driver: Driver
+) -> None:
+    """PoCL 3.0 and 3.1 refuse such a launch in plain calls."""
+    code = """
+for dim in (1, 2, 3):
+    a, cb = buffer([7] * 6), create()
+    launch(cb, kernel("pairs", a), [4, 1, 1][:dim])
+    finalize(cb)
+    enqueue(cb)
+    say(read(a, 6))
+"""
+    assert calls(code, each_driver) == 3 * [[0, 1, 0, 1, 7, 7]]
