@@ -118,14 +118,13 @@ class Drivers(Value):
 
     @property
     def platforms(self) -> tuple[CLPlatform, ...]:
-        """The platforms of all drivers, in the order of the search.
+        """The platforms of all drivers, in the order of the search, those without devices last.
 
-        OCL_ICD_PLATFORM_SORT=devices puts those with GPUs first, then those with CPUs.
+        OCL_ICD_PLATFORM_SORT=devices puts those with GPUs first, then those with CPUs; with none
+        the search decides alone.
         """
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
-        if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
-            return found
-        return tuple(sorted(found, key=count_devices, reverse=True))
+        return found if len(found) < 2 else tuple(sorted(found, key=rank, reverse=True))
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -410,6 +409,18 @@ def count_devices(platform: CLPlatform | PlatformReport) -> tuple[int, int, int]
             with suppress(FairleadError):
                 types[-1] = device.type
     return sum("GPU" in type for type in types), sum("CPU" in type for type in types), len(types)
+
+
+def rank(platform: CLPlatform | PlatformReport) -> tuple[int, ...]:
+    """What platforms are sorted by, the highest first. Programs often take the first one."""
+    order = filter_environ().get("OCL_ICD_PLATFORM_SORT")
+    if order == "none":
+        return ()
+    if order == "devices":
+        return count_devices(platform)
+    with suppress(FairleadError):  # one that fails to list them keeps its place
+        return (bool(platform.devices or platform.device_faults),)
+    return (True,)
 
 
 def _make_refusal(what: str, error: FairleadError, found_via: str) -> Refusal:

@@ -57,6 +57,11 @@ class PlatformReport(Value):
     devices: tuple[DeviceReport, ...]
     fault: str = ""
 
+    @property
+    def device_faults(self) -> tuple[str, ...]:
+        """The fault, if there is one, under the name that `CLPlatform` has for it."""
+        return (self.fault,) if self.fault else ()
+
 
 class ProbeReport(Value):
     """The result of one probe: `ok`, or the reason and the remedy.

@@ -1,4 +1,4 @@
-"""Runs a command, for `fairlead run`, `record` and `trace`: its exit code is that of shells."""
+"""Runs a command, for `fairlead record` and `trace`: its exit code is that of shells."""
 
 from __future__ import annotations
 
@@ -43,17 +43,18 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             process = subprocess.Popen(command, env=environ)
         except OSError as error:
-            message = f"{command[0]} cannot be run: {error.strerror}"
-            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                raise CommandError(
-                    message, exit_code=127, remedy="correct its name, or PATH"
-                ) from None
-            raise CommandError(
-                message, exit_code=126, remedy="name an executable program"
-            ) from None
+            raise explain_failure(command[0], error) from None
         forwarding.start(process)
         code = process.wait()
     return code if code >= 0 else SIGNALLED - code
+
+
+def explain_failure(program: str, error: OSError) -> CommandError:
+    """Return the error of a program that the system does not start."""
+    message = f"{program} cannot be run: {error.strerror}"
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return CommandError(message, exit_code=127, remedy="correct its name, or PATH")
+    return CommandError(message, exit_code=126, remedy="name an executable program")
 
 
 class _Forwarding:

@@ -24,19 +24,18 @@ from .output import keep_stdout_to_ourselves
     "captured graphs can run as CUDA Graphs (FAIRLEAD_CUDA=1).",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.pass_context
-def run(ctx: click.Context, layers: str, share_cuda: bool, command: tuple[str, ...]) -> None:
+def run(layers: str, share_cuda: bool, command: tuple[str, ...]) -> None:
     """Run COMMAND with fairlead's libOpenCL.so.1 in place of its own OpenCL loader.
 
     It and its child processes get the drivers and repairs of fairlead: C programs, PyOpenCL and
     programs that bring a loader along. Set-user-ID programs do not. Nothing else changes, and
     nothing stays.
 
-    The exit code is that of COMMAND.
+    COMMAND takes the place of this process: signals and exit codes are its own.
     """
     from .run import run
 
-    ctx.exit(run(command, layers, share_cuda=share_cuda))
+    run(command, layers, share_cuda=share_cuda)
 
 
 @click.command()

@@ -32,11 +32,11 @@ from ...loader.base.fact_cache import describe_state
 from ...loader.base.forked import fork_children
 from ...loader.base.linker import list_places
 from ...loader.base.probe_verdicts import find_duration, is_probing, list_surroundings
-from ...loader.base.search import Candidate, Refusal, SearchResult, filter_environ
+from ...loader.base.search import Candidate, Refusal, SearchResult
 from .. import libopencl
 from ..discovery import find
 from ..driver_profiles import locate
-from ..drivers import Drivers, count_devices, find_excluding_pattern, find_unusable
+from ..drivers import Drivers, find_excluding_pattern, find_unusable, rank
 from ..probe import ProbeReport, describe, list_all, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, find_cpu_level
 
@@ -128,10 +128,9 @@ def _find_path(report: ProbeReport) -> str:
 
 def _sort_reports(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
     """Drivers as `Drivers.platforms` puts them."""
-    if filter_environ().get("OCL_ICD_PLATFORM_SORT") != "devices":
-        return reports
-    most = {report: max(map(count_devices, report.platforms), default=()) for report in reports}
-    return sorted(reports, key=lambda report: most[report], reverse=True)
+    return sorted(
+        reports, key=lambda report: max(map(rank, report.platforms), default=()), reverse=True
+    )
 
 
 def _format_driver(report: ProbeReport) -> Iterator[str]:

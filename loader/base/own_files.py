@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -69,7 +68,7 @@ class OwnFolder:
             OSError: it cannot be written, or others may write to its folder.
         """
         with self._open(make=True) as folder:
-            new = f"{name}.{secrets.token_hex(4)}"
+            new = f"{name}.{os.urandom(4).hex()}"
             file = os.open(new, _CREATE, 0o600, dir_fd=folder)
             try:
                 with os.fdopen(file, "wb") as stream:

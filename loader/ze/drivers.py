@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
-from ..base.probe_verdicts import judge
-from ..base.search import Candidate, Refusal, SearchResult, find_excluding_pattern
+from ..base.search import Refusal, SearchResult
 from .discovery import ALT_DRIVERS, OWN, find_drivers
 from .driver import ZEDevice, ZEDriver, load
-from .probe import probe_all
+from .sound_drivers import filter_excluded, find_unsound
 
 
 class ZEDrivers:
@@ -95,42 +94,6 @@ class ZEDrivers:
         return len(self.drivers)
 
 
-def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Return the paths of the drivers that passed their probe, in search order. Opens none here.
-
-    Args:
-        environ: where the variables are read, `os.environ` by default.
-
-    Returns:
-        The paths; None if the search finds no file at all.
-    """
-    found = find_drivers(environ)
-    if not found.candidates:
-        return None
-    wanted = _filter_excluded(found, [])
-    unsound = _find_unsound(wanted)
-    return [candidate.library for candidate in wanted if candidate not in unsound]
-
-
-def _find_unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
-    """Return why some candidates failed their probe."""
-    others = [candidate for candidate in candidates if candidate.library != str(OWN)]
-    return judge(others, probe_all, "ze")
-
-
-def _filter_excluded(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
-    """Return the candidates that FAIRLEAD_EXCLUDE leaves, and append the others to `refusals`."""
-    wanted: list[Candidate] = []
-    for candidate in found.candidates:
-        if pattern := find_excluding_pattern(candidate.library):
-            reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
-            remedy = "change FAIRLEAD_EXCLUDE"
-            refusals.append(Refusal(candidate.library, reason, remedy, candidate.found_via))
-        else:
-            wanted.append(candidate)
-    return wanted
-
-
 def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) -> ZEDrivers:
     """Find and open every usable Level Zero driver.
 
@@ -143,8 +106,8 @@ def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) 
     """
     found = find_drivers(environ, own=OWN if own else None)
     refusals = list(found.refusals)
-    wanted = _filter_excluded(found, refusals)
-    unsound = _find_unsound(wanted)
+    wanted = filter_excluded(found, refusals)
+    unsound = find_unsound(wanted)
     drivers: list[ZEDriver] = []
     for candidate in wanted:
         if candidate in unsound:

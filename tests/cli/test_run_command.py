@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,6 +95,33 @@ def test_its_exit_code_and_what_it_changes(run_python: RunPython) -> None:
     assert "x.so" not in os.environ.get("OPENCL_LAYERS", "")
     missing = run_python(COMMAND, "run", "--", "/nowhere/program", check=False)
     assert missing.code == 127 and "/nowhere/program cannot be run" in missing.err
+
+
+def test_the_program_takes_the_place_of_this_process() -> None:
+    """It has the process number that the caller knows, and signals as programs have them."""
+    program = ("grep", "Pid\\|SigIgn", "/proc/self/status")
+    command = [sys.executable, "-m", "fairlead", "run", "--", *program]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE)
+    found = dict(line.split(b":") for line in run.communicate()[0].splitlines())
+    assert int(found[b"Pid"]) == run.pid
+    assert not int(found[b"SigIgn"], 16) & 1 << (signal.SIGPIPE - 1)
+
+
+def test_what_it_imports() -> None:
+    """Each program waits for it: neither a parser of options, nor what opens drivers."""
+    env = {**os.environ, "ZE_ENABLE_ALT_DRIVERS": "/nowhere.so"}
+    run = [sys.executable, "-X", "importtime", "-m", "fairlead", "run", "true"]
+    done = subprocess.run(run, env=env, stderr=subprocess.PIPE, text=True, check=True)
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "fairlead.cli.run" in imported
+    assert not imported & {
+        "click",
+        "subprocess",
+        "dataclasses",
+        "fairlead.loader.base._native",
+        "fairlead.loader.base.children",
+        "fairlead.plugins",
+    }
 
 
 @pytest.mark.parametrize(("option", "found"), [("--share-cuda", "1"), ("--", "None")])

@@ -439,6 +439,17 @@ def test_ocl_icd_platform_sort(
     assert found["platforms"] == [f"{name} 0" for name in order]
 
 
+@pytest.mark.parametrize(("value", "order"), [("", "BDAC"), ("none", "ABCD")])
+def test_platforms_without_devices_come_last(
+    run_python: RunPython, vendors: Callable[..., dict[str, str]], value: str, order: str
+) -> None:
+    """As in ocl-icd: programs take the first one. The others keep the order of the search."""
+    devices = {"A": 0, "B": 1, "C": 0, "D": 2}
+    env = vendors(*({**names(of=name), "devices": count} for name, count in devices.items()))
+    found = listed(run_python, {**env, "OCL_ICD_PLATFORM_SORT": value})
+    assert found["platforms"] == [f"{name} 0" for name in order]
+
+
 DEFAULT = """
 from fairlead.icd.drivers import default_platform
 from fairlead.loader.base.errors import FairleadError

@@ -283,17 +283,25 @@ def test_what_is_known_to_be_sound_is_looked_at_all_the_same(seen: Look, tmp_pat
 def test_platforms_are_sorted_by_their_devices(
     client: Client, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
-    kinds = {"a": "CPU", "b": "GPU"}
+    kinds = {"0": "GPU", "a": "CPU", "b": "GPU"}
     drivers = [
         Path(
             shutil.copy(
-                fake_driver(name=f'"{name}"', device_type=f"CL_DEVICE_TYPE_{kind}"),
+                fake_driver(
+                    name=f'"{name}"',
+                    device_type=f"CL_DEVICE_TYPE_{kind}",
+                    devices=int(name != "0"),
+                ),
                 tmp_path / f"{name}.so",
             )
         )
         for name, kind in kinds.items()
     ]
-    for value, order in (("devices", "b 0, a 0\n"), ("none", "a 0, b 0\n")):
+    for value, order in (
+        ("devices", "b 0, a 0, 0 0\n"),
+        ("", "a 0, b 0, 0 0\n"),
+        ("none", "0 0, a 0, b 0\n"),
+    ):
         env = {"OCL_ICD_PLATFORM_SORT": value}
         assert client("names", drivers=drivers, by="verdict", env=env).out == order
 
