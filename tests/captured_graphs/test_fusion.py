@@ -331,6 +331,23 @@ def test_it_is_fused_in_the_background(queue: cl.CommandQueue) -> None:
     assert "one fused kernel" in text or "does not tell its build options" in text
 
 
+def test_memory_of_two_types(queue: cl.CommandQueue) -> None:
+    """A compiler may take floats and integers for different memory, as C lets it."""
+    x: Any = cl_array.to_device(queue, np.linspace(0.5, 2, 1000, dtype=np.float32))
+    y, out = cl_array.empty_like(x), cl_array.zeros(queue, x.shape, np.uint32)
+    add: Any = ElementwiseKernel(queue.context, "float *x, float a, float *y", "y[i] = x[i] + a")
+    take: Any = ElementwiseKernel(queue.context, "uint *y, uint *o", "o[i] = y[i]")
+    with capture(queue) as graph:
+        for a in (1, 2):
+            add(x, np.float32(a), y)
+            if a == 1:
+                take(y, out)
+    loop = graph.finalize(fuse="wait")
+    assert "does not join" in loop.explain(queue)
+    loop.replay(queue)
+    assert (out.get().view(np.float32) == x.get() + 1).all()
+
+
 @pytest.mark.parametrize("options", [[], ["-cl-fast-relaxed-math"]])
 def test_options_of_programs_that_only_kernels_keep(
     queue: cl.CommandQueue, options: list[str]

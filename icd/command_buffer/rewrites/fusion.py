@@ -173,6 +173,8 @@ class Run:
                         name = f"its {one.argument}, {before.argument} of command {number}"
                         why = one.reason or before.reason or "they have other items' bytes there"
                         return f"an item may use what other items write, {name}: {why}"
+                    if one.meets(before) and not one.is_like(before):
+                        return f"its {one.argument} has another type in command {number}"
                 if (
                     self.is_isolated
                     and any(map(one.meets, known))

@@ -98,6 +98,7 @@ class UsedBytes:
         offset: of the first byte from where the argument points to.
         fits: whether the bytes of all items lie in the memory object. A kernel whose range is
             rounded up tests its number, and does not use the others.
+        kind: the type of the elements, "" if it is not known.
     """
 
     handle: int
@@ -112,6 +113,14 @@ class UsedBytes:
     reason: str
     offset: int = 0
     fits: bool = False
+    kind: str = ""
+
+    def is_like(self, other: UsedBytes) -> bool:
+        """Return whether both have elements of one type.
+
+        A compiler may take memory of two types for two pieces of memory, and order accesses anew.
+        """
+        return bool(self.kind) and self.kind == other.kind
 
     def meets(self, other: UsedBytes) -> bool:
         """Return whether one of them writes what the other one uses."""
@@ -250,7 +259,7 @@ def read_transfer(
         snapshot: the commands.
         number: of the transfer.
         like: the other launch.
-        types: of the elements of memory objects, by the handle and the bytes of an element.
+        types: of the elements of memory objects, by the root and the bytes of an element.
 
     Raises:
         NotFused: it is something else.
@@ -264,7 +273,9 @@ def read_transfer(
     if width not in _ELEMENTS or size % like.items or any(place % width for place in places):
         raise NotFused(f"it has {size} bytes, those beside it {like.items} items")
     target, source = get_address(row.target), get_address(row.source)
-    kind = types.get((source, width)) or types.get((target, width)) or _ELEMENTS[width]
+    roots = (find_root(one)[0] for one in (source, target) if one)
+    known = (types.get((root, width)) for root in roots)
+    kind = next(filter(None, known), _ELEMENTS[width])
     given: list[int | bytes] = [target, places[1].to_bytes(8, "little")]
     if name == "copy":
         given = [source, places[0].to_bytes(8, "little"), *given]
@@ -285,7 +296,7 @@ def read_transfer(
 def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
     """Return the types of the elements that launches use: see `read_transfer`."""
     return {
-        (one.handle, one.width): kind
+        (one.root, one.width): kind
         for launch in launches
         for one in launch.memory[0]
         if one.stride == one.width
@@ -511,6 +522,18 @@ def _check_ids(access: KernelAccess) -> None:
 
 
 @lru_cache(1024)
+def _find_kinds(access: KernelAccess) -> Mapping[str, str]:
+    """Return the types of the elements of arguments, by name, as far as they are known."""
+    found = {name: kind for name, (_, kind) in find_elements(access).items()}
+    needed = find_needed(access.program.declarations, access.function)
+    casts = (one for row in needed for one in walk_tree(row.node) if isinstance(one, c_ast.Cast))
+    if any(isinstance(one.to_type.type, c_ast.PtrDecl) for one in casts):
+        return found
+    targets = {one.name: one.type.target for one in access.parameters}
+    return {name: one.name for name, one in targets.items() if one is not None} | found
+
+
+@lru_cache(1024)
 def find_elements(access: KernelAccess) -> Mapping[str, tuple[str, str]]:
     """See `KernelRead.elements`. A pointer that is used otherwise has no line."""
     types, found = SourceTypes(access.program), dict[str, tuple[str, str]]()
@@ -603,7 +626,8 @@ def _list_memory(
         elif argument.reads or argument.writes:
             offset, stride, width = place
             first, end = start + offset, start + offset + stride * (items - 1) + width
-            own = stride, width, *does, "", offset, end <= start + size
+            kind = _find_kinds(kernel.access).get(name, "")
+            own = stride, width, *does, "", offset, end <= start + size, kind
             found.append(UsedBytes(key, root, first, end, *own))
     return found
 
