@@ -10,7 +10,7 @@ they run, and why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.log import warn
@@ -25,9 +25,6 @@ from .execution_plans import ExecutionPlans
 from .lifetimes import Lifetimes
 from .queue_release import release_ended, release_queue
 from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
-
-#: So often a graph is enqueued at once while its times are unknown. Then it is looked again.
-_AT_ONCE: Final = 64
 
 _said: set[str] = set()
 
@@ -189,11 +186,10 @@ class CommandBuffer:
                 self._allow_again()
             return done
 
-    def _get_route(self, queue: int, *, reviews: bool = True) -> Route:
+    def _get_route(self, queue: int) -> Route:
         """Return the route to a queue.
 
-        After the first runs an engine may have learned to leave commands to others. Now and then
-        the choice is reviewed, if `reviews`.
+        After the first runs an engine may have learned to leave commands to others.
         """
         route = self._route
         if route is not None and route.may_be_lost and (why := explain_lost_part(route)):
@@ -204,11 +200,6 @@ class CommandBuffer:
             return self._find_route(queue)
         if route.learns and plans.learn(self._find_kind(queue)):
             self._take(None)
-            return self._find_route(queue)
-        native = self.native
-        if reviews and native.review_at and native.ran >= native.review_at:
-            self._take(None)  # nobody is on it while it may be closed
-            self.plans.review(self._find_kind(queue))
             return self._find_route(queue)
         return route
 
@@ -307,7 +298,7 @@ class CommandBuffer:
             An address for each, None if an engine does not run everything in the host's memory.
         """
         with self.lock:
-            route = self._find_route_here(queue, reviews=False)
+            route = self._find_route_here(queue)
             if route is None:
                 return None
             found = [
@@ -316,10 +307,10 @@ class CommandBuffer:
             ]
         return found if all(found) else None
 
-    def _find_route_here(self, queue: int, *, reviews: bool = True) -> Route | None:
+    def _find_route_here(self, queue: int) -> Route | None:
         """Return the route to a queue if this thread can run it, with nothing of it in another
         queue."""
-        route = self._get_route(queue, reviews=reviews)
+        route = self._get_route(queue)
         if route.plan.is_temporary:  # its turns are measured or compared when they are enqueued
             return None
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
@@ -366,14 +357,13 @@ class CommandBuffer:
         series: Cells | None,
     ) -> Enqueued:
         """Enqueue one by one what the driver may refuse as a whole, or what takes turns with other
-        plans. Enqueue a few at once while the times of the turns are still unknown.
+        plans.
 
         After a refusal another engine runs it from now on, if there is one.
         """
         done: Enqueued = 0, 0, -1, []
-        turn, count = 0, 0
-        while turn + count < times:
-            turn += count
+        for turn in range(times):
+            is_last = turn == times - 1
             for one in done[3]:  # of the turn before
                 call(one, "clReleaseEvent")
             if series is not None:
@@ -381,11 +371,7 @@ class CommandBuffer:
                 self.plans.set_cells(series)
             if (route.plan.is_temporary and turn) or series is not None:
                 route = self._find_route(route.queue)
-            count = 1
-            if series is None and not (route.may_refuse or route.plan.is_measured):
-                count = min(times - turn, _AT_ONCE if route.plan.is_temporary else times)
-            is_last = turn + count == times
-            done = self._enqueue_once(route, count, waits, externals, wanted and is_last)
+            done = self._enqueue_once(route, waits, externals, wanted and is_last)
             if done[0]:
                 recovered = self._recover(route, done[0], waits) if route.may_refuse else None
                 if recovered is None and route.may_refuse and len(self._choice.engines) > 1:
@@ -405,20 +391,15 @@ class CommandBuffer:
         return done
 
     def _enqueue_once(
-        self,
-        route: Route,
-        times: int,
-        waits: Sequence[int],
-        externals: Sequence[int],
-        wanted: bool,
+        self, route: Route, waits: Sequence[int], externals: Sequence[int], wanted: bool
     ) -> Enqueued:
-        """Enqueue it so often. In a turn of a trial, where that is once, measure it."""
+        """Enqueue it. In a turn of a trial, measure that."""
         trial, timing = route.plan.trial, None
         if trial is not None:
             after = self._list_before(waits)
             timing = trial.start(route.queue, after if after or route.in_order else None)
         if trial is None or timing is None:
-            done = route.enqueue(times, waits, externals, wanted)
+            done = route.enqueue(1, waits, externals, wanted)
             if route.plan.check is not None and not done[0]:
                 self._compare(route, done[1])
             return done
@@ -506,8 +487,6 @@ class CommandBuffer:
             self._route = None  # what it leads to will be gone
         plan = self.plans.choose(kind)
         learns = self.plans.is_learning(kind, plan)
-        if not (learns or plan.is_temporary):
-            self.plans.settle(kind, plan)
         return Route(self.native, queue, kind.in_order, plan, learns)
 
     def explain(self, queue: int) -> str:

@@ -117,10 +117,6 @@ class BuiltCommands(ABC):
         """
         return {}
 
-    def measure_again(self) -> None:
-        """Measure the next runs as the first ones, for `find_slower_commands`. Only if `learns`."""
-        raise NotImplementedError
-
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in another way after the driver refused an enqueue with `code`.
 

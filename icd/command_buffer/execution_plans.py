@@ -2,8 +2,8 @@
 
 A kind of queue is planned (planning.py) and built at its first use. If a driver refuses what an
 engine built, it is planned again without that engine. If the fastest of several plans is
-unknown, all of them are built, and the first replays decide (trial.py). Later replays review that
-(reviews.py). C knows everything that is built (`fl_buffer`), because it makes updates, too.
+unknown, all of them are built, and the first replays decide (trial.py). C knows everything that is
+built (`fl_buffer`), because it makes updates, too.
 
 A change is made as a whole or not at all. It does not affect what was enqueued, because OpenCL
 takes a kernel's arguments when a launch is enqueued. Where a driver's command-buffer must not be
@@ -27,7 +27,6 @@ from .cost import recall, remember
 from .edits import copy_command, put
 from .engine import BuiltCommands, QueueKind
 from .planning import ExecutionPlan, Part, make_plans
-from .reviews import FIRST, Chosen, Reviews
 from .rewrites.rewriting import Rewriting
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 from .waiting import wait
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 #: Schedules take turns in a graph that was enqueued so often: others are not worth building it
 #: several times.
 _WORTH_VARIANTS: Final = 8
-
-#: A trial that something disturbs has at most so many rounds.
-_ROUNDS: Final = 3
 
 #: What is different in a plan of rewritten commands, and in one that runs both ways.
 _REWRITTEN: Final = "fused"
@@ -97,8 +93,6 @@ class ExecutionPlans:
         # what engines learned to leave, also of rewritten commands
         self._left: dict[tuple[QueueKind, bool], dict[str, dict[int, str]]] = {}
         self._with_variants: set[QueueKind] = set()  # where schedules take turns
-        self._reviews: dict[QueueKind, Reviews] = {}
-        self._has_rivals: set[QueueKind] = set()  # where one of several plans was chosen
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -151,22 +145,14 @@ class ExecutionPlans:
                 one.awaits = [*one.awaits, self.rewriting]
         names = [one.name for one in found]
         tries_schedules = any(one.tried for one in found)
-        if kind in self._reviews and not self._reviews[kind].is_open:
-            del self._reviews[kind]  # something else has changed
-        if len(found) > 1:
-            self._has_rivals.add(kind)
-        is_new = len(found) == 1 or tries_schedules or kind in self._reviews
+        is_new = len(found) == 1 or tries_schedules
         known = None if is_new else recall(self._commands, kind, names)
         if known:
             best = next(one for one in found if one.name == choose_fastest(known))
             _explain_choice(best, found, known)
             found = [best]
         turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
-        trial = None
-        if len(found) > 1:
-            trial = Trial(names, turns, repeats=tries_schedules, rounds=_ROUNDS)
-            if kind in self._reviews and (chosen := self._reviews[kind].chosen) is not None:
-                trial.meanwhile = chosen.plan
+        trial = Trial(names, turns, repeats=tries_schedules) if len(found) > 1 else None
         with ExitStack() as made:  # closes them if one cannot be built
             for one in found:
                 one.trial, failure = trial, one.build(kind)
@@ -351,46 +337,6 @@ class ExecutionPlans:
         if any(left.values()):
             self._drop(kind, {})
         return True
-
-    def settle(self, kind: QueueKind, plan: ExecutionPlan) -> None:
-        """Note which plan is enqueued from now on, until that is reviewed. The lock is held."""
-        reviews = self._reviews.setdefault(kind, Reviews())
-        if not reviews.is_open:
-            return
-        left = self._left.get((kind, plan.numbers is not None), {})
-        chosen = Chosen(plan.name, {name: list(one) for name, one in left.items() if one})
-        count = reviews.end(chosen, self.native.ran)
-        if chosen.left or kind in self._has_rivals or any(one.built.learns for one in plan.parts):
-            self._review_after(count)
-
-    def review(self, kind: QueueKind) -> None:
-        """Let the next replays measure again what was chosen, if a review is due.
-
-        Nobody is on the plan. The lock is held.
-        """
-        reviews = self._reviews.get(kind)
-        if reviews is None or reviews.chosen is None or kind not in self._found:
-            self._review_after(FIRST)  # it was another kind of queue
-            return
-        plan, later = self._found[kind][0], reviews.postpone()
-        if later or plan.is_temporary:
-            self._review_after(later or FIRST)
-            return
-        self._review_after(0)
-        reviews.begin(self.native.ran)
-        for fused in (False, True):
-            self._left.pop((kind, fused), None)
-        if kind in self._has_rivals or reviews.chosen.left:
-            with self.block_updates():
-                self._drop(kind, {})
-            return
-        for built in (part.built for part in plan.parts if part.built.learns):
-            built.measure_again()
-
-    def _review_after(self, count: int) -> None:
-        """Look again after so many replays, or never: 0."""
-        with self.block_updates():
-            self.native.review_at = count and self.native.ran + count
 
     def _drop(self, kind: QueueKind, refused: Mapping[str, str]) -> None:
         self._refused.setdefault(kind, {}).update(refused)

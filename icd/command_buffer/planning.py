@@ -94,11 +94,6 @@ class ExecutionPlan:
         return self.trial is not None or self.check is not None
 
     @property
-    def is_measured(self) -> bool:
-        """Whether its next enqueue is measured or compared."""
-        return self.check is not None or (self.trial is not None and not self.trial.is_over)
-
-    @property
     def name(self) -> str:
         """The names of its engines, and what is tried."""
         names = "+".join(dict.fromkeys(part.name for part in self.parts))

@@ -31,9 +31,6 @@ _CLEARLY_OF_SCHEDULES: Final = 0.98
 #: Schedules that take at most so many times as long as the fastest one have as many turns again.
 _CLOSE: Final = 1.05
 
-#: Times are scattered if the upper quartile is more than so many times the lower one.
-_SCATTERED: Final = 1.5
-
 
 class Timing:
     """The time of one enqueue, from before its call until its end.
@@ -77,42 +74,27 @@ class Trial:
         names: the candidates'.
         turns: of each candidate.
         repeats: whether candidates that are close to the fastest one have as many turns again.
-        rounds: how often at most the turns are taken, if something disturbs them each time. Of
-            several rounds a candidate's least median counts: disturbances only add.
-
-    Attributes:
-        meanwhile: the candidate that runs when all had their turns, and a time is still unknown.
     """
 
-    def __init__(
-        self, names: Sequence[str], turns: int = TURNS, *, repeats: bool = False, rounds: int = 1
-    ) -> None:
+    def __init__(self, names: Sequence[str], turns: int = TURNS, *, repeats: bool = False) -> None:
         self._names, self._turns, self._repeats = tuple(names), turns, repeats
         self._timings: list[list[Timing]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
         self._before = 0  # turns before the present ones
-        self._rounds, self._earlier = rounds, [float("inf")] * len(names)
-        self.meanwhile = names[-1]
 
     @property
     def _made(self) -> int:
         """How many of the present turns there were."""
         return sum(map(len, self._timings)) - self._before
 
-    @property
-    def is_over(self) -> bool:
-        """Whether all had their turns, as far as is known."""
-        return self._made >= self._turns * len(self._open)
-
     def choose_next(self) -> int:
-        """Return the candidate that enqueues next; `meanwhile` when all had their turns.
+        """Return the candidate that enqueues next; the last candidate when all had their turns.
 
         Each round has the opposite order of the one before.
         """
-        if self.is_over:
-            known = self.meanwhile in self._names
-            return self._names.index(self.meanwhile) if known else len(self._names) - 1
         around, place = divmod(self._made, len(self._open))
+        if around >= self._turns:
+            return len(self._names) - 1
         return self._open[-1 - place if around % 2 else place]
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
@@ -120,7 +102,8 @@ class Trial:
 
         See `Timing`.
         """
-        return None if self.is_over else Timing(queue, after)
+        is_over = self._made >= self._turns * len(self._open)
+        return None if is_over else Timing(queue, after)
 
     def end(self, timing: Timing, event: int) -> None:
         """Note that the enqueue returned an event. A failed one does not count."""
@@ -129,22 +112,17 @@ class Trial:
 
     def find_medians(self) -> dict[str, float] | None:
         """Return the median time of each candidate by its name; None while a time is unknown."""
-        if not self.is_over:
+        if self._made < self._turns * len(self._open):
             return None
-        found = list[list[float]]()
+        found = list[float]()
         for timings in self._timings:
             times = [timing.seconds for timing in timings]
             if None in times:
                 return None
-            found.append(sorted(time for time in times[1:] if time is not None))
-        medians = list(map(min, self._earlier, map(median, found)))
-        if self._rounds > 1 and _are_disturbed(found):
-            self._rounds, self._earlier = self._rounds - 1, medians
-            self._timings, self._before = [[] for _ in self._names], 0
+            found.append(median(time for time in times[1:] if time is not None))
+        if self._repeats and self._repeat([time <= _CLOSE * min(found) for time in found]):
             return None
-        if self._repeats and self._repeat([time <= _CLOSE * min(medians) for time in medians]):
-            return None
-        return dict(zip(self._names, medians, strict=True))
+        return dict(zip(self._names, found, strict=True))
 
     def _repeat(self, are_close: Sequence[bool]) -> bool:
         """Let candidates that are close to the fastest one take turns again, once.
@@ -157,17 +135,6 @@ class Trial:
         self._open = [number for number, is_close in enumerate(are_close) if is_close]
         self._before = sum(map(len, self._timings))
         return True
-
-
-def _are_disturbed(times: Sequence[Sequence[float]]) -> bool:
-    """Return whether the times of a candidate scatter so much that they decide nothing.
-
-    Args:
-        times: of each candidate, ascending.
-    """
-    quarters = sorted((one[len(one) // 4], one[-1 - len(one) // 4]) for one in times)
-    scatters = any(low * _SCATTERED < high for low, high in quarters)
-    return scatters and quarters[1][0] <= quarters[0][1]
 
 
 def choose_fastest(seconds: Mapping[str, float], *, of_schedules: bool = False) -> str:

@@ -121,8 +121,6 @@ typedef struct fl_buffer {
     uint32_t holds_events;   /* events of what may fail are held until they have ended */
     uint32_t may_fail;       /* the last enqueue: it waits for others */
     uint64_t next_look;   /* after so many enqueues nothing is repeated without Python; 0: never */
-    uint64_t ran, review_at; /* enqueues and runs here; after how many Python looks again at what
-                                was chosen, before `again` is taken: 0 is never (reviews.py) */
 } fl_buffer;
 enum { FL_BUILD_ANEW = 1 };
 /* Both wait for an update that is made in C meanwhile; what Python changes between them is changed

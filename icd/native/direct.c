@@ -304,8 +304,7 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     const fl_image *image = d->image;
     uint32_t passes = atomic_load(&image->passes);
     bool measures = passes < FL_KNOWN;   /* after the last of them nothing is written */
-    bool runs_on = measures && (in_flight(d->image) || fl_may_share(image));
-    if (atomic_load(&image->again) || passes < FL_MEASURED || runs_on)
+    if (passes < FL_MEASURED || (measures && (in_flight(d->image) || fl_may_share(image))))
         return 0;
     for (uint32_t place = 0; place < d->count;) {
         const fl_level level = fl_level_at(image, place);
@@ -323,11 +322,6 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
         }
     }
     return 1;
-}
-
-void fl_measure_direct_again(fl_direct *d) {
-    d->image->next_limits = d->device->thread_limits;
-    atomic_store(&d->image->again, true);
 }
 
 uint32_t fl_direct_shared(const fl_direct *d) {

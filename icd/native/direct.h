@@ -193,8 +193,6 @@ typedef struct fl_image {
     atomic_uint passes;          /* that were measured, at most FL_KNOWN */
     bool shares;                 /* some levels are run together */
     atomic_int failed;           /* one did */
-    atomic_bool again;           /* it is measured again, with these limits */
-    fl_thread_limits next_limits;
 } fl_image;
 /* Many buffers were in it and are not any more: a new image lets go of them. */
 static inline bool fl_has_many(const fl_image *image) {

@@ -107,7 +107,7 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
 /* The steps level by level, each level in the order of recording. false: there is no memory. */
 static bool put_levels(const fl_direct *d, fl_image *image) {
     uint32_t count = d->count, most = 0;
-    image->limits = image->next_limits = d->device->thread_limits;
+    image->limits = d->device->thread_limits;
     if (!d->levels)
         return true;
     for (uint32_t i = 0; i < count; i++)
@@ -155,7 +155,6 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     image->step_count = d->count;
     image->live = memory.keep.count;
     atomic_store(&image->passes, 0);
-    atomic_store(&image->again, false);
     for (uint32_t i = 0; i < d->count; i++) {
         put_step(d, cells, image, i, steps);
         steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
@@ -217,8 +216,6 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->live = image->live;
     made->limits = image->limits;
     made->shares = image->shares;
-    made->next_limits = image->next_limits;
-    atomic_store(&made->again, atomic_load(&image->again));
     atomic_store(&made->passes, atomic_load(&image->passes));
     for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
         if (s->kind == FL_STEP_LAUNCH)

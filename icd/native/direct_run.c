@@ -320,18 +320,6 @@ static bool stops(fl_stop *stop) {
     return stop->stopped = (word != 0) == stop->wanted;
 }
 
-/* Forget what was measured. */
-static void begin_again(fl_image *image) {
-    image->limits = image->next_limits;
-    image->shares = false;
-    for (uint32_t i = 0; i < image->step_count; i++) {
-        fl_direct_step *s = &fl_steps(image)[i];
-        s->ticks = s->shared_ticks = UINT32_MAX;
-        s->together = false;
-    }
-    atomic_store(&image->passes, 0);
-}
-
 uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values,
                       const fl_direct_series *series, fl_stop *stop) {
     unsigned before = _mm_getcsr(), flags = before;
@@ -340,8 +328,6 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
     fl_direct_step *const first = fl_steps(image), *const end = first + image->step_count;
     if (image->cells_size)
         memcpy(image->block + image->cells_at, values, image->cells_size);
-    if (atomic_load(&image->again) && atomic_exchange(&image->again, false))
-        begin_again(image);
     for (; turn < times && !stopped && (pass = atomic_load(&image->passes)) < FL_KNOWN; turn++) {
         store(image, series, turn);
         measure(image, pass, &flags);

@@ -102,7 +102,6 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
         fl_hold_event(end);
     }
     b->enqueued += times;
-    b->ran += times;
     if (event) {
         *event = end;
         CALL(fl_table_of(end), clRetainEvent)(end);
@@ -120,7 +119,6 @@ int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t
     *failed = UINT32_MAX;
     int code = enqueue_part(route->parts, 1, wait_count, wait_list, NULL, failed);
     route->buffer->enqueued += code == CL_SUCCESS;
-    route->buffer->ran++;
     return code;
 }
 
@@ -145,8 +143,7 @@ void fl_allow_again(fl_buffer *buffer, fl_route *route) {
 }
 
 static bool may_repeat(const fl_buffer *b, const fl_route *route) {
-    bool looks = (b->next_look && b->enqueued >= b->next_look) ||
-                 (b->review_at && b->ran >= b->review_at);
+    bool looks = b->next_look && b->enqueued >= b->next_look;
     return b->again == route && !b->stale && !looks && !fl_is_captured(route->queue);
 }
 
@@ -197,7 +194,6 @@ static void release_event(void *event) { CALL(fl_table_of(event), clReleaseEvent
 /* The caller has the buffer. */
 static int run_here(const fl_route *route, uint32_t times) {
     int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
-    route->buffer->ran += times;
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
         for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
             const fl_built *built = route->parts[k].built;

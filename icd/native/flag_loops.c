@@ -103,7 +103,6 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
             fl_take_next(b, values, count, *ran - 1);
     }
     b->enqueued += *ran;
-    b->ran += *ran;
     fl_leave(b);
     return code;
 }

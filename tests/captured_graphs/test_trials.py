@@ -171,53 +171,6 @@ def test_one_that_is_clearly_the_fastest_is_known_at_once(told: type[Told]) -> N
     assert tried.find_medians() == {"a": 1.0, "b": 1.06}
 
 
-def run_round(tried: Trial, told: type[Told], times: Sequence[Sequence[float]]) -> None:
-    """Let candidates have these times, of each in turn."""
-    left = [list(one) for one in times]
-    while any(left):
-        told.to_come = [left[tried.choose_next()].pop(0)]
-        timing = tried.start(0, None)
-        assert timing is not None
-        tried.end(timing, 0)
-
-
-QUIET, DISTURBED = [1.0, *[1.0] * 7], [1.0, 0.5, 0.5, 0.5, 2.0, 2.0, 2.0, 2.0]
-
-
-def test_a_trial_that_was_disturbed_is_repeated(told: type[Told]) -> None:
-    """Of several rounds the least median counts."""
-    tried = Trial(["a", "b"], rounds=3)
-    run_round(tried, told, [DISTURBED, QUIET])
-    assert tried.find_medians() is None and tried.choose_next() == 0
-    run_round(tried, told, [[0.5] * 8, [1.1] * 8])
-    assert tried.find_medians() == {"a": 0.5, "b": 1.0}
-
-
-def test_a_trial_is_repeated_so_often_at_most(told: type[Told]) -> None:
-    tried = Trial(["a", "b"], rounds=3)
-    for _ in range(2):
-        run_round(tried, told, [DISTURBED, QUIET])
-        assert tried.find_medians() is None
-    run_round(tried, told, [DISTURBED, QUIET])
-    assert tried.find_medians() == {"a": 2.0, "b": 1.0}
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        [[9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 30.0], QUIET],  # one turn that was interrupted
-        [[2.0, 2.0, 2.0, 2.0, 5.0, 5.0, 5.0, 5.0], QUIET],  # the slower one, and it does not matter
-        [[1.0, *[math.inf] * 7], [1.0, *[math.inf] * 7]],  # nobody can tell
-    ],
-)
-def test_what_decides_nothing_is_no_disturbance(
-    told: type[Told], times: Sequence[Sequence[float]]
-) -> None:
-    tried = Trial(["a", "b"], rounds=3)
-    run_round(tried, told, times)
-    assert tried.find_medians() is not None
-
-
 def test_a_tie_goes_to_the_last_one() -> None:
     assert choose_fastest({"a": 1.0, "b": 1.0}) == "b"
     assert choose_fastest({"a": 0.96, "b": 1.0}) == "b"

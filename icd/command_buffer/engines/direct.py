@@ -211,10 +211,6 @@ class BuiltDirect(BuiltCommands):
                 longer |= dict.fromkeys((number for _, _, number in launches), reason)
         return longer
 
-    def measure_again(self) -> None:
-        self._found.device.count_threads()
-        lib.fl_measure_direct_again(self._direct)
-
     @property
     def _threads(self) -> int:
         return self._found.device.native.thread_limits.threads
