@@ -28,6 +28,11 @@ _CLEARLY: Final = 0.95
 #: The same for schedules. Turns of 1,010 and 1,015 µs once chose one that took 4 % more afterwards.
 _CLEARLY_OF_SCHEDULES: Final = 0.98
 
+#: A candidate gets no more turns if it takes so many times as long as the fastest one, and so many
+#: seconds. Eight turns of launches that PyOpenCL's loops slow down would take a minute.
+_HOPELESS: Final = 8.0
+_LONG: Final = 0.05
+
 #: Schedules that take at most so many times as long as the fastest one have as many turns again.
 _CLOSE: Final = 1.05
 
@@ -80,39 +85,53 @@ class Trial:
         self._names, self._turns, self._repeats = tuple(names), turns, repeats
         self._timings: list[list[Timing]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
-        self._before = 0  # turns before the present ones
+        self._round = self._place = 0
 
     @property
-    def _made(self) -> int:
-        """How many of the present turns there were."""
-        return sum(map(len, self._timings)) - self._before
+    def _is_over(self) -> bool:
+        """Whether all have had their turns."""
+        return self._round >= self._turns
 
     def choose_next(self) -> int:
         """Return the candidate that enqueues next; the last candidate when all had their turns.
 
         Each round has the opposite order of the one before.
         """
-        around, place = divmod(self._made, len(self._open))
-        if around >= self._turns:
+        if self._is_over:
             return len(self._names) - 1
-        return self._open[-1 - place if around % 2 else place]
+        return self._open[-1 - self._place if self._round % 2 else self._place]
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
         """Begin to measure an enqueue of the next candidate; None if enough is measured.
 
         See `Timing`.
         """
-        is_over = self._made >= self._turns * len(self._open)
-        return None if is_over else Timing(queue, after)
+        return None if self._is_over else Timing(queue, after)
 
     def end(self, timing: Timing, event: int) -> None:
         """Note that the enqueue returned an event. A failed one does not count."""
         self._timings[self.choose_next()].append(timing)
         timing.end(event)
+        self._place += 1
+        if self._place == len(self._open):
+            self._place, self._round = 0, self._round + 1
+            self._drop_hopeless()
+
+    def _drop_hopeless(self) -> None:
+        """Give no more turns to candidates that take many times as long as the fastest one."""
+        least: dict[int, float] = {}
+        for number in self._open:
+            times = [timing.seconds for timing in self._timings[number][1:]]
+            known = [time for time in times if time is not None]
+            if not known or len(known) < len(times):
+                return
+            least[number] = min(known)
+        most = max(_LONG, _HOPELESS * min(least.values()))
+        self._open = [number for number, time in least.items() if time <= most]
 
     def find_medians(self) -> dict[str, float] | None:
         """Return the median time of each candidate by its name; None while a time is unknown."""
-        if self._made < self._turns * len(self._open):
+        if not self._is_over:
             return None
         found = list[float]()
         for timings in self._timings:
@@ -133,7 +152,7 @@ class Trial:
         if sum(are_close) < 2:
             return False
         self._open = [number for number, is_close in enumerate(are_close) if is_close]
-        self._before = sum(map(len, self._timings))
+        self._round = 0
         return True
 
 

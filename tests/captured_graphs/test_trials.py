@@ -133,12 +133,25 @@ def test_candidates_take_turns_and_the_last_one_runs_while_a_time_is_missing(
 
 
 def test_the_median_time_counts_and_the_first_does_not(told: type[Told]) -> None:
-    told.to_come = [9.0, 9.0, 3.0, 0.2] * 2  # of a, b, b, a, a, b, b, a
+    told.to_come = [9.0, 9.0, 3.0, 0.5] * 2  # of a, b, b, a, a, b, b, a
     tried, _ = take_turns(["a", "b"], 16)
     assert tried.find_medians() == {"a": 1.0, "b": 1.0}
     told.to_come = [9.0, 9.0, *[3.0, 0.5, 0.5, 3.0] * 2]  # 4 of 7 times of a are 0.5
     found = take_turns(["a", "b"], 16)[0].find_medians()
     assert found == {"a": 0.5, "b": 3.0}
+
+
+def test_one_that_takes_many_times_as_long_gets_no_more_turns(told: type[Told]) -> None:
+    told.to_come = [9.0, 9.0, 9.0, 1.0]  # of a, b, b, a
+    tried, turns = take_turns(["a", "b"], 12)
+    assert turns == [0, 1, 1, 0, *[0] * 6, 1, 1]  # the last one runs when all had their turns
+    assert tried.find_medians() == {"a": 1.0, "b": 9.0}
+    told.to_come = [9.0, 9.0, 7.0, 1.0]
+    assert take_turns(["a", "b"], 8)[1] == [0, 1, 1, 0, 0, 1, 1, 0]
+    told.to_come = [0.04, 0.04, 0.04, 0.001]  # eight turns take little
+    assert take_turns(["a", "b"], 8)[1] == [0, 1, 1, 0, 0, 1, 1, 0]
+    told.to_come = [9.0, 9.0, None, 1.0]  # it may be fast
+    assert take_turns(["a", "b"], 8)[1] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
 def test_what_is_close_to_the_fastest_has_as_many_turns_again(told: type[Told]) -> None:
