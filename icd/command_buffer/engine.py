@@ -146,11 +146,13 @@ class Engine(ABC):
         divides: whether it takes runs of commands and leaves others to another engine. If not, it
             runs all of them or none.
         always_faster: why it needs no comparison with others by cost, None if it does.
+        changes_device: whether the device takes long to change to it from other engines.
     """
 
     name: ClassVar[str]
     divides: ClassVar[bool] = False
     always_faster: ClassVar[str | None] = None
+    changes_device: ClassVar[bool] = False
 
     @abstractmethod
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:

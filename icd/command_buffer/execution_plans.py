@@ -152,7 +152,10 @@ class ExecutionPlans:
             _explain_choice(best, found, known)
             found = [best]
         turns = TURNS_OF_SCHEDULES if tries_schedules else TURNS
-        trial = Trial(names, turns, repeats=tries_schedules) if len(found) > 1 else None
+        changes = {any(part.engine.changes_device for part in one.parts) for one in found}
+        trial = None
+        if len(found) > 1:
+            trial = Trial(names, turns, repeats=tries_schedules, in_pairs=len(changes) > 1)
         with ExitStack() as made:  # closes them if one cannot be built
             for one in found:
                 one.trial, failure = trial, one.build(kind)

@@ -33,6 +33,10 @@ _CLEARLY_OF_SCHEDULES: Final = 0.98
 _HOPELESS: Final = 8.0
 _LONG: Final = 0.05
 
+#: So many enqueues after the last turn, times that are still unknown are left out. NVIDIA's driver
+#: calls back for a command only when it runs a later one. It runs none where CUDA runs the graph.
+_PATIENCE: Final = 32
+
 #: Schedules that take at most so many times as long as the fastest one have as many turns again.
 _CLOSE: Final = 1.05
 
@@ -79,10 +83,20 @@ class Trial:
         names: the candidates'.
         turns: of each candidate.
         repeats: whether candidates that are close to the fastest one have as many turns again.
+        in_pairs: whether each takes two turns in a row, of which the second one counts. In the
+            first one the device may change from another's way to run.
     """
 
-    def __init__(self, names: Sequence[str], turns: int = TURNS, *, repeats: bool = False) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        turns: int = TURNS,
+        *,
+        repeats: bool = False,
+        in_pairs: bool = False,
+    ) -> None:
         self._names, self._turns, self._repeats = tuple(names), turns, repeats
+        self._in_a_row, self._asked = 2 if in_pairs else 1, 0
         self._timings: list[list[Timing]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
         self._round = self._place = 0
@@ -99,7 +113,8 @@ class Trial:
         """
         if self._is_over:
             return len(self._names) - 1
-        return self._open[-1 - self._place if self._round % 2 else self._place]
+        place = self._place // self._in_a_row
+        return self._open[-1 - place if self._round // self._in_a_row % 2 else place]
 
     def start(self, queue: int, after: Sequence[int] | None) -> Timing | None:
         """Begin to measure an enqueue of the next candidate; None if enough is measured.
@@ -113,15 +128,19 @@ class Trial:
         self._timings[self.choose_next()].append(timing)
         timing.end(event)
         self._place += 1
-        if self._place == len(self._open):
-            self._place, self._round = 0, self._round + 1
+        if self._place == len(self._open) * self._in_a_row:
+            self._place, self._round = 0, self._round + self._in_a_row
             self._drop_hopeless()
+
+    def _list_times(self, number: int) -> list[float | None]:
+        """Return the times of a candidate that count."""
+        return [timing.seconds for timing in self._timings[number][1 :: self._in_a_row]]
 
     def _drop_hopeless(self) -> None:
         """Give no more turns to candidates that take many times as long as the fastest one."""
         least: dict[int, float] = {}
         for number in self._open:
-            times = [timing.seconds for timing in self._timings[number][1:]]
+            times = self._list_times(number)
             known = [time for time in times if time is not None]
             if not known or len(known) < len(times):
                 return
@@ -133,12 +152,17 @@ class Trial:
         """Return the median time of each candidate by its name; None while a time is unknown."""
         if not self._is_over:
             return None
-        found = list[float]()
-        for timings in self._timings:
-            times = [timing.seconds for timing in timings]
-            if None in times:
+        found, waits = list[float](), False
+        for number in range(len(self._names)):
+            times = self._list_times(number)
+            known = [time for time in times if time is not None]
+            waits |= len(known) < len(times)
+            if 2 * len(known) < len(times):
                 return None
-            found.append(median(time for time in times[1:] if time is not None))
+            found.append(median(known))
+        self._asked += waits
+        if waits and self._asked <= _PATIENCE:
+            return None
         if self._repeats and self._repeat([time <= _CLOSE * min(found) for time in found]):
             return None
         return dict(zip(self._names, found, strict=True))

@@ -154,6 +154,29 @@ def test_one_that_takes_many_times_as_long_gets_no_more_turns(told: type[Told]) 
     assert take_turns(["a", "b"], 8)[1] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
+def test_the_second_of_two_turns_counts_where_the_device_changes(told: type[Told]) -> None:
+    tried, turns = Trial(["a", "b"], 4, in_pairs=True), list[int]()
+    told.to_come = [9.0, 1.0, 9.0, 2.0, 9.0, 2.0, 9.0, 1.0]
+    for _ in range(8):
+        turns.append(tried.choose_next())
+        timing = tried.start(0, None)
+        assert timing is not None
+        tried.end(timing, 0)
+    assert turns == [0, 0, 1, 1, 1, 1, 0, 0]
+    assert tried.start(0, None) is None
+    assert tried.find_medians() == {"a": 1.0, "b": 2.0}
+
+
+def test_a_time_that_never_comes_is_left_out_in_the_end(told: type[Told]) -> None:
+    told.to_come = [9.0, 9.0, 2.0, None]  # of a, b, b, a
+    tried, _ = take_turns(["a", "b"], 16)
+    asked = [tried.find_medians() for _ in range(trial._PATIENCE + 1)]
+    assert asked == [None] * trial._PATIENCE + [{"a": 1.0, "b": 1.0}]
+    told.to_come = [9.0, 9.0, *[1.0, None, None, 1.0] * 7]  # of a nothing is known
+    tried, _ = take_turns(["a", "b"], 16)
+    assert not any(tried.find_medians() for _ in range(2 * trial._PATIENCE))
+
+
 def test_what_is_close_to_the_fastest_has_as_many_turns_again(told: type[Told]) -> None:
     """Then all turns of it count. The others are not tried again."""
     tried, turns = Trial(["a", "b", "c"], 4, repeats=True), list[int]()

@@ -81,6 +81,7 @@ class Cuda(Engine):
     """Gives all commands to CUDA as a graph."""
 
     name = "cuda"
+    changes_device = True
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
         if len(set(commands.devices)) > 1:
