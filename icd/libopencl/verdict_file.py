@@ -32,7 +32,7 @@ from ...loader.base.fact_cache import describe_state
 from ...loader.base.forked import fork_children
 from ...loader.base.linker import list_places
 from ...loader.base.probe_verdicts import find_duration, is_probing, list_surroundings
-from ...loader.base.search import Candidate, Refusal, SearchResult
+from ...loader.base.search import Candidate, Refusal, SearchResult, filter_environ
 from .. import libopencl
 from ..discovery import find
 from ..driver_profiles import locate
@@ -104,7 +104,7 @@ def _look_at(search: SearchResult) -> tuple[list[ProbeReport], list[Refusal]]:
     refused |= {one: _make_refusal(reports[one]) for one in known if not reports[one].ok}
     for report in list_all([one for one in refused if _is_wished(one, reports.get(one))]):
         if report.ok:
-            reports[report.candidate] = report
+            reports[report.candidate] = report.copy_with(listed=True)
             del refused[report.candidate]
     sound = [reports[one] for one in search.candidates if one not in refused]
     return sound, list(refused.values())
@@ -128,9 +128,13 @@ def _find_path(report: ProbeReport) -> str:
 
 def _sort_reports(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
     """Drivers as `Drivers.platforms` puts them."""
-    return sorted(
-        reports, key=lambda report: max(map(rank, report.platforms), default=()), reverse=True
-    )
+    return sorted(reports, key=_rank_driver, reverse=True)
+
+
+def _rank_driver(report: ProbeReport) -> tuple[int, ...]:
+    if report.listed and filter_environ().get("OCL_ICD_PLATFORM_SORT") not in ("none", "devices"):
+        return (True,)  # it failed when it was asked for its devices, and keeps its place
+    return max(map(rank, report.platforms), default=())
 
 
 def _format_driver(report: ProbeReport) -> Iterator[str]:

@@ -24,7 +24,8 @@ class _HostBlock:
         self._block = block
 
     def __del__(self) -> None:
-        if free is not None:  # Python is not taking modules down
+        # Python is not taking modules down, and it was made to its end
+        if free is not None and "_block" in self.__dict__:
             free(self._block)
 
 
