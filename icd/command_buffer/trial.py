@@ -99,7 +99,7 @@ class Trial:
         self._in_a_row, self._asked = 2 if in_pairs else 1, 0
         self._timings: list[list[Timing]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
-        self._round = self._place = 0
+        self._round = self._place = self._looked = 0
 
     @property
     def _is_over(self) -> bool:
@@ -113,6 +113,9 @@ class Trial:
         """
         if self._is_over:
             return len(self._names) - 1
+        if self._looked != self._round:  # a turn keeps its candidate while times become known
+            self._looked = self._round
+            self._drop_hopeless()
         place = self._place // self._in_a_row
         return self._open[-1 - place if self._round // self._in_a_row % 2 else place]
 
@@ -130,7 +133,6 @@ class Trial:
         self._place += 1
         if self._place == len(self._open) * self._in_a_row:
             self._place, self._round = 0, self._round + self._in_a_row
-            self._drop_hopeless()
 
     def _list_times(self, number: int) -> list[float | None]:
         """Return the times of a candidate that count."""
@@ -140,9 +142,8 @@ class Trial:
         """Give no more turns to candidates that take many times as long as the fastest one."""
         least: dict[int, float] = {}
         for number in self._open:
-            times = self._list_times(number)
-            known = [time for time in times if time is not None]
-            if not known or len(known) < len(times):
+            known = [time for time in self._list_times(number) if time is not None]
+            if not known:
                 return
             least[number] = min(known)
         most = max(_LONG, _HOPELESS * min(least.values()))
@@ -176,7 +177,7 @@ class Trial:
         if sum(are_close) < 2:
             return False
         self._open = [number for number, is_close in enumerate(are_close) if is_close]
-        self._round = 0
+        self._round = self._looked = 0
         return True
 
 

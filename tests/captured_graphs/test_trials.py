@@ -154,6 +154,19 @@ def test_one_that_takes_many_times_as_long_gets_no_more_turns(told: type[Told]) 
     assert take_turns(["a", "b"], 8)[1] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
+def test_hopeless_candidates_are_known_when_the_next_round_begins(told: type[Told]) -> None:
+    """A program waits for a turn after it was enqueued."""
+    tried, turns = Trial(["a", "b"]), list[int]()
+    for seconds in [9.0, 9.0, 9.0, 1.0, 1.0, 1.0]:  # of a, b, b, a, and then of a alone
+        turns.append(tried.choose_next())
+        timing = tried.start(0, None)
+        assert timing is not None
+        told.to_come = [None]
+        tried.end(timing, 0)
+        timing.seconds = seconds  # pyright: ignore[reportAttributeAccessIssue]
+    assert turns == [0, 1, 1, 0, 0, 0]
+
+
 def test_the_second_of_two_turns_counts_where_the_device_changes(told: type[Told]) -> None:
     tried, turns = Trial(["a", "b"], 4, in_pairs=True), list[int]()
     told.to_come = [9.0, 1.0, 9.0, 2.0, 9.0, 2.0, 9.0, 1.0]
