@@ -150,4 +150,4 @@ class CudaApi(GpuApi):
         return _Access(*self.list_location(device.native), flags)
 
 
-API: Final = CudaApi()
+API: Final[GpuApi] = CudaApi()

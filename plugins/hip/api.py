@@ -169,4 +169,4 @@ class HipApi(GpuApi):
         return _Location(HIP["hipMemLocationTypeDevice"], device.native)
 
 
-API: Final = HipApi()
+API: Final[GpuApi] = HipApi()
