@@ -139,7 +139,7 @@ class ExecutionPlans:
         found = self._plan_check(kind, refused) or make_plans(
             self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
-        found = [*self._plan_rewritten(kind, refused), *found]
+        found = [*found, *self._plan_rewritten(kind, refused)]  # a tie goes to the last
         if self.rewriting is not None and not self.rewriting.has_ended:
             for one in found:
                 one.awaits = [*one.awaits, self.rewriting]
@@ -278,7 +278,9 @@ class ExecutionPlans:
     def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> ExecutionPlan:
         """End a trial: keep only the fastest plan."""
         found = self._found[kind]
-        best = choose_fastest(seconds, of_schedules=any(one.tried for one in found))
+        launches = {one.name: len(one.commands) for one in found}
+        are_schedules = any(one.tried for one in found)
+        best = choose_fastest(seconds, of_schedules=are_schedules, launches=launches)
         winner = next(one for one in found if one.name == best)
         _explain_choice(winner, found, seconds)
         winner.trial = None

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cl_array
 import pytest
 from helpers.captures import Numbers
 
@@ -210,6 +211,24 @@ def test_what_is_close_to_the_fastest_has_as_many_turns_again(told: type[Told]) 
     assert (tried.start(0, None), tried.choose_next()) == (None, 2)
 
 
+def test_a_trial_that_repeats_its_turns_is_as_patient_again(told: type[Told]) -> None:
+    tried = Trial(["a", "b"], 4, repeats=True)
+
+    def run(*seconds: float | None) -> int:
+        """Take turns. Return how often the medians are asked for in vain."""
+        told.to_come = list(seconds)
+        for _ in seconds:
+            timing = tried.start(0, None)
+            assert timing is not None
+            tried.end(timing, 0)
+        return sum(tried.find_medians() is None for _ in range(trial._PATIENCE + 1))
+
+    assert run(*[1.0] * 7, None) == trial._PATIENCE + 1  # then it repeats
+    assert tried.choose_next() == 0
+    assert run(*[1.0] * 7, None) == trial._PATIENCE
+    assert tried.find_medians() == {"a": 1.0, "b": 1.0}
+
+
 def test_one_that_is_clearly_the_fastest_is_known_at_once(told: type[Told]) -> None:
     tried = Trial(["a", "b"], 2, repeats=True)
     told.to_come = [1.0, 1.06, 1.06, 1.0]
@@ -229,6 +248,40 @@ def test_a_tie_goes_to_the_last_one() -> None:
     assert choose_fastest({"a": 1.0, "b": math.inf}) == "a"
     assert choose_fastest({"a": 0.97, "b": 1.0, "c": 0.98}, of_schedules=True) == "c"
     assert choose_fastest({"a": 0.97, "b": 1.0, "c": 1.0}, of_schedules=True) == "a"
+
+
+def test_fewer_launches_are_preferred_within_what_a_callback_takes() -> None:
+    launches = {"captured": 11, "fused": 1}
+    assert choose_fastest({"captured": 7.7e-6, "fused": 9.3e-6}, launches=launches) == "fused"
+    assert choose_fastest({"captured": 1e-6, "fused": 9e-6}, launches=launches) == "fused"
+    assert choose_fastest({"captured": 1e-6, "fused": 15e-6}, launches=launches) == "captured"
+    assert choose_fastest({"captured": 90e-3, "fused": 91e-3}, launches=launches) == "fused"
+    assert choose_fastest({"captured": 80e-3, "fused": 91e-3}, launches=launches) == "captured"
+    same = {"captured": 1, "fused": 1}
+    assert choose_fastest({"captured": 7.7e-6, "fused": 9.3e-6}, launches=same) == "captured"
+
+
+@pytest.mark.parametrize("slower, kept", [(1.6e-6, True), (90e-6, False)])
+def test_a_tie_goes_to_the_fused_kernel(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, slower: float, kept: bool
+) -> None:
+    """Callbacks take longer than both ways to run such a graph."""
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")
+    monkeypatch.setattr(
+        Trial,
+        "find_medians",
+        lambda self: {name: 7.7e-6 + slower * ("fused" in name) for name in self._names},
+    )
+    x = cl_array.to_device(queue, np.ones(64, np.float32))
+    with capture(queue) as graph:
+        x *= 2
+        x += 1
+    loop = graph.finalize(fuse="wait")
+    loop.replay(queue).wait()
+    segment: Any = loop._get_only_segment()
+    (plan,) = (one for found in segment._buffer.plans._found.values() for one in found)
+    assert plan.name == ("replay (fused)" if kept else "replay")
+    assert (x.get() == 3).all()
 
 
 @pytest.mark.parametrize("fails", [MemoryError, KeyboardInterrupt])
