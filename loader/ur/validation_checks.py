@@ -1,7 +1,8 @@
 """Checks of a call's arguments, derived from the ABI data for `validation_rules`.
 
 A parameter that is not `optional` must not be NULL. An enumeration must have the value. A list and
-its length belong together. A query must be able to return something.
+its length belong together. A query must be able to return something. refusals.py has the numbers
+that may have a few values only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..base.abi import Function, Parameter
 from ..base.memory import read_words
 from .abi import UR
+from .refusals import RANGES
 
 #: Type of an optional list to the code if only the list or only its count is given.
 LIST_CODES: Final = {
@@ -95,6 +97,17 @@ def _make_value_checks(function: Function) -> Iterator[ArgumentCheck]:
             values = UR.groups[p.type]
             mask = functools.reduce(int.__or__, values) if UR.is_bitfield(p.type) else None
             yield functools.partial(_check_value, i, p, mask)
+
+        elif p.name in RANGES and not p.stars:
+            allowed, code = RANGES[p.name]
+            wrong = Violation(p.name, f"it is not {allowed[0]} to {allowed[-1]}", code)
+            yield functools.partial(_check_range, i, allowed, wrong)
+
+
+def _check_range(
+    index: int, allowed: range, wrong: Violation, arguments: Sequence[int]
+) -> Violation | None:
+    return None if arguments[index] in allowed else wrong
 
 
 def _check_value(

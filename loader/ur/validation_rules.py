@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ..base.abi import Function, Parameter
 from .abi import UR
+from .refusals import find_invalid_code
 from .validation_checks import (
     LIST_CODES,
     ArgumentCheck,
@@ -49,6 +50,7 @@ _BEGINS: Final = {
 }
 
 MEMORY: Final = "USM memory"
+_NO_HANDLE: Final = "INVALID_NULL_HANDLE"  # for kinds of objects that have no code of their own
 
 
 @dataclass(frozen=True)
@@ -180,16 +182,6 @@ def _find_change(function: Function, p: Parameter) -> int:
     return ("retain" in p.words) - ("release" in p.words)
 
 
-def _find_invalid_code(kind: str) -> str:
-    """Return the code for an invalid object of a kind. Not every kind has one."""
-    stem = kind.removeprefix("ur_").removeprefix("exp_").removesuffix("_handle_t").upper()
-    names = (
-        f"UR_RESULT_ERROR_INVALID_{stem}{suffix}"
-        for suffix in ("", "_OBJECT", "_EXP", "_HANDLE_EXP")
-    )
-    return next((name for name in names if name in UR.codes), "UR_RESULT_ERROR_INVALID_NULL_HANDLE")
-
-
 # Rules for objects
 
 
@@ -198,9 +190,8 @@ def _find_inputs(function: Function) -> Iterator[InputObjects]:
         change = _find_change(function, p)
         if change or (not p.stars and UR.resolve(p.type) == "handle") or is_handle_list(p):
             kind = _find_kind(p)
-            code = (
-                "UR_RESULT_ERROR_INVALID_MEM_OBJECT" if kind == MEMORY else _find_invalid_code(kind)
-            )
+            code = "INVALID_MEM_OBJECT" if kind == MEMORY else find_invalid_code(kind, _NO_HANDLE)
+            code = f"UR_RESULT_ERROR_{code}"
             if is_handle_list(p) and "optional" in p.words:
                 code = LIST_CODES.get(p.type, code)
             yield InputObjects(i, p, kind, find_count_position(function, i), change, code)

@@ -63,7 +63,6 @@ def _get_array(handle: int) -> CuArray:
 def urBindlessImagesImageAllocateExp(
     hContext: CuContext, hDevice: CuDevice, pImageFormat: Any, pImageDesc: Any
 ) -> int:
-    hContext.check_device(hDevice)
     made = CuArray.create(hDevice, make_shape(pImageFormat, pImageDesc))
     with _lock:
         _arrays[made.handle] = made
@@ -91,7 +90,6 @@ def urBindlessImagesUnsampledImageCreateExp(
     hContext: CuContext, hDevice: CuDevice, hImageMem: int, pImageFormat: Any, pImageDesc: Any
 ) -> int:
     """Make a surface object."""
-    hContext.check_device(hDevice)
     return _check_array(hImageMem, pImageFormat, pImageDesc).make_surface()
 
 
@@ -105,7 +103,6 @@ def urBindlessImagesSampledImageCreateExp(
     pSamplerDesc: Any,
 ) -> int:
     """Make a texture object."""
-    hContext.check_device(hDevice)
     how = pSamplerDesc
     if how.addressingMode not in _ADDRESSING or how.filterMode not in _FILTERS:
         raise failure("INVALID_ENUMERATION")
@@ -201,7 +198,6 @@ def _supports(
     imageMemHandleType: int,
 ) -> bool:
     """Return whether a device has such images. USM is not one."""
-    hContext.check_device(hDevice)
     try:
         make_shape(pImageFormat, pImageDesc).check(hDevice)
     except URError:

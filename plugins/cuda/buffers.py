@@ -102,8 +102,6 @@ def urMemBufferCreateWithNativeHandle(
     hNativeMem: int, hContext: CuContext, pProperties: Any
 ) -> CuBuffer:
     """Make a buffer of a CUdeviceptr, which ends where its allocation does."""
-    if not hNativeMem:
-        raise failure("INVALID_NULL_HANDLE")
     found = find_foreign(hContext, hNativeMem)
     if found is None:
         raise failure("INVALID_MEM_OBJECT", "there is no memory of the driver at the address")

@@ -59,8 +59,6 @@ def urContextCreateWithNativeHandle(
     hNativeContext: int, phDevices: list[CuDevice], pProperties: Any
 ) -> CuContext:
     """Make a context of a device's primary context. Other contexts of CUDA are refused."""
-    if not hNativeContext:
-        raise failure("INVALID_NULL_HANDLE")
     device = next((one for one in list_all_devices() if one.context == hNativeContext), None)
     if device is None:
         raise failure("INVALID_VALUE", "the native context is not a device's primary context")

@@ -163,7 +163,6 @@ _PROFILES, _SHARED = UR["UR_EXP_EVENT_FLAG_ENABLE_PROFILING"], UR["UR_EXP_EVENT_
 
 @adapter.entry
 def urEventCreateExp(hContext: CuContext, hDevice: CuDevice, pEventDesc: Any) -> CuEvent:
-    hContext.check_device(hDevice)
     flags = pEventDesc.flags
     if flags == _PROFILES | _SHARED:
         raise failure("INVALID_VALUE", "an event of other processes has no times")

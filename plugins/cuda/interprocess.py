@@ -126,7 +126,6 @@ def urIPCPutMemHandleExp(hContext: CuContext, pIPCMemHandleData: int) -> None:
 def urIPCOpenMemHandleExp(
     hContext: CuContext, hDevice: CuDevice, pIPCMemHandleData: int, ipcMemHandleDataSize: int
 ) -> int:
-    hContext.check_device(hDevice)
     handle, is_ours = _read(pIPCMemHandleData, ipcMemHandleDataSize)
     if is_ours and find(hContext, handle.place) is None:
         raise failure("INVALID_VALUE", "the memory was freed, or is of another context")

@@ -49,7 +49,6 @@ def _query_most_items(device: CuDevice) -> bytes:
 
 @adapter.entry
 def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> Any:
-    hKernel.context.check_device(hDevice)
     name = UR.groups["ur_kernel_group_info_t"][propName].removeprefix("UR_KERNEL_GROUP_INFO_")
     if name == "GLOBAL_WORK_SIZE":
         return _query_most_items(hDevice)
@@ -68,7 +67,6 @@ def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) ->
 
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> int:
-    hKernel.context.check_device(hDevice)
     size = hKernel.find_sub_group_size(hDevice)
     return {
         "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": size,
@@ -104,7 +102,6 @@ def urKernelSuggestMaxCooperativeGroupCount(
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
 ) -> int:
-    hKernel.context.check_device(hDevice)
     hKernel.check_group(hDevice, pLocalWorkSize)
     count, function = ctypes.c_int(), hKernel.get_function(hDevice)
     size, shared = math.prod(pLocalWorkSize), dynamicSharedMemorySize

@@ -264,8 +264,6 @@ def urKernelCreateWithNativeHandle(
     hNativeKernel: int, hContext: CuContext, hProgram: CuProgram | None, pProperties: Any
 ) -> CuKernel:
     """Make a kernel of the driver's function, by its name in its module."""
-    if not hNativeKernel:
-        raise failure("INVALID_NULL_HANDLE")
     name, device = ctypes.c_char_p(), hContext.device
     module = device.make("FuncGetModule", hNativeKernel)
     device.call("FuncGetName", ctypes.byref(name), hNativeKernel)

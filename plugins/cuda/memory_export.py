@@ -56,7 +56,6 @@ def _map(device: CuDevice, native: int, room: int, align: int) -> int:
 def urMemoryExportAllocExportableMemoryExp(
     hContext: CuContext, hDevice: CuDevice, alignment: int, size: int, handleTypeToExport: int
 ) -> int:
-    hContext.check_device(hDevice)
     if not size:
         raise failure("INVALID_USM_SIZE", "0 bytes")
     if alignment & (alignment - 1):

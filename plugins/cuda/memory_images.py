@@ -115,8 +115,6 @@ def urMemImageCreateWithNativeHandle(
 
     HIP before 5.6 does not tell them. There the program is believed.
     """
-    if not hNativeMem:
-        raise failure("INVALID_NULL_HANDLE")
     shape, found = make_shape(pImageFormat, pImageDesc), _Array()
     device = _get_only_device(hContext)
     shape.check(device)

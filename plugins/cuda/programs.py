@@ -298,8 +298,6 @@ def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: CuContext, pProperties: Any
 ) -> CuProgram:
     """Make a program of the driver's module, which is one of the context's first device."""
-    if not hNativeProgram:
-        raise failure("INVALID_NULL_HANDLE")
     return make_program(hNativeProgram, hContext, pProperties)
 
 
@@ -330,7 +328,6 @@ adapter.info(
 
 @adapter.entry
 def urProgramGetBuildInfo(hProgram: CuProgram, hDevice: CuDevice, propName: int) -> Any:
-    hProgram.context.check_device(hDevice)
     compiled = "COMPILED_OBJECT" if hDevice in hProgram.objects else "NONE"
     kind = "EXECUTABLE" if hDevice in hProgram.modules else compiled
     return {
@@ -366,7 +363,6 @@ def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int,
 def urProgramGetGlobalVariablePointer(
     hDevice: CuDevice, hProgram: CuProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
-    hProgram.context.check_device(hDevice)
     address, size = find_variable(hProgram, hDevice, pGlobalVariableName)
     return size, address
 
@@ -374,7 +370,6 @@ def urProgramGetGlobalVariablePointer(
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: CuDevice, hProgram: CuProgram, pFunctionName: str) -> int:
     """Say whether the program has a function: it has no address for the host."""
-    hProgram.context.check_device(hDevice)
     module = hProgram.get_plain_module(hDevice)
     if pFunctionName in hProgram.built[hDevice].list_kernel_names(module.handle):
         raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")

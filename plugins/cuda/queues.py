@@ -190,7 +190,6 @@ class CuQueue(Object):
 
 @adapter.entry
 def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> CuQueue:
-    hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     return CuQueue(hContext, hDevice, flags)
 
@@ -220,10 +219,6 @@ def urQueueGetNativeHandle(hQueue: CuQueue) -> int:
 def urQueueCreateWithNativeHandle(
     hNativeQueue: int, hContext: CuContext, hDevice: CuDevice | None, pProperties: Any
 ) -> CuQueue:
-    if not hNativeQueue:
-        raise failure("INVALID_NULL_HANDLE")
-    if hDevice is not None:
-        hContext.check_device(hDevice)
     device = hDevice or hContext.device
     try:
         is_ours = API.is_stream_of(hNativeQueue, device)

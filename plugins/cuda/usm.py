@@ -30,8 +30,6 @@ def make_request(
     context: CuContext, kind: str, device: CuDevice | None, descriptor: Any, size: int
 ) -> CuRequest:
     """Return what is asked for. Arguments and errors are those of `allocate_usm`."""
-    if device is not None:
-        context.check_device(device)
     if descriptor:
         check_descriptor(descriptor)
     devices = (device,) if device is not None else context.devices
@@ -60,7 +58,7 @@ def allocate_usm(
         The address.
 
     Raises:
-        URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
+        URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind
             that the device does not have.
         DriverError: what the driver answers.
     """

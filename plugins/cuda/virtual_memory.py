@@ -58,8 +58,6 @@ class CuPhysicalMemory(Object):
 def urVirtualMemGranularityGetInfo(
     hContext: CuContext, hDevice: CuDevice | None, propName: int
 ) -> int:
-    if hDevice is not None:
-        hContext.check_device(hDevice)
     name = UR.groups["ur_virtual_mem_granularity_info_t"][propName].rsplit("_", 1)[1]
     return query_granularity(hDevice or hContext.device, name)
 
@@ -68,7 +66,6 @@ def urVirtualMemGranularityGetInfo(
 def urPhysicalMemCreate(
     hContext: CuContext, hDevice: CuDevice, size: int, pProperties: Any
 ) -> CuPhysicalMemory:
-    hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     check_flags(flags, "ur_physical_mem_flags_t")
     if not size or size % query_granularity(hDevice, "MINIMUM"):

@@ -115,8 +115,6 @@ declare_contexts(adapter, create_context, lambda context: context.cl)
 def urContextCreateWithNativeHandle(
     hNativeContext: int, phDevices: list[URDevice], pProperties: Any
 ) -> URContext:
-    if not hNativeContext:
-        raise failure("INVALID_NULL_HANDLE")
     devices = _list_devices(hNativeContext)
     if any(device not in devices for device in phDevices):
         raise failure("INVALID_DEVICE", "the devices are not those of the native context")

@@ -84,7 +84,6 @@ def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) ->
     """
     if propName not in _GROUP:
         return None
-    hKernel.context.check_device(hDevice)
     name, constant = _GROUP[propName]
     try:
         data = (hKernel.get_constant_info if constant else hKernel.query_group_info)(hDevice, name)
@@ -119,7 +118,6 @@ _WITHOUT: Final = {
 
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> int:
-    hKernel.context.check_device(hDevice)
     try:
         if propName == _REQUIRED:
             if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:

@@ -127,7 +127,6 @@ def urKernelSuggestMaxCooperativeGroupCount(
     pLocalWorkSize: list[int],
     dynamicSharedMemorySize: int,
 ) -> int:
-    hKernel.context.check_device(hDevice)
     if not find_launch_capabilities(hDevice):
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
     check_local_size(pLocalWorkSize)

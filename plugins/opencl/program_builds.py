@@ -257,6 +257,5 @@ _BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
 
 @adapter.entry
 def urProgramGetBuildInfo(hProgram: URProgram, hDevice: URDevice, propName: int) -> Any:
-    hProgram.context.check_device(hDevice)
     name, read = _BUILD_INFO[propName]
     return read(hProgram.query_build_info(hDevice, name))

@@ -215,7 +215,6 @@ _VariablePointer: Final = ctypes.CFUNCTYPE(
 
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctionName: str) -> int:
-    hProgram.context.check_device(hDevice)
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
     function = find_extension(hProgram.context.platform, routine, _FunctionPointer)
@@ -235,7 +234,6 @@ def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctio
 def urProgramGetGlobalVariablePointer(
     hDevice: URDevice, hProgram: URProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
-    hProgram.context.check_device(hDevice)
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
     name = pGlobalVariableName.encode()

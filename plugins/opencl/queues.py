@@ -337,7 +337,6 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
 
 @adapter.entry
 def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> URQueue:
-    hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     return create_queue(hContext, hDevice, flags)
 

@@ -276,6 +276,8 @@ class Adapter(Object):
         """
         self.registry = Registry(table, *number)
         self.registry.adopters = self.adopters
+        context = self._kinds.get("ur_context_handle_t")
+        self.registry.checks_devices = hasattr(context, "check_device")
         functions = dict(self._functions)
         for name, method in self._list_counting():
             if name not in functions:

@@ -91,8 +91,6 @@ def declare_buffers(
         return divide(hBuffer, flags, origin, pRegion.size, host + origin if host else 0)
 
     def find_native(hMem: Any, hDevice: Any) -> int:
-        if hDevice is not None:
-            hMem.context.check_device(hDevice)
         return get_native(hMem)
 
     adapter.declare(

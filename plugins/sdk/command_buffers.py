@@ -337,7 +337,6 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
     """
 
     def create(hContext: Any, hDevice: Any, pCommandBufferDesc: Any) -> CommandBufferObject:
-        hContext.check_device(hDevice)
         desc = pCommandBufferDesc
         flags = bool(desc.isUpdatable), bool(desc.isInOrder), bool(desc.enableProfiling)
         return kind(hContext, hDevice, *flags)

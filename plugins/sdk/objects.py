@@ -132,6 +132,8 @@ class Registry:
             kind: {} for kind in kinds
         }  # its keys never change
         self._lent: dict[int, ref[Object]] = {}
+        #: Whether contexts know their devices, so that entry points check those of a call.
+        self.checks_devices = False
         #: What makes the object of a handle that C has made, of its four numbers, by its type.
         self.adopters: dict[str, Callable[[Any], Object]] = {}
         if number != _NO_ADAPTER:

@@ -323,17 +323,15 @@ class PoolEntryPoints:
     # the pools of a device
 
     def _create_for_device(self, hContext: Any, hDevice: Any, pPoolDesc: Any) -> USMPool:
-        hContext.check_device(hDevice)
         return self._create(hContext, hDevice, pPoolDesc)
 
     def _destroy(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
-        _check(hContext, hDevice, hPool)
+        hPool.check(hContext, hDevice)
         assert self._adapter.registry is not None
         self._adapter.registry.release(hPool)
 
     def get_default(self, hContext: Any, hDevice: Any) -> USMPool:
-        """Return the default pool of a device. Raises URError (INVALID_DEVICE)."""
-        hContext.check_device(hDevice)
+        """Return the default pool of a device."""
         with self._lock:
             pools = self._defaults.setdefault(hContext, {})
             if hDevice not in pools:
@@ -347,7 +345,7 @@ class PoolEntryPoints:
             self._adapter.registry.forget(pool)
 
     def _set_current(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
-        _check(hContext, hDevice, hPool)
+        hPool.check(hContext, hDevice)
         self._current.setdefault(hContext, {})[hDevice] = weakref.ref(hPool)
 
 
@@ -395,12 +393,6 @@ def _set(hPool: USMPool, propName: int, pPropValue: int, propSize: int) -> None:
     hPool.restart(*_RESETTABLE[name])
 
 
-def _check(context: Any, device: Any, pool: USMPool) -> None:
-    """Raise URError unless the device is one of the context, and the pool is for both."""
-    context.check_device(device)
-    pool.check(context, device)
-
-
 def _trim(hContext: Any, hDevice: Any, hPool: USMPool, minBytesToKeep: int) -> None:
-    _check(hContext, hDevice, hPool)
+    hPool.check(hContext, hDevice)
     hPool.trim(minBytesToKeep)

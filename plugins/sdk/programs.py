@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from .adapter import Adapter
 from .conversions import failure
-from .rules import check_build_devices, check_metadata, read_binaries
+from .rules import check_metadata, read_binaries
 from .wrap import name_parameters
 
 
@@ -37,6 +37,10 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
             makes. It chooses the devices if they are empty.
     """
 
+    def check_devices(devices: list[Any]) -> None:
+        if not devices:
+            raise failure("INVALID_VALUE", "a program is built for one device at least")
+
     def build_all(only_compiles: bool, context: Any, program: Any, options: str | None) -> None:
         context.check_same("the program", program)
         build(program, (), options, 0, only_compiles=only_compiles)
@@ -44,7 +48,7 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
     def build_some(
         only_compiles: bool, program: Any, devices: list[Any], flags: int, options: str | None
     ) -> None:
-        check_build_devices(program.context, devices)
+        check_devices(devices)
         build(program, devices, options, flags, only_compiles=only_compiles)
 
     def link_all(hContext: Any, phPrograms: list[Any], pOptions: Any, phProgram: Any) -> None:
@@ -53,7 +57,7 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
     def link_some(
         hContext: Any, phDevices: list[Any], phPrograms: list[Any], pOptions: Any, phProgram: Any
     ) -> None:
-        check_build_devices(hContext, phDevices)
+        check_devices(phDevices)
         link(hContext, phDevices, phPrograms, pOptions, phProgram)
 
     for name, only_compiles in (("urProgramBuild", False), ("urProgramCompile", True)):
@@ -91,7 +95,7 @@ def declare_creation(
         hContext: Any, phDevices: list[Any], pLengths: list[int], ppBinaries: Any, pProperties: Any
     ) -> Any:
         check_metadata(pProperties)
-        binaries = read_binaries(hContext, phDevices, pLengths, ppBinaries)
+        binaries = read_binaries(phDevices, pLengths, ppBinaries)
         return from_binaries(hContext, phDevices, binaries)
 
     adapter.declare(

@@ -129,17 +129,14 @@ def check_metadata(given: Any) -> None:
         raise failure("INVALID_SIZE", "there is no metadata in the list")
 
 
-def read_binaries(
-    context: Any, devices: Sequence[Any], lengths: Sequence[int], pointers: Any
-) -> list[bytes]:
+def read_binaries(devices: Sequence[Any], lengths: Sequence[int], pointers: Any) -> list[bytes]:
     """Read the binaries of a program.
 
     Every adapter answers INVALID_BINARY to rubbish, as Intel's for OpenCL does. The specification
     lists INVALID_NATIVE_BINARY, which the public conformance tests do not take.
 
     Args:
-        context: the program's context.
-        devices: its devices.
+        devices: the program's devices.
         lengths: the bytes of each binary.
         pointers: an array of their addresses.
 
@@ -148,22 +145,12 @@ def read_binaries(
     """
     if not devices:
         raise failure("INVALID_SIZE", "a program is for one device at least")
-    for device in devices:
-        context.check_device(device)
     if len(set(devices)) < len(devices):  # Intel's OpenCL driver would crash
         raise failure("INVALID_DEVICE", "a device is named twice")
     places = [int(ffi.cast("uintptr_t", pointers[index])) for index in range(len(devices))]
     if not all(lengths) or not all(places):  # PoCL would read behind the array
         raise failure("INVALID_BINARY", "there is no binary for one of the devices")
     return list(map(ctypes.string_at, places, lengths))
-
-
-def check_build_devices(context: Any, devices: Sequence[Any]) -> None:
-    """Raise URError (INVALID_VALUE, INVALID_DEVICE) for devices that no build can be for."""
-    if not devices:
-        raise failure("INVALID_VALUE", "a program is built for one device at least")
-    for device in devices:
-        context.check_device(device)
 
 
 def decode_source(data: bytes) -> bytes | None:

@@ -1,8 +1,8 @@
 """Makes an entry point of a Python function.
 
 `compile_entry` writes the source of a function. That function checks and converts each argument in
-turn, calls the adapter's function, and stores what it returns. The ABI data alone says what is
-checked. The codes are those that the specification lists:
+turn, calls the adapter's function, and stores what it returns. ur.abi and loader/ur/refusals.py
+say what is checked. The codes are those that the specification lists:
 
 | parameter | the function gets | refused with |
 |---|---|---|
@@ -13,9 +13,13 @@ checked. The codes are those that the specification lists:
 | `const char *` | a str, None for NULL | INVALID_NULL_POINTER |
 | an enumeration; flags, also in a struct | the number | INVALID_ENUMERATION; `_EXCLUSIVE` |
 | a number, `bool` | the number | `workDim`: INVALID_WORK_DIMENSION |
+| a native handle | the number | INVALID_NULL_HANDLE |
 | `void *`, a callback | the address, 0 for NULL | INVALID_NULL_POINTER unless it may be NULL |
 | a pointer to structs | a cffi pointer, None for NULL | INVALID_NULL_POINTER |
 | a struct | the struct, by cffi | |
+
+Where the contexts of an adapter are `ContextObject`, a device that is not of the context is refused
+with INVALID_DEVICE.
 
 A function returns what is written, in the order of the parameters. It returns an object for a
 handle, a number, or a str. Where the caller asks how many there are, it returns a list of objects.
@@ -38,34 +42,12 @@ from typing import Any, Final
 from ...loader.base.abi import Function, Parameter
 from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR
+from ...loader.ur.refusals import RANGES, find_context, find_invalid_code, may_be_zero
 from . import conversions
 from ._native import ffi
 from .answers import describe_wrong_return, list_encoders
 from .conversions import WAIT_LISTS, Refused, find_code
 from .objects import Registry, close_released, gone
-
-#: The code for a handle that is not ours, or not alive, by its type. Other types: INVALID_VALUE.
-INVALID: Final = {
-    "ur_adapter_handle_t": "INVALID_ARGUMENT",
-    "ur_platform_handle_t": "INVALID_PLATFORM",
-    "ur_device_handle_t": "INVALID_DEVICE",
-    "ur_context_handle_t": "INVALID_CONTEXT",
-    "ur_queue_handle_t": "INVALID_QUEUE",
-    "ur_event_handle_t": "INVALID_EVENT",
-    "ur_program_handle_t": "INVALID_PROGRAM",
-    "ur_kernel_handle_t": "INVALID_KERNEL",
-    "ur_mem_handle_t": "INVALID_MEM_OBJECT",
-    "ur_sampler_handle_t": "INVALID_SAMPLER",
-    "ur_exp_command_buffer_handle_t": "INVALID_COMMAND_BUFFER_EXP",
-    "ur_exp_command_buffer_command_handle_t": "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP",
-    "ur_exp_graph_handle_t": "INVALID_GRAPH",
-    "ur_exp_executable_graph_handle_t": "INVALID_GRAPH",
-}
-
-#: Numbers that say how much of other arguments is read: what they may be, and the code for others.
-_RANGES: Final = {
-    name: (range(1, 4), "INVALID_WORK_DIMENSION") for name in ("workDim", "numWorkDim")
-}
 
 #: Rules of the specification for one function alone: a condition, and the code.
 _OWN_RULES: Final = {
@@ -282,6 +264,20 @@ class _Entry:
         for p in self.function.parameters:
             if not (self.is_query and p.name in _QUERY[1:]):
                 yield from self._emit_input(p)
+        if (context := find_context(self.function)) and self.scope["_registry"].checks_devices:
+            yield from self._emit_device_check(context)
+
+    def _emit_device_check(self, context: str) -> Iterator[str]:
+        """Check that devices are of their context. A part of one is, too."""
+        check = "if _one not in _context.devices: _context.check_device(_one)"
+        yield f"_context = {context}"
+        if "phDevices" in self.parameters:
+            yield f"for _one in phDevices: {check}"
+            return
+        wanted = (
+            "hDevice is not None and " if "optional" in self.parameters["hDevice"].words else ""
+        )
+        yield check.replace("_one", "hDevice").replace("if ", f"if {wanted}")
 
     def _emit_input(self, p: Parameter) -> Iterator[str]:
         base = "callback" if p.type == "callback" else UR.resolve(p.type)
@@ -304,14 +300,14 @@ class _Entry:
 
     def _emit_handle(self, p: Parameter) -> Iterator[str]:
         self.scope[f"_get_{p.type}"] = self.scope["_registry"].list_owned(p.type).get
-        code = find_code(INVALID.get(p.type, "INVALID_VALUE"))
+        code = find_code(find_invalid_code(p.type))
         wanted = f" and _{p.name}" if "optional" in p.words else ""
         yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
         found = f"_find(_registry, {p.type!r}, _{p.name}, {code})"
         yield f"if {p.name} is None{wanted}: {p.name} = {found}"
 
     def _emit_handle_array(self, p: Parameter) -> Iterator[str]:
-        code = INVALID.get(p.type, "INVALID_VALUE")
+        code = find_invalid_code(p.type)
         if "optional" in p.words:  # a wait list; urEventWait's is not optional, with another code
             code = WAIT_LISTS.get(p.name, code)
             yield self._emit_consistency_check(p)
@@ -341,7 +337,7 @@ class _Entry:
         if base == "char":
             yield f"{p.name} = _text({p.name}) if {p.name} else None"
         elif count is not None and p.stars == 1 and base != "struct":
-            read = "_unpack" if p.length in _RANGES else "_numbers"  # _numbers checks the count
+            read = "_unpack" if p.length in RANGES else "_numbers"  # _numbers checks the count
             nothing = "[]" if p.name in WAIT_LISTS else "None"
             yield f"{p.name} = {read}({p.name}, {p.length}) if {p.name} else {nothing}"
         elif "optional" in p.words:
@@ -352,9 +348,11 @@ class _Entry:
                     yield from self._emit_value_check(f"{p.name}.{field.name}", field.type, p.name)
 
     def _emit_number(self, p: Parameter) -> Iterator[str]:
-        if p.name in _RANGES:
-            bounds, code = _RANGES[p.name]
-            yield _refuse_if(f"not {bounds.start} <= {p.name} < {bounds.stop}", code)
+        if p.name in RANGES:
+            values, code = RANGES[p.name]
+            yield _refuse_if(f"not {values.start} <= {p.name} < {values.stop}", code)
+        elif p.type == "ur_native_handle_t" and not may_be_zero(p.name):
+            yield _refuse_if(f"not {p.name}", "INVALID_NULL_HANDLE")
         else:
             yield from self._emit_value_check(p.name, p.type)
 
@@ -450,6 +448,3 @@ def _is_option(p: Parameter) -> bool:
     """Return whether it is an output of one handle that the caller may not want."""
     is_single = "optional" in p.words and not p.length
     return is_single and _is_output(p) and UR.resolve(p.type) == "handle"
-
-
-assert set(INVALID) <= set(UR.types)

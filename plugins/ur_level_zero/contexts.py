@@ -271,8 +271,6 @@ declare_contexts(
 def urContextCreateWithNativeHandle(
     hNativeContext: int, phDevices: list[LZDevice], pProperties: Any
 ) -> LZContext:
-    if not hNativeContext:
-        raise failure("INVALID_NULL_HANDLE")
     if not phDevices:
         raise failure("INVALID_VALUE", "a context of Level Zero does not tell its devices")
     return LZContext(hNativeContext, phDevices, is_owned(pProperties))

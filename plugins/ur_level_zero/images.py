@@ -134,8 +134,6 @@ def urMemImageCreateWithNativeHandle(
     hNativeMem: int, hContext: LZContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
 ) -> LZImage:
     """Make an image of a native handle. The program has to give its format and type correctly."""
-    if not hNativeMem:
-        raise failure("INVALID_NULL_HANDLE")
     check_description(pImageDesc, 0)
     format = pImageFormat.channelOrder, pImageFormat.channelType
     return LZImage(hNativeMem, hContext, pImageDesc, format, is_owned(pProperties))

@@ -326,8 +326,6 @@ def urKernelGetNativeHandle(hKernel: LZKernel) -> int:
 def urKernelCreateWithNativeHandle(
     hNativeKernel: int, hContext: LZContext, hProgram: LZProgram | None, pProperties: Any
 ) -> LZKernel:
-    if not hNativeKernel:
-        raise failure("INVALID_NULL_HANDLE")
     if hProgram is None:
         raise failure("INVALID_NULL_HANDLE", "a kernel of Level Zero does not tell its module")
     handles = {hProgram.devices[0]: hNativeKernel}

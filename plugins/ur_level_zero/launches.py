@@ -97,7 +97,6 @@ _GROUP: Final = {
 
 @adapter.entry
 def urKernelGetGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> Any:
-    hKernel.context.check_device(hDevice)
     answer = _GROUP.get(propName)
     return answer(hKernel, hDevice) if answer is not None else None
 
@@ -115,7 +114,6 @@ _SUB_GROUP: Final = {
 
 @adapter.entry
 def urKernelGetSubGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> int:
-    hKernel.context.check_device(hDevice)
     return getattr(hKernel.query_properties(hDevice), _SUB_GROUP[propName])
 
 
@@ -128,7 +126,6 @@ def urKernelSuggestMaxCooperativeGroupCount(
     dynamicSharedMemorySize: int,
 ) -> int:
     check_local_size(pLocalWorkSize)
-    hKernel.context.check_device(hDevice)
     sizes, count = (
         LaunchSizes.from_program(workDim, None, pLocalWorkSize, pLocalWorkSize),
         ctypes.c_uint32(),

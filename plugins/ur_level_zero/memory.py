@@ -115,8 +115,6 @@ def urMemBufferCreateWithNativeHandle(
     hNativeMem: int, hContext: LZContext, pProperties: Any
 ) -> LZBuffer:
     """Make the buffer of memory that the driver knows."""
-    if not hNativeMem:
-        raise failure("INVALID_NULL_HANDLE")
     base, size = ctypes.c_void_p(), ctypes.c_size_t()
     given = hNativeMem, ctypes.byref(base), ctypes.byref(size)
     if hContext.table.zeMemGetAddressRange(hContext.ze, *given):

@@ -154,7 +154,6 @@ _BUILD_INFO: Final[dict[int, Callable[[LZBuild], Any]]] = {
 
 @adapter.entry
 def urProgramGetBuildInfo(hProgram: LZProgram, hDevice: LZDevice, propName: int) -> Any:
-    hProgram.context.check_device(hDevice)
     for device, build in hProgram.builds.items():
         if hDevice.is_part_of(device):
             return _BUILD_INFO[propName](build)
@@ -166,7 +165,6 @@ def urProgramGetBuildInfo(hProgram: LZProgram, hDevice: LZDevice, propName: int)
 
 @adapter.entry
 def urProgramGetFunctionPointer(hDevice: LZDevice, hProgram: LZProgram, pFunctionName: str) -> int:
-    hProgram.context.check_device(hDevice)
     module, address = hProgram.get_module(hDevice), ctypes.c_void_p()
     given = module.ze, pFunctionName.encode(), ctypes.byref(address)
     try:
@@ -184,7 +182,6 @@ def urProgramGetFunctionPointer(hDevice: LZDevice, hProgram: LZProgram, pFunctio
 def urProgramGetGlobalVariablePointer(
     hDevice: LZDevice, hProgram: LZProgram, pGlobalVariableName: str
 ) -> tuple[int, int]:
-    hProgram.context.check_device(hDevice)
     module, size, address = hProgram.get_module(hDevice), ctypes.c_size_t(), ctypes.c_void_p()
     given = pGlobalVariableName.encode(), ctypes.byref(size), ctypes.byref(address)
     call(module.table, "zeModuleGetGlobalPointer", module.ze, *given)

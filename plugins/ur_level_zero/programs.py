@@ -312,8 +312,6 @@ def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: LZContext, pProperties: Any
 ) -> LZProgram:
     """Make the program of a module, which is for the context's first device."""
-    if not hNativeProgram:
-        raise failure("INVALID_NULL_HANDLE")
     device = hContext.devices[0]
     made = LZProgram(hContext, {device: (_NATIVE, ())})
     module = LZModule(hNativeProgram, device, is_owned(pProperties))

@@ -29,7 +29,6 @@ from .core import (
     adapter,
     call,
     create,
-    failure,
     is_owned,
     make_handle_array,
     make_struct,
@@ -446,7 +445,6 @@ def create_queue(
 
 @adapter.entry
 def urQueueCreate(hContext: LZContext, hDevice: LZDevice, pProperties: Any) -> LZQueue:
-    hContext.check_device(hDevice)
     flags = pProperties.flags if pProperties else 0
     return create_queue(hContext, hDevice, flags)
 
@@ -483,10 +481,7 @@ def urQueueCreateWithNativeHandle(
     hNativeQueue: int, hContext: LZContext, hDevice: LZDevice | None, pProperties: Any
 ) -> LZQueue:
     """Make the queue of an immediate command list. Queues that run regular lists are refused."""
-    if not hNativeQueue:
-        raise failure("INVALID_NULL_HANDLE")
     device = hDevice or hContext.devices[0]
-    hContext.check_device(device)
     flags = _find_flags(hNativeQueue)
     return LZQueue(hNativeQueue, hContext, device, flags, is_owned(pProperties))
 

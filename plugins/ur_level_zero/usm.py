@@ -54,12 +54,10 @@ def allocate_usm(
         The address.
 
     Raises:
-        URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
+        URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind
             that the device does not have.
         LevelZeroError: what the driver answers.
     """
-    if device is not None:
-        context.check_device(device)
     if descriptor:
         check_descriptor(descriptor)
     align = descriptor.align if descriptor else 0

@@ -83,12 +83,10 @@ def allocate(
         The address.
 
     Raises:
-        URError: INVALID_USM_SIZE, INVALID_VALUE, INVALID_DEVICE, or INVALID_OPERATION for a kind
+        URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind
             that the devices do not have.
         OpenCLError: what the driver answers.
     """
-    if device is not None:
-        context.check_device(device)
     devices: Sequence[URDevice] = (device,) if device is not None else context.devices
     if descriptor:
         check_flags(descriptor.hints, "ur_usm_advice_flags_t")
