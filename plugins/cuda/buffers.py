@@ -65,8 +65,7 @@ class CuBuffer(MappableBuffer, Object):
         if self.memory is not None and not self.memory.imported:
             free(self.memory)
 
-    @property
-    def native(self) -> int:
+    def get_native(self) -> int:
         """Return its native handle."""
         return self.address
 
@@ -94,7 +93,7 @@ def _divide(buffer: CuBuffer, flags: int, origin: int, size: int, host: int) -> 
     return CuBuffer(buffer.context, None, address, size, parent=buffer, host=host)
 
 
-declare_buffers(adapter, _create, _divide, lambda memory: memory.native, BASE_ALIGNMENT)
+declare_buffers(adapter, _create, _divide, BASE_ALIGNMENT)
 
 
 @adapter.entry

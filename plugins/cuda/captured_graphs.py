@@ -102,6 +102,9 @@ class CuGraph(Object):
             what = "has not ended" if self.capture is not None else "has failed"
             raise failure("INVALID_GRAPH", f"a capture into the graph {what}")
 
+    def get_native(self) -> int:
+        return self.native
+
     def close(self) -> None:
         self.device.ask("GraphDestroy", self.native)
         for function, data in self.callbacks:
@@ -135,6 +138,9 @@ class CuExecutableGraph(Object):
         if graph is None or gone or graph.capture is not None or graph.ends is not self._ends:
             raise failure("GRAPH_CAPTURE_UNSUPPORTED", "its graph was destroyed or has changed")
         return graph.native
+
+    def get_native(self) -> int:
+        return self.native
 
     def close(self) -> None:
         self.device.ask("GraphExecDestroy", self.native)  # the driver does so after its launches
@@ -173,11 +179,6 @@ def urGraphDumpContentsExp(hGraph: CuGraph, filePath: str) -> None:
     check(code, find_routine("GraphDebugDotPrint"), filePath)
 
 
-@adapter.entry
-def urGraphGetNativeHandleExp(hGraph: CuGraph) -> int:
-    return hGraph.native
-
-
 # executable graphs
 
 
@@ -192,8 +193,3 @@ def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent 
     if enqueue.queue.device is not hGraph.device:
         raise failure("INVALID_DEVICE", "the queue is of another device")
     return enqueue.run_graph(hGraph.native, hGraph.get_source, hGraph)
-
-
-@adapter.entry
-def urGraphExecutableGraphGetNativeHandleExp(hExecutableGraph: CuExecutableGraph) -> int:
-    return hExecutableGraph.native

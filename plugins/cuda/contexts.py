@@ -40,6 +40,9 @@ class CuContext(ContextObject, Object):
         for device in self.devices:
             device.drain()
 
+    def get_native(self) -> int:
+        return self.device.context
+
     def close(self) -> None:
         self.call_deleters()
 
@@ -51,7 +54,7 @@ def _create(devices: list[CuDevice]) -> CuContext:
     return made
 
 
-declare_contexts(adapter, _create, lambda context: context.device.context)
+declare_contexts(adapter, _create)
 
 
 @adapter.entry

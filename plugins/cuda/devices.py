@@ -56,6 +56,9 @@ class CuDevice(Object):
         self._lock = make_lock()
         self._in_c: Any = None
 
+    def get_native(self) -> int:
+        return self.native
+
     # calls
 
     @property
@@ -295,11 +298,6 @@ _OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAU
 def urDeviceGet(hPlatform: CuPlatform, DeviceType: int) -> list[CuDevice]:
     devices = list(list_devices(hPlatform)) if DeviceType in _OURS else []
     return devices[:1] if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"] else devices
-
-
-@adapter.entry
-def urDeviceGetNativeHandle(hDevice: CuDevice) -> int:
-    return hDevice.native
 
 
 @adapter.entry

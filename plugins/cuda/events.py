@@ -71,6 +71,9 @@ class CuEvent(Object):
         self.capture: CuCapture | None = None
         self.nodes: tuple[int, ...] = ()
 
+    def get_native(self) -> int:
+        return self.end
+
     def close(self) -> None:
         if self.owned:
             for event in filter(None, (self.begin, self.end)):
@@ -215,11 +218,6 @@ adapter.info(
         for name, index in {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}.items()
     },
 )
-
-
-@adapter.entry
-def urEventGetNativeHandle(hEvent: CuEvent) -> int:
-    return hEvent.end
 
 
 @adapter.entry

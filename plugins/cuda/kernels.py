@@ -87,6 +87,10 @@ class CuKernel(Object):
             self._functions[module] = module.find_function(self.name)
         return self._functions[module]
 
+    def get_native(self) -> int:
+        """Return the driver's function on the first device of its program."""
+        return self.get_function(self.program.any_module.device)
+
     def get_function(
         self,
         device: CuDevice,
@@ -251,12 +255,6 @@ class CuKernel(Object):
 @adapter.entry
 def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
     return CuKernel(hProgram, pKernelName)
-
-
-@adapter.entry
-def urKernelGetNativeHandle(hKernel: CuKernel) -> int:
-    """Return the driver's function on the first device of its program."""
-    return hKernel.get_function(hKernel.program.any_module.device)
 
 
 @adapter.entry

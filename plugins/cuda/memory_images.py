@@ -65,8 +65,7 @@ class CuImage(ImageObject, Object):
             self._surface = self._surface or self.array.make_surface()
             return self._surface
 
-    @property
-    def native(self) -> int:
+    def get_native(self) -> int:
         """Return its native handle, the CUarray."""
         return self.array.handle
 

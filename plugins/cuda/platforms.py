@@ -35,6 +35,9 @@ class CuPlatform(Object):
         """Return the API and its version, such as "CUDA 13.0"."""
         return "{} {}.{}".format(API.name, *self.driver.version)
 
+    def get_native(self) -> int:
+        return self.handle  # drivers have no platforms
+
     @property
     def devices(self) -> tuple[CuDevice, ...]:
         """Return its devices, always the same objects."""
@@ -89,12 +92,6 @@ def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> s
     if pFrontendOption not in ("", "-O0", "-O1", "-O2", "-O3", "-ftarget-compile-fast"):
         raise failure("INVALID_VALUE", f"the driver has no option for {pFrontendOption}")
     return ""
-
-
-@adapter.entry
-def urPlatformGetNativeHandle(hPlatform: CuPlatform) -> int:
-    """Return the adapter's own handle, because drivers have no platforms."""
-    return hPlatform.handle
 
 
 @adapter.entry

@@ -107,6 +107,10 @@ class CuProgram(Object):
         self.logs: dict[CuDevice, str] = {}
         self.options = ""
 
+    def get_native(self) -> int:
+        """Return the driver's module on the first device for which it is built."""
+        return self.any_module.handle
+
     @property
     def devices(self) -> tuple[CuDevice, ...]:
         """Return the devices that it is for."""
@@ -285,12 +289,6 @@ def _link(
 
 
 declare_builds(adapter, _build, _link)
-
-
-@adapter.entry
-def urProgramGetNativeHandle(hProgram: CuProgram) -> int:
-    """Return the driver's module on the first device for which it is built."""
-    return hProgram.any_module.handle
 
 
 @adapter.entry

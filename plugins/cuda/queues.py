@@ -74,6 +74,9 @@ class CuQueue(Object):
         """Return the capture that it is in, or None."""
         return self.part.capture if self.part is not None else None
 
+    def get_native(self) -> int:
+        return self.streams[0].handle
+
     def close(self) -> None:
         for stream in self.streams:
             if stream is not self._native:
@@ -208,11 +211,6 @@ def urQueueFinish(hQueue: CuQueue) -> None:
 @adapter.entry
 def urQueueFlush(hQueue: CuQueue) -> None:
     """Do nothing: the driver starts what is enqueued by itself."""
-
-
-@adapter.entry
-def urQueueGetNativeHandle(hQueue: CuQueue) -> int:
-    return hQueue.streams[0].handle
 
 
 @adapter.entry

@@ -13,7 +13,6 @@ from .core import CLObject, adapter, create, retain_unless_owned
 from .memory import (
     URMemory,
     convert_to_opencl_flags,
-    get_native,
     query_memory,
     query_native_type,
 )
@@ -63,7 +62,7 @@ def _divide(buffer: URBuffer, flags: int, origin: int, size: int, host: int) -> 
     return create_sub_buffer(buffer, origin, size, convert_to_opencl_flags(flags))
 
 
-declare_buffers(adapter, _create, _divide, get_native)
+declare_buffers(adapter, _create, _divide)
 
 
 def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:

@@ -108,7 +108,7 @@ def create_context(devices: list[URDevice]) -> URContext:
     return URContext(create(platform.table, "clCreateContext", *arguments), devices)
 
 
-declare_contexts(adapter, create_context, lambda context: context.cl)
+declare_contexts(adapter, create_context)
 
 
 @adapter.entry

@@ -91,6 +91,10 @@ class CLObject(Object):
         """Return the object to call OpenCL with. Events of command-buffers have changing ones."""
         return self
 
+    def get_native(self) -> int:
+        """Return its native handle. Then the program may use it, too."""
+        return self.cl
+
     def close(self) -> None:
         if self.owned and self.cl:
             getattr(self.table, self.release)(self.cl)

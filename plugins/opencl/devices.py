@@ -166,11 +166,6 @@ def urDeviceGet(hPlatform: URPlatform, DeviceType: int) -> list[URDevice]:
 
 
 @adapter.entry
-def urDeviceGetNativeHandle(hDevice: URDevice) -> int:
-    return hDevice.cl
-
-
-@adapter.entry
 def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDevice:
     if not hNativeDevice:
         raise failure("INVALID_NULL_HANDLE")

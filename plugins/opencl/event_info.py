@@ -94,11 +94,6 @@ adapter.info(
 
 
 @adapter.entry
-def urEventGetNativeHandle(hEvent: UREvent) -> int:
-    return hEvent.cl
-
-
-@adapter.entry
 def urEventCreateWithNativeHandle(
     hNativeEvent: int, hContext: URContext, pProperties: Any
 ) -> UREvent:

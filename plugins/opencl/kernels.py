@@ -151,6 +151,10 @@ class URKernel(CLObject):
             "fl_kernel *", {"cl": cl, "context": self.context.struct, "busy": busy}
         )
 
+    def get_native(self) -> int:
+        self.shared = True
+        return self.cl
+
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         struct = self.struct
@@ -359,12 +363,6 @@ class URKernel(CLObject):
 def urKernelCreate(hProgram: URProgram, pKernelName: str) -> URKernel:
     cl = create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode())
     return URKernel(cl, hProgram)
-
-
-@adapter.entry
-def urKernelGetNativeHandle(hKernel: URKernel) -> int:
-    hKernel.shared = True
-    return hKernel.cl
 
 
 @adapter.entry

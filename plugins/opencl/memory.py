@@ -43,6 +43,10 @@ class URMemory(CLObject):
         super().__init__(cl, context.table, owned)
         self.context, self.size, self.host = context, size, host
 
+    def get_native(self) -> int:
+        share_memory()
+        return self.cl
+
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says: C leaves images to Python."""
         return self.cl, self.context.cl, 0, 0
@@ -77,9 +81,3 @@ def query_native_type(native: int, context: URContext, types: Container[int]) ->
         raise failure("INVALID_MEM_OBJECT", "the native memory object is of another kind")
     share_memory()
     return found
-
-
-def get_native(memory: URMemory) -> int:
-    """Return the cl_mem, which another program may use from now on."""
-    share_memory()
-    return memory.cl

@@ -64,6 +64,9 @@ class URPlatform(Object):
         """Return what native/calls.h says."""
         return self.cl, 0, 0, get_address(self.answers)
 
+    def get_native(self) -> int:
+        return self.cl
+
     @property
     def devices(self) -> tuple[URDevice, ...]:
         """Return its root devices, always the same objects."""
@@ -212,11 +215,6 @@ def urPlatformGetBackendOption(hPlatform: URPlatform, pFrontendOption: str) -> s
     if pFrontendOption == "-ftarget-compile-fast" and fast:
         return fast if any("GPU" in device.icd.type for device in hPlatform.devices) else ""
     return _OPTIONS[pFrontendOption]
-
-
-@adapter.entry
-def urPlatformGetNativeHandle(hPlatform: URPlatform) -> int:
-    return hPlatform.cl
 
 
 @adapter.entry

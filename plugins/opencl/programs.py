@@ -153,11 +153,6 @@ declare_creation(adapter, create_from_il, create_from_binaries)
 
 
 @adapter.entry
-def urProgramGetNativeHandle(hProgram: URProgram) -> int:
-    return hProgram.cl
-
-
-@adapter.entry
 def urProgramCreateWithNativeHandle(
     hNativeProgram: int, hContext: URContext, pProperties: Any
 ) -> URProgram:

@@ -80,6 +80,10 @@ class URQueue(CLObject):
         _end_late_writes(context.cl)
         _queues[id(self)] = _by_struct[get_address(self.struct)] = self
 
+    def get_native(self) -> int:
+        self.shared = True
+        return self.cl
+
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         return self.cl, get_address(self.struct), 0, 0
@@ -357,12 +361,6 @@ def urDeviceWaitExp(hDevice: URDevice) -> None:
 @adapter.entry
 def urQueueFlush(hQueue: URQueue) -> None:
     hQueue.flush()
-
-
-@adapter.entry
-def urQueueGetNativeHandle(hQueue: URQueue) -> int:
-    hQueue.shared = True
-    return hQueue.cl
 
 
 @adapter.entry

@@ -90,11 +90,6 @@ adapter.info("urSamplerGetInfo", SAMPLER_INFO)
 
 
 @adapter.entry
-def urSamplerGetNativeHandle(hSampler: URSampler) -> int:
-    return hSampler.cl
-
-
-@adapter.entry
 def urSamplerCreateWithNativeHandle(
     hNativeSampler: int, hContext: URContext, pProperties: Any
 ) -> URSampler:

@@ -11,7 +11,8 @@
         hQueue.wait()
 
 An entry point is a function with the name of the specification. It has those of its parameters that
-it needs, under their own names. wrap.py says in which form they come, and what is returned.
+it needs, under their own names. wrap.py says in which form they come, and what is returned. Where
+a class of objects has `get_native`, ur…GetNativeHandle calls it.
 
 What an entry point raises becomes a code. `failure("INVALID_VALUE")` becomes that code. An
 exception of a class in `adapter.codes` becomes the code given there. NotImplementedError becomes
@@ -27,6 +28,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
 from typing import Any, Final, TypeVar, overload
 
 from ...loader.base.abi import Function
@@ -222,12 +224,13 @@ class Adapter(Object):
     @property
     def declared(self) -> frozenset[str]:
         """Return the names of all its entry points."""
-        return frozenset(self._functions) | {name for name, _ in self._list_counting()}
+        return frozenset(self._functions) | {name for name, _ in self._list_inherent()}
 
     @property
     def counting(self) -> frozenset[str]:
         """Return the names of the entry points that only count references."""
-        return frozenset(name for name, _ in self._list_counting()) - frozenset(self._functions)
+        counting = {name for name, method in self._list_inherent() if method != "get_native"}
+        return frozenset(counting - self._functions.keys())
 
     # the entry points of every adapter
 
@@ -279,11 +282,11 @@ class Adapter(Object):
         context = self._kinds.get("ur_context_handle_t")
         self.registry.checks_devices = hasattr(context, "check_device")
         functions = dict(self._functions)
-        for name, method in self._list_counting():
+        for name, method in self._list_inherent():
             if name not in functions:
-                count = getattr(self.registry, method)
+                call = getattr(self.registry, method, methodcaller(method))
                 functions[name] = name_parameters(
-                    lambda thing, count=count: count(thing), UR.functions[name].parameters[0].name
+                    lambda thing, call=call: call(thing), UR.functions[name].parameters[0].name
                 )
         return Entries(self.registry, functions, self.fail)
 
@@ -320,11 +323,18 @@ class Adapter(Object):
         assert self.registry is not None, "the adapter has not been started"
         return self.registry
 
-    def _list_counting(self) -> Iterator[tuple[str, str]]:
-        """Yield the entry points that count references, each with the method of the registry."""
+    def _list_inherent(self) -> Iterator[tuple[str, str]]:
+        """Yield the entry points that all objects have, by their kinds, each with a method.
+
+        Those that count references have one of the registry. Those that return a native handle
+        have `get_native` of the object.
+        """
         for function in UR.functions.values():
             first = function.parameters[0]
-            if len(function.parameters) == 1 and first.type in self._kinds:
+            kind = self._kinds.get(first.type)
+            if "GetNativeHandle" in function.name and hasattr(kind, "get_native"):
+                yield function.name, "get_native"
+            elif len(function.parameters) == 1 and kind is not None:
                 yield from (
                     (function.name, word) for word in ("retain", "release") if word in first.words
                 )

@@ -1,6 +1,6 @@
 """Buffers of all adapters: what creates, divides and maps them is checked here.
 
-declare_buffers(adapter, create, divide, get_native)
+declare_buffers(adapter, create, divide)
 declare_maps(enqueues, copy)  # where buffers have an `address`, and a map is a copy
 """
 
@@ -60,7 +60,6 @@ def declare_buffers(
     adapter: Adapter,
     create: Callable[[Any, int, int, int], Any],
     divide: Callable[[Any, int, int, int, int], Any],
-    get_native: Callable[[Any], int],
     alignment: int = 1,
 ) -> None:
     """Declare how buffers are made, and the queries of memory objects.
@@ -70,7 +69,6 @@ def declare_buffers(
         create: gets a context, flags, bytes, and the address of host memory or 0.
         divide: gets a buffer, flags, the first byte of the part, its bytes, and where the program's
             memory for them is, or 0.
-        get_native: returns the native handle of a memory object.
         alignment: what the first byte of a part is a multiple of, 1 if the driver checks that.
     """
 
@@ -90,14 +88,7 @@ def declare_buffers(
             raise failure("MISALIGNED_SUB_BUFFER_OFFSET", reason)
         return divide(hBuffer, flags, origin, pRegion.size, host + origin if host else 0)
 
-    def find_native(hMem: Any, hDevice: Any) -> int:
-        return get_native(hMem)
-
-    adapter.declare(
-        urMemBufferCreate=create_buffer,
-        urMemBufferPartition=partition,
-        urMemGetNativeHandle=find_native,
-    )
+    adapter.declare(urMemBufferCreate=create_buffer, urMemBufferPartition=partition)
     adapter.info("urMemGetInfo", MEMORY_INFO)
 
 

@@ -66,14 +66,12 @@ class ContextObject:
 def declare_contexts(
     adapter: Adapter,
     create: Callable[[list[Any]], Any],
-    get_native: Callable[[Any], int],
 ) -> None:
     """Declare how contexts are made, and the queries about them.
 
     Args:
         adapter: the adapter.
         create: makes a context of devices of one platform.
-        get_native: returns the native handle of a context.
     """
 
     def create_context(phDevices: list[Any]) -> Any:
@@ -83,7 +81,6 @@ def declare_contexts(
 
     adapter.declare(
         urContextCreate=create_context,
-        urContextGetNativeHandle=lambda hContext: get_native(hContext),
         urContextSetExtendedDeleter=lambda hContext, pfnDeleter, pUserData: (
             hContext.deleters.append((pfnDeleter, pUserData))
         ),

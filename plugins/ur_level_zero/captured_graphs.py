@@ -107,6 +107,9 @@ class LZGraph(Object):
             check(code, "zeGraphIsEmptyExt")
         return code == _TRUE
 
+    def get_native(self) -> int:
+        return self.ze
+
     def close(self) -> None:
         if self.ze:
             call(self.table, "zeGraphDestroyExt", self.ze)
@@ -123,6 +126,9 @@ class LZExecutableGraph(Object):
             raise failure("INVALID_GRAPH", "a capture into the graph has not ended")
         self.context, self.table, self.kept = graph.context, graph.table, graph.kept
         self.ze = create(self.table, "zeGraphInstantiateExt", graph.ze, None)
+
+    def get_native(self) -> int:
+        return self.ze
 
     def close(self) -> None:
         call(self.table, "zeExecutableGraphDestroyExt", self.ze)
@@ -158,11 +164,6 @@ def urGraphDumpContentsExp(hGraph: LZGraph, filePath: str) -> None:
     call(hGraph.table, "zeGraphDumpContentsExt", hGraph.ze, filePath.encode(), None)
 
 
-@adapter.entry
-def urGraphGetNativeHandleExp(hGraph: LZGraph) -> int:
-    return hGraph.ze
-
-
 # executable graphs
 
 
@@ -176,8 +177,3 @@ def urEnqueueGraphExp(enqueue: LZEnqueue, hGraph: LZExecutableGraph) -> LZEvent 
     enqueue.check_context("the graph", hGraph)
     refuse_capture(enqueue.queue, "run a graph", enqueue.waits)
     return enqueue.call("zeCommandListAppendGraphExt", hGraph.ze, None, keep=hGraph)
-
-
-@adapter.entry
-def urGraphExecutableGraphGetNativeHandleExp(hExecutableGraph: LZExecutableGraph) -> int:
-    return hExecutableGraph.ze

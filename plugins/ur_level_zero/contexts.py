@@ -263,7 +263,6 @@ class LZContext(ContextObject, LZObject):
 declare_contexts(
     adapter,
     lambda devices: LZContext(make_context(devices[0].platform, devices), devices),
-    lambda context: context.ze,
 )
 
 

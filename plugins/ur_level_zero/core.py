@@ -163,6 +163,9 @@ class LZObject(Object):
     def __init__(self, ze: int, table: DispatchTable, owned: bool = True) -> None:
         self.ze, self.table, self.owned = ze, table, owned
 
+    def get_native(self) -> int:
+        return self.ze
+
     def close(self) -> None:
         if self.owned and self.ze:
             call(self.table, self.destroy, self.ze)

@@ -104,6 +104,9 @@ class LZDevice(Object):
                 return ask(self.table, routine, self.ze, name)
         return make_struct("device_image_properties")
 
+    def get_native(self) -> int:
+        return self.ze
+
     @property
     def has_images(self) -> bool:
         """Return whether it has images."""
@@ -215,11 +218,6 @@ def find_type(device: LZDevice) -> int:
     """Return the ur_device_type_t of a device."""
     kind = device.properties.type
     return next((ur for ur, ze in _TYPES.items() if ze == kind), UR["UR_DEVICE_TYPE_CUSTOM"])
-
-
-@adapter.entry
-def urDeviceGetNativeHandle(hDevice: LZDevice) -> int:
-    return hDevice.ze
 
 
 @adapter.entry

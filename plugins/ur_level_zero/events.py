@@ -59,6 +59,10 @@ class LZEvent(Object):
         self.cell, self.context, self.queue, self.command = cell, context, queue, command
         self.first, self.timed, self.queued = first or cell, timed, queued
 
+    def get_native(self) -> int:
+        self.cell.supply = None  # the program may use it longer than we do
+        return self.cell.ze
+
     def check_outside(self) -> None:
         """Raise URError (GRAPH_INTERNAL_EVENT) if its command is in a capture."""
         if self.cell.capture is not None:
@@ -183,12 +187,6 @@ adapter.info(
         "UR_PROFILING_INFO_COMMAND_COMPLETE": lambda event: event.times[1],
     },
 )
-
-
-@adapter.entry
-def urEventGetNativeHandle(hEvent: LZEvent) -> int:
-    hEvent.cell.supply = None  # the program may use it longer than we do
-    return hEvent.cell.ze
 
 
 class _OwnedCell(EventCell):

@@ -269,6 +269,9 @@ class LZKernel(Object):
             call(self.table, "zeKernelSetGlobalOffsetExp", handle, *shape.offset)
         return handle
 
+    def get_native(self) -> int:
+        return next(iter(self.handles.values()))
+
     def close(self) -> None:
         for handle in self.handles.values() if self.owned else ():
             call(self.table, "zeKernelDestroy", handle)
@@ -315,11 +318,6 @@ def urKernelCreate(hProgram: LZProgram, pKernelName: str) -> LZKernel:
         for module in hProgram.modules
     }
     return LZKernel(hProgram, handles)
-
-
-@adapter.entry
-def urKernelGetNativeHandle(hKernel: LZKernel) -> int:
-    return next(iter(hKernel.handles.values()))
 
 
 @adapter.entry

@@ -107,7 +107,7 @@ def _divide(buffer: LZBuffer, flags: int, origin: int, size: int, host: int) -> 
     return LZBuffer(address, buffer.context, size, parent=buffer, host=host, owned=False)
 
 
-declare_buffers(adapter, _create, _divide, lambda memory: memory.ze, BUFFER_ALIGNMENT)
+declare_buffers(adapter, _create, _divide, BUFFER_ALIGNMENT)
 
 
 @adapter.entry

@@ -56,6 +56,9 @@ class LZPlatform(Object):
         found = [device.handle for device in driver.devices if device.driver_handle == ze]
         self.roots = tuple(LZDevice(handle, self) for handle in found)
 
+    def get_native(self) -> int:
+        return self.ze
+
     def has(self, function: str) -> bool:
         """Return whether the driver has a function."""
         return function not in self.driver.binding.missing
@@ -151,11 +154,6 @@ adapter.info(
 @adapter.entry
 def urPlatformGetApiVersion(hPlatform: LZPlatform) -> int:
     return API_VERSION
-
-
-@adapter.entry
-def urPlatformGetNativeHandle(hPlatform: LZPlatform) -> int:
-    return hPlatform.ze
 
 
 @adapter.entry

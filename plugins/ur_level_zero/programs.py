@@ -155,6 +155,9 @@ class LZProgram(Object):
         self.context, self.sources, self.il = context, sources, il
         self.builds = {device: LZBuild() for device in sources}
 
+    def get_native(self) -> int:
+        return self.modules[0].ze
+
     @property
     def devices(self) -> tuple[LZDevice, ...]:
         """Return the devices that it is for."""
@@ -300,11 +303,6 @@ def _create_from_binaries(
 
 
 declare_creation(adapter, _create_from_il, _create_from_binaries)
-
-
-@adapter.entry
-def urProgramGetNativeHandle(hProgram: LZProgram) -> int:
-    return hProgram.modules[0].ze
 
 
 @adapter.entry

@@ -58,8 +58,3 @@ def urSamplerCreate(hContext: LZContext, pDesc: Any) -> LZSampler:
 
 
 adapter.info("urSamplerGetInfo", SAMPLER_INFO)
-
-
-@adapter.entry
-def urSamplerGetNativeHandle(hSampler: LZSampler) -> int:
-    return hSampler.ze

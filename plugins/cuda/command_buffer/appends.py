@@ -124,7 +124,7 @@ def urCommandBufferAppendNativeCommandExp(
     if child is not None:
         child.check_open()
     with (
-        contextlib.nullcontext(child.native_handle)
+        contextlib.nullcontext(child.get_native())
         if child
         else hCommandBuffer.make_inner_graph() as graph
     ):

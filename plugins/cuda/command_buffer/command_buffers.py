@@ -177,9 +177,8 @@ class CuCommandBuffer(CommandBufferObject):
         self._nodes += 1
         return made
 
-    @property
-    def native_handle(self) -> int:
-        """Its native handle, a graph that has all edges. Raises DriverError."""
+    def get_native(self) -> int:
+        """Return its native handle, a graph that has all edges. Raises DriverError."""
         with self.recording:
             self.in_c.add_late_edges()
         return self.native
@@ -311,9 +310,3 @@ def _adopt_command(words: Any) -> CuCommand:
 
 adapter.adopters[CuCommand.type] = _adopt_command
 declare_command_buffers(adapter, CuCommandBuffer)
-
-
-@adapter.entry
-def urCommandBufferGetNativeHandleExp(hCommandBuffer: CuCommandBuffer) -> int:
-    """Return its CUgraph. In a native command it is the graph of that command."""
-    return hCommandBuffer.native_handle

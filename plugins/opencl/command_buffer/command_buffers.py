@@ -118,6 +118,9 @@ class URCommandBuffer(CommandBufferObject):
         self.runner: CommandBuffer | None = None
         _unfinished.release_finished()
 
+    def get_native(self) -> int:
+        return (self.native or self.open_native()).cl
+
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/calls.h says."""
         return (get_address(self.launches), *super().describe_to_c()[1:])
@@ -305,8 +308,3 @@ adapter.after_queues.append(_unfinished.release_finished)
 
 
 declare_command_buffers(adapter, URCommandBuffer)
-
-
-@adapter.entry
-def urCommandBufferGetNativeHandleExp(hCommandBuffer: URCommandBuffer) -> int:
-    return (hCommandBuffer.native or hCommandBuffer.open_native()).cl

@@ -101,6 +101,9 @@ class LZCommandBuffer(CommandBufferObject):
             self.path.begin(self.copies)
         self._submission: Submission | None = None
 
+    def get_native(self) -> int:
+        return self.main.ze
+
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return what native/level_zero.c says."""
         return 0, self.in_c.number, *super().describe_to_c()[2:]
@@ -310,8 +313,3 @@ def get_launch_state(record: CommandRecord) -> LaunchState:
 
 
 declare_command_buffers(adapter, LZCommandBuffer)
-
-
-@adapter.entry
-def urCommandBufferGetNativeHandleExp(hCommandBuffer: LZCommandBuffer) -> int:
-    return hCommandBuffer.main.ze
