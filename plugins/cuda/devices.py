@@ -12,7 +12,7 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from ..sdk.rules import check_count, select_binary
+from ..sdk.platforms import declare_devices, find_by_native
 from .core import API, NAMES, Object, adapter, check, failure, find_routine, get_constant
 from .platforms import CuPlatform, list_platforms
 
@@ -294,31 +294,22 @@ def list_all_devices() -> list[CuDevice]:
 _OURS: Final = frozenset(UR[f"UR_DEVICE_TYPE_{name}"] for name in ("ALL", "DEFAULT", "GPU"))
 
 
-@adapter.entry
-def urDeviceGet(hPlatform: CuPlatform, DeviceType: int) -> list[CuDevice]:
-    devices = list(list_devices(hPlatform)) if DeviceType in _OURS else []
-    return devices[:1] if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"] else devices
+def _find_devices(platform: CuPlatform, kind: int) -> tuple[CuDevice, ...]:
+    devices = list_devices(platform) if kind in _OURS else ()
+    return devices[:1] if kind == UR["UR_DEVICE_TYPE_DEFAULT"] else devices
 
 
-@adapter.entry
-def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> CuDevice:
-    for device in list_all_devices():
-        if device.native == hNativeDevice:
-            return device
-    raise failure("INVALID_DEVICE", f"the driver has no device {hNativeDevice}")
-
-
-@adapter.entry
-def urDevicePartition(hDevice: CuDevice, pProperties: Any, NumDevices: int) -> list[CuDevice]:
-    if not pProperties.pProperties:
-        raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
-    check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
+def _refuse_parts(device: CuDevice, asked: list[Any], room: int) -> Any:
     raise failure("INVALID_VALUE", f"{API.name}'s devices have no sub-devices")
 
 
-@adapter.entry
-def urDeviceSelectBinary(hDevice: CuDevice, pBinaries: Any, NumBinaries: int) -> int:
-    return select_binary(pBinaries, NumBinaries, API.targets)
+declare_devices(
+    adapter,
+    find=_find_devices,
+    take_native=lambda native, properties: find_by_native(list_all_devices(), native),
+    divide=_refuse_parts,
+    list_targets=lambda device: API.targets,
+)
 
 
 @adapter.entry

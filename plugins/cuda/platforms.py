@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from ...loader.base.forks import make_lock
-from ...loader.ur.abi import API_VERSION, UR
 from ..sdk.gpu.api import GpuDriver
-from .core import API, Object, adapter, failure, find_driver
+from ..sdk.platforms import declare_platforms
+from .core import API, Object, adapter, find_driver
 
 if TYPE_CHECKING:
     from .devices import CuDevice
@@ -62,43 +62,11 @@ def _open_platforms() -> tuple[CuPlatform, ...]:
     return () if driver is None else (CuPlatform(driver),)
 
 
-@adapter.entry
-def urPlatformGet(NumEntries: int) -> list[CuPlatform]:
-    return list(list_platforms())
-
-
-adapter.info(
-    "urPlatformGetInfo",
-    {
-        "UR_PLATFORM_INFO_NAME": f"{API.name} (fairlead)",
-        "UR_PLATFORM_INFO_VENDOR_NAME": API.vendor,
-        "UR_PLATFORM_INFO_VERSION": lambda platform: platform.version,
-        "UR_PLATFORM_INFO_EXTENSIONS": "",
-        "UR_PLATFORM_INFO_PROFILE": "FULL_PROFILE",
-        "UR_PLATFORM_INFO_BACKEND": UR[API.backend],
-        "UR_PLATFORM_INFO_ADAPTER": adapter,
-    },
+declare_platforms(
+    adapter,
+    list_platforms,  # the driver's compiler always optimizes, so it has no options
+    NAME=f"{API.name} (fairlead)",
+    VENDOR_NAME=API.vendor,
+    VERSION=lambda platform: platform.version,
+    EXTENSIONS="",
 )
-
-
-@adapter.entry
-def urPlatformGetApiVersion(hPlatform: CuPlatform) -> int:
-    return API_VERSION
-
-
-@adapter.entry
-def urPlatformGetBackendOption(hPlatform: CuPlatform, pFrontendOption: str) -> str:
-    """Return "" for each option of DPC++, because the driver's compiler always optimizes."""
-    if pFrontendOption not in ("", "-O0", "-O1", "-O2", "-O3", "-ftarget-compile-fast"):
-        raise failure("INVALID_VALUE", f"the driver has no option for {pFrontendOption}")
-    return ""
-
-
-@adapter.entry
-def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> CuPlatform:
-    for platform in list_platforms():
-        if platform.handle == hNativePlatform:
-            return platform
-    raise failure(
-        "INVALID_PLATFORM", "the driver has no platforms, so there is only our own handle"
-    )

@@ -14,7 +14,7 @@ from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.answers import make_answers
-from ..sdk.rules import check_count, select_binary
+from ..sdk.platforms import declare_devices
 from .core import (
     CLObject,
     adapter,
@@ -156,21 +156,17 @@ _ASKED: Final = {
 }
 
 
-@adapter.entry
-def urDeviceGet(hPlatform: URPlatform, DeviceType: int) -> list[URDevice]:
-    devices = list(list_devices(hPlatform))
-    if DeviceType == UR["UR_DEVICE_TYPE_ALL"]:
+def _find_of_type(platform: URPlatform, kind: int) -> Sequence[URDevice]:
+    devices = list_devices(platform)
+    if kind == UR["UR_DEVICE_TYPE_ALL"]:
         return devices
-    found = _find_devices(hPlatform, _ASKED[DeviceType])
+    found = _find_devices(platform, _ASKED[kind])
     return [device for device in devices if device.cl in found]
 
 
-@adapter.entry
-def urDeviceCreateWithNativeHandle(hNativeDevice: int, pProperties: Any) -> URDevice:
-    if not hNativeDevice:
-        raise failure("INVALID_NULL_HANDLE")
+def _take_native(native: int, properties: Any) -> URDevice | None:
     with _lock:
-        return _get_or_make(hNativeDevice, pProperties)
+        return _get_or_make(native, properties) if native else None
 
 
 def _get_or_make(native: int, properties: Any) -> URDevice:
@@ -215,11 +211,9 @@ _divided: Final[weakref.WeakValueDictionary[tuple[int, tuple[int, ...], int], UR
 )
 
 
-@adapter.entry
-def urDevicePartition(hDevice: URDevice, pProperties: Any, NumDevices: int) -> Sequence[Any]:
-    wanted = _convert_partition(pProperties)
-    # The caller may ask only for their number.
-    return divide(hDevice, wanted) if NumDevices else range(_count_parts(hDevice, wanted))
+def _divide(device: URDevice, asked: list[Any], room: int) -> Sequence[Any]:
+    wanted = _convert_partition(asked)
+    return divide(device, wanted) if room else range(_count_parts(device, wanted))
 
 
 def _count_parts(device: URDevice, wanted: tuple[int, ...]) -> int:
@@ -253,14 +247,8 @@ def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
     return parts
 
 
-def _convert_partition(properties: Any) -> tuple[int, ...]:
-    """Return a ur_device_partition_properties_t as the list that OpenCL takes. Raises URError."""
-    if not properties.pProperties:
-        raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
-    check_count(properties.PropCount, "INVALID_VALUE", "properties")
-    asked = [properties.pProperties[index] for index in range(properties.PropCount)]
-    if not asked or len({item.type for item in asked}) > 1:
-        raise failure("INVALID_VALUE", "all properties have to be of one type")
+def _convert_partition(asked: list[Any]) -> tuple[int, ...]:
+    """Return ur_device_partition_property_t as the list that OpenCL takes. Raises URError."""
     kind = asked[0].type
     if kind not in _PARTITIONS:
         raise failure("INVALID_VALUE", "OpenCL does not divide devices by this type")
@@ -300,9 +288,13 @@ def list_binary_targets(device: URDevice) -> list[str]:
     return found
 
 
-@adapter.entry
-def urDeviceSelectBinary(hDevice: URDevice, pBinaries: Any, NumBinaries: int) -> int:
-    return select_binary(pBinaries, NumBinaries, list_binary_targets(hDevice))
+declare_devices(
+    adapter,
+    find=_find_of_type,
+    take_native=_take_native,
+    divide=_divide,
+    list_targets=list_binary_targets,
+)
 
 
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -16,10 +16,10 @@ from ...loader.base.forks import make_lock
 from ...loader.base.memory import read_word
 from ...loader.base.query import decode_text
 from ...loader.base.search import find_python_libraries
-from ...loader.ur.abi import API_VERSION, UR
 from ..sdk._native import ffi
 from ..sdk.answers import make_answers
 from ..sdk.objects import Object
+from ..sdk.platforms import declare_platforms
 from .core import adapter, failure, get_address, icd
 
 if TYPE_CHECKING:
@@ -161,62 +161,22 @@ def get_driver(native: int) -> URPlatform:
     raise failure("INVALID_VALUE", "the native handle is not of a driver that fairlead has found")
 
 
-@adapter.entry
-def urPlatformGet(NumEntries: int) -> list[URPlatform]:
-    return list(platforms())
-
-
-_TEXTS = {
-    "UR_PLATFORM_INFO_NAME": "CL_PLATFORM_NAME",
-    "UR_PLATFORM_INFO_VENDOR_NAME": "CL_PLATFORM_VENDOR",
-    "UR_PLATFORM_INFO_VERSION": "CL_PLATFORM_VERSION",
-    "UR_PLATFORM_INFO_EXTENSIONS": "CL_PLATFORM_EXTENSIONS",
-    "UR_PLATFORM_INFO_PROFILE": "CL_PLATFORM_PROFILE",
-}
-
-
 def _make_text_query(name: str) -> Any:
     return lambda platform: decode_text(
-        query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[name])
+        query(platform.table, "clGetPlatformInfo", platform.cl, OPENCL[f"CL_PLATFORM_{name}"])
     )
 
 
-adapter.info(
-    "urPlatformGetInfo",
-    {
-        **{name: _make_text_query(opencl) for name, opencl in _TEXTS.items()},
-        "UR_PLATFORM_INFO_BACKEND": UR["UR_BACKEND_OPENCL"],
-        "UR_PLATFORM_INFO_ADAPTER": adapter,
-    },
+def _choose_fast(platform: URPlatform) -> str:
+    """Return the option that lets a driver compile fast, "" if it has none."""
+    is_for_gpus = any("GPU" in device.icd.type for device in platform.devices)
+    return platform.profile.fast_compile_option if is_for_gpus else ""
+
+
+declare_platforms(
+    adapter,
+    platforms,
+    {"-O0": "-cl-opt-disable", "-ftarget-compile-fast": _choose_fast},
+    **{name: _make_text_query(name) for name in ("NAME", "VERSION", "EXTENSIONS", "PROFILE")},
+    VENDOR_NAME=_make_text_query("VENDOR"),
 )
-
-
-@adapter.entry
-def urPlatformGetApiVersion(hPlatform: URPlatform) -> int:
-    return API_VERSION
-
-
-#: The options of drivers' compilers for those of DPC++.
-_OPTIONS = {
-    "": "",
-    "-O0": "-cl-opt-disable",
-    "-O1": "",
-    "-O2": "",
-    "-O3": "",
-    "-ftarget-compile-fast": "",
-}
-
-
-@adapter.entry
-def urPlatformGetBackendOption(hPlatform: URPlatform, pFrontendOption: str) -> str:
-    if pFrontendOption not in _OPTIONS:
-        raise failure("INVALID_VALUE", f"drivers have no option for {pFrontendOption}")
-    fast = hPlatform.profile.fast_compile_option
-    if pFrontendOption == "-ftarget-compile-fast" and fast:
-        return fast if any("GPU" in device.icd.type for device in hPlatform.devices) else ""
-    return _OPTIONS[pFrontendOption]
-
-
-@adapter.entry
-def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> URPlatform:
-    return get_platform(hNativePlatform)

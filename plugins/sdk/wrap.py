@@ -269,15 +269,15 @@ class _Entry:
 
     def _emit_device_check(self, context: str) -> Iterator[str]:
         """Check that devices are of their context. A part of one is, too."""
-        check = "if _one not in _context.devices: _context.check_device(_one)"
+        check = "not in _context.devices: _context.check_device"
         yield f"_context = {context}"
         if "phDevices" in self.parameters:
-            yield f"for _one in phDevices: {check}"
-            return
-        wanted = (
-            "hDevice is not None and " if "optional" in self.parameters["hDevice"].words else ""
-        )
-        yield check.replace("_one", "hDevice").replace("if ", f"if {wanted}")
+            yield "for _device in phDevices:"
+            yield f"    if _device {check}(_device)"
+        elif "optional" in self.parameters["hDevice"].words:
+            yield f"if hDevice is not None and hDevice {check}(hDevice)"
+        else:
+            yield f"if hDevice {check}(hDevice)"
 
     def _emit_input(self, p: Parameter) -> Iterator[str]:
         base = "callback" if p.type == "callback" else UR.resolve(p.type)

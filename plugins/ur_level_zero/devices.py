@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.objects import Object
-from ..sdk.rules import check_count, select_binary
 from .core import ZE, LevelZeroError, adapter, ask, ask_list, call, failure, make_struct
 
 if TYPE_CHECKING:
@@ -221,38 +220,31 @@ def find_type(device: LZDevice) -> int:
 
 
 @adapter.entry
-def urDeviceGetGlobalTimestamps(
-    hDevice: LZDevice, pDeviceTimestamp: Any, pHostTimestamp: Any
-) -> None:
+def urDeviceGetGlobalTimestamps(hDevice: LZDevice) -> tuple[int, int]:
     host, device = hDevice.read_clocks()
-    for pointer, value in ((pDeviceTimestamp, device), (pHostTimestamp, host)):
-        if pointer:
-            pointer[0] = value
+    return device, host
 
 
-@adapter.entry
-def urDevicePartition(
-    hDevice: LZDevice, pProperties: Any, NumDevices: int
-) -> Sequence[LZDevice | int]:
-    """Return the sub-devices that the driver has: Level Zero divides devices in no other way."""
-    if not pProperties.pProperties:
-        raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
-    check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
-    asked = [pProperties.pProperties[index] for index in range(pProperties.PropCount)]
-    if {one.type for one in asked} != {UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]}:
+def divide_device(device: LZDevice, asked: list[Any], room: int) -> Sequence[LZDevice]:
+    """Return the sub-devices that the driver has: Level Zero divides devices in no other way.
+
+    Args:
+        device: the device.
+        asked: ur_device_partition_property_t of one type.
+        room: for how many handles there is room.
+
+    Raises:
+        URError: INVALID_VALUE, DEVICE_PARTITION_FAILED.
+    """
+    if asked[0].type != UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"]:
         raise failure("INVALID_VALUE", "Level Zero does not divide devices by this type")
     if any(one.value.affinity_domain not in DOMAINS for one in asked):
         raise failure("INVALID_VALUE", "Level Zero does not divide devices by this domain")
-    if not hDevice.parts:
+    if not device.parts:
         raise failure("DEVICE_PARTITION_FAILED", "the device has no sub-devices")
-    return hDevice.parts if NumDevices else range(len(hDevice.parts))
+    return device.parts
 
 
 def list_targets(device: LZDevice) -> list[str]:
     """Return the targets of binaries that a device takes, the best first."""
     return ["spir64_gen", "spir64"] if device.takes_spirv else []
-
-
-@adapter.entry
-def urDeviceSelectBinary(hDevice: LZDevice, pBinaries: Any, NumBinaries: int) -> int:
-    return select_binary(pBinaries, NumBinaries, list_targets(hDevice)[1:])

@@ -6,17 +6,18 @@ import contextlib
 import ctypes
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import make_lock
 from ...loader.base.query import decode_text
-from ...loader.ur.abi import API_VERSION, UR
+from ...loader.ur.abi import UR
 from ...loader.ze import libze_loader
 from ...loader.ze.binding import format_version
 from ...loader.ze.driver import ZEDriver
 from ...loader.ze.drivers import open_drivers
 from ..sdk.objects import Object
+from ..sdk.platforms import declare_devices, declare_platforms, find_by_native
 from .core import (
     LevelZeroError,
     adapter,
@@ -24,11 +25,10 @@ from .core import (
     ask_list,
     call,
     create,
-    failure,
     make_handle_array,
     make_struct,
 )
-from .devices import LZDevice, find_type
+from .devices import LZDevice, divide_device, find_type, list_targets
 
 
 @adapter.kind
@@ -132,75 +132,42 @@ def _get_file_name(platform: LZPlatform) -> str:
     return platform.driver.path.rsplit("/", 1)[-1]
 
 
-@adapter.entry
-def urPlatformGet() -> Sequence[LZPlatform]:
-    return list_platforms()
-
-
-adapter.info(
-    "urPlatformGetInfo",
+declare_platforms(
+    adapter,
+    list_platforms,
     {
-        "UR_PLATFORM_INFO_NAME": lambda platform: f"Level Zero, {_get_file_name(platform)}",
-        "UR_PLATFORM_INFO_VENDOR_NAME": "fairlead",
-        "UR_PLATFORM_INFO_VERSION": lambda platform: platform.api_version,
-        "UR_PLATFORM_INFO_EXTENSIONS": lambda platform: " ".join(platform.extensions),
-        "UR_PLATFORM_INFO_PROFILE": "FULL_PROFILE",
-        "UR_PLATFORM_INFO_BACKEND": adapter.backend,
-        "UR_PLATFORM_INFO_ADAPTER": lambda platform: adapter,
+        "-O0": "-ze-opt-disable",
+        "-O1": "-ze-opt-level=1",
+        "-O2": "-ze-opt-level=2",
+        "-O3": "-ze-opt-level=2",
     },
+    NAME=lambda platform: f"Level Zero, {_get_file_name(platform)}",
+    VENDOR_NAME="fairlead",
+    VERSION=lambda platform: platform.api_version,
+    EXTENSIONS=lambda platform: " ".join(platform.extensions),
 )
 
 
-@adapter.entry
-def urPlatformGetApiVersion(hPlatform: LZPlatform) -> int:
-    return API_VERSION
+def _find_devices(platform: LZPlatform, kind: int) -> Sequence[LZDevice]:
+    if kind == UR["UR_DEVICE_TYPE_ALL"]:
+        return platform.roots
+    if kind == UR["UR_DEVICE_TYPE_DEFAULT"]:
+        return platform.roots[:1]
+    return [device for device in platform.roots if find_type(device) == kind]
 
 
-@adapter.entry
-def urPlatformCreateWithNativeHandle(hNativePlatform: int) -> LZPlatform:
-    for platform in list_platforms():
-        if platform.ze == hNativePlatform:
-            return platform
-    code = "INVALID_VALUE" if hNativePlatform else "INVALID_NULL_HANDLE"
-    raise failure(code, "no driver lists this handle")
+def _take_native(native: int, properties: Any) -> LZDevice | None:
+    roots = [device for platform in list_platforms() for device in platform.roots]
+    return find_by_native([one for root in roots for one in (root, *root.parts)], native)
 
 
-#: The options of Level Zero for those of a compiler's front end.
-_OPTIONS: Final = {
-    "": "",
-    "-O0": "-ze-opt-disable",
-    "-O1": "-ze-opt-level=1",
-    "-O2": "-ze-opt-level=2",
-    "-O3": "-ze-opt-level=2",
-    "-ftarget-compile-fast": "",
-}
-
-
-@adapter.entry
-def urPlatformGetBackendOption(hPlatform: LZPlatform, pFrontendOption: str) -> str:
-    if pFrontendOption not in _OPTIONS:
-        raise failure("INVALID_VALUE", f"drivers have no option for {pFrontendOption}")
-    return _OPTIONS[pFrontendOption]
-
-
-@adapter.entry
-def urDeviceGet(hPlatform: LZPlatform, DeviceType: int) -> Sequence[LZDevice]:
-    if DeviceType == UR["UR_DEVICE_TYPE_ALL"]:
-        return hPlatform.roots
-    if DeviceType == UR["UR_DEVICE_TYPE_DEFAULT"]:
-        return hPlatform.roots[:1]
-    return [device for device in hPlatform.roots if find_type(device) == DeviceType]
-
-
-@adapter.entry
-def urDeviceCreateWithNativeHandle(hNativeDevice: int) -> LZDevice:
-    for platform in list_platforms():
-        for root in platform.roots:
-            for device in (root, *root.parts):
-                if device.ze == hNativeDevice:
-                    return device
-    code = "INVALID_VALUE" if hNativeDevice else "INVALID_NULL_HANDLE"
-    raise failure(code, "no driver lists this handle")
+declare_devices(
+    adapter,
+    find=_find_devices,
+    take_native=_take_native,
+    divide=divide_device,
+    list_targets=lambda device: list_targets(device)[1:],
+)
 
 
 def make_context(platform: LZPlatform, devices: Sequence[LZDevice]) -> int:

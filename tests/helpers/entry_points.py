@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fairlead.loader.base.abi import Function, Parameter
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.refusals import may_be_zero
 from fairlead.plugins import Object
 from fairlead.plugins.sdk._native import ffi, lib
 from fairlead.plugins.sdk.objects import Registry
@@ -94,7 +95,8 @@ class Call:
             f"_body(dict({', '.join(f'{p.name}={p.name}' for p in named)}))",
             scope,
         )
-        self.entry = compile_entry(self.registry, self.function, scope["body"], self._fail)
+        self.body = scope["body"]
+        self.entry = compile_entry(self.registry, self.function, self.body, self._fail)
 
     def __call__(self, arguments: dict[str, Any]) -> str:
         """The name of the code."""
@@ -224,6 +226,8 @@ class Call:
             yield "NULL with a count", "INVALID_NULL_POINTER", put(**{p.name: ffi.NULL})
         if kind == "list out":
             yield "without a count", "INVALID_SIZE", put(**{p.length: 0})
+        if kind == "number" and p.type == "ur_native_handle_t" and not may_be_zero(p.name):
+            yield "0", "INVALID_NULL_HANDLE", put(**{p.name: 0})
         if kind in ("enumeration", "flags"):
             yield "no value", "INVALID_ENUMERATION", put(**{p.name: 0x40000000})
         if p.name in ("workDim", "numWorkDim"):

@@ -11,6 +11,7 @@ from helpers.validated import CODES, Adapter, Attach
 
 from fairlead.loader.base.abi import Function, Parameter
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.refusals import RANGES
 from fairlead.loader.ur.validation import BOUNDS, LEAK, LIFETIME, PARAMETER, parse_layer_names
 
 
@@ -152,6 +153,15 @@ def test_every_function_is_guarded(
             and lines[0].startswith(f"{function.name}: {p.name}: ")
             and code in lines[0]
         )
+    assert not adapter.calls
+
+
+@pytest.mark.parametrize("value", [0, 4])
+def test_launches_have_one_to_three_dimensions(refuse: Any, adapter: Adapter, value: int) -> None:
+    for function, p in parameters(lambda p: p.name in RANGES):
+        answer, lines = refuse(function, p.name, value)
+        assert (function.name, answer) == (function.name, CODES["INVALID_WORK_DIMENSION"])
+        assert len(lines) == 1 and "it is not 1 to 3" in lines[0]
     assert not adapter.calls
 
 

@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.refusals import find_context
 from fairlead.plugins import Object, failure
 from fairlead.plugins.sdk._native import ffi
+from fairlead.plugins.sdk.contexts import ContextObject
 from fairlead.plugins.sdk.conversions import find_code
 from fairlead.plugins.sdk.objects import Registry
 from fairlead.plugins.sdk.wrap import check_parameters, compile_entry
@@ -203,6 +205,45 @@ def test_a_lent_handle_is_as_good_as_any(registry: Registry) -> None:
         )
         == "INVALID_DEVICE"
     )
+
+
+class Context(ContextObject, Object):
+    """A context of one device, or of all."""
+
+    type = "ur_context_handle_t"
+
+    def __init__(self, *devices: Object) -> None:
+        self.devices = devices
+
+
+class Owner(Object):
+    """A program, a kernel or a memory object of a context."""
+
+    def __init__(self, type_name: str, context: Context) -> None:
+        self.type, self.context = type_name, context
+
+
+@table("name", {f.name: f for f in FUNCTIONS.values() if find_context(f)})
+def test_a_device_of_another_context_is_refused(name: str) -> None:
+    call = Call(FUNCTIONS[name], Registry(TABLE))
+    call.registry.checks_devices = True
+    arguments, parameters = call.good(), call.parameters
+    given = arguments["hDevice"] if "hDevice" in parameters else arguments["phDevices"][1]
+    devices = call.registry.list_owned("ur_device_handle_t")
+    owner = find_context(FUNCTIONS[name]).partition(".")[0]
+    for context, code in (
+        (Context(*devices.values()), "SUCCESS"),
+        (Context(*(one for handle, one in devices.items() if handle != given)), "INVALID_DEVICE"),
+    ):
+        kind = parameters[owner].type
+        thing = context if owner == "hContext" else Owner(kind, context)
+        arguments[owner] = call.registry.give(thing)
+        call.entry = compile_entry(
+            call.registry, call.function, call.body, lambda error, routine: error.value
+        )
+        assert call(arguments) == code
+    if "hDevice" in parameters and "optional" in parameters["hDevice"].words:
+        assert call({**arguments, "hDevice": 0}) == "SUCCESS"
 
 
 def test_objects_that_are_false_are_objects(registry: Registry) -> None:
