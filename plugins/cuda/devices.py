@@ -312,9 +312,4 @@ declare_devices(
 )
 
 
-@adapter.entry
-def urDeviceWaitExp(hDevice: CuDevice) -> None:
-    hDevice.drain()
-
-
 from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

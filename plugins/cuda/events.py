@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.event_callbacks import call_at_status
-from ..sdk.queries import EVENT_INFO
+from ..sdk.events import declare_events
 from .clocks import TimeBase, make_base, make_event, measure
 from .contexts import CuContext
 from .core import NOT_READY, Object, adapter, failure
@@ -186,46 +185,17 @@ def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
             event.device.call_here("StreamWaitEvent", stream.handle, event.end, 0)
 
 
-@adapter.entry
-def urEventWait(phEventWaitList: Sequence[CuEvent]) -> None:
-    for event in phEventWaitList:
-        event.wait()
+def _take_native(native: int, context: CuContext, properties: Any) -> CuEvent:
+    owned = bool(properties and properties.isNativeHandleOwned)
+    return CuEvent(context, context.device, native, owned=owned)
 
 
-@adapter.entry
-def urEventSetCallback(hEvent: CuEvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
-    """Call a function of the program in a thread of its own.
+_TIMES: Final = {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}
 
-    A function that CUDA itself calls must not use CUDA, so it cannot be the program's.
-    """
-    hEvent.check_outside()
-    call_at_status(
-        adapter,
-        hEvent,
-        execStatus,
-        pfnNotify,
-        pUserData,
-        lambda: hEvent.device.ask("EventSynchronize", hEvent.end),
-    )
-
-
-adapter.info("urEventGetInfo", EVENT_INFO)
-
-adapter.info(
-    "urEventGetProfilingInfo",
-    {
-        f"UR_PROFILING_INFO_COMMAND_{name}": lambda event, index=index: event.times[index]
-        for name, index in {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}.items()
-    },
+# A function that CUDA itself calls must not use CUDA, so it cannot be the program's callback.
+declare_events(
+    adapter,
+    take_native=_take_native,
+    make_completed=make_completed_event,
+    times={name: lambda event, index=index: event.times[index] for name, index in _TIMES.items()},
 )
-
-
-@adapter.entry
-def urEventCreateWithNativeHandle(
-    hNativeEvent: int, hContext: CuContext, pProperties: Any
-) -> CuEvent:
-    """Make an event of a CUevent. NULL gives a complete event, as in other adapters."""
-    if not hNativeEvent:
-        return make_completed_event(hContext)
-    owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    return CuEvent(hContext, hContext.device, hNativeEvent, owned=owned)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
-from ..sdk.queries import QUEUE_INFO
+from ..sdk.queues import declare_queues
 from .captures import CuCapture, QueuePart, join_captures, refuse_capture
 from .clocks import make_event
 from .contexts import CuContext
@@ -191,39 +191,29 @@ class CuQueue(Object):
         return True
 
 
-@adapter.entry
-def urQueueCreate(hContext: CuContext, hDevice: CuDevice, pProperties: Any) -> CuQueue:
-    flags = pProperties.flags if pProperties else 0
-    return CuQueue(hContext, hDevice, flags)
-
-
-adapter.info("urQueueGetInfo", QUEUE_INFO)
-
-
 adapter.in_c.add("urQueueFinish")
 
 
-@adapter.entry
-def urQueueFinish(hQueue: CuQueue) -> None:
-    hQueue.drain()
-
-
-@adapter.entry
-def urQueueFlush(hQueue: CuQueue) -> None:
-    """Do nothing: the driver starts what is enqueued by itself."""
-
-
-@adapter.entry
-def urQueueCreateWithNativeHandle(
-    hNativeQueue: int, hContext: CuContext, hDevice: CuDevice | None, pProperties: Any
+def _take_native(
+    native: int, context: CuContext, device: CuDevice | None, properties: Any
 ) -> CuQueue:
-    device = hDevice or hContext.device
+    device = device or context.device
     try:
-        is_ours = API.is_stream_of(hNativeQueue, device)
+        is_ours = API.is_stream_of(native, device)
     except DriverError as error:
         raise failure("INVALID_QUEUE", str(error)) from error
     if not is_ours:
         raise failure("INVALID_CONTEXT", "the native queue is of another context")
-    known = (one for one in list(hContext.queues) if not one.is_closed)
-    same = (one.flags for one in known if one.streams[0].handle == hNativeQueue)
-    return CuQueue(hContext, device, next(same, 0), hNativeQueue)
+    known = (one for one in list(context.queues) if not one.is_closed)
+    same = (one.flags for one in known if one.streams[0].handle == native)
+    return CuQueue(context, device, next(same, 0), native)
+
+
+declare_queues(
+    adapter,
+    create=CuQueue,
+    take_native=_take_native,
+    finish=CuQueue.drain,
+    flush=lambda queue: None,  # the driver starts what is enqueued by itself
+    drain_device=CuDevice.drain,
+)

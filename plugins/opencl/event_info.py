@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from ..sdk.queries import EVENT_INFO
+from ..sdk.events import declare_events
 from .contexts import URContext, check_native
 from .core import adapter, query_number, retain_unless_owned
-from .events import UREvent, create_completed_event
+from .events import UREvent, call_on_status, create_completed_event, wait_for_usable
 from .queues import URQueue, get_queue
 
 _TYPES: Final = {
@@ -51,27 +52,17 @@ def _query_status(event: UREvent) -> int:
     return status if status >= 0 else UR["UR_EVENT_STATUS_ERROR"]
 
 
-adapter.info(
-    "urEventGetInfo",
-    {
-        **EVENT_INFO,
-        "UR_EVENT_INFO_COMMAND_QUEUE": _get_queue,
-        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _query_status,
-    },
-)
-
-
 #: The times of a command, and those of a time stamp. Its times are that of the call and that at
 #: which the device recorded it.
 _PROFILING: Final = {
-    "UR_PROFILING_INFO_COMMAND_QUEUED": ("CL_PROFILING_COMMAND_QUEUED",) * 2,
-    "UR_PROFILING_INFO_COMMAND_SUBMIT": (
+    "QUEUED": ("CL_PROFILING_COMMAND_QUEUED",) * 2,
+    "SUBMIT": (
         "CL_PROFILING_COMMAND_SUBMIT",
         "CL_PROFILING_COMMAND_QUEUED",
     ),
-    "UR_PROFILING_INFO_COMMAND_START": ("CL_PROFILING_COMMAND_START", "CL_PROFILING_COMMAND_END"),
-    "UR_PROFILING_INFO_COMMAND_END": ("CL_PROFILING_COMMAND_END",) * 2,
-    "UR_PROFILING_INFO_COMMAND_COMPLETE": ("CL_PROFILING_COMMAND_END",) * 2,
+    "START": ("CL_PROFILING_COMMAND_START", "CL_PROFILING_COMMAND_END"),
+    "END": ("CL_PROFILING_COMMAND_END",) * 2,
+    "COMPLETE": ("CL_PROFILING_COMMAND_END",) * 2,
 }
 
 
@@ -87,21 +78,28 @@ def _make_profiling_query(of_command: str, of_time_stamp: str) -> Any:
     return answer
 
 
-adapter.info(
-    "urEventGetProfilingInfo",
-    {name: _make_profiling_query(*names) for name, names in _PROFILING.items()},
-)
-
-
-@adapter.entry
-def urEventCreateWithNativeHandle(
-    hNativeEvent: int, hContext: URContext, pProperties: Any
-) -> UREvent:
-    """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
-    if not hNativeEvent:
-        return UREvent(create_completed_event(hContext), hContext)
-    check_native(hNativeEvent, hContext, "clGetEventInfo", "CL_EVENT_CONTEXT")
-    retain_unless_owned(UREvent, hNativeEvent, hContext.table, pProperties)
-    made = UREvent(hNativeEvent, hContext)
+def _take_native(native: int, context: URContext, properties: Any) -> UREvent:
+    check_native(native, context, "clGetEventInfo", "CL_EVENT_CONTEXT")
+    retain_unless_owned(UREvent, native, context.table, properties)
+    made = UREvent(native, context)
     made.command = _TYPES.get(made.query_number("CL_EVENT_COMMAND_TYPE"), 0)
     return made
+
+
+def _call_at(event: UREvent, status: int, call: Callable[[], None]) -> None:
+    present = event.get_current()
+    call_on_status(present.cl, present.table, status, lambda found: call())
+
+
+declare_events(
+    adapter,
+    take_native=_take_native,
+    make_completed=lambda context: UREvent(create_completed_event(context), context),
+    times={name: _make_profiling_query(*names) for name, names in _PROFILING.items()},
+    info={
+        "UR_EVENT_INFO_COMMAND_QUEUE": _get_queue,
+        "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": _query_status,
+    },
+    wait=wait_for_usable,
+    call_at=_call_at,
+)

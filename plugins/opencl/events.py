@@ -17,7 +17,6 @@ from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import make_lock
 from ...loader.base.interrupts import is_main_thread
-from ...loader.ur.abi import UR
 from ..sdk._native import lib
 from .contexts import URContext
 from .core import CLObject, adapter, check, create, failure, get_address, make_handle_array
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from .queues import URQueue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
-_UserNotify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)
 _STATUS: Final = OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"]
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -201,11 +199,11 @@ def _wait_for_each(events: Sequence[UREvent]) -> None:
         raise failed
 
 
-@adapter.entry
-def urEventWait(phEventWaitList: Sequence[UREvent]) -> None:
-    for event in phEventWaitList:
+def wait_for_usable(events: Sequence[UREvent]) -> None:
+    """Wait until all events are complete. Raises URError or OpenCLError if one cannot be."""
+    for event in events:
         event.check_usable()
-    wait(phEventWaitList)
+    wait(events)
 
 
 # callbacks
@@ -257,28 +255,6 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
         with _lock:
             _waiting.pop(number, None)
         check(code, "clSetEventCallback")
-
-
-@adapter.entry
-def urEventSetCallback(hEvent: UREvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
-    if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:  # OpenCL has no callback for it
-        raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-    present = hEvent.get_current()
-    registry = adapter.registry
-    assert registry is not None
-    registry.retain(hEvent)  # the callback is given its handle
-
-    def call_back(status: int) -> None:
-        try:
-            _UserNotify(pfnNotify)(hEvent.handle, execStatus, pUserData)
-        finally:
-            registry.release(hEvent)
-
-    try:
-        call_on_status(present.cl, present.table, execStatus, call_back)
-    except BaseException:
-        registry.release(hEvent)
-        raise
 
 
 def call_host_function(function: int, data: int) -> None:

@@ -17,7 +17,7 @@ from ...icd.command_buffer.queue_release import release_ended, release_queue
 from ...icd.command_buffer.waiting import finish
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
-from ..sdk.queries import QUEUE_INFO
+from ..sdk.queues import declare_queues
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -339,39 +339,24 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
     return URQueue(cl, context, device, flags)
 
 
-@adapter.entry
-def urQueueCreate(hContext: URContext, hDevice: URDevice, pProperties: Any) -> URQueue:
-    flags = pProperties.flags if pProperties else 0
-    return create_queue(hContext, hDevice, flags)
-
-
-adapter.info("urQueueGetInfo", QUEUE_INFO)
-
-
-@adapter.entry
-def urQueueFinish(hQueue: URQueue) -> None:
-    hQueue.drain()
-
-
-@adapter.entry
-def urDeviceWaitExp(hDevice: URDevice) -> None:
-    drain_queues(device=hDevice)
-
-
-@adapter.entry
-def urQueueFlush(hQueue: URQueue) -> None:
-    hQueue.flush()
-
-
-@adapter.entry
-def urQueueCreateWithNativeHandle(
-    hNativeQueue: int, hContext: URContext, hDevice: URDevice | None, pProperties: Any
+def _take_native(
+    native: int, context: URContext, device: URDevice | None, properties: Any
 ) -> URQueue:
-    check_native(hNativeQueue, hContext, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
-    device = _ask_native(hNativeQueue, hContext, "CL_QUEUE_DEVICE")
-    if hDevice is not None and device != hDevice.cl:
+    check_native(native, context, "clGetCommandQueueInfo", "CL_QUEUE_CONTEXT")
+    cl = _ask_native(native, context, "CL_QUEUE_DEVICE")
+    if device is not None and cl != device.cl:
         raise failure("INVALID_DEVICE", "the native queue is of another device")
-    return _make_from_native(hNativeQueue, hContext, hDevice or get_device(device), pProperties)
+    return _make_from_native(native, context, device or get_device(cl), properties)
+
+
+declare_queues(
+    adapter,
+    create=create_queue,
+    take_native=_take_native,
+    finish=URQueue.drain,
+    flush=URQueue.flush,
+    drain_device=lambda device: drain_queues(device=device),
+)
 
 
 def _ask_native(native: int, context: URContext, name: str) -> int:

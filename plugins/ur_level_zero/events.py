@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
-from ..sdk.event_callbacks import call_at_status
+from ..sdk.events import declare_events
 from ..sdk.objects import Object
-from ..sdk.queries import EVENT_INFO
 from .contexts import EventCell, LZContext
 from .core import ZE, adapter, call, failure, is_owned
 from .devices import LZDevice
@@ -133,37 +131,6 @@ def find_span(rows: Iterable[Any], device: LZDevice) -> tuple[int, int]:
     return device.convert_to_nanoseconds(start), device.convert_to_nanoseconds(end)
 
 
-def wait_for(events: Sequence[LZEvent]) -> None:
-    """Wait until all events are complete. Raises LevelZeroError if a command failed."""
-    failed: LevelZeroError | None = None
-    for event in events:
-        try:
-            event.wait()
-        except LevelZeroError as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
-
-
-@adapter.entry
-def urEventWait(phEventWaitList: list[LZEvent]) -> None:
-    wait_for(phEventWaitList)
-
-
-@adapter.entry
-def urEventSetCallback(hEvent: LZEvent, execStatus: int, pfnNotify: int, pUserData: int) -> None:
-    hEvent.check_outside()
-
-    def wait() -> None:
-        with suppress(LevelZeroError):  # the command has failed, so it has ended
-            hEvent.wait()
-
-    call_at_status(adapter, hEvent, execStatus, pfnNotify, pUserData, wait)
-
-
-adapter.info("urEventGetInfo", EVENT_INFO)
-
-
 def _find_call_time(event: LZEvent) -> int:
     """Return when the call was made, but not later than its command began.
 
@@ -177,18 +144,6 @@ def _find_call_time(event: LZEvent) -> int:
     return min(event.queued or latest, latest)
 
 
-adapter.info(
-    "urEventGetProfilingInfo",
-    {
-        "UR_PROFILING_INFO_COMMAND_QUEUED": _find_call_time,
-        "UR_PROFILING_INFO_COMMAND_SUBMIT": _find_call_time,
-        "UR_PROFILING_INFO_COMMAND_START": lambda event: event.times[0],
-        "UR_PROFILING_INFO_COMMAND_END": lambda event: event.times[1],
-        "UR_PROFILING_INFO_COMMAND_COMPLETE": lambda event: event.times[1],
-    },
-)
-
-
 class _OwnedCell(EventCell):
     """A native event that the program gave to us."""
 
@@ -199,15 +154,26 @@ class _OwnedCell(EventCell):
             self.table.zeEventDestroy(self.ze)
 
 
-@adapter.entry
-def urEventCreateWithNativeHandle(
-    hNativeEvent: int, hContext: LZContext, pProperties: Any
-) -> LZEvent:
-    """Make the event of a native handle. NULL gives a complete event, as in other adapters."""
-    if not hNativeEvent:
-        cell = hContext.take_cell()
-        cell.signal()
-    else:
-        kind = _OwnedCell if is_owned(pProperties) else EventCell
-        cell = kind(hNativeEvent, hContext.table, None)
-    return LZEvent(cell, hContext)
+def _take_native(native: int, context: LZContext, properties: Any) -> LZEvent:
+    kind = _OwnedCell if is_owned(properties) else EventCell
+    return LZEvent(kind(native, context.table, None), context)
+
+
+def _make_completed(context: LZContext) -> LZEvent:
+    cell = context.take_cell()
+    cell.signal()
+    return LZEvent(cell, context)
+
+
+declare_events(
+    adapter,
+    take_native=_take_native,
+    make_completed=_make_completed,
+    times={
+        "QUEUED": _find_call_time,
+        "SUBMIT": _find_call_time,
+        "START": lambda event: event.times[0],
+        "END": lambda event: event.times[1],
+        "COMPLETE": lambda event: event.times[1],
+    },
+)

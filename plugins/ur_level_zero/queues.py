@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
 from ..sdk.captures import find_capture
-from ..sdk.queries import QUEUE_INFO
+from ..sdk.queues import declare_queues
 from .captures import LZCapture, refuse_capture
 from .contexts import EventCell, LZContext
 from .core import (
@@ -443,29 +443,9 @@ def create_queue(
     return LZQueue(ze, context, device, flags)
 
 
-@adapter.entry
-def urQueueCreate(hContext: LZContext, hDevice: LZDevice, pProperties: Any) -> LZQueue:
-    flags = pProperties.flags if pProperties else 0
-    return create_queue(hContext, hDevice, flags)
-
-
-adapter.info("urQueueGetInfo", QUEUE_INFO)
-
-
-@adapter.entry
-def urQueueFinish(hQueue: LZQueue) -> None:
-    refuse_capture(hQueue, "be waited for")
-    hQueue.drain()
-
-
-@adapter.entry
-def urDeviceWaitExp(hDevice: LZDevice) -> None:
-    drain_queues(device=hDevice)
-
-
-@adapter.entry
-def urQueueFlush(hQueue: LZQueue) -> None:
-    """Do nothing: an immediate command list submits what is appended."""
+def _finish(queue: LZQueue) -> None:
+    refuse_capture(queue, "be waited for")
+    queue.drain()
 
 
 @adapter.entry
@@ -476,14 +456,12 @@ def urQueueGetNativeHandle(hQueue: LZQueue, pDesc: Any) -> int:
     return hQueue.ze
 
 
-@adapter.entry
-def urQueueCreateWithNativeHandle(
-    hNativeQueue: int, hContext: LZContext, hDevice: LZDevice | None, pProperties: Any
+def _take_native(
+    native: int, context: LZContext, device: LZDevice | None, properties: Any
 ) -> LZQueue:
     """Make the queue of an immediate command list. Queues that run regular lists are refused."""
-    device = hDevice or hContext.devices[0]
-    flags = _find_flags(hNativeQueue)
-    return LZQueue(hNativeQueue, hContext, device, flags, is_owned(pProperties))
+    owned = is_owned(properties)
+    return LZQueue(native, context, device or context.devices[0], _find_flags(native), owned)
 
 
 def _find_flags(ze: int) -> int:
@@ -491,3 +469,13 @@ def _find_flags(ze: int) -> int:
     found = filter(None, (reference() for reference in ALL.valuerefs()))
     known = (one.flags for one in found if one.ze == ze and not one.is_closed)
     return next(known, _OUT_OF_ORDER)
+
+
+declare_queues(
+    adapter,
+    create=create_queue,
+    take_native=_take_native,
+    finish=_finish,
+    flush=lambda queue: None,  # an immediate command list submits what is appended
+    drain_device=lambda device: drain_queues(device=device),
+)

@@ -6,43 +6,71 @@ import ctypes
 import threading
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from helpers.entry_points import TABLE
 
 from fairlead.loader.ur.abi import UR
-from fairlead.plugins import Adapter, Object
+from fairlead.plugins import Adapter, Object, failure
 from fairlead.plugins.sdk._native import ffi
 from fairlead.plugins.sdk.command_buffers import RecordingLock
-from fairlead.plugins.sdk.event_callbacks import call_at_status
+from fairlead.plugins.sdk.conversions import find_code
+from fairlead.plugins.sdk.events import declare_events
 from fairlead.plugins.sdk.pools import USMPool
+from fairlead.plugins.sdk.wrap import Entries
 
 
 class Event(Object):
-    """An event."""
+    """An event whose command has failed, or whose device is lost."""
 
     type = "ur_event_handle_t"
 
+    def __init__(self, error: Exception) -> None:
+        self.error, self.waits = error, 0
 
-def test_the_callback_of_an_event_is_called_if_the_wait_fails() -> None:
-    adapter, called = Adapter("toy"), list[tuple[Any, ...]]()
+    def check_outside(self) -> None:
+        """Captures do not matter here."""
+
+    def wait(self) -> None:
+        self.waits += 1
+        raise self.error
+
+
+def declare(adapter: Adapter) -> Entries:
+    """Declare the entry points of events."""
     adapter.kind(Event)
-    adapter.entries(TABLE)
-    event, before = Event(), set(threading.enumerate())
+    declare_events(adapter, take_native=Mock(), make_completed=Mock(), times={})
+    return adapter.entries(TABLE)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the device is lost"), failure("DEVICE_LOST")])
+def test_the_callback_of_an_event_is_called_if_the_wait_fails(error: Exception) -> None:
+    adapter, called = Adapter("toy"), list[tuple[Any, ...]]()
+    entries, event, before = declare(adapter), Event(error), set(threading.enumerate())
     notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)(
         lambda *arguments: called.append(arguments)
     )
-
-    def wait() -> None:
-        raise RuntimeError("the device is lost")
-
     status = UR["UR_EXECUTION_INFO_COMPLETE"]
     address = ctypes.cast(notify, ctypes.c_void_p).value or 0
-    call_at_status(adapter, event, status, address, 7, wait)
+    assert adapter.registry is not None
+    handle = adapter.registry.give(event)
+    assert entries["urEventSetCallback"](0, handle, status, address, 7) == 0
+    assert entries["urEventRelease"](0, handle) == 0
     for thread in set(threading.enumerate()) - before:
         thread.join()
-    assert [one[1:] for one in called] == [(status, 7)]
+    assert called == [(handle, status, 7)]
     assert event.handle == 0  # the thread's reference is gone
+
+
+def test_a_wait_ends_with_the_last_event_and_answers_the_first_failure() -> None:
+    adapter = Adapter("toy")
+    entries = declare(adapter)
+    events = [Event(failure("DEVICE_LOST")), Event(failure("OUT_OF_RESOURCES"))]
+    assert adapter.registry is not None
+    handles = ffi.new("uintptr_t[]", list(map(adapter.registry.give, events)))
+    assert entries["urEventWait"](0, 2, handles) == find_code("DEVICE_LOST")
+    assert [event.waits for event in events] == [1, 1]
 
 
 class Pool(USMPool):

@@ -216,13 +216,6 @@ class Context(ContextObject, Object):
         self.devices = devices
 
 
-class Owner(Object):
-    """A program, a kernel or a memory object of a context."""
-
-    def __init__(self, type_name: str, context: Context) -> None:
-        self.type, self.context = type_name, context
-
-
 @table("name", {f.name: f for f in FUNCTIONS.values() if find_context(f)})
 def test_a_device_of_another_context_is_refused(name: str) -> None:
     call = Call(FUNCTIONS[name], Registry(TABLE))
@@ -235,11 +228,16 @@ def test_a_device_of_another_context_is_refused(name: str) -> None:
         (Context(*devices.values()), "SUCCESS"),
         (Context(*(one for handle, one in devices.items() if handle != given)), "INVALID_DEVICE"),
     ):
-        kind = parameters[owner].type
-        thing = context if owner == "hContext" else Owner(kind, context)
+        thing: Any = context
+        if owner != "hContext":
+            thing = make(parameters[owner].type)
+            thing.context = context
         arguments[owner] = call.registry.give(thing)
         call.entry = compile_entry(
-            call.registry, call.function, call.body, lambda error, routine: error.value
+            call.registry,
+            call.function,
+            call.body,
+            lambda error, routine: getattr(error, "value", -1),
         )
         assert call(arguments) == code
     if "hDevice" in parameters and "optional" in parameters["hDevice"].words:

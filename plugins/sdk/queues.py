@@ -1,0 +1,42 @@
+"""Queues of all adapters: how they are made, and waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .adapter import Adapter
+from .queries import QUEUE_INFO
+
+
+def declare_queues(
+    adapter: Adapter,
+    *,
+    create: Callable[[Any, Any, int], Any],
+    take_native: Callable[[int, Any, Any, Any], Any],
+    finish: Callable[[Any], None],
+    flush: Callable[[Any], object],
+    drain_device: Callable[[Any], None],
+) -> None:
+    """Declare how queues are made, waits for them, and the queries about them.
+
+    Args:
+        adapter: the adapter.
+        create: gets a context, a device and ur_queue_flags_t.
+        take_native: gets a native handle, a context, a device or None, and properties.
+        finish: waits for everything in a queue.
+        flush: starts what is enqueued.
+        drain_device: waits for everything on a device.
+    """
+    adapter.declare(
+        urQueueCreate=lambda hContext, hDevice, pProperties: create(
+            hContext, hDevice, pProperties.flags if pProperties else 0
+        ),
+        urQueueCreateWithNativeHandle=lambda hNativeQueue, hContext, hDevice, pProperties: (
+            take_native(hNativeQueue, hContext, hDevice, pProperties)
+        ),
+        urQueueFinish=lambda hQueue: finish(hQueue),
+        urQueueFlush=lambda hQueue: flush(hQueue),
+        urDeviceWaitExp=lambda hDevice: drain_device(hDevice),
+    )
+    adapter.info("urQueueGetInfo", QUEUE_INFO)
