@@ -101,5 +101,5 @@ def declare_devices(
 
 
 def find_by_native(devices: Sequence[Any], native: int) -> Any:
-    """Return the device of a native handle, None if it is none of some devices."""
+    """Return the device that has a native handle, None if no device has it."""
     return next((device for device in devices if device.get_native() == native), None)
