@@ -89,6 +89,8 @@ class DriverProfile(Value):
     #: Compiled kernels are functions of this process, in libraries that program binaries hold;
     #: icd/pocl_kernels.py.
     has_kernels_in_process: bool = False
+    #: The program that links compiled kernels; fairlead/cli/doctor/problems.py.
+    linker: str = ""
     #: Threads of the driver run all commands. They do not exist in a fork of the process.
     needs_its_threads: bool = False
     #: Program binaries are PTX, which CUDA runs after a translation; icd/nvidia_ptx.py.
@@ -503,6 +505,16 @@ ROWS: Final = (
         "binaries hold (docs/direct_engine.md)",
         test="captured_graphs/test_direct.py::test_without_its_row_it_is_off",
         sets={"has_kernels_in_process": True},
+    ),
+    ProfileRow(
+        id="kernels-need-ld",
+        applies=Applies(name=_POCL),
+        does="lets `fairlead doctor` report that the program `ld` is not on PATH",
+        evidence="without ld the first launch of a new kernel ends the process of 3.0, 5.0 and "
+        "6.0: Final linking of kernel f failed. On 7.1 the event of the launch fails. PyPI's wheel "
+        "brings no ld",
+        test="cli/doctor/test_surroundings.py::test_pocl_without_ld_is_a_problem",
+        sets={"linker": "ld"},
     ),
     ProfileRow(
         id="threads-end-in-forks",

@@ -13,6 +13,7 @@ False, and the exit code of the command is 1:
 - PyOpenCL, or a program that loads libOpenCL.so.1, has no platform although fairlead has one;
 - a manifest says what fairlead understands and other loaders do not;
 - a driver cannot write the cache without which it has no device;
+- a driver needs a program to link kernels, and PATH has none;
 - a driver finds no device, and this user has no access to a device node;
 - the device selector cannot be understood, or selects no device of any adapter or plugin.
 
@@ -39,12 +40,13 @@ driver of Level Zero, CUDA or HIP that has no device.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
-from ...icd.driver_profiles import parse_switches
+from ...icd.driver_profiles import find_profile_by_names, parse_switches
 from ...loader.base.search import filter_environ
 from .clients import ENV
 
@@ -346,6 +348,15 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
                 f"this user may not write it, and a driver that keeps kernels in it {effect}",
                 remedy,
             )
+    for driver in facts.drivers:
+        for linker in sorted(_list_missing_linkers(driver)):
+            yield Problem(
+                "error",
+                driver.library,
+                f"it links kernels by the program {linker}, which is not on PATH; without it the "
+                "first launch of a kernel may end the process",
+                "install binutils (Debian: apt-get install binutils; Fedora: dnf install binutils)",
+            )
     pyopencl = facts.pyopencl
     if pyopencl and pyopencl.needs and not pyopencl.loader:
         reason = f"it needs {pyopencl.needs}, which is not found"
@@ -355,3 +366,12 @@ def _find_machine_problems(facts: Diagnosis) -> Iterator[Problem]:
             reason,
             "pip install --force-reinstall pyopencl, or install an ICD loader",
         )
+
+
+def _list_missing_linkers(driver: DriverReport) -> set[str]:
+    """Return the programs that a usable driver needs to link kernels, and that PATH has not."""
+    if driver.state != "usable":
+        return set()
+    profiles = [find_profile_by_names(p.name, p.vendor, p.version) for p in driver.platforms]
+    needed = {profile.linker for profile in profiles if profile.linker}
+    return {linker for linker in needed if not shutil.which(linker)}

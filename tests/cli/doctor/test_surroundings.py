@@ -330,3 +330,22 @@ def test_a_report_is_json() -> None:
     facts = doctor.examine()
     assert json.loads(json.dumps(facts.as_dict()))["ok"] == facts.ok
     assert list(facts.as_dict()) == KEYS
+
+
+def test_pocl_without_ld_is_a_problem(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """PoCL links kernels by `ld`. Without it the first launch may end the process."""
+    library = fake_driver(
+        name='"Portable Computing Language"', version='"OpenCL 3.0 PoCL 7.1"', numbered=0
+    )
+    machine.register("pocl", library)
+    (tmp_path / "ld").touch(0o755)
+    machine.env["PATH"] = str(tmp_path)
+    assert library.name not in of(machine.examine(), "error")
+    (tmp_path / "ld").unlink()
+    reason, remedy = of(machine.examine(), "error")[library.name]
+    assert "it links kernels by the program ld, which is not on PATH" in reason
+    assert "apt-get install binutils" in remedy
+    machine.env["FAIRLEAD_QUIRKS"] = "-kernels-need-ld"
+    assert library.name not in of(machine.examine(), "error")
