@@ -71,7 +71,8 @@ help:
 
 # Says in one line what is missing, before pip prints many.
 define REQUIRE
-import sys, sysconfig, shutil, subprocess, os
+import sys, sysconfig, shutil, subprocess, os, glob
+machine = os.uname().machine
 v = '%d.%d' % sys.version_info[:2]
 cc = os.environ.get('CC', 'cc').split()[0]
 def has_headers():
@@ -88,6 +89,9 @@ missing = (
     if not __import__('importlib.util').util.find_spec('ensurepip')
     else 'the C compiler finds no <stdio.h>: install the headers of the C library (Debian: apt-get install libc6-dev)'
     if not has_headers()
+    else 'PyPI has no OpenCL driver for %s, and this system has none: install PoCL (Debian: apt-get install pocl-opencl-icd)' % machine
+    if 'driver' in sys.argv and machine != 'x86_64' and not glob.glob('/etc/OpenCL/vendors/*.icd')
+    and not any(map(os.environ.get, ['OCL_ICD_VENDORS', 'OCL_ICD_FILENAMES']))
     else 'no C++ compiler, which the tests need: install one (Debian: apt-get install g++)'
     if 'test' in sys.argv and not any(map(shutil.which, [os.environ.get('CXX', 'c++').split()[0], 'c++', 'g++'])) else '')
 sys.exit('fairlead: ' + missing if missing else 0)
@@ -116,13 +120,13 @@ $(BIN)/python:
 
 NATIVE := $(wildcard icd/native/* icd/native/*/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi loader/base/operations.*) loader/base/abi.py loader/ze/rules.py plugins/sdk/build.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
-	@$(PYTHON) -c "$$REQUIRE"
+	@$(PYTHON) -c "$$REQUIRE" driver
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'
 	@$(BIN)/python -c "$$INSTALL" --editable '.[pocl,pyopencl]'
 	@touch $@
 # It also has everything that the demo needs.
 $(VENV)/installed-test: $(BIN)/python $(NATIVE)
-	@$(PYTHON) -c "$$REQUIRE" test
+	@$(PYTHON) -c "$$REQUIRE" driver test
 	@echo "installing fairlead and what its tests need: downloads of about 350 MB, Intel's CPU driver is 225 of them"
 	@FAIRLEAD_WERROR=1 $(BIN)/python -c "$$INSTALL" --editable '.[test]'
 	@touch $(VENV)/installed-demo $@

@@ -13,6 +13,7 @@ does that, once for the process, for every candidate whose probe in a child proc
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -159,6 +160,20 @@ def platforms() -> tuple[CLPlatform, ...]:
     return drivers().platforms
 
 
+def name_first_driver(machine: str = os.uname().machine) -> str:
+    """Return what to do on a machine without a driver.
+
+    Args:
+        machine: the architecture. PyPI has PoCL for x86-64 alone.
+    """
+    if machine == "x86_64":
+        return "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
+    return (
+        "install a driver; PoCL runs on the CPU "
+        "(Debian: apt-get install pocl-opencl-icd; Fedora: dnf install pocl)"
+    )
+
+
 def default_platform() -> CLPlatform:
     """The platform that OCL_ICD_DEFAULT_PLATFORM (an index) names, else the first one.
 
@@ -172,9 +187,7 @@ def default_platform() -> CLPlatform:
             "no OpenCL platform was found",
             found.reasons,
             code="CL_PLATFORM_NOT_FOUND_KHR",
-            remedy=(
-                "install a driver, such as `pip install fairlead[pocl]`, or run `fairlead doctor`"
-            ),
+            remedy=f"{name_first_driver()}; or run `fairlead doctor`",
         )
     index = filter_environ().get("OCL_ICD_DEFAULT_PLATFORM", "0") or "0"
     if not index.isdecimal() or int(index) >= len(found.platforms):

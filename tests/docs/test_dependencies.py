@@ -12,8 +12,8 @@ def test_every_requirement_has_a_row() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     texts = [config["options"]["install_requires"], *config["options.extras_require"].values()]
-    lines = {line for text in texts for line in text.split() if line[0].isalpha()}
-    required = {re.split(r"[<>=\[]", line)[0] for line in lines} - {"fairlead"}
+    lines = {line for text in texts for line in text.splitlines() if line}
+    required = {re.split(r"[<>=\[;]", line)[0] for line in lines} - {"fairlead"}
     text = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").partition("## ")[0]
     rows = re.findall(r"^\| ([\w, -]+) \| (?:core|extra)", text, re.M)
     assert {name for row in rows for name in row.split(", ")} == required

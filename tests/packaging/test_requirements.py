@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 from helpers.support import ROOT
+
+from fairlead.icd.drivers import name_first_driver
 
 
 def packages_of_readme() -> set[str]:
@@ -24,9 +27,12 @@ def defined(name: str) -> str:
     return code
 
 
-def required(*arguments: str, commands: Path) -> str:
-    """What the check in the Makefile says where only the commands of a folder are."""
-    code = defined("REQUIRE")
+def required(*arguments: str, commands: Path, before: str = "") -> str:
+    """What the check in the Makefile says where only the commands of a folder are.
+
+    `before` is code that changes the machine that it sees.
+    """
+    code = before + defined("REQUIRE")
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env={"PATH": str(commands)},
@@ -59,6 +65,38 @@ def test_a_missing_package_is_named(
     assert said.count("\n") == bool(package)
     assert re.findall(r"apt-get install ([^)]+)", said) == ([package] if package else [])
     assert not package or package in packages_of_readme()
+
+
+_ARM = """import os, types, glob
+os.uname = lambda: types.SimpleNamespace(machine="aarch64")
+glob.glob = lambda path: {found}
+"""
+
+
+@pytest.mark.parametrize("found", [[], ["/etc/OpenCL/vendors/pocl.icd"]])
+def test_where_pypi_has_no_driver_one_of_the_system_is_needed(
+    found: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "cc").symlink_to("/bin/true")
+    said = required("driver", commands=tmp_path, before=_ARM.format(found=found))
+    assert ("apt-get install pocl-opencl-icd" in said) == (not found)
+    assert required("driver", commands=tmp_path) == ""  # on x86-64
+
+
+def test_drivers_of_pypi_are_required_where_it_has_them() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    for extra in ("pocl", "intel"):
+        own = config["options.extras_require"][extra].split("\n")[1:]
+        assert own and all(one.endswith('; platform_machine == "x86_64"') for one in own)
+
+
+@pytest.mark.parametrize(
+    ("machine", "command"),
+    [("x86_64", "pip install fairlead[pocl]"), ("aarch64", "apt-get install pocl-opencl-icd")],
+)
+def test_the_first_driver_is_one_that_the_machine_can_have(machine: str, command: str) -> None:
+    assert command in name_first_driver(machine)
 
 
 _FREE_THREADED = "import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags = 't'\n"

@@ -47,15 +47,13 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
 from ...icd.driver_profiles import find_profile_by_names, parse_switches
+from ...icd.drivers import name_first_driver
 from ...loader.base.search import filter_environ
 from .clients import ENV
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, DriverReport
     from .plugins import PluginState
-
-_INSTALL: Final = "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
-
 
 #: A second driver does not cure a wrong path.
 _FIRST_CURE: Final = "cure what is named before, and run `fairlead doctor` again"
@@ -92,7 +90,7 @@ def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
         is_caused = any(driver.state == "refused" for driver in facts.drivers) or any(
             refusal.remedy and refusal.found_via != "vendors.d" for refusal in facts.refusals
         )
-        remedy = _FIRST_CURE if is_caused else _INSTALL
+        remedy = _FIRST_CURE if is_caused else name_first_driver()
         found.append(Problem(severity, "OpenCL", "no driver with a device is usable", remedy))
     # "error" < "warning"; the order within each stays
     return tuple(sorted(found, key=lambda problem: problem.severity))
