@@ -398,12 +398,15 @@ static void programs_are_found(void) {
     CHECK(!find_program("program=/bin/sh\n", path, sizeof path));
     CHECK(!ask_for_library("/no'where", path, sizeof path) &&
           !ask_for_library("/bin/true", path, sizeof path));
-    CHECK(ask_for_library("/bin/echo", path, sizeof path) && strstr(path, "-Ic import") == path);
     CHECK(open_library("program=/bin/true\nlibrary=/nowhere.so", "/bin/true") == NULL);
     /* its name has no .so in it */
     CHECK(open_library("program=/bin/sh\nlibrary=/bin/sh", "/bin/sh") == NULL);
     sites("site=/somewhere", path, sizeof path);
     CHECK(strcmp(path, "/somewhere") == 0);
+    /* Under valgrind a helper shares no memory, so it cannot tell which program it started. */
+    if (strstr(getenv("LD_PRELOAD") ? getenv("LD_PRELOAD") : "", "/vgpreload_"))
+        return;
+    CHECK(ask_for_library("/bin/echo", path, sizeof path) && strstr(path, "-Ic import") == path);
 }
 
 static void *first(void *unused) {
