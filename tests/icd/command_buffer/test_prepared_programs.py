@@ -187,6 +187,13 @@ def test_a_line_says_that_it_takes_long(
     assert capsys.readouterr().err.count(line) == 1
 
 
+def test_the_line_is_no_part_of_what_a_child_came_to(run_python: RunPython) -> None:
+    """On a busy machine it comes in any child that replays a graph on PoCL."""
+    module = "fairlead.icd.command_buffer.prepared_programs"
+    code = f"import sys; from {module} import _say; _say('x'); print('rest', file=sys.stderr)"
+    assert run_python(code).err == "rest\n"
+
+
 def test_a_fork_begins_again(context: cl.Context, children: Children) -> None:
     turns = Turns(context, 12)
     turns.replay()
