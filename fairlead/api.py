@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
 from .icd.objects import CLDevice, CLPlatform
 from .loader.base.errors import FairleadError, NotFoundError, explain_error
 from .loader.base.forks import make_lock
-from .loader.ur.plugins import Plugins, open_plugins
-from .loader.ze.drivers import ZEDrivers, open_drivers
+
+if TYPE_CHECKING:  # programs that use OpenCL alone do without them
+    from .loader.ur.plugins import Plugins
+    from .loader.ze.drivers import ZEDrivers
 
 _REMEDY: Final = "run `fairlead doctor`"
 
@@ -130,10 +130,12 @@ def pi_plugins() -> Plugins:
 
 
 def _open(interface: str) -> Plugins:
+    from .loader.ur.plugins import open_plugins
+
     with _lock:
         known = _opened.get(interface)
         if known is None or known.closed or any(plugin.closed for plugin in known):
-            _opened[interface] = open_plugins(interface, environment=make_nested_environment())
+            _opened[interface] = open_plugins(interface, environment=make_nested_environment)
         return _opened[interface]
 
 
@@ -152,6 +154,8 @@ def level_zero() -> ZEDrivers:
 
 @cache
 def _open_level_zero() -> ZEDrivers:
+    from .loader.ze.drivers import open_drivers
+
     return open_drivers()
 
 
@@ -173,6 +177,8 @@ def register_drivers(libraries: Sequence[str]) -> dict[str, str]:
     """
     if not libraries:
         return {}
+    import tempfile
+
     directory = Path(tempfile.mkdtemp(prefix="fairlead-vendors-"))
     atexit.register(_remove, directory, os.getpid())
     for number, library in enumerate(libraries):
@@ -184,4 +190,6 @@ def register_drivers(libraries: Sequence[str]) -> dict[str, str]:
 def _remove(directory: Path, owner: int) -> None:
     """Remove a directory at the end of the process that made it, but not in a forked child."""
     if os.getpid() == owner:
+        import shutil
+
         shutil.rmtree(directory, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -18,7 +17,11 @@ _GAP: Final = "  "
 
 def find_terminal_width() -> int:
     """Return the columns of the terminal, `COLUMNS` if standard output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else COLUMNS
+    if not sys.stdout.isatty():
+        return COLUMNS
+    import shutil  # which imports every kind of archive
+
+    return shutil.get_terminal_size().columns
 
 
 def format_table(rows: Sequence[Sequence[str]], width: int = COLUMNS) -> list[str]:

@@ -8,22 +8,27 @@ which selectors name it. The selector only decides which rows are marked as sele
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..icd import libopencl
 from ..icd.objects import CLDevice
 from ..loader.base import probe_verdicts
 from ..loader.base.errors import FairleadError, NotFoundError, explain_error
+from ..loader.base.forked import fork_children
+from ..loader.base.frozen_value import Value
+from ..loader.base.processes import end_in_order
 from ..loader.base.search import find_excluding_pattern
-from ..loader.gpu.driver import DriverDevice
-from ..loader.ur.devices import PluginDevice
+from ..loader.gpu.places import PLACES, is_there
 from ..loader.ur.plugins import Plugins, open_plugins, read_selector
 from ..loader.ur.selector import make_selector_strings, parse
-from ..loader.ze.driver import ZEDevice
 from ..loader.ze.drivers import open_drivers
-from .columns import format_table
-from .gpus import SEARCHES
+from .columns import find_terminal_width, format_table
+from .output import keep_stdout_to_ourselves, print_any_text, print_warnings
+
+if TYPE_CHECKING:  # what opens drivers and adapters is imported where there are any
+    from ..loader.gpu.driver import DriverDevice
+    from ..loader.ur.devices import PluginDevice
+    from ..loader.ze.driver import ZEDevice
 
 #: The interfaces in the order of the rows: as `--interface` takes them, and as rows name them.
 INTERFACES: Final = {
@@ -36,11 +41,10 @@ INTERFACES: Final = {
 }
 
 _EVERYTHING: Final = "*:*"
-AnyDevice: TypeAlias = CLDevice | PluginDevice | ZEDevice | DriverDevice
+AnyDevice: TypeAlias = "CLDevice | PluginDevice | ZEDevice | DriverDevice"
 
 
-@dataclass(frozen=True)
-class DeviceRow:
+class DeviceRow(Value):
     """A device as `fairlead devices --json` prints it, in an array, the OpenCL devices first.
 
     Later versions may add keys; none is renamed or removed.
@@ -108,6 +112,22 @@ def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
     return format_table([(*_HEADINGS, *(("selected",) if marked else ())), *cells], width)
 
 
+def print_devices() -> None:
+    """Do what `fairlead devices` does. Nothing is printed before an error.
+
+    Raises:
+        FairleadError: there is no device, or an environment variable cannot be understood.
+    """
+    fork_children()
+    end_in_order()
+    print_any_text()
+    keep_stdout_to_ourselves()
+    warnings: list[str] = []
+    rows = [row for row, _ in find_devices((), warnings)]
+    print("\n".join(as_table(rows, find_terminal_width())), flush=True)
+    print_warnings(warnings)
+
+
 def find_devices(
     interfaces: Sequence[str], warnings: list[str]
 ) -> Iterator[tuple[DeviceRow, AnyDevice]]:
@@ -147,8 +167,8 @@ def _make_rows(
 ) -> Iterator[tuple[DeviceRow, AnyDevice]]:
     if key == "opencl":
         return _make_opencl_rows(warnings)
-    if interface in SEARCHES:
-        return _make_gpu_rows(interface)
+    if key in PLACES:
+        return _make_gpu_rows(key, interface, own)
     return (
         _make_level_zero_rows(warnings, own)
         if key == "ze"
@@ -190,7 +210,11 @@ def _make_level_zero_rows(warnings: list[str], own: bool) -> Iterator[tuple[Devi
             yield row, device
 
 
-def _make_gpu_rows(interface: str) -> Iterator[tuple[DeviceRow, DriverDevice]]:
+def _make_gpu_rows(key: str, interface: str, own: bool) -> Iterator[tuple[DeviceRow, DriverDevice]]:
+    if not own and not any(map(is_there, PLACES[key])):
+        return  # only who asks for it wants to know why
+    from .gpus import SEARCHES
+
     driver = SEARCHES[interface].get()
     version = "{}.{}".format(*driver.version)
     for device in driver.devices:
@@ -251,7 +275,7 @@ def _make_plugin_rows(
     from ..api import make_nested_environment
 
     with open_plugins(
-        interface, environment=make_nested_environment(), selector=parse(_EVERYTHING)
+        interface, environment=make_nested_environment, selector=parse(_EVERYTHING)
     ) as plugins:
         refused = (
             refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ..icd.abi import OPENCL
@@ -103,7 +103,7 @@ class DeviceInfo:
             name: value.hex() if isinstance(value, bytes) else value
             for name, value in self.answers.items()
         }
-        return {**asdict(self.row), "info": answers}
+        return {**self.row.get_fields(), "info": answers}
 
 
 def describe_devices(

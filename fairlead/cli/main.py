@@ -9,13 +9,11 @@ An error of fairlead is printed as its message, with exit code 1. Only terminals
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -27,7 +25,7 @@ from ..loader.base.processes import end_in_order
 from ..loader.base.query import escape_text
 from .adapter_commands import adapter, build_adapter, conformance
 from .graph_commands import compare, record, replay, show
-from .output import keep_stdout_to_ourselves
+from .output import keep_stdout_to_ourselves, print_any_text, print_warnings
 from .program_commands import layers, run, trace
 
 
@@ -67,10 +65,7 @@ class _Group(click.Group):
 @click.version_option(package_name="fairlead", prog_name="fairlead", message="%(prog)s %(version)s")
 def main() -> None:
     """Find OpenCL drivers, adapters and PI plugins, say why one is missing, and trace calls."""
-    for stream in (sys.stdout, sys.stderr):
-        # a driver's or a file's name may hold what this locale has no character for
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    print_any_text()
 
 
 _interface = click.option(
@@ -101,7 +96,7 @@ def devices(as_json: bool, interfaces: tuple[str, ...]) -> None:
 
     rows = [row for row, _ in _list_found(find_devices, interfaces, as_json)]
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        click.echo(json.dumps([row.get_fields() for row in rows], indent=2))
     else:
         click.echo("\n".join(as_table(rows, find_terminal_width())))
 
@@ -127,8 +122,7 @@ def _list_found(
             raise
         warnings.append(str(error))
     finally:
-        for warning in warnings:
-            click.echo(f"warning: {escape_text(warning)}", err=True)
+        print_warnings(warnings)
 
 
 @main.command()

@@ -6,6 +6,9 @@ import fcntl
 import io
 import os
 import sys
+from collections.abc import Sequence
+
+from ..loader.base.query import escape_text
 
 _STDOUT, _STDERR = 1, 2
 
@@ -18,6 +21,19 @@ def say(text: str) -> None:
 def count_things(number: int, thing: str, ending: str = "s") -> str:
     """Return a number with the name of what it counts, which gets the ending unless it is one."""
     return f"{number} {thing}{'' if number == 1 else ending}"
+
+
+def print_any_text() -> None:
+    """Print escapes where the locale has no character: names of drivers and files may hold any."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def print_warnings(warnings: Sequence[str]) -> None:
+    """Print warnings to standard error, unless it is closed."""
+    for warning in warnings if sys.stderr else ():
+        sys.stderr.write(f"warning: {escape_text(warning)}\n")
 
 
 def keep_stdout_to_ourselves() -> None:

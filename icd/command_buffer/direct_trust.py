@@ -60,16 +60,13 @@ def _judge(device: int, identity: Sequence[str]) -> str | None:
     return self_tests.why_not_library(find_driver_file(device), "direct", SELF_TEST)
 
 
-def try_library(path: str) -> str | None:
-    """Run the self-test of a driver's file anew; nothing is remembered.
+def judge_libraries(paths: Sequence[str]) -> dict[str, str | None]:
+    """Return why drivers' files are not trusted, None for one that is, as programs get to know it.
 
     Args:
-        path: of the file.
-
-    Returns:
-        Why it is not trusted, None if it is.
+        paths: of the files. They are tested side by side, unless they have passed before.
     """
-    return self_tests.try_library(path, SELF_TEST)
+    return self_tests.judge_libraries(paths, "direct", SELF_TEST)
 
 
 def _query_number(device: int, name: str) -> int:

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.children import Outcome, Request, run_all
-from ...loader.base.probe_verdicts import judge
-from ...loader.base.search import Candidate, filter_environ
+from ...loader.base.probe_verdicts import is_probing, judge
+from ...loader.base.search import Candidate
 from .._native import ffi, lib
 from ..abi import OPENCL
 from ..calls import build_program, call, create_context, get_address, make_queue
@@ -50,13 +50,19 @@ def why_not_library(path: str, kind: str, module: str) -> str | None:
         kind: what the verdict is remembered for, beside the file.
         module: the module whose `main` is the self-test.
     """
-    if not path:
-        return "the driver's file is not known"
-    if filter_environ().get("FAIRLEAD_PROBE") == "0":
-        return "FAIRLEAD_PROBE=0 forbids its self-test"
-    candidate = Candidate(path, "the driver of a device", None)
-    refusals = judge((candidate,), lambda found: _run_tests(found, module), kind)
-    return refusals[candidate].reason if refusals else None
+    return (
+        judge_libraries((path,), kind, module)[path] if path else "the driver's file is not known"
+    )
+
+
+def judge_libraries(paths: Sequence[str], kind: str, module: str) -> dict[str, str | None]:
+    """Return the same of several files. What is not known of them is tested side by side."""
+    if not is_probing():
+        return dict.fromkeys(paths, "FAIRLEAD_PROBE=0 forbids its self-test")
+    candidates = {path: Candidate(path, "the driver of a device") for path in paths}
+    refusals = judge(list(candidates.values()), lambda found: _run_tests(found, module), kind)
+    reasons = {refused.library: refusal.reason for refused, refusal in refusals.items()}
+    return {path: reasons.get(path) for path in paths}
 
 
 def try_library(path: str, module: str) -> str | None:

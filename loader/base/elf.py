@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 from .errors import LibraryError
 
+_MOST: Final = 1 << 16  # bytes that are read of a file at once
+
 _FILE_ERRORS = {
     "FileNotFoundError": (
         "the file does not exist",
@@ -194,27 +196,63 @@ def read_dynamic_section(path: str) -> tuple[list[str], tuple[str, ...], tuple[s
 
     All are empty if the file cannot be read.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.dynamic import DynamicSegment
-    from elftools.elf.elffile import ELFFile
-
     needed: list[str] = []
-    paths: dict[str, tuple[str, ...]] = {"DT_RPATH": (), "DT_RUNPATH": ()}
+    paths: dict[int, tuple[str, ...]] = {_RPATH: (), _RUNPATH: ()}
     try:
         with open(path, "rb") as file:
-            for segment in ELFFile(file).iter_segments():
-                for tag in segment.iter_tags() if isinstance(segment, DynamicSegment) else ():
-                    kind = tag.entry.d_tag
-                    if kind != "DT_NEEDED" and kind not in paths:
-                        continue
-                    value = getattr(tag, kind.removeprefix("DT_").lower())
-                    if kind in paths:
-                        paths[kind] = tuple(_expand(value, path))
-                    else:
-                        needed.append(value)
-    except (OSError, ELFError):
+            for kind, text in _read_dynamic_texts(file.fileno()):
+                if kind == _NEEDED:
+                    needed.append(text)
+                else:
+                    paths[kind] = tuple(_expand(text, path))
+    except (OSError, struct.error, ValueError, OverflowError):
         pass  # the message of ld.so is then the best explanation
-    return needed, paths["DT_RPATH"], paths["DT_RUNPATH"]
+    return needed, paths[_RPATH], paths[_RUNPATH]
+
+
+#: Types of segments, and tags of entries of the dynamic section.
+_LOAD, _DYNAMIC = 1, 2
+_END, _NEEDED, _STRTAB, _RPATH, _RUNPATH = 0, 1, 5, 15, 29
+
+
+def _read_dynamic_texts(file: int) -> Iterator[tuple[int, str]]:
+    """Yield tag and text of the entries of a file's dynamic section that tell libraries or paths.
+
+    Raises:
+        OSError, struct.error, ValueError, OverflowError: the file is damaged.
+    """
+
+    def read(size: int, offset: int) -> bytes:
+        return os.pread(file, min(size, _MOST), offset)  # a damaged file may name any size
+
+    header = _parse_header(read(64, 0))
+    if header is None or header.bits not in (32, 64):
+        return
+    # type, offset, address and size of a segment
+    segment, entry = ("I4xQQ8xQ16x", "qQ") if header.bits == 64 else ("III4xI12x", "iI")
+    table = read(header.program_size * header.program_count, header.program_offset)
+    segments = [
+        struct.unpack_from(header.order + segment, table, place)
+        for place in range(0, len(table), max(header.program_size, 1))
+    ]
+    entries: list[tuple[int, int]] = []
+    for kind, offset, _, size in segments:
+        data = read(size, offset) if kind == _DYNAMIC else b""
+        for tag, value in struct.iter_unpack(header.order + entry, data):
+            if tag == _END:
+                break
+            entries.append((tag, value))
+    places = [
+        offset + value - address
+        for tag, value in entries
+        if tag == _STRTAB
+        for kind, offset, address, size in segments
+        if kind == _LOAD and address <= value < address + size
+    ]
+    for tag, value in entries if places else ():
+        if tag in (_NEEDED, _RPATH, _RUNPATH):
+            text = read(_MOST, places[0] + value)
+            yield tag, os.fsdecode(text[: text.index(b"\0")])
 
 
 def _expand(search_path: str, library: str) -> Iterator[str]:

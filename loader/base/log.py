@@ -13,10 +13,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TextIO
 
 from .forks import make_lock
+from .frozen_value import Value
 from .search import filter_environ
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
@@ -29,8 +29,7 @@ _loggers: dict[str, Logger] = {}
 _lock = make_lock()
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Value):
     """The value of a UR_LOG variable.
 
     Attributes:

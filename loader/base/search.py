@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -104,6 +105,7 @@ class VariableInUse(Value):
     outcome: str
 
 
+@cache
 def is_secure_process() -> bool:
     """Return whether the kernel forbids this process to trust its environment.
 

@@ -16,17 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..base.abi import Function
-from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
+from ..gpu.places import PLACES
 from ..gpu.search import GpuSearch
 from .abi import CUDA, NAMES, CudaError, find_neutral_name
-
-#: Where the driver may be, and what the place is.
-STEPS: Final[tuple[Candidate, ...]] = (
-    Candidate("libcuda.so.1", "the dynamic linker's search"),
-    Candidate("/usr/lib/wsl/lib/libcuda.so.1", "the driver of Windows, under WSL"),
-    Candidate("/usr/local/nvidia/lib64/libcuda.so.1", "a folder that containers mount"),
-)
 
 _GetProcAddress = ctypes.CFUNCTYPE(
     ctypes.c_int32,
@@ -91,7 +84,7 @@ class CudaDriver(DeviceDriver[CudaDevice]):
 SEARCH: Final = GpuSearch(
     "cuda",
     CudaDriver,
-    STEPS,
+    PLACES["cuda"],
     "install NVIDIA's driver; `nvidia-smi` says what it sees",
 )
 

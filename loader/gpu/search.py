@@ -7,18 +7,16 @@ them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.forks import call_in_child, make_lock
-from ..base.library import explain
-from ..base.linker import can_find_library
 from ..base.probe_verdicts import judge
-from ..base.search import Candidate, Refusal, find_excluding_pattern
+from ..base.search import Candidate, Refusal
 from .driver import DeviceDriver
+from .places import find_refusal, make_refusal
 from .probe import GpuReport, probe_all
 
 DriverT = TypeVar("DriverT", bound=DeviceDriver[Any])
@@ -58,14 +56,14 @@ class GpuSearch(Generic[DriverT]):
         """
         refusals: list[Refusal] = []
         for candidate in steps or self.steps:
-            failed = self.find_refusal(candidate)
+            failed = find_refusal(candidate)
             failed = failed or judge((candidate,), self.probe, self.name).get(candidate)
             if failed is None:
                 try:
                     return self.driver.open(candidate.library, candidate.found_via), (*refusals,)
                 except FairleadError as error:
                     reason = explain_error(error, with_code=True)
-                    failed = _make_refusal(candidate, reason, error.remedy)
+                    failed = make_refusal(candidate, reason, error.remedy)
             refusals.append(failed)
         return None, tuple(refusals)
 
@@ -73,18 +71,6 @@ class GpuSearch(Generic[DriverT]):
     def probe(self) -> Callable[[Sequence[Candidate]], list[GpuReport]]:
         """What tries candidates in child processes."""
         return partial(probe_all, self.name)
-
-    @staticmethod
-    def find_refusal(candidate: Candidate) -> Refusal | None:
-        """Return why a candidate is not even tried, None if it is worth it."""
-        if pattern := find_excluding_pattern(candidate.library):
-            return _make_refusal(candidate, f"FAIRLEAD_EXCLUDE has {pattern}")
-        if "/" in candidate.library and not os.path.exists(candidate.library):
-            return _make_refusal(candidate, "there is no such file")
-        if "/" not in candidate.library and not can_find_library(candidate.library):
-            absent = explain(candidate.library, "")
-            return _make_refusal(candidate, absent.message, absent.remedy)
-        return None
 
     def get(self) -> DriverT:
         """Return the driver, opened once for the process.
@@ -113,10 +99,6 @@ class GpuSearch(Generic[DriverT]):
                         remedy=self.remedy,
                     )
             return self.found
-
-
-def _make_refusal(candidate: Candidate, reason: str, remedy: str = "") -> Refusal:
-    return Refusal(candidate.library, reason, remedy, candidate.found_via)
 
 
 def _format_line(refusal: Refusal) -> str:

@@ -15,19 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..base.abi import Function
-from ..base.search import Candidate
 from ..gpu.driver import DeviceDriver, DriverDevice
+from ..gpu.places import PLACES
 from ..gpu.search import GpuSearch
 from .abi import CONSTANTS, HIP, NAMES, HipError, find_name
-
-#: Where the library may be, and what the place is.
-STEPS: Final[tuple[Candidate, ...]] = (
-    *(
-        Candidate(f"libamdhip64.so.{version}", "the dynamic linker's search")
-        for version in (7, 6, 5)
-    ),
-    Candidate("/opt/rocm/lib/libamdhip64.so", "the folder of AMD's packages"),
-)
 
 #: The symbols of functions that HIP before 6.0 has for C++ alone. Their parameters are those of C.
 CXX_SYMBOLS: Final = {
@@ -120,7 +111,7 @@ class HipDriver(DeviceDriver[HipDevice]):
 SEARCH: Final = GpuSearch(
     "hip",
     HipDriver,
-    STEPS,
+    PLACES["hip"],
     "install AMD's ROCm, or libamdhip64 of Debian or Ubuntu; `fairlead doctor` says what is here",
 )
 

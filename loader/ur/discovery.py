@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from ..base.elf import check_file
 from ..base.errors import LibraryError
+from ..base.frozen_value import Value
 from ..base.search import (
     Candidate,
     Finding,
@@ -63,8 +63,7 @@ class PluginCandidate(Candidate, key=_COMPARED):
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _WantedEntry:
+class _WantedEntry(Value):
     """An entry to search for.
 
     Attributes:
@@ -141,7 +140,7 @@ def _find_adapters(request: PluginSearch) -> Iterator[Finding]:
         )
         return
     if forced is not None:
-        yield replace(forced, reason=f"{forced.reason}: the variable is ignored")
+        yield forced.copy_with(reason=f"{forced.reason}: the variable is ignored")
     wanted: list[_WantedEntry] = []
     for item in read_config(find_shipped_config(), "plugins.conf"):
         if isinstance(item, Refusal):
@@ -165,7 +164,7 @@ def _find_forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterat
             remedy = f"correct {FORCE_LOAD}, or unset it to search the usual places"
             yield Refusal(path, "does not exist", remedy, FORCE_LOAD)
         else:
-            entry = replace(deduce(os.path.abspath(path)), interface="UR")
+            entry = deduce(os.path.abspath(path)).copy_with(interface="UR")
             yield _find_refusal(entry.library, FORCE_LOAD) or _accept(
                 entry.library, FORCE_LOAD, _WantedEntry(entry, FORCE_LOAD), request
             )
@@ -253,7 +252,9 @@ def _look_up(
             if unusable is None:
                 found = _accept(path, via, wanted, request)
                 others = _find_other_files(path, wanted.entry.library, places)
-                yield replace(found, others=others) if isinstance(found, PluginCandidate) else found
+                yield (
+                    found.copy_with(others=others) if isinstance(found, PluginCandidate) else found
+                )
                 return
             yield unusable
     if wanted.manifest == find_shipped_config():

@@ -12,11 +12,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..base.errors import add_article
+from ..base.frozen_value import Value
 from ..base.manifests import read_manifest_lines
 from ..base.search import Refusal
 
@@ -47,8 +47,7 @@ _INTERFACES: Final = {"ur_adapter": "UR", "pi": "PI"}
 _BACKENDS: Final = {"rocm": "hip", "level_zero_v2": "level_zero", "unified_runtime": UNKNOWN}
 
 
-@dataclass(frozen=True)
-class PluginEntry:
+class PluginEntry(Value):
     """A line of plugins.conf.
 
     Attributes:

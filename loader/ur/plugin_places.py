@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ..base.frozen_value import Value
 from ..base.linker import find_library
 from ..base.search import Finding, Place, Refusal
 from .plugin_variables import LIBRARY_PATH, SEARCH_PATH, split_quoted_list
@@ -23,8 +23,7 @@ _LOADERS: Final = ("libur_loader.so.0",)
 _RUNTIMES: Final = ("libsycl.so.7", "libsycl.so.8", "libsycl.so.6")
 
 
-@dataclass(frozen=True)
-class PluginSearch:
+class PluginSearch(Value):
     """The parameters of a search.
 
     Attributes:
@@ -40,8 +39,7 @@ class PluginSearch:
     accepts_backend: Callable[[str], bool] | None
 
 
-@dataclass(frozen=True)
-class LibraryPlace:
+class LibraryPlace(Value):
     """A place in which names are located.
 
     Attributes:
@@ -55,8 +53,7 @@ class LibraryPlace:
     locate: Callable[[str], str | None]
 
 
-@dataclass(frozen=True)
-class SearchStep:
+class SearchStep(Value):
     """A step of the search.
 
     Attributes:
@@ -90,7 +87,7 @@ def _search_path(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Fi
     value = request.environ.get(name)
     directories = split_quoted_list(name, value) if value else []
     if isinstance(directories, Refusal):
-        yield replace(directories, reason=f"{directories.reason}: the variable is ignored")
+        yield directories.copy_with(reason=f"{directories.reason}: the variable is ignored")
         return
     for path in directories:
         directory = _make_place(path, name)

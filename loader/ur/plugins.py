@@ -13,9 +13,8 @@ SYCL_PI_TRACE=1 or -1 print each step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -31,14 +30,13 @@ from ..base.search import (
     filter_environ,
     find_excluding_pattern,
 )
-from .adapters import load
-from .devices import PluginDevice, PluginPlatform
 from .discovery import FIND, PluginCandidate
-from .plugin import Plugin
 from .plugin_config import PluginEntry, find_shipped_config, map_sycl_be_names, read_config
 from .selector import SYCL_BE_NAMES, Selector, from_environment, make_selector_strings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a process without a candidate does without them
+    from .devices import PluginDevice, PluginPlatform
+    from .plugin import Plugin
     from .plugin_probe import PluginReport
 
 _NOUN: Final = {"UR": "adapter", "PI": "plugin"}
@@ -211,7 +209,7 @@ def open_plugins(
     interface: str,
     environ: Mapping[str, str] | None = None,
     *,
-    environment: Mapping[str, str] | None = None,
+    environment: Callable[[], Mapping[str, str]] = dict,
     selector: Selector | None = None,
 ) -> Plugins:
     """Find and open every usable adapter ("UR") or plugin ("PI").
@@ -219,7 +217,7 @@ def open_plugins(
     Args:
         interface: "UR" or "PI".
         environ: where the variables are read, `os.environ` by default.
-        environment: variables that are set while a plugin loads (`adapters.load`).
+        environment: makes the variables that are set while a plugin loads (`adapters.load`).
         selector: the device selector, by default that of the environment.
 
     Returns:
@@ -239,14 +237,14 @@ def open_plugins(
     waiting = dict(enumerate(candidates))
     while waiting:  # a refused file is replaced by the file of its name in the next place
         refused: dict[int, Refusal] = {}
-        for number, result in _open_all(waiting, interface, environment):
-            if isinstance(result, Plugin):
-                plugins[number] = result
-            else:
+        for number, result in _open_all(waiting, interface, environment()):
+            if isinstance(result, Refusal):
                 refused[number] = result
                 _refuse(refusals, result)
+            else:
+                plugins[number] = result
         waiting = {
-            number: replace(candidate, library=candidate.others[0], others=candidate.others[1:])
+            number: candidate.copy_with(library=candidate.others[0], others=candidate.others[1:])
             for number, candidate in waiting.items()
             if number in refused and candidate.others
         }
@@ -258,9 +256,11 @@ def open_plugins(
 
 
 def _open_all(
-    candidates: Mapping[int, PluginCandidate], interface: str, environment: Mapping[str, str] | None
+    candidates: Mapping[int, PluginCandidate], interface: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[int, Plugin | Refusal]]:
     """Yield each candidate's number, and the open plugin or the reason why it is none."""
+    from .adapters import load
+
     unprobed: set[Candidate] = set()
     refused_by_probe = judge(
         list(candidates.values()),
@@ -322,7 +322,7 @@ def _filter_excluded(
 
 
 def _probe(
-    candidates: Sequence[Candidate], unprobed: set[Candidate], environment: Mapping[str, str] | None
+    candidates: Sequence[Candidate], unprobed: set[Candidate], environment: Mapping[str, str]
 ) -> list[PluginReport]:
     """Probe candidates. Those whose child could not be started are added to `unprobed`."""
     from .plugin_probe import probe_all  # not needed if all plugins are known

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from ..base.frozen_value import Value
 from ..base.search import filter_environ
 from .selector_grammar import (
     ALL_DEVICES,
@@ -89,8 +89,7 @@ class Selectable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Selector:
+class Selector(Value):
     """Which devices a program may use. `str(selector)` is the shortest form of its value.
 
     Attributes:
@@ -300,7 +299,7 @@ def from_environment(
         if selector
         else parse_filter(device_filter, backends=backends)
     )
-    return replace(result, ignored=(f"{SYCL_BE}={name}",)) if name else result
+    return result.copy_with(ignored=(f"{SYCL_BE}={name}",)) if name else result
 
 
 def make_selector_strings(devices: Iterable[Selectable]) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from ..base.errors import FairleadError
+from ..base.frozen_value import Value
 
 ONEAPI_DEVICE_SELECTOR: Final = "ONEAPI_DEVICE_SELECTOR"
 
@@ -91,8 +91,7 @@ class SelectorError(FairleadError):
         self.position = position
 
 
-@dataclass(frozen=True)
-class DevicePattern:
+class DevicePattern(Value):
     """The devices that one element of a term names.
 
     Attributes:
@@ -126,8 +125,7 @@ class DevicePattern:
 ALL_DEVICES: Final = DevicePattern()
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(Value):
     """Accepts or discards the devices of a backend that match any of the patterns.
 
     Attributes:
@@ -166,8 +164,7 @@ def parse_filter_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
     return tuple(_parse_filter_item(piece, backends) for piece in value.split(","))
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(Value):
     """A piece of a variable's value and its position `start` (from 0), which errors report."""
 
     variable: str
@@ -177,7 +174,7 @@ class _Piece:
     text: str
 
     def cut_at(self, start: int, text: str) -> _Piece:
-        return replace(self, start=self.start + start, text=text)
+        return self.copy_with(start=self.start + start, text=text)
 
     def split(self, separator: str) -> Iterator[_Piece]:
         start = 0

@@ -13,12 +13,15 @@ its reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.search import Refusal, SearchResult
 from .discovery import ALT_DRIVERS, OWN, find_drivers
-from .driver import ZEDevice, ZEDriver, load
 from .sound_drivers import filter_excluded, find_unsound
+
+if TYPE_CHECKING:  # a process without a candidate does without it
+    from .driver import ZEDevice, ZEDriver
 
 
 class ZEDrivers:
@@ -110,6 +113,8 @@ def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) 
     unsound = find_unsound(wanted)
     drivers: list[ZEDriver] = []
     for candidate in wanted:
+        from .driver import load
+
         if candidate in unsound:
             refusals.append(unsound[candidate])
             continue

@@ -21,7 +21,9 @@ from helpers.support import FakeDriver, FakePlugin, Output, RunPython
 from fairlead.cli.env import write_manifests
 from fairlead.cli.main import main
 from fairlead.loader.base.search import Candidate
+from fairlead.loader.gpu.places import PLACES, is_there
 from fairlead.loader.ur.abi import UR
+from fairlead.loader.ur.discovery import FIND
 
 pytestmark = pytest.mark.slow
 
@@ -573,6 +575,41 @@ def test_python_m_fairlead_and_a_reader_that_goes_away(
         len(subprocess.run(command, capture_output=True, env=env, timeout=120).stdout.splitlines())
         == 21
     )
+
+
+def test_a_plain_list_of_devices_imports_nothing_for_what_is_not_here(
+    fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """Neither a parser of options or files, nor what opens adapters and drivers of GPUs."""
+    env = {**os.environ, **vendors(tmp_path, fake_driver()), "FAIRLEAD_PROBE": "0"}
+    command = [sys.executable, "-X", "importtime", "-m", "fairlead", "devices"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "Fake device" in done.stdout and "fairlead.cli.devices" in imported
+    assert not imported & {"click", "elftools", "tempfile", "shutil", "fairlead.icd.probe"}
+    if not any(find().candidates for find in FIND.values()):
+        assert not imported & {"dataclasses", "fairlead.loader.ur.adapters"}
+    for name, places in PLACES.items():
+        assert any(map(is_there, places)) or f"fairlead.loader.{name}.driver" not in imported
+
+
+def test_a_plain_list_of_devices_is_the_one_of_the_parser(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """And so are its warnings, its error and its exit code."""
+    faulty = fake_driver(null_slot="SLOT_clGetDeviceIDs")
+    for libraries in ((fake_driver(), faulty), (faulty,)):
+        folder = tmp_path / str(len(libraries))
+        folder.mkdir()
+        env = vendors(folder, *libraries)
+        command = [sys.executable, "-m", "fairlead", "devices"]
+        plain = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
+        parsed = listed(run_python, env)
+        assert (plain.returncode, plain.stdout, plain.stderr) == (
+            parsed.code,
+            parsed.out,
+            parsed.err,
+        )
 
 
 def test_version_and_help() -> None:

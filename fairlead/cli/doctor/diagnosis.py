@@ -279,9 +279,8 @@ def _probe_drivers(
         else:
             reports.append(_mark_duplicate(_report_driver(next(probed)), reports))
     folders = {os.path.dirname(driver.manifest) for driver in reports if driver.state == "usable"}
-    return tuple(
-        _mark_absent(driver) if _is_spare(driver, folders) else driver for driver in reports
-    )
+    reports = [_mark_absent(driver) if _is_spare(driver, folders) else driver for driver in reports]
+    return tuple(_add_engines(reports))
 
 
 def _report_driver(report: ProbeReport) -> DriverReport:
@@ -314,18 +313,29 @@ def _report_driver(report: ProbeReport) -> DriverReport:
         quirks=report.quirks,
         habits=report.habits,
         handlers=report.handlers,
-        direct=_describe_direct(report) if state == "usable" else "",
         cuda=_describe_cuda(report) if state == "usable" else "",
         notes=report.notes,
     )
 
 
-def _describe_direct(report: ProbeReport) -> str:
-    """Return what the engine `direct` does with a driver; "" for one that is not PoCL."""
-    for one in report.platforms:
-        if find_profile_by_names(one.name, one.vendor, one.version).has_kernels_in_process:
-            return _format_switch(direct_trust.try_library(report.real_path))
-    return ""
+def _add_engines(drivers: Sequence[DriverReport]) -> Iterator[DriverReport]:
+    """Say of drivers that are PoCL what the engine `direct` does with them.
+
+    That is what programs do: who has passed the self-test is not tested again.
+    """
+    pocl = [driver.real_path for driver in drivers if _has_kernels_in_process(driver)]
+    why_not = direct_trust.judge_libraries(pocl)
+    for driver in drivers:
+        is_judged = driver.state == "usable" and driver.real_path in why_not
+        direct = _format_switch(why_not[driver.real_path]) if is_judged else ""
+        yield replace(driver, direct=direct)
+
+
+def _has_kernels_in_process(driver: DriverReport) -> bool:
+    return driver.state == "usable" and any(
+        find_profile_by_names(one.name, one.vendor, one.version).has_kernels_in_process
+        for one in driver.platforms
+    )
 
 
 def _describe_cuda(report: ProbeReport) -> str:

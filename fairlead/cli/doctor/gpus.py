@@ -14,6 +14,7 @@ from typing import Final
 from ...loader.base.children import Outcome, Request, run_all
 from ...loader.base.linker import find_library
 from ...loader.base.search import Candidate
+from ...loader.gpu.places import find_refusal
 from ...loader.gpu.probe import GpuReport, probe_all
 from ..gpus import SEARCHES
 
@@ -106,7 +107,7 @@ def _find_states(interface: str, timeout: float | None) -> Iterator[GpuDriverSta
         path = name if "/" in name else find_library(name)
         if path and os.path.exists(path):
             files.setdefault(os.path.realpath(path), candidate)
-    refused = {path: search.find_refusal(candidate) for path, candidate in files.items()}
+    refused = {path: find_refusal(candidate) for path, candidate in files.items()}
     wanted = [candidate for path, candidate in files.items() if not refused[path]]
     reports = iter(probe_all(search.name, wanted, timeout))
     for path, candidate in files.items():

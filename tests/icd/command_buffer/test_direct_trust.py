@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from fairlead.icd import driver_profiles
 from fairlead.icd.command_buffer import direct_self_test, direct_trust, self_tests
 from fairlead.icd.command_buffer.direct_trust import why_not_device
 from fairlead.icd.drivers import platforms
+from fairlead.loader.base import probe_verdicts
+from fairlead.loader.base.children import Outcome, Request
 
 pytestmark = pytest.mark.driver("pocl_wheel")
 
@@ -44,6 +47,34 @@ def test_threads_that_ask_at_once_share_one_self_test(
         answers = list(pool.map(why_not_device, [device] * threads))
     assert judged == [device]
     assert answers == ["only the number of self-tests counts here"] * threads
+
+
+def test_self_tests_run_side_by_side_and_what_has_passed_is_not_tested_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("sound.so", "other.so", "broken.so")]
+    for file in files:
+        file.write_bytes(b"")
+    paths = [str(file) for file in files]
+    batches: list[list[str]] = []
+
+    def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[Outcome]:
+        batches.append([request.data["library"] for request in requests])
+        differ = ("results differ" if "broken" in path else "" for path in batches[-1])
+        return [Outcome({"difference": text}) for text in differ]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(self_tests, "run_all", run_all)
+    expected = {**dict.fromkeys(paths), paths[2]: "its self-test: results differ"}
+    assert direct_trust.judge_libraries(paths) == expected
+    assert batches == [paths]
+    probe_verdicts.forget_refusals()  # as `fairlead doctor` does
+    assert direct_trust.judge_libraries(paths) == expected
+    assert batches == [paths, paths[2:]]
+    monkeypatch.setenv("FAIRLEAD_PROBE", "0")
+    forbidden = "FAIRLEAD_PROBE=0 forbids its self-test"
+    assert direct_trust.judge_libraries(paths) == dict.fromkeys(paths, forbidden)
+    assert len(batches) == 2
 
 
 def test_the_self_test_has_no_inline_assembly() -> None:

@@ -3,17 +3,22 @@ dependency."""
 
 from __future__ import annotations
 
+import _ctypes
 import os
 import shutil
 import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
 from helpers.support import FakeDriver, RunPython
 
 from fairlead.loader.base import linker
+from fairlead.loader.base.elf import read_dynamic_section
 from fairlead.loader.base.errors import LibraryError
 from fairlead.loader.base.library import explain, find_remedy, open_library
 from fairlead.loader.base.linker import (
@@ -24,6 +29,10 @@ from fairlead.loader.base.linker import (
 )
 
 CompileC = Callable[..., Path]
+#: Libraries that other tools have linked.
+LIBRARIES = tuple(
+    filter(None, (_ctypes.__file__, *map(find_library, ("libc.so.6", "libstdc++.so.6"))))
+)
 
 
 def refusal(path: Path | str) -> LibraryError:
@@ -354,11 +363,33 @@ for name in ("libbroken.so.1", "libabsent.so.1"):
     assert absent.startswith("no library of this name is in LD_LIBRARY_PATH")
 
 
-def test_the_elf_parser_is_not_imported_when_all_is_well(
-    library: Path, run_python: RunPython
-) -> None:
-    code = (
-        "import sys; from fairlead.loader.base.library import open_library; "
-        "open_library(sys.argv[1]); print('elftools' in sys.modules)"
-    )
-    assert run_python(code, str(library), fresh=True).out.strip() == "False"
+def test_what_a_library_needs_is_what_another_parser_reads(chain: Callable[..., Path]) -> None:
+    needed = chain("libfl-needed.so")
+    library = chain("libfl-needing.so", needed, rpath="$ORIGIN:/a/$LIB")
+    files = [library, Path(sys.executable).resolve(), *map(Path, LIBRARIES)]
+    for file in files:
+        with file.open("rb") as stream:
+            tags = [
+                (tag.entry.d_tag, getattr(tag, "needed", ""))
+                for segment in ELFFile(stream).iter_segments()
+                if isinstance(segment, DynamicSegment)
+                for tag in segment.iter_tags()
+            ]
+        found, rpath, runpath = read_dynamic_section(str(file))
+        assert found == [text for kind, text in tags if kind == "DT_NEEDED"]
+        assert bool(rpath) == any(kind == "DT_RPATH" for kind, _ in tags)
+        assert bool(runpath) == any(kind == "DT_RUNPATH" for kind, _ in tags)
+    found, _, runpath = read_dynamic_section(str(library))
+    assert needed.name in found and runpath[0] == str(library.parent)
+
+
+def test_a_damaged_file_needs_what_can_be_read_of_it(library: Path, tmp_path: Path) -> None:
+    content, copy, choose = library.read_bytes(), tmp_path / "damaged.so", Random(1)
+    for number in range(300):
+        damaged = bytearray(content[: choose.randrange(len(content))] if number % 2 else content)
+        for _ in range(choose.randrange(1, 9)):  # the headers decide where everything is
+            place = choose.randrange(min(1024, len(content)))
+            damaged[place : place + 1] = choose.choice((b"\xff", b"\0", b"\x80", b""))
+        copy.write_bytes(damaged)
+        needed, rpath, runpath = read_dynamic_section(str(copy))
+        assert all(isinstance(text, str) for text in (*needed, *rpath, *runpath))
