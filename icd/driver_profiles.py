@@ -14,6 +14,7 @@ To add a row, append it to `ROWS` and name a test in it. Then print docs/driver_
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -152,6 +153,8 @@ class ProfileRow(Value):
         locate: repair before the driver is opened: another path for a candidate, or None.
         repair_open: repair after dlopen has failed: the opened library, or None.
         repair_platform: repair after a platform was bound: whether something was changed.
+        means_no_platform: repair of an answer: whether the error of a library (its path) that was
+            asked for its number of platforms says that it has none.
     """
 
     id: str
@@ -163,6 +166,7 @@ class ProfileRow(Value):
     locate: Callable[[Candidate], str | None] | None = None
     repair_open: Callable[[str], Library | None] | None = None
     repair_platform: Callable[[CLPlatform], bool] | None = None
+    means_no_platform: Callable[[str, int], bool] | None = None
 
     @property
     def is_repair(self) -> bool:
@@ -252,12 +256,29 @@ def locate(candidate: Candidate) -> tuple[str, tuple[str, ...]]:
     return candidate.library, ()
 
 
+def means_no_platform(path: str, code: int) -> bool:
+    """Whether a driver's error says that it has no platform.
+
+    Args:
+        path: of the driver's library.
+        code: its answer to the question for the number of platforms.
+    """
+    judges = (row.means_no_platform for row in list_active())
+    return code == _CL_PLATFORM_NOT_FOUND_KHR or any(judge(path, code) for judge in judges if judge)
+
+
+def _is_neo_without_gpu(path: str, code: int) -> bool:
+    return code == _CL_OUT_OF_HOST_MEMORY and os.path.basename(path).startswith("libigdrcl.")
+
+
 def _name_the_cpu(platform: CLPlatform) -> bool:
     return _GENERIC_CPU in platform.version and name_the_cpu(platform)
 
 
 # The table
 
+_CL_OUT_OF_HOST_MEMORY: Final = -6
+_CL_PLATFORM_NOT_FOUND_KHR: Final = -1001
 _GENERIC_CPU: Final = "PoCL 3.0-rc2"
 _INTEL: Final = Applies(name="Intel(R) OpenCL")
 _POCL: Final = "Portable Computing Language"
@@ -292,6 +313,15 @@ ROWS: Final = (
         "LLVM: unknown target CPU 'generic'",
         test="icd/test_driver_profiles.py::test_with_the_repair_it_builds_and_runs",
         repair_platform=_name_the_cpu,
+    ),
+    ProfileRow(
+        id="no-platform-is-no-memory",
+        applies="libigdrcl.so, Intel's driver for GPUs, that answers CL_OUT_OF_HOST_MEMORY when it "
+        "is asked for the number of its platforms",
+        does="takes the answer for CL_PLATFORM_NOT_FOUND_KHR: the driver is idle, not broken",
+        evidence="Debian's intel-opencl-icd 22.43.24595 answers so on a machine without its GPU",
+        test="icd/test_drivers.py::test_intels_driver_without_its_gpu",
+        means_no_platform=_is_neo_without_gpu,
     ),
     ProfileRow(
         id="waits-one-at-a-time",

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 MOST_PLATFORMS: Final = 1024
 _CL_INVALID_PLATFORM: Final = -32
-_CL_PLATFORM_NOT_FOUND_KHR: Final = -1001
 
 _GetExtensionFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
 _GetPlatformIDs = ctypes.CFUNCTYPE(
@@ -167,7 +166,7 @@ def name_first_driver(machine: str = os.uname().machine) -> str:
         machine: the architecture. PyPI has PoCL for x86-64 alone.
     """
     if machine == "x86_64":
-        return "install a driver; `pip install fairlead[pocl]` brings one that runs on the CPU"
+        return "install a driver; `pip install 'fairlead[pocl]'` brings one that runs on the CPU"
     return (
         "install a driver; PoCL runs on the CPU "
         "(Debian: apt-get install pocl-opencl-icd; Fedora: dnf install pocl)"
@@ -345,7 +344,8 @@ def _query_platform_ids(driver: Driver) -> list[int | None]:
     call = _GetPlatformIDs(address)
     count = ctypes.c_uint32()
     code = call(0, None, ctypes.byref(count))
-    if code == _CL_PLATFORM_NOT_FOUND_KHR or (code == CL_SUCCESS and not count.value):
+    has_none = code == CL_SUCCESS and not count.value
+    if has_none or driver_profiles.means_no_platform(driver.path, code):
         raise DriverError(
             "it has no platform: it found no device that it can drive",
             routine=name,

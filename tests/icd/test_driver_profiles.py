@@ -38,7 +38,7 @@ def test_every_row_is_complete() -> None:
         assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", row.id)
         assert str(row.applies) and row.does and row.evidence
         assert check_named_tests(f"`{row.test}`") == 1
-        repairs = [row.locate, row.repair_open, row.repair_platform]
+        repairs = [row.locate, row.repair_open, row.repair_platform, row.means_no_platform]
         assert sum(map(bool, repairs)) == row.is_repair
         assert row.is_repair or (row.sets and set(row.sets) <= capabilities)
     assert {name for row in ROWS for name in row.sets} == capabilities
@@ -112,7 +112,12 @@ def test_a_version_that_cannot_be_read_is_not_proven() -> None:
 def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     """0 switches the repairs off, -ID one row; the rest is reported."""
     repairs = {row.id for row in ROWS if row.is_repair}
-    assert repairs == {"pip-icd-prefix", "sibling-libraries", "pocl-generic-cpu"}
+    assert repairs == {
+        "pip-icd-prefix",
+        "sibling-libraries",
+        "pocl-generic-cpu",
+        "no-platform-is-no-memory",
+    }
     for value, off, unknown in (
         ("", set(), ()),
         ("0", repairs, ()),

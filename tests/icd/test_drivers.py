@@ -74,6 +74,17 @@ def test_a_driver_without_platforms(fake_driver: FakeDriver, knobs: dict[str, in
     assert "permissions" in error.remedy
 
 
+@pytest.mark.parametrize("switches", ["", "-no-platform-is-no-memory"])
+def test_intels_driver_without_its_gpu(
+    fake_driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switches: str
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_QUIRKS", switches)
+    shutil.copy(fake_driver(count_error=-6), tmp_path / "libigdrcl.so")
+    error = refusal(tmp_path / "libigdrcl.so")
+    assert (error.code == "CL_OUT_OF_HOST_MEMORY") == bool(switches)
+    assert error.message.startswith("it has no platform") == (not switches)
+
+
 def test_an_absurd_number_of_platforms_is_not_allocated(fake_driver: FakeDriver) -> None:
     assert (
         refusal(fake_driver(count=0xFFFFFFFF)).message

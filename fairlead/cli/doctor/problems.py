@@ -40,6 +40,7 @@ driver of Level Zero, CUDA or HIP that has no device.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ def _find_remedy(driver: DriverReport) -> str:
 def _describe_exclusion(driver: DriverReport | PluginState) -> str:
     already = filter_environ().get("FAIRLEAD_EXCLUDE", "")
     names = ":".join(filter(None, (already, os.path.basename(driver.library))))
-    return f"export FAIRLEAD_EXCLUDE={names}"
+    return f"export FAIRLEAD_EXCLUDE={shlex.quote(names)}"
 
 
 def _find_gpu_problems(facts: Diagnosis) -> Iterator[Problem]:

@@ -6,9 +6,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from helpers.doctor import COMMAND, Machine, of, states
@@ -99,22 +99,142 @@ def test_no_driver_at_all(machine: Machine) -> None:
     assert "0 drivers usable, 1 problem (1 error, 0 warnings)" in machine.text
 
 
-@pytest.mark.parametrize(
-    ("variables", "first", "cure"),
-    [
-        ({"OCL_ICD_VENDORS": "/nowhere"}, "/nowhere", "unset OCL_ICD_VENDORS"),
-        ({"OCL_ICD_FILENAMES": "/no/libx.so"}, "/no/libx.so", "take it out of OCL_ICD_FILENAMES"),
-        ({}, "OpenCL", "install a driver"),
-    ],
-)
-def test_the_cause_comes_first_and_nothing_else_is_to_be_installed(
-    machine: Machine, variables: dict[str, str], first: str, cure: str
+class Situation(NamedTuple):
+    """What is wrong with a machine, and what is said first.
+
+    Attributes:
+        code: the exit code.
+        what: how the name of what is wrong ends; "" if nothing is.
+        reason: how the reason begins.
+        advice: what the remedy has in it.
+        variables: what the environment has.
+        knobs: of a driver that is registered; None if there is none.
+        library: what that driver's file is called, or one that is not there.
+        good: whether a good driver is registered, too.
+    """
+
+    code: int
+    what: str = ""
+    reason: str = ""
+    advice: str = ""
+    variables: Mapping[str, str] = {}
+    knobs: Mapping[str, object] | None = None
+    library: str = ""
+    good: bool = False
+
+
+IDLE: Mapping[str, object] = {"devices": 0}
+RUSTICL = "libRusticlOpenCL.so.1"
+SITUATIONS = {
+    "no driver": Situation(
+        1, "OpenCL", "no driver with a device", "`pip install 'fairlead[pocl]'`"
+    ),
+    "a variable that names no folder": Situation(
+        1, "/nowhere", "does not exist", "unset OCL_ICD_VENDORS", {"OCL_ICD_VENDORS": "/nowhere"}
+    ),
+    "a variable that names no file": Situation(
+        1,
+        "/nowhere/libx.so",
+        "the file does not exist",
+        "take it out of OCL_ICD_FILENAMES",
+        {"OCL_ICD_FILENAMES": "/nowhere/libx.so"},
+    ),
+    "a manifest with a wrong path": Situation(
+        1, "/nowhere/libx.so", "the file does not exist", "delete ", library="/nowhere/libx.so"
+    ),
+    "another architecture": Situation(
+        1,
+        "libother.so",
+        "it was built for another processor architecture, AArch64",
+        "install the driver for x86-64; or leave it out: export FAIRLEAD_EXCLUDE=libother.so",
+        knobs={},
+        library="libother.so",
+    ),
+    "a driver that crashes": Situation(
+        1,
+        ".so",
+        "it crashed with SIGABRT while opening the library",
+        "or leave it out: export FAIRLEAD_EXCLUDE=",
+        knobs={"at_load": "abort()"},
+        good=True,
+    ),
+    "a driver without a platform": Situation(
+        0,
+        ".so",
+        "clIcdGetPlatformIDsKHR: it has no platform",
+        "permissions",
+        {},
+        {"count": 0},
+        "",
+        True,
+    ),
+    "a driver without a device": Situation(
+        0, ".so", "it has no device", "if it is not, there is nothing to do", {}, IDLE, "", True
+    ),
+    "Intel's driver for GPUs without a GPU": Situation(
+        0,
+        "libigdrcl.so",
+        "clIcdGetPlatformIDsKHR: it has no platform",
+        "permissions",
+        knobs={"count_error": -6},
+        library="libigdrcl.so",
+        good=True,
+    ),
+    "rusticl without its variable": Situation(
+        0,
+        RUSTICL,
+        "it has no device: rusticl offers only the devices that RUSTICL_ENABLE names",
+        "export RUSTICL_ENABLE=llvmpipe",
+        knobs=IDLE,
+        library=RUSTICL,
+        good=True,
+    ),
+    "rusticl that finds nothing": Situation(
+        0,
+        RUSTICL,
+        "it has no device",
+        "if it is not, there is nothing to do",
+        {"RUSTICL_ENABLE": "llvmpipe"},
+        IDLE,
+        RUSTICL,
+        True,
+    ),
+    "a version that ends in a blank": Situation(0, knobs={"version": '"OpenCL 3.0 "'}),
+    "a driver that works": Situation(0, good=True),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_cause_comes_first_and_advice_cures_it(
+    machine: Machine, fake_driver: FakeDriver, tmp_path: Path, name: str
 ) -> None:
-    machine.env |= variables
-    problems = machine.examine()["problems"]
-    assert problems[0]["what"] == first and cure in problems[0]["remedy"]
-    advice = [one["remedy"] for one in problems if "install a driver" in one["remedy"]]
-    assert len(advice) == (first == "OpenCL")
+    """What PyPI's drivers come to: `test_real_drivers_with_no_variable_set`."""
+    case = SITUATIONS[name]
+    machine.env |= case.variables
+    library = Path(case.library)
+    if case.knobs is not None:
+        library = fake_driver(**case.knobs)
+        if case.library:
+            library = Path(shutil.copy(library, tmp_path / case.library))
+    if case.library == "libother.so":
+        with library.open("r+b") as file:
+            file.seek(18)  # e_machine
+            file.write((183).to_bytes(2, "little"))
+    if case.library or case.knobs is not None:
+        machine.register("0", library)
+    if case.good:
+        machine.register("1", fake_driver())
+    facts = machine.examine()
+    assert facts["ok"] == (case.code == 0)
+    if not case.what:
+        assert facts["problems"] == []
+        return
+    first = facts["problems"][0]
+    assert first["severity"] == ("error" if case.code else "warning")
+    assert first["what"].endswith(case.what) and first["reason"].startswith(case.reason)
+    assert case.advice in first["remedy"]
+    others = [one["remedy"] for one in facts["problems"][1:]]
+    assert not any("install" in remedy for remedy in others), "what is named first is the cure"
 
 
 def doctor_install(facts: dict[str, Any]) -> str:
@@ -243,33 +363,6 @@ def test_manifests_that_lead_to_no_driver(
     assert "1 driver usable, 5 problems (5 errors, 0 warnings)" in text
     for _, (reason, remedy) in errors.items():
         assert reason in text and remedy in text
-
-
-@pytest.mark.parametrize("knobs", [{"count": 0}, {"devices": 0}])
-def test_a_driver_without_its_device_is_a_warning(
-    machine: Machine, fake_driver: FakeDriver, knobs: dict[str, object]
-) -> None:
-    idle = fake_driver(**knobs)
-    machine.register("0", idle)
-    machine.register("1", fake_driver())
-    facts = machine.examine()
-    assert facts["ok"] and list(states(facts).values()) == ["idle", "usable"]
-    assert "it has no" in of(facts, "warning")[idle.name][0]
-
-
-@pytest.mark.parametrize("value", [None, "llvmpipe"])
-def test_rusticl_without_its_variable_is_named(
-    machine: Machine, fake_driver: FakeDriver, tmp_path: Path, value: str | None
-) -> None:
-    library = tmp_path / "libRusticlOpenCL.so.1"
-    shutil.copy(fake_driver(devices=0), library)
-    machine.register("0", library)
-    machine.register("1", fake_driver())
-    if value:
-        machine.env["RUSTICL_ENABLE"] = value
-    reason, remedy = of(machine.examine(), "warning")[library.name]
-    assert ("RUSTICL_ENABLE names, which is not set" in reason) == (not value)
-    assert remedy.startswith("export RUSTICL_ENABLE=llvmpipe") == (not value)
 
 
 def test_an_odd_driver_is_a_warning(machine: Machine, fake_driver: FakeDriver) -> None:
