@@ -73,15 +73,16 @@ def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     """Build a Unified Runtime adapter, a shared library, from a Python module or a .py file.
 
     The module has the adapter in a variable `adapter`, or a Level Zero driver in a variable
-    `driver`. The library contains the module's name and the path of this Python environment, but
-    no code of the module. So it need not be built again when the module changes. The command prints
-    the library's path.
+    `driver`. It is imported once, in a child process, and what is wrong with it is told. The
+    library contains the module's name and the path of this Python environment, but no code of the
+    module. So it need not be built again when the module changes. The command prints the library's
+    path.
     """
     from ..plugins.sdk import build
 
     try:
         made = build.build_level_zero_driver if level_zero else build.build_adapter
-        path = made(module, output)
+        path = made(module, output, trial=True)
     except ImportError as error:
         hint = f"; is the file {module}.py meant?" if Path(f"{module}.py").exists() else ""
         raise click.ClickException(f"{error}{hint}") from None

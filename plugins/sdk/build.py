@@ -93,14 +93,18 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
 
 
 def build_adapter(
-    module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+    module: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    trial: bool = False,
 ) -> Path:
-    """Build the shared library of an adapter. The module is not imported.
+    """Build the shared library of an adapter. The module is not imported in this process.
 
     Args:
         module: an importable module's name, or the path of a `.py` file.
         output: a file or a folder. By default it is `libur_adapter_NAME.so.0` in the current
             folder, where NAME is the module's without `_adapter`.
+        trial: whether a child process imports the module once, to find what is wrong with it.
 
     Returns:
         The path of the library.
@@ -109,22 +113,26 @@ def build_adapter(
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
         ValueError: the module's text shows that it has no variable `adapter`, or an entry point or
-            a parameter that Unified Runtime does not have.
+            a parameter that Unified Runtime does not have. Or the module cannot be imported.
     """
-    name, short = _find(module, "adapter", "fairlead.plugins.Adapter")
+    name, short = _find(module, "adapter", "fairlead.plugins.Adapter", trial)
     short = short.removesuffix("_adapter")
     return _build("libfairlead_shell.so", name, Path(output or "."), f"libur_adapter_{short}.so.0")
 
 
 def build_level_zero_driver(
-    module: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+    module: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    trial: bool = False,
 ) -> Path:
-    """Build the shared library of a Level Zero driver. The module is not imported.
+    """Build the shared library of a Level Zero driver. The module is not imported in this process.
 
     Args:
         module: an importable module's name, or the path of a `.py` file.
         output: a file or a folder. By default it is `libze_NAME.so.1` in the current folder, where
             NAME is the module's without `_driver`.
+        trial: see `build_adapter`.
 
     Returns:
         The path of the library.
@@ -133,20 +141,21 @@ def build_level_zero_driver(
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
         ValueError: the module's text shows that it has no variable `driver`, or an entry point or
-            a parameter that Level Zero does not have.
+            a parameter that Level Zero does not have. Or the module cannot be imported.
     """
-    name, short = _find(module, "driver", "fairlead.plugins.sdk.ze.LevelZeroDriver")
+    name, short = _find(module, "driver", "fairlead.plugins.sdk.ze.LevelZeroDriver", trial)
     short = short.removesuffix("_driver")
     return _build("libfairlead_ze_shell.so", name, Path(output or "."), f"libze_{short}.so.1")
 
 
-def _find(module: str | os.PathLike[str], variable: str, cls: str) -> tuple[str, str]:
+def _find(module: str | os.PathLike[str], variable: str, cls: str, trial: bool) -> tuple[str, str]:
     """Return what a configuration calls a module, and its short name.
 
     Raises:
         FileNotFoundError: there is no such file.
         ModuleNotFoundError: there is no such module.
-        ValueError: the module's text shows that it has no such variable, or a wrong entry point.
+        ValueError: the module's text shows that it has no such variable, or a wrong entry point; or
+            the trial failed.
     """
     name = os.fspath(module)
     if name.endswith(".py"):
@@ -166,6 +175,11 @@ def _find(module: str | os.PathLike[str], variable: str, cls: str) -> tuple[str,
         )
     for wrong in _list_wrong_entries(source, variable) if source else ():
         raise ValueError(f"{name}, {wrong}")
+    if trial:
+        from .trial_import import find_fault  # setup.py runs this file without fairlead
+
+        if fault := find_fault(name, variable):
+            raise ValueError(fault)
     return name, short
 
 

@@ -74,6 +74,10 @@ def test_a_path_that_a_list_or_a_shell_would_tear_apart_is_quoted(tmp_path: Path
         ("entry.py", "entry.py, line 3: Unified Runtime has no function urQueueFinnish"),
         ("declared.py", "declared.py, line 2: Unified Runtime has no function urQueueFinnish"),
         ("parameter.py", "parameter.py, line 3: urQueueFinish has no parameter q; it has hQueue"),
+        ("indirect.py", "indirect.py, line 2: Unified Runtime has no function urQueueFinnish"),
+        ("query.py", "query.py, line 2: urDeviceGetInfo has no property UR_DEVICE_INFO_NAM"),
+        ("raises.py", "raises.py, line 2: division by zero"),
+        ("ends.py", "ends.py: it ended the process with exit code 3 while importing it"),
         ("lambda.py", "lambda.py, line 2: urUSMFree has no parameter mem; it has hContext, pMem"),
     ],
 )
@@ -95,6 +99,14 @@ def test_what_cannot_be_built_is_an_error(
         "lambda": "adapter.declare(urUSMFree=lambda mem: None)",
     }.items():
         (tmp_path / f"{name}.py").write_text(f"adapter = 1\n{text}")
+    made = "from fairlead.plugins import Adapter; adapter = Adapter('mine')"
+    for name, text in {
+        "indirect": "declare = adapter.declare; declare(urQueueFinnish=print)",
+        "query": "adapter.info('urDeviceGetInfo', {'UR_DEVICE_INFO_NAM': 'x'})",
+        "raises": "1 / 0",
+        "ends": "import os; os._exit(3)",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(f"{made}\n{text}")
     done = run("build-adapter", module)
     assert done.exit_code == 1 and says in done.stderr and done.stdout == ""
     assert not list(tmp_path.glob("*.so*"))
