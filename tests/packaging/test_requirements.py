@@ -93,7 +93,7 @@ def test_drivers_of_pypi_are_required_where_it_has_them() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "command"),
-    [("x86_64", "pip install fairlead[pocl]"), ("aarch64", "apt-get install pocl-opencl-icd")],
+    [("x86_64", "pip install 'fairlead[pocl]'"), ("aarch64", "apt-get install pocl-opencl-icd")],
 )
 def test_the_first_driver_is_one_that_the_machine_can_have(machine: str, command: str) -> None:
     assert command in name_first_driver(machine)

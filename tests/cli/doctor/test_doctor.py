@@ -15,6 +15,7 @@ from helpers.doctor import COMMAND, Machine, of, states
 from helpers.support import FakeDriver, RunPython, with_short_limit
 
 from fairlead.icd.driver_profiles import ROWS
+from fairlead.icd.drivers import name_first_driver
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -127,9 +128,7 @@ class Situation(NamedTuple):
 IDLE: Mapping[str, object] = {"devices": 0}
 RUSTICL = "libRusticlOpenCL.so.1"
 SITUATIONS = {
-    "no driver": Situation(
-        1, "OpenCL", "no driver with a device", "`pip install 'fairlead[pocl]'`"
-    ),
+    "no driver": Situation(1, "OpenCL", "no driver with a device", name_first_driver()),
     "a variable that names no folder": Situation(
         1, "/nowhere", "does not exist", "unset OCL_ICD_VENDORS", {"OCL_ICD_VENDORS": "/nowhere"}
     ),
