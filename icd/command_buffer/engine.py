@@ -117,6 +117,10 @@ class BuiltCommands(ABC):
         """
         return {}
 
+    def measure_again(self) -> None:
+        """Forget the measured runs, in which the device changed from other engines for a trial."""
+        return
+
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
         """Enqueue it in another way after the driver refused an enqueue with `code`.
 

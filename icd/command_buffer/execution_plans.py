@@ -284,6 +284,8 @@ class ExecutionPlans:
         winner = next(one for one in found if one.name == best)
         _explain_choice(winner, found, seconds)
         winner.trial = None
+        for part in winner.parts:
+            part.built.measure_again()
         self._found[kind] = [winner]
         self._list()
         for one in found:

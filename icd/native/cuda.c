@@ -112,14 +112,6 @@ static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_
                                 : code;
 }
 
-/* What a node moves from or to the host's memory. */
-static size_t count_host_bytes(const fl_cuda_node *n) {
-    const CUDA_MEMCPY3D *c = &n->copy;
-    bool is_of_host = n->kind == FL_NODE_COPY && (c->srcMemoryType == CU_MEMORYTYPE_HOST ||
-                                                  c->dstMemoryType == CU_MEMORYTYPE_HOST);
-    return is_of_host ? c->WidthInBytes * c->Height * c->Depth : 0;
-}
-
 /* Add a command after the nodes `list`, the only one of which is `only`. */
 static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CUgraphNode *list,
                             size_t count, const struct fl_cuda_made *only,
@@ -138,7 +130,6 @@ static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CU
     made->is_fixed = n.is_fixed;
     made->waits = waits;
     made->is_early = early;
-    made->host_bytes = fine ? count_host_bytes(&n) : 0;
     free(n.values);
     return code;
 }
@@ -166,11 +157,8 @@ static CUresult build(fl_cuda *g) {
     if (code == CUDA_SUCCESS)
         code = add_all(g, g->graph, g->nodes);
     g->early = 0;
-    g->host_bytes = 0;
-    for (uint32_t i = 0; i < g->count; i++) {
+    for (uint32_t i = 0; i < g->count; i++)
         g->early += g->nodes[i].is_early;
-        g->host_bytes += g->nodes[i].host_bytes;
-    }
     if (code == CUDA_SUCCESS)
         code = CU(d, cuGraphInstantiateWithFlags)(&g->executable, g->graph, 0);
     if (code == CUDA_SUCCESS)
@@ -330,8 +318,6 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
 }
 
 uint32_t fl_cuda_early(const fl_cuda *g) { return g->early; }
-
-size_t fl_cuda_host_bytes(const fl_cuda *g) { return g->host_bytes; }
 
 /* --- updates --- */
 

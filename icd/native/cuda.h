@@ -83,8 +83,6 @@ void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
 
 /* --- the graph --- */
 
-enum { FL_CUDA_MEASURED = 8 };    /* replays that are timed */
-
 struct fl_cuda {
     fl_cuda_device *device;
     cl_context context;
@@ -96,14 +94,12 @@ struct fl_cuda {
         enum fl_cuda_kind kind;
         CUgraphNode node;
         uint32_t followers;
-        size_t host_bytes;                /* that a copy moves from or to the host's memory */
         bool is_fixed, is_early, waits;   /* `waits`: a launch, if it starts early */
     } *nodes;
     fl_cuda_cells cells;
     uint64_t *words;          /* what the cells are for the next launch that is enqueued */
     CUgraph graph;
     CUgraphExec executable;
-    size_t host_bytes;        /* of all nodes */
     bool starts_early;        /* whether launches may start early, and how many do */
     int beside; /* its queues are out of order, and nothing else in them waits for it, or is waited
                    for */
@@ -113,8 +109,8 @@ struct fl_cuda {
     fl_cuda_loop loop;
     bool has_no_loop;         /* the driver refuses it */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
-    uint64_t taken[FL_CUDA_MEASURED]; /* by the first replays, in ns */
-    uint32_t timed;
+    uint64_t taken[FL_CUDA_MEASURED], on_device[FL_CUDA_MEASURED]; /* of fl_cuda_times */
+    uint32_t timed;           /* how many are known; the first of them does not count */
     pthread_mutex_t lock;     /* of what follows */
     pthread_cond_t changed;
     struct fl_cuda_job *first, **last;

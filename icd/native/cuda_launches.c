@@ -67,6 +67,28 @@ static CUresult send(fl_cuda *g, const uint64_t *words) {
     return code;
 }
 
+/* An event in the stream; NULL: there is none. */
+static void mark(const fl_cuda_device *d, CUevent *event) {
+    if (CU(d, cuEventCreate)(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        *event = NULL;
+    else if (CU(d, cuEventRecord)(*event, d->stream) != CUDA_SUCCESS) {
+        CU(d, cuEventDestroy_v2)(*event);
+        *event = NULL;
+    }
+}
+
+/* The device's time from one event to the other, in ns, UINT64_MAX if it is unknown. The first one
+ * comes when the GPU has changed to CUDA's context. The events end here. */
+static uint64_t time_between(const fl_cuda_device *d, const CUevent *marks) {
+    float milliseconds;
+    bool known = marks[0] && marks[1] &&
+                 CU(d, cuEventElapsedTime)(&milliseconds, marks[0], marks[1]) == CUDA_SUCCESS;
+    for (int i = 0; i < 2; i++)
+        if (marks[i])
+            CU(d, cuEventDestroy_v2)(marks[i]);
+    return known ? (uint64_t)((double)milliseconds * 1e6) : UINT64_MAX;
+}
+
 /* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
 static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     fl_cuda_device *d = g->device;
@@ -75,14 +97,23 @@ static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     CUresult code = fl_cuda_enter(d);
     if (code != CUDA_SUCCESS)
         return code;
+    bool measures = g->timed < FL_CUDA_MEASURED && times;
+    CUevent marks[2] = {NULL, NULL};
     uint64_t begin = now();
+    if (measures)
+        mark(d, &marks[0]);
     code = send(g, words);
     for (uint32_t i = 0; i < times && code == CUDA_SUCCESS; i++)
         code = CU(d, cuGraphLaunch)(g->executable, d->stream);
+    if (measures)
+        mark(d, &marks[1]);
     CUresult end = CU(d, cuStreamSynchronize)(d->stream);
+    if (measures) {
+        g->taken[g->timed] = (now() - begin) / times;
+        g->on_device[g->timed] = time_between(d, marks) / times;
+        g->timed++;
+    }
     fl_cuda_leave(d);
-    if (g->timed < FL_CUDA_MEASURED && times)
-        g->taken[g->timed++] = (now() - begin) / times;
     code = code == CUDA_SUCCESS ? end : code;
     lose(g, code);
     return code;
@@ -293,20 +324,21 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
     return CL_SUCCESS;
 }
 
-static int in_order(const void *a, const void *b) {
-    uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
-    return first < second ? -1 : first > second;
-}
-
-uint64_t fl_cuda_taken(fl_cuda *g) {
-    uint64_t taken[FL_CUDA_MEASURED], median = 0;
+int fl_cuda_times(fl_cuda *g, uint64_t *taken, uint64_t *on_device) {
     if (pthread_mutex_trylock(&g->running))
         return 0; /* nobody waits for a replay here */
-    if (g->timed == FL_CUDA_MEASURED) {
-        memcpy(taken, g->taken, sizeof taken);
-        qsort(taken, FL_CUDA_MEASURED, sizeof *taken, in_order);
-        median = taken[FL_CUDA_MEASURED / 2];
+    bool known = g->timed == FL_CUDA_MEASURED;
+    if (known) {
+        memcpy(taken, g->taken, sizeof g->taken);
+        memcpy(on_device, g->on_device, sizeof g->on_device);
     }
     pthread_mutex_unlock(&g->running);
-    return median;
+    return known;
+}
+
+void fl_measure_cuda_again(fl_cuda *g) {
+    if (pthread_mutex_trylock(&g->running))
+        return; /* a replay runs: the times of the last ones count */
+    g->timed = 0;
+    pthread_mutex_unlock(&g->running);
 }

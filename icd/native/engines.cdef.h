@@ -199,8 +199,6 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                      int beside, const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
-/* How many bytes a replay moves from and to the host's memory. */
-size_t fl_cuda_host_bytes(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay.
  */
 int fl_release_cuda(fl_cuda *cuda);
@@ -219,5 +217,9 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
                       uint32_t *ran, uint32_t *stopped);
 int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);
 const char *fl_turn_text(void);   /* cuda_loops.c: PTX */
-/* What a replay took, in ns: the median of the first ones; 0 until there are enough. */
-uint64_t fl_cuda_taken(fl_cuda *cuda);
+enum { FL_CUDA_MEASURED = 8 };
+/* What replays took from the call until the end, and on the device, in ns. 0: there are not enough
+ * yet. */
+int fl_cuda_times(fl_cuda *cuda, uint64_t *taken, uint64_t *on_device);
+/* Forget these: the next ones are measured. */
+void fl_measure_cuda_again(fl_cuda *cuda);

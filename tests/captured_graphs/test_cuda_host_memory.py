@@ -6,6 +6,7 @@ import ctypes
 import gc
 import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -134,9 +135,9 @@ def test_host_memory_of_a_graph_that_is_dropped_is_kept(program: Program) -> Non
     assert gone or set((ctypes.c_int32 * SIZE).from_address(look)) == {5}
 
 
-@pytest.mark.parametrize(("size", "stays"), [(64, False), (1 << 20, True)])
+@pytest.mark.parametrize(("size", "on_device", "stays"), [(64, 5, False), (1 << 20, 195, True)])
 def test_auto_knows_how_long_host_memory_takes(
-    program: Program, monkeypatch: pytest.MonkeyPatch, size: int, stays: bool
+    program: Program, monkeypatch: pytest.MonkeyPatch, size: int, on_device: int, stays: bool
 ) -> None:
     y, found = cl.Buffer(program.context, READ_WRITE, size), np.zeros(size, np.uint8)
     with capture(program.queue) as graph:
@@ -145,9 +146,13 @@ def test_auto_knows_how_long_host_memory_takes(
     loop.replay(program.queue, wait=True)
     built = next(one for one in gc.get_objects() if isinstance(one, cuda_engine.BuiltCuda))
     monkeypatch.setattr(built, "_launch_seconds", 5e-6)
-    fake = SimpleNamespace(
-        fl_cuda_taken=lambda graph: 200_000, fl_cuda_host_bytes=lib.fl_cuda_host_bytes
-    )
+
+    def tell(graph: object, taken: Any, ran: Any) -> int:
+        for number in range(lib.FL_CUDA_MEASURED):
+            taken[number], ran[number] = 200_000, 1000 * on_device
+        return 1
+
+    fake = SimpleNamespace(fl_cuda_times=tell, FL_CUDA_MEASURED=lib.FL_CUDA_MEASURED)
     with monkeypatch.context() as patched:
         patched.setattr(cuda_engine, "lib", fake)
         assert (built.find_slower_commands() == {}) == stays

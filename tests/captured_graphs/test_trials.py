@@ -409,6 +409,21 @@ def test_another_graph_is_tried_anew(
     assert len(json.loads(remembered.read_text())) == 2 and numbers.value() == 60
 
 
+def test_after_a_trial_what_was_chosen_measures_its_runs_again(
+    numbers: Numbers, candidates: None, told: type[Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the trial the device may have changed to it from others again and again."""
+    again = list[BuiltCommands]()
+    monkeypatch.setattr(BuiltCommands, "measure_again", again.append)
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, times=16).wait()
+    assert not again
+    loop.replay(numbers.queue, times=4).wait()
+    assert len(again) == 1 and numbers.value() == 20
+
+
 def test_several_times_at_once_take_turns_and_give_the_times_of_all(
     numbers: Numbers, candidates: None, told: type[Told]
 ) -> None:
