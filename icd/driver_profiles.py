@@ -101,6 +101,8 @@ class DriverProfile(Value):
     starts_kernels_early: bool = False
     #: What a small launch costs in a C loop, in seconds. None: the first replays tell.
     launch_seconds: float | None = None
+    #: What a wait for the end costs besides, in seconds.
+    wait_seconds: float = 0.0
 
 
 class Applies(Value):
@@ -558,12 +560,13 @@ ROWS: Final = (
     ProfileRow(
         id="nvidia-ptx",
         applies=_NVIDIA,
-        does="lets graphs run as CUDA Graphs if the program shares its buffers with CUDA, and "
-        "reckons with 5 µs for a launch",
+        does="lets graphs run as CUDA Graphs if the program shares its buffers with CUDA. It "
+        "reckons with 5 µs for a launch and 12 µs for a wait",
         evidence="on an H200 with the driver 580.159 program binaries are PTX, and a C loop of "
-        "small launches takes 5 µs for each (docs/cuda.md)",
+        "small launches takes 5 µs for each (docs/cuda.md). On an H100 one that is waited for "
+        "takes 17 µs",
         test="icd/test_habits.py::test_nvidia_compiles_to_ptx",
-        sets={"compiles_to_ptx": True, "launch_seconds": 5e-6},
+        sets={"compiles_to_ptx": True, "launch_seconds": 5e-6, "wait_seconds": 12e-6},
     ),
     ProfileRow(
         id="nvidia-argument-infos",

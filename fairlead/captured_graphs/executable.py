@@ -427,13 +427,15 @@ class Executable(Drawable, Pickles):
             series = self._set_for_replay(values)
         if until is not None:
             return self._replay_until(queue, handle, times, waits, until, every, series)
-        if wait and only is not None and not waits and not profiled and not series:
-            times = only.run_here(handle, times)
+        if only is not None:
+            here = wait and not (waits or profiled or series)
+            only.note_use(times, waited=here)
+            if here:
+                times = only.run_here(handle, times)
             if not times:
                 if not self.profiling:
                     self._repeat = only.prepare_repeat(queue, handle)
                 return self._make_ended(queue)
-        if only is not None:
             ends = only.run(handle, times, waits, series)
             end = make_end(queue, self.context, ends, profiled)
             if not self.profiling:
@@ -483,6 +485,8 @@ class Executable(Drawable, Pickles):
             )
         flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
         ran, stopped = 0, False
+        if only is not None:
+            only.note_use(times, waited=True)
         if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)
         if stopped or ran == times:

@@ -26,6 +26,7 @@ from ..icd.calls import (
 )
 from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
+from ..icd.command_buffer.engine import Use
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.command_buffer.rewrites.rewriting import Rewriting
 from ..icd.errors import OpenCLError, describe
@@ -79,6 +80,11 @@ class Repeat(NamedTuple):
     native: Any
     route: Route
     to_event: Callable[[int, bool], Any]
+
+
+def _look_again(_: Any) -> int:
+    """Let Python look whether another way to run suits such replays."""
+    return 0
 
 
 #: What dropped segments used.
@@ -253,6 +259,10 @@ class CapturedSegment:
             alternates = self.settings is not None and self.settings.alternations
             enqueue = self._pick_alternate if alternates else lib.fl_enqueue_again
             run = lib.fl_run_again if route.runs_here and not alternates else None
+            if not route.serves(Use.WAITED):
+                run = _look_again
+            if not route.serves(Use.ONCE):
+                enqueue = _look_again
             to_event = pyopencl.Event.from_int_ptr
             return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event)
 
@@ -266,6 +276,10 @@ class CapturedSegment:
                 return lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
             finally:
                 settings.turn += self._buffer.enqueued - before
+
+    def note_use(self, times: int, *, waited: bool) -> None:
+        """Note what kind of replays come: `CommandBuffer.note_use`."""
+        self._buffer.note_use(times, waited=waited)
 
     def run_here(self, queue: int, times: int) -> int:
         """Run it `times` times in this thread, after everything in a native queue, to the end.

@@ -10,7 +10,7 @@ they run, and why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.log import warn
@@ -20,11 +20,15 @@ from ..errors import check, error
 from .cells import Cells
 from .choice import Choice, choose
 from .commands import CommandList
-from .engine import BuiltCommands, QueueKind
+from .engine import BuiltCommands, Use
 from .execution_plans import ExecutionPlans
 from .lifetimes import Lifetimes
 from .queue_release import release_ended, release_queue
 from .routes import GOES_ON, Enqueued, Route, explain_lost_part, find_loss
+
+#: So many replays in a row of another use change the way to run. Each gains some 4 µs, and a GPU
+#: takes 280 µs to change between OpenCL and CUDA and back.
+_WORTH_A_CHANGE: Final = 64
 
 _said: set[str] = set()
 
@@ -67,6 +71,8 @@ class CommandBuffer:
         #: The command-buffer as C knows it, an `fl_buffer *`, for updates in C.
         self.native = self.plans.native
         self._route: Route | None = None
+        self._use = Use.ONCE  # of the replays
+        self._unlike = self._expected = 0  # how many of another use came, and all after them
         self._queue = 0  # of the last enqueue: a reference
         if after is not None and after.last_event:
             self._follow(after)
@@ -88,7 +94,7 @@ class CommandBuffer:
 
     @property
     def enqueued(self) -> int:
-        """How often it was enqueued, or run until a word was set.
+        """How often it was enqueued or run.
 
         Ctrl-C may come before that returns, but not before this counts it."""
         return self.native.enqueued
@@ -105,6 +111,19 @@ class CommandBuffer:
             call(event, "clReleaseEvent")
 
     # enqueue
+
+    def note_use(self, times: int, *, waited: bool) -> None:
+        """Note what kind of replays come. Only many in a row are worth a change of the engine.
+
+        Args:
+            times: how many come at once.
+            waited: whether their caller would `run` them.
+        """
+        use, ran = Use.of_replays(times, waited=waited), self.native.enqueued
+        before = self._unlike if ran == self._expected else 0  # others came by the short way
+        self._unlike, self._expected = 0 if use is self._use else before + times, ran + times
+        if self._unlike >= _WORTH_A_CHANGE or not ran:
+            self._use, self._unlike = use, 0
 
     def enqueue(
         self,
@@ -198,7 +217,9 @@ class CommandBuffer:
         plans = self.plans
         if route is None or not route.leads_to(queue) or self.native.stale or plans.is_due:
             return self._find_route(queue)
-        if route.learns and plans.learn(self._find_kind(queue)):
+        if not route.serves(self._use):
+            return self._find_route(queue)
+        if route.learns and plans.learn(route.kind):
             self._take(None)
             return self._find_route(queue)
         return route
@@ -416,7 +437,7 @@ class CommandBuffer:
         If that raises, nobody gets the event of its end.
         """
         try:
-            self.plans.compare(self._find_kind(route.queue), route.queue)
+            self.plans.compare(route.kind, route.queue)
         except BaseException:
             if event:
                 call(event, "clReleaseEvent")
@@ -452,7 +473,7 @@ class CommandBuffer:
     ) -> Enqueued:
         """Let other engines run it, after the driver refused an enqueue."""
         reason = f"the driver refused it, {error(code, 'the enqueue')}"
-        self.plans.refuse(self._find_kind(route.queue), route.plan, reason)
+        self.plans.refuse(route.kind, route.plan, reason)
         again = self._find_route(route.queue)
         done = again.enqueue(times, waits, externals, wanted, series)
         if not done[0]:
@@ -477,24 +498,22 @@ class CommandBuffer:
         if before:
             release_queue(before)
 
-    def _find_kind(self, queue: int) -> QueueKind:
-        return QueueKind.of_queue(self._commands.context, queue)
-
     def _find_route(self, queue: int) -> Route:
-        kind = self._find_kind(queue)
+        kind = self.plans.find_kind(queue, self._use)
         self._forbid_again()
-        if self.native.stale:
-            self._route = None  # what it leads to will be gone
         plan = self.plans.choose(kind)
+        if self._route is not None and self._route.plan.is_closed:
+            self._route = None
         learns = self.plans.is_learning(kind, plan)
-        return Route(self.native, queue, kind.in_order, plan, learns)
+        return Route(self.native, queue, kind, plan, learns)
 
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
-            if self.native.stale:
-                self._take(None)  # what it leads to will be gone
-            return self.plans.explain(self._find_kind(queue))
+            kind, route = self.plans.find_kind(queue, self._use), self._route
+            if self.native.stale or (route is not None and route.kind != kind):
+                self._take(None)  # what it leads to may be gone
+            return self.plans.explain(kind)
 
     def close(self) -> None:
         """Release what it holds of the driver. What was enqueued runs to its end."""

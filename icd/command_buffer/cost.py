@@ -65,6 +65,7 @@ def _make_key(commands: CommandList, target: QueueKind, names: Sequence[str]) ->
     if identity is None:
         return None
     order = "in order" if target.in_order else "out of order"
+    order += f", {target.use.value}" if target.use else ""
     shape = hashlib.sha256("\n".join(_describe_shape(commands)).encode()).hexdigest()[:32]
     facts = (*target.identity, query_compute_units(target.device), order, *names, shape)
     return "|".join(map(str, (identity, *facts)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,13 +22,33 @@ from .commands import CommandList
 from .prepared_programs import Preparation
 
 
+class Use(Enum):
+    """How a program replays. On a GPU another engine may be the faster one then."""
+
+    ONCE = "once"  # a replay is enqueued, and the program goes on
+    WAITED = "waited for"  # in the caller's thread, where the engine can do that
+    SEVERAL = "several times"
+
+    @classmethod
+    def of_replays(cls, times: int, *, waited: bool) -> Use:
+        """Return the use that so many replays at once are."""
+        return cls.SEVERAL if times > 1 else cls.WAITED if waited else cls.ONCE
+
+
 @dataclass(frozen=True)
 class QueueKind:
-    """A kind of queue. `context` and `device` are handles, `properties` are CL_QUEUE_PROPERTIES."""
+    """A kind of queue, and of replays on it.
+
+    Attributes:
+        context, device: handles.
+        properties: CL_QUEUE_PROPERTIES.
+        use: of the replays, None where all of them run in the same way.
+    """
 
     context: int
     device: int
     properties: int
+    use: Use | None = None
 
     @classmethod
     def of_queue(cls, context: int, queue: int) -> QueueKind:

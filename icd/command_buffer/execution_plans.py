@@ -25,8 +25,8 @@ from .choice import Choice
 from .commands import CommandList
 from .cost import recall, remember
 from .edits import copy_command, put
-from .engine import BuiltCommands, QueueKind
-from .planning import ExecutionPlan, Part, make_plans
+from .engine import BuiltCommands, QueueKind, Use
+from .planning import CostsByUse, ExecutionPlan, Part, compare_costs, differ_by_use, make_plans
 from .rewrites.rewriting import Rewriting
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 from .waiting import wait
@@ -89,6 +89,7 @@ class ExecutionPlans:
         self.rewriting: Rewriting | None = None
         self._flow: Flow | None = None  # to what was rewritten
         self._found: dict[QueueKind, Sequence[ExecutionPlan]] = {}  # several while they take turns
+        self._costs: dict[int, CostsByUse] = {}
         self._refused: dict[QueueKind, dict[str, str]] = {}  # why a driver refused an engine
         # what engines learned to leave, also of rewritten commands
         self._left: dict[tuple[QueueKind, bool], dict[str, dict[int, str]]] = {}
@@ -97,6 +98,17 @@ class ExecutionPlans:
         self._changing = _Changing(self.native, lock)
         if given is not None:
             self._list()
+
+    def find_kind(self, queue: int, use: Use) -> QueueKind:
+        """Return the kind of a queue, and of replays on it."""
+        kind = QueueKind.of_queue(self._commands.context, queue)
+        if kind.device not in self._costs:
+            self._costs[kind.device] = compare_costs(self._choice, kind)
+        rewritten = self.rewriting.rewritten if self.rewriting is not None else None
+        for commands in (self._commands, rewritten.commands if rewritten is not None else None):
+            if commands is not None and differ_by_use(commands, kind, self._costs[kind.device]):
+                return replace(kind, use=use)
+        return kind
 
     def choose(self, kind: QueueKind) -> ExecutionPlan:
         """Return the plan that is enqueued next on a kind of queue. The lock is held.
@@ -111,6 +123,10 @@ class ExecutionPlans:
                 self._drop(other, {})
         if self.is_due:
             self._rewrite_again()
+        unlike = replace(kind, use=None)
+        if kind.use is not None and unlike in self._found:  # what was rewritten differs by use
+            with self.block_updates():
+                self._drop(unlike, {})
         found = self._found.get(kind)
         while found is None:
             found = self._make(kind)
@@ -125,7 +141,7 @@ class ExecutionPlans:
             return found[trial.choose_next()]
         if not any(one.tried for one in found):  # that depends on arguments, and on load
             remember(self._commands, kind, seconds)
-        return self._keep_fastest(kind, seconds)
+        return self._keep_fastest(kind, seconds, trial.scatter)
 
     def _make(self, kind: QueueKind) -> Sequence[ExecutionPlan] | None:
         """Plan and build. Returns None if an engine failed; the next plan does without it."""
@@ -275,12 +291,16 @@ class ExecutionPlans:
         refused = plan.tried if is_last or plan.numbers is not None else part.name
         self._refused[kind][refused] = f"the driver refused it, {refusal}"
 
-    def _keep_fastest(self, kind: QueueKind, seconds: Mapping[str, float]) -> ExecutionPlan:
+    def _keep_fastest(
+        self, kind: QueueKind, seconds: Mapping[str, float], scatter: Mapping[str, float]
+    ) -> ExecutionPlan:
         """End a trial: keep only the fastest plan."""
         found = self._found[kind]
         launches = {one.name: len(one.commands) for one in found}
         are_schedules = any(one.tried for one in found)
-        best = choose_fastest(seconds, of_schedules=are_schedules, launches=launches)
+        best = choose_fastest(
+            seconds, of_schedules=are_schedules, launches=launches, scatter=scatter
+        )
         winner = next(one for one in found if one.name == best)
         _explain_choice(winner, found, seconds)
         winner.trial = None

@@ -20,7 +20,7 @@ from ..errors import OpenCLError
 from . import cost
 from .choice import Choice
 from .commands import CommandList
-from .engine import BuiltCommands, Engine, QueueKind
+from .engine import BuiltCommands, Engine, QueueKind, Use
 from .trial import Trial
 
 if TYPE_CHECKING:
@@ -121,6 +121,40 @@ class ExecutionPlan:
         self.is_closed = True
         for part in self.parts:
             part.built.close()
+
+
+#: Engines with their costs and those of the last engine, for each use.
+CostsByUse = Sequence[tuple[Engine, Sequence[tuple[cost.Cost, cost.Cost]]]]
+
+
+def compare_costs(choice: Choice, target: QueueKind) -> CostsByUse:
+    """Return the engines whose costs are known and compared, with these."""
+    *others, last = choice.engines if choice.is_auto else choice.engines[-1:]
+    kinds = [replace(target, use=use) for use in Use]
+    found = {
+        engine: [
+            (mine, other)
+            for kind in kinds
+            if (mine := engine.cost(kind)) and (other := last.cost(kind))
+        ]
+        for engine in others
+    }
+    return [(engine, pairs) for engine, pairs in found.items() if pairs]
+
+
+def differ_by_use(commands: CommandList, target: QueueKind, costs: CostsByUse) -> bool:
+    """Return whether an engine is the cheaper one for some uses of such replays only.
+
+    The list of commands keeps the answer: asking an engine takes long.
+    """
+    key = "differs by use", target.device
+    if costs and key not in commands.notes:
+        commands.notes[key] = any(
+            len({cost.is_cheaper(mine, last, commands.count) for mine, last in pairs}) > 1
+            and engine.why_not(commands, target) is None
+            for engine, pairs in costs
+        )
+    return bool(costs) and commands.notes[key]
 
 
 def make_plans(

@@ -12,7 +12,7 @@ from typing import Any, Final
 from .._native import ffi, lib
 from ..calls import get_address
 from .cells import Cells
-from .engine import BuiltCommands
+from .engine import BuiltCommands, QueueKind, Use
 from .planning import ExecutionPlan
 
 #: OpenCL's code; the event of the end (a reference for the caller, 0 if not wanted); the number of
@@ -35,7 +35,7 @@ class Route:
     Args:
         buffer: the command-buffer as C knows it, an `fl_buffer *`.
         queue: a handle.
-        in_order: whether the queue is in order.
+        kind: of the queue.
         plan: what is enqueued.
         learns: whether its first runs may teach an engine to leave commands to others.
     """
@@ -44,11 +44,12 @@ class Route:
         self,
         buffer: Any,
         queue: int,
-        in_order: bool,
+        kind: QueueKind,
         plan: ExecutionPlan,
         learns: bool,
     ) -> None:
-        self.queue, self.in_order, self.plan = queue, in_order, plan
+        self.queue, self.kind, self.plan = queue, kind, plan
+        self.in_order = in_order = kind.in_order
         self.built, self.learns = [part.built for part in plan.parts], learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(one.native.run for one in self.built)
@@ -80,6 +81,10 @@ class Route:
     def leads_to(self, queue: int) -> bool:
         """Return whether it enqueues on a queue, and what it enqueues is there."""
         return queue == self.queue and not self.plan.is_closed
+
+    def serves(self, use: Use) -> bool:
+        """Return whether replays of a use are to take it."""
+        return self.kind.use in (None, use)
 
     def enqueue(
         self,

@@ -30,7 +30,8 @@ _CLEARLY: Final = 0.95
 _CLEARLY_OF_SCHEDULES: Final = 0.98
 
 #: A callback takes some 7 µs, now more and now less, so the time of a replay is no more exact than
-#: this. Within it a candidate with fewer launches is preferred: it has less to do.
+#: this, nor than such times scatter. Within that a candidate with fewer launches is preferred: it
+#: has less to do.
 _INEXACT: Final = 10e-6
 
 #: A candidate gets no more turns if it takes so many times as long as the fastest one, and so many
@@ -90,6 +91,9 @@ class Trial:
         repeats: whether candidates that are close to the fastest one have as many turns again.
         in_pairs: whether each takes two turns in a row, of which the second one counts. In the
             first one the device may change from another's way to run.
+
+    Attributes:
+        scatter: how much the times of each candidate differ, by its name, once medians are known.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Trial:
         self._timings: list[list[Timing]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
         self._round = self._place = self._looked = 0
+        self.scatter: dict[str, float] = {}
 
     @property
     def _is_over(self) -> bool:
@@ -166,6 +171,7 @@ class Trial:
             if 2 * len(known) < len(times):
                 return None
             found.append(median(known))
+            self.scatter[self._names[number]] = _find_scatter(known)
         self._asked += waits
         if waits and self._asked <= _PATIENCE:
             return None
@@ -186,11 +192,19 @@ class Trial:
         return True
 
 
+def _find_scatter(times: Sequence[float]) -> float:
+    """Return the range of the middle half of the times."""
+    ordered = sorted(times)
+    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+    return high - low if high > low else 0.0
+
+
 def choose_fastest(
     seconds: Mapping[str, float],
     *,
     of_schedules: bool = False,
     launches: Mapping[str, int] = MappingProxyType({}),
+    scatter: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
     """Return the candidate that is clearly faster than those after it. A tie goes to a later one.
 
@@ -198,11 +212,14 @@ def choose_fastest(
         seconds: of each.
         of_schedules: whether the candidates are schedules, of which none can do more than another.
         launches: how many each has, where that differs.
+        scatter: of the times of each.
     """
     *others, best = seconds
     clearly = _CLEARLY_OF_SCHEDULES if of_schedules else _CLEARLY
     for name in reversed(others):
-        has_more = launches.get(name, 0) > launches.get(best, 0)
-        if seconds[name] < clearly * seconds[best] - has_more * _INEXACT:
+        most = clearly * seconds[best]
+        if launches.get(name, 0) > launches.get(best, 0):
+            most -= max(_INEXACT, *(scatter.get(one, 0.0) for one in (name, best)))
+        if seconds[name] < most:
             best = name
     return best

@@ -200,6 +200,8 @@ static int run_here(const fl_route *route, uint32_t times) {
             code = built->run ? built->run(built->self, route->part_count == 1 ? times : 1)
                               : CL_INVALID_OPERATION;
         }
+    if (code == CL_SUCCESS)
+        route->buffer->enqueued += times;
     return code;
 }
 

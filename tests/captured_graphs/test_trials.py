@@ -229,6 +229,13 @@ def test_a_trial_that_repeats_its_turns_is_as_patient_again(told: type[Told]) ->
     assert tried.find_medians() == {"a": 1.0, "b": 1.0}
 
 
+def test_the_scatter_is_the_range_of_the_middle_half(told: type[Told]) -> None:
+    told.to_come = [9.0, 9.0, *[3.0, 1.0, 1.0, 3.0], *[5.0, 2.0, 2.0, 5.0] * 2, 1.0, 70.0]
+    tried, _ = take_turns(["a", "b"], 16)
+    assert tried.find_medians() == {"a": 2.0, "b": 5.0}
+    assert tried.scatter == {"a": 1.0, "b": 2.0}
+
+
 def test_one_that_is_clearly_the_fastest_is_known_at_once(told: type[Told]) -> None:
     tried = Trial(["a", "b"], 2, repeats=True)
     told.to_come = [1.0, 1.06, 1.06, 1.0]
@@ -257,6 +264,11 @@ def test_fewer_launches_are_preferred_within_what_a_callback_takes() -> None:
     assert choose_fastest({"captured": 1e-6, "fused": 15e-6}, launches=launches) == "captured"
     assert choose_fastest({"captured": 90e-3, "fused": 91e-3}, launches=launches) == "fused"
     assert choose_fastest({"captured": 80e-3, "fused": 91e-3}, launches=launches) == "captured"
+    seconds = {"captured": 63e-6, "fused": 85e-6}
+    assert choose_fastest(seconds, launches=launches) == "captured"
+    for one in launches:
+        scatter = {"captured": 1e-6, "fused": 1e-6, one: 40e-6}
+        assert choose_fastest(seconds, launches=launches, scatter=scatter) == "fused"
     same = {"captured": 1, "fused": 1}
     assert choose_fastest({"captured": 7.7e-6, "fused": 9.3e-6}, launches=same) == "captured"
 
@@ -414,7 +426,7 @@ def test_after_a_trial_what_was_chosen_measures_its_runs_again(
 ) -> None:
     """In the trial the device may have changed to it from others again and again."""
     again = list[BuiltCommands]()
-    monkeypatch.setattr(BuiltCommands, "measure_again", again.append)
+    monkeypatch.setattr(BuiltCommands, "measure_again", lambda built: again.append(built))
     with capture(numbers.queue) as graph:
         numbers.add(1)
     loop = graph.finalize()

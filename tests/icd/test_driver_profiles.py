@@ -84,6 +84,7 @@ def test_the_profile_of_a_platform(fake_driver: FakeDriver) -> None:
         compiles_to_ptx=True,
         starts_kernels_early=True,
         launch_seconds=5e-6,
+        wait_seconds=12e-6,
     )
 
 

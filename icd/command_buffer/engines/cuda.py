@@ -27,7 +27,7 @@ from .. import cuda_trust
 from ..commands import NAMES, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
 from ..cuda_order import MOST_EARLY_CHAINS, Edges, chain_commands
-from ..engine import BuiltCommands, Cost, Engine, QueueKind
+from ..engine import BuiltCommands, Cost, Engine, QueueKind, Use
 
 _NOT_SHARED: Final = (
     "its buffers are not shared with CUDA: import fairlead.cuda_sharing before the program creates "
@@ -66,8 +66,14 @@ _WORTH_SAYING: Final = 50e-6
 #: it takes on an H100. Less than that is what the host takes for a launch.
 _CHANGE: Final = 70e-6
 
-#: Measured on an H200 with the driver 580.159, where OpenCL runs nothing between two replays.
-_COST: Final = Cost(20e-6, 0.95e-6, "measured on an H200")
+#: Measured with the driver 580.159, where OpenCL runs nothing between two replays. One that is
+#: waited for runs in the caller's thread. Of several, only the first is waited for by OpenCL.
+_COSTS: Final = {
+    Use.ONCE: Cost(20e-6, 0.95e-6, "measured on an H200"),
+    Use.WAITED: Cost(12e-6, 0.95e-6, "measured on an H100"),
+    Use.SEVERAL: Cost(1.5e-6, 0.95e-6, "measured on an H100"),
+}
+_COST: Final = _COSTS[Use.ONCE]
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class Cuda(Engine):
         return commands.notes[key]
 
     def cost(self, target: QueueKind) -> Cost | None:
-        return _COST
+        return _COSTS[target.use or Use.ONCE]
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltCuda:
         found = commands.notes[self.name, target.device]

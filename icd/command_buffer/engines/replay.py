@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..._native import ffi, lib
 from ...calls import find_device_profile, get_address
 from ..commands import CommandList
-from ..engine import BuiltCommands, Cost, Engine, QueueKind
+from ..engine import BuiltCommands, Cost, Engine, QueueKind, Use
 from ..layout import Layout, lay_out, list_other_schedules
 from ..order import BARRIER, Schedule
 from ..queue_release import release_queue
@@ -39,8 +39,11 @@ class Replay(Engine):
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        seconds = find_device_profile(target.device).launch_seconds
-        return None if seconds is None else Cost(0.0, seconds, "measured on such a driver")
+        profile = find_device_profile(target.device)
+        if profile.launch_seconds is None:
+            return None
+        wait = profile.wait_seconds if target.use is Use.WAITED else 0.0
+        return Cost(wait, profile.launch_seconds, "measured on such a driver")
 
     def list_variants(self, commands: CommandList, target: QueueKind) -> Mapping[str, Engine]:
         return {name: Replay(name) for name in list_other_schedules(commands, target)}
