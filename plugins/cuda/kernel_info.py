@@ -8,11 +8,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ...loader.ur.abi import UR
-from ..sdk.kernels import declare_suggestions, read_exec_info
+from ..sdk.kernels import declare_kernels, declare_suggestions
 from .core import INVALID_VALUE, DriverError, adapter
 from .devices import CuDevice
-from .kernels import CuKernel
+from .kernels import CuKernel, take_native_kernel
 from .queues import CuQueue
 
 
@@ -47,41 +46,36 @@ def _query_most_items(device: CuDevice) -> bytes:
     return struct.pack("@3N", *most)
 
 
-@adapter.entry
-def urKernelGetGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> Any:
-    name = UR.groups["ur_kernel_group_info_t"][propName].removeprefix("UR_KERNEL_GROUP_INFO_")
-    if name == "GLOBAL_WORK_SIZE":
-        return _query_most_items(hDevice)
-    if name == "WORK_GROUP_SIZE":
-        return hKernel.query_group_size(hDevice)
-    if name == "COMPILE_WORK_GROUP_SIZE":
-        return struct.pack("@3N", *(hKernel.find_required_size(hDevice) or (0, 0, 0)))
-    if name == "LOCAL_MEM_SIZE":
-        return hKernel.query_attribute(hDevice, "SHARED_SIZE_BYTES")
-    if name == "PREFERRED_WORK_GROUP_SIZE_MULTIPLE":
-        return hKernel.find_sub_group_size(hDevice)
-    if name == "PRIVATE_MEM_SIZE":
-        return hKernel.query_attribute(hDevice, "LOCAL_SIZE_BYTES")
-    return None
-
-
-@adapter.entry
-def urKernelGetSubGroupInfo(hKernel: CuKernel, hDevice: CuDevice, propName: int) -> int:
-    size = hKernel.find_sub_group_size(hDevice)
-    return {
-        "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE": size,
-        "UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS": -(
-            -hKernel.query_group_size(hDevice) // size
+adapter.info(
+    "urKernelGetGroupInfo",
+    {
+        "GLOBAL_WORK_SIZE": lambda kernel, device: _query_most_items(device),
+        "WORK_GROUP_SIZE": CuKernel.query_group_size,
+        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: struct.pack(
+            "@3N", *(kernel.find_required_size(device) or (0, 0, 0))
         ),
-        "UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS": 0,
-        "UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL": 0,
-    }[UR.groups["ur_kernel_sub_group_info_t"][propName]]
-
-
-@adapter.entry
-def urKernelSetExecInfo(hKernel: CuKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    """Check settings, which the driver does not need: kernels may use all memory."""
-    read_exec_info(propName, propSize, pPropValue)
+        "LOCAL_MEM_SIZE": lambda kernel, device: kernel.query_attribute(
+            device, "SHARED_SIZE_BYTES"
+        ),
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": CuKernel.find_sub_group_size,
+        "PRIVATE_MEM_SIZE": lambda kernel, device: kernel.query_attribute(
+            device, "LOCAL_SIZE_BYTES"
+        ),
+    },
+    "UR_KERNEL_GROUP_INFO_",
+)
+adapter.info(
+    "urKernelGetSubGroupInfo",
+    {
+        "MAX_SUB_GROUP_SIZE": CuKernel.find_sub_group_size,
+        "MAX_NUM_SUB_GROUPS": lambda kernel, device: (
+            -(-kernel.query_group_size(device) // kernel.find_sub_group_size(device))
+        ),
+        "COMPILE_NUM_SUB_GROUPS": 0,
+        "SUB_GROUP_SIZE_INTEL": 0,
+    },
+    "UR_KERNEL_SUB_GROUP_INFO_",
+)
 
 
 def _suggest(
@@ -94,22 +88,23 @@ def _suggest(
 declare_suggestions(adapter, _suggest)
 
 
-@adapter.entry
-def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: CuKernel,
-    hDevice: CuDevice,
-    workDim: int,
-    pLocalWorkSize: list[int],
-    dynamicSharedMemorySize: int,
-) -> int:
-    hKernel.check_group(hDevice, pLocalWorkSize)
-    count, function = ctypes.c_int(), hKernel.get_function(hDevice)
-    size, shared = math.prod(pLocalWorkSize), dynamicSharedMemorySize
+def _count_groups(kernel: CuKernel, device: CuDevice, local: list[int], dynamic: int) -> int:
+    kernel.check_group(device, local)
+    count, function = ctypes.c_int(), kernel.get_function(device)
     name = "OccupancyMaxActiveBlocksPerMultiprocessor"
     try:
-        hDevice.call(name, ctypes.byref(count), function, size, shared)
+        device.call(name, ctypes.byref(count), function, math.prod(local), dynamic)
     except DriverError as error:
         if error.value != INVALID_VALUE:
             raise
         return 0  # no work-group fits
-    return count.value * hDevice.query_attribute("MULTIPROCESSOR_COUNT")
+    return count.value * device.query_attribute("MULTIPROCESSOR_COUNT")
+
+
+declare_kernels(
+    adapter,
+    create=CuKernel,
+    take_native=take_native_kernel,
+    set_execution=lambda kernel, info: None,  # kernels may use all memory
+    count_groups=_count_groups,
+)

@@ -252,23 +252,21 @@ class CuKernel(Object):
         return [best, *[1] * (len(sizes) - 1)]
 
 
-@adapter.entry
-def urKernelCreate(hProgram: CuProgram, pKernelName: str) -> CuKernel:
-    return CuKernel(hProgram, pKernelName)
-
-
-@adapter.entry
-def urKernelCreateWithNativeHandle(
-    hNativeKernel: int, hContext: CuContext, hProgram: CuProgram | None, pProperties: Any
+def take_native_kernel(
+    native: int, context: CuContext, program: CuProgram | None, properties: Any
 ) -> CuKernel:
-    """Make a kernel of the driver's function, by its name in its module."""
-    name, device = ctypes.c_char_p(), hContext.device
-    module = device.make("FuncGetModule", hNativeKernel)
-    device.call("FuncGetName", ctypes.byref(name), hNativeKernel)
-    if hProgram is not None and module not in [one.handle for one in hProgram.modules.values()]:
+    """Return a kernel of the driver's function, by its name in its module.
+
+    Raises:
+        URError: INVALID_PROGRAM.
+        DriverError: what the driver answers.
+    """
+    name, device = ctypes.c_char_p(), context.device
+    module = device.make("FuncGetModule", native)
+    device.call("FuncGetName", ctypes.byref(name), native)
+    if program is not None and module not in [one.handle for one in program.modules.values()]:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
-    program = hProgram or make_program(module, hContext, None)
-    return CuKernel(program, (name.value or b"").decode())
+    return CuKernel(program or make_program(module, context, None), (name.value or b"").decode())
 
 
 declare_arguments(adapter, CuKernel.set, samplers=False)

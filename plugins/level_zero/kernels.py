@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,10 @@ from typing import Any, Final
 
 from ...icd.command_buffer import edits
 from ...icd.errors import OpenCLError
-from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create
 from ..opencl.kernel_arguments import set_arguments, set_on
-from ..opencl.kernel_info import suggest_local_size, urKernelSetExecInfo
+from ..opencl.kernel_info import set_indirect, suggest_local_size
 from ..opencl.kernels import URKernel
 from ..opencl.usm.strategies import can_use_host_memory
 from ..sdk._native_ze import ffi
@@ -35,7 +33,6 @@ _REFUSALS: Final = "CL_INVALID_ARG_SIZE", "CL_INVALID_ARG_VALUE", "CL_INVALID_SA
 #: they know of GPUs. CPUs have larger ones.
 _LARGEST_SUGGESTION: Final = 1024
 _UNCHECKED: Final = URKernelArgument.POINTER, URKernelArgument.LOCAL
-_INDIRECT: Final = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
 
 
 @dataclass(frozen=True)
@@ -335,8 +332,7 @@ def zeKernelSetArgumentValue(
 
 @driver.entry
 def zeKernelSetIndirectAccess(hKernel: ZeKernel, flags: int) -> None:
-    allowed = ctypes.c_bool(bool(flags))
-    urKernelSetExecInfo(hKernel.ur, _INDIRECT, 1, ctypes.addressof(allowed))
+    set_indirect(hKernel.ur, bool(flags))
     hKernel.in_c.note_setting()
     hKernel.indirect = flags
 

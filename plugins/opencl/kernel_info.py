@@ -12,8 +12,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.query import decode_text
-from ...loader.ur.abi import UR
-from ..sdk.kernels import declare_suggestions, read_exec_info
+from ..sdk.kernels import declare_suggestions
 from .core import adapter, check, failure
 from .devices import URDevice
 from .kernel_arguments import set_on
@@ -58,94 +57,97 @@ adapter.info(
     },
 )
 
-#: OpenCL's names, and whether the answer never changes. Sizes are 8 bytes in both interfaces.
-_GROUP: Final = {
-    UR[f"UR_KERNEL_GROUP_INFO_{name}"]: (f"CL_KERNEL_{name}", constant)
-    for name, constant in {
-        "GLOBAL_WORK_SIZE": True,
-        "WORK_GROUP_SIZE": True,
-        "COMPILE_WORK_GROUP_SIZE": True,
-        "LOCAL_MEM_SIZE": False,
-        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": True,
-        "PRIVATE_MEM_SIZE": False,
-    }.items()
-}
-_SIZES: Final = frozenset(
-    UR[f"UR_KERNEL_GROUP_INFO_{name}"] for name in ("GLOBAL_WORK_SIZE", "COMPILE_WORK_GROUP_SIZE")
+
+def _make_group_query(name: str, constant: bool, numbers: bool) -> Any:
+    def answer(kernel: URKernel, device: URDevice) -> Any:
+        ask = kernel.get_constant_info if constant else kernel.query_group_info
+        try:
+            data = ask(device, f"CL_KERNEL_{name}")
+        except OpenCLError as error:
+            if error.code != _INVALID_VALUE:
+                raise
+            return None
+        return data if numbers else int.from_bytes(data, "little")
+
+    return answer
+
+
+#: OpenCL has no query for the largest work-group that a source allows. Only built-in kernels have a
+#: global work size. Sizes are 8 bytes in both interfaces.
+adapter.info(
+    "urKernelGetGroupInfo",
+    {
+        name: _make_group_query(name, constant, numbers)
+        for name, constant, numbers in (
+            ("GLOBAL_WORK_SIZE", True, True),
+            ("WORK_GROUP_SIZE", True, False),
+            ("COMPILE_WORK_GROUP_SIZE", True, True),
+            ("LOCAL_MEM_SIZE", False, False),
+            ("PREFERRED_WORK_GROUP_SIZE_MULTIPLE", True, False),
+            ("PRIVATE_MEM_SIZE", False, False),
+        )
+    },
+    "UR_KERNEL_GROUP_INFO_",
 )
-
-
-@adapter.entry
-def urKernelGetGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> Any:
-    """Answer a query about a kernel and a device.
-
-    OpenCL has no query for the largest work-group that a source allows. Only built-in kernels have
-    a global work size.
-    """
-    if propName not in _GROUP:
-        return None
-    name, constant = _GROUP[propName]
-    try:
-        data = (hKernel.get_constant_info if constant else hKernel.query_group_info)(hDevice, name)
-    except OpenCLError as error:
-        if error.code != _INVALID_VALUE:
-            raise
-        return None
-    return data if propName in _SIZES else int.from_bytes(data, "little")
 
 
 # sub-groups
 
-_SUB_GROUP: Final = {
-    UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: opencl
-    for name, opencl in {
-        "MAX_SUB_GROUP_SIZE": "CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE",
-        "MAX_NUM_SUB_GROUPS": "CL_KERNEL_MAX_NUM_SUB_GROUPS",
-        "COMPILE_NUM_SUB_GROUPS": "CL_KERNEL_COMPILE_NUM_SUB_GROUPS",
-    }.items()
-}
-_REQUIRED: Final = UR["UR_KERNEL_SUB_GROUP_INFO_SUB_GROUP_SIZE_INTEL"]
-_FOR_SIZE: Final = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE"]
-#: The answers without sub-groups: a work-item is a sub-group (as in device_info.py), and a source
-#: does not mention them.
-_WITHOUT: Final = {
-    _FOR_SIZE: 1,
-    UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]: 1,
-    UR["UR_KERNEL_SUB_GROUP_INFO_COMPILE_NUM_SUB_GROUPS"]: 0,
-    _REQUIRED: 0,
-}
+
+def _make_sub_group_query(name: str, without: int) -> Any:
+    query = _query_required if name.endswith("_INTEL") else _query_sub_group
+
+    def answer(kernel: URKernel, device: URDevice) -> int:
+        try:
+            found = query(kernel, device, name)
+        except OpenCLError as error:
+            if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
+                raise
+            found = None
+        return without if found is None else found
+
+    return answer
 
 
-@adapter.entry
-def urKernelGetSubGroupInfo(hKernel: URKernel, hDevice: URDevice, propName: int) -> int:
-    try:
-        if propName == _REQUIRED:
-            if "cl_intel_required_subgroup_size" not in hDevice.icd.extensions:
-                return 0
-            data = hKernel.get_constant_info(hDevice, "CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL")
-            return int.from_bytes(data, "little")
-        return _query_sub_group(hKernel, hDevice, propName)
-    except OpenCLError as error:
-        if error.code not in ("CL_INVALID_OPERATION", _INVALID_VALUE):
-            raise
-        return _WITHOUT[propName]
+def _query_required(kernel: URKernel, device: URDevice, name: str) -> int | None:
+    if "cl_intel_required_subgroup_size" not in device.icd.extensions:
+        return None
+    return int.from_bytes(kernel.get_constant_info(device, name), "little")
 
 
-def _query_sub_group(kernel: URKernel, device: URDevice, name: int) -> int:
+def _query_sub_group(kernel: URKernel, device: URDevice, name: str) -> int | None:
     ask: Any = kernel.table.clGetKernelSubGroupInfo
     if device.icd.version_number < (2, 1):
         address = device.platform.icd.extension_function("clGetKernelSubGroupInfoKHR")
         if not address:
-            return _WITHOUT[name]
+            return None
         ask = OPENCL.functions["clGetKernelSubGroupInfoKHR"].prototype(address)
-    sizes = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES") if name == _FOR_SIZE else ()
+    for_size = name.endswith("_FOR_NDRANGE")
+    sizes = device.icd.info("CL_DEVICE_MAX_WORK_ITEM_SIZES") if for_size else ()
     given = (ctypes.c_size_t * len(sizes))(*sizes) if sizes else None
     answer = ctypes.c_size_t()
     data = (ctypes.sizeof(given), given) if given is not None else (0, None)
     out = ctypes.sizeof(answer), ctypes.byref(answer), None
-    code = ask(kernel.cl, device.cl, OPENCL[_SUB_GROUP[name]], *data, *out)
+    code = ask(kernel.cl, device.cl, OPENCL[name], *data, *out)
     check(code, "clGetKernelSubGroupInfo")
     return answer.value
+
+
+#: OpenCL's names, and the answers without sub-groups: a work-item is a sub-group (as in
+#: device_info.py), and a source does not mention them.
+adapter.info(
+    "urKernelGetSubGroupInfo",
+    {
+        name: _make_sub_group_query(f"CL_KERNEL_{opencl}", without)
+        for name, opencl, without in (
+            ("MAX_SUB_GROUP_SIZE", "MAX_SUB_GROUP_SIZE_FOR_NDRANGE", 1),
+            ("MAX_NUM_SUB_GROUPS", "MAX_NUM_SUB_GROUPS", 1),
+            ("COMPILE_NUM_SUB_GROUPS", "COMPILE_NUM_SUB_GROUPS", 0),
+            ("SUB_GROUP_SIZE_INTEL", "COMPILE_SUB_GROUP_SIZE_INTEL", 0),
+        )
+    },
+    "UR_KERNEL_SUB_GROUP_INFO_",
+)
 
 
 # settings
@@ -173,7 +175,7 @@ def _has_svm(kernel: URKernel) -> bool:
     return kernel.context.platform.icd.version_number >= (2, 0)
 
 
-def _set_indirect(kernel: URKernel, allowed: bool) -> None:
+def set_indirect(kernel: URKernel, allowed: bool) -> None:
     """Set whether the kernel may use pointers that it reads from memory. On a CPU it always may."""
     if _has_usm(kernel):
         value = ctypes.byref(ctypes.c_uint32(allowed or bool(kernel.declared_memory)))
@@ -235,7 +237,7 @@ def recreate_kernel(kernel: URKernel) -> bool:
     return True
 
 
-def _set_pointers(kernel: URKernel, pointers: list[int]) -> None:
+def set_pointers(kernel: URKernel, pointers: list[int]) -> None:
     """Set the USM that a kernel uses besides its arguments."""
     if not (_has_usm(kernel) or _has_svm(kernel)):
         raise failure(
@@ -247,16 +249,7 @@ def _set_pointers(kernel: URKernel, pointers: list[int]) -> None:
     _set(kernel, OPENCL[f"CL_KERNEL_EXEC_INFO_{kind}"], array, ctypes.sizeof(array))
     kernel.declared_memory = pointers
     if _has_usm(kernel):  # Intel's CPU driver also wants all memory of that kind to be allowed
-        _set_indirect(kernel, True)
-
-
-@adapter.entry
-def urKernelSetExecInfo(hKernel: URKernel, propName: int, propSize: int, pPropValue: int) -> None:
-    pointers, indirect = read_exec_info(propName, propSize, pPropValue)
-    if pointers is not None:
-        _set_pointers(hKernel, pointers)
-    elif indirect is not None:
-        _set_indirect(hKernel, indirect)
+        set_indirect(kernel, True)
 
 
 # the local size that suits a launch
@@ -331,5 +324,4 @@ def _find_divisor(size: int, most: int, multiple: int) -> int:
     return max((number for number in found if number % multiple == 0), default=max(found))
 
 
-assert set(_WITHOUT) == {*_SUB_GROUP, _REQUIRED}
 assert struct.calcsize("@N") == ctypes.sizeof(ctypes.c_size_t)

@@ -359,24 +359,17 @@ class URKernel(CLObject):
         check_group_size(local, limits, self.query_group_size(device), required)
 
 
-@adapter.entry
-def urKernelCreate(hProgram: URProgram, pKernelName: str) -> URKernel:
-    cl = create(hProgram.table, "clCreateKernel", hProgram.cl, pKernelName.encode())
-    return URKernel(cl, hProgram)
-
-
-@adapter.entry
-def urKernelCreateWithNativeHandle(
-    hNativeKernel: int, hContext: URContext, hProgram: URProgram | None, pProperties: Any
+def take_native_kernel(
+    native: int, context: URContext, program: URProgram | None, properties: Any
 ) -> URKernel:
-    check_native(hNativeKernel, hContext, "clGetKernelInfo", "CL_KERNEL_CONTEXT")
-    ask = hContext.table, "clGetKernelInfo", hNativeKernel
-    native = query_number(*ask, "CL_KERNEL_PROGRAM")
-    if hProgram is not None and hProgram.cl != native:
+    """Return a kernel for a cl_kernel. Raises URError (INVALID_PROGRAM), OpenCLError."""
+    check_native(native, context, "clGetKernelInfo", "CL_KERNEL_CONTEXT")
+    cl = query_number(context.table, "clGetKernelInfo", native, "CL_KERNEL_PROGRAM")
+    if program is not None and program.cl != cl:
         raise failure("INVALID_PROGRAM", "the native kernel is of another program")
-    program = hProgram or make_program(native, hContext, None)
-    retain_unless_owned(URKernel, hNativeKernel, hContext.table, pProperties)
-    kernel = URKernel(hNativeKernel, program)
+    program = program or make_program(cl, context, None)
+    retain_unless_owned(URKernel, native, context.table, properties)
+    kernel = URKernel(native, program)
     kernel.shared = True
     return kernel
 

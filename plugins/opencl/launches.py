@@ -18,15 +18,27 @@ from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from ..sdk.kernels import check_local_size, count_groups_by_local_memory, declare_launches
-from .core import adapter, check, failure
+from ..sdk.kernels import (
+    ExecInfo,
+    count_groups_by_local_memory,
+    declare_kernels,
+    declare_launches,
+)
+from .core import adapter, check, create, failure
 from .devices import URDevice
 from .enqueue import Enqueue, enqueues
 from .events import UREvent
 from .kernel_arguments import set_on
-from .kernel_info import declare_memory, recreate_kernel, suggest_local_size
-from .kernels import URKernel
+from .kernel_info import (
+    declare_memory,
+    recreate_kernel,
+    set_indirect,
+    set_pointers,
+    suggest_local_size,
+)
+from .kernels import URKernel, take_native_kernel
 from .platforms import find_extension
+from .programs import URProgram
 from .queues import create_queue
 
 #: What makes an array of size_t, by the number of dimensions.
@@ -119,25 +131,37 @@ def _make_concurrent(kernel: URKernel) -> Iterator[None]:
         set_type(_DEFAULT)
 
 
-@adapter.entry
-def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: URKernel,
-    hDevice: URDevice,
-    workDim: int,
-    pLocalWorkSize: list[int],
-    dynamicSharedMemorySize: int,
-) -> int:
-    if not find_launch_capabilities(hDevice):
+def _create(program: URProgram, name: str) -> URKernel:
+    return URKernel(create(program.table, "clCreateKernel", program.cl, name.encode()), program)
+
+
+def _set_execution(kernel: URKernel, info: ExecInfo) -> None:
+    if info.pointers is not None:
+        set_pointers(kernel, info.pointers)
+    elif info.indirect is not None:
+        set_indirect(kernel, info.indirect)
+
+
+def _count_groups(kernel: URKernel, device: URDevice, local: list[int], dynamic: int) -> int:
+    if not find_launch_capabilities(device):
         raise failure("UNSUPPORTED_FEATURE", f"the device has no {_EXTENSION}")
-    check_local_size(pLocalWorkSize)
-    ask = find_extension(hDevice.platform, _COUNT, _CountPrototype)
-    queue = create_queue(hKernel.context, hDevice, 0)  # OpenCL's function needs one
-    local, count = _PACK[workDim](*pLocalWorkSize), ctypes.c_size_t()
-    check(ask(queue.cl, hKernel.cl, workDim, None, local, ctypes.byref(count)), _COUNT)
+    ask = find_extension(device.platform, _COUNT, _CountPrototype)
+    queue = create_queue(kernel.context, device, 0)  # OpenCL's function needs one
+    dim, count = len(local), ctypes.c_size_t()
+    check(ask(queue.cl, kernel.cl, dim, None, _PACK[dim](*local), ctypes.byref(count)), _COUNT)
     room = count_groups_by_local_memory(
-        dynamicSharedMemorySize,
-        int.from_bytes(hKernel.query_group_info(hDevice, "CL_KERNEL_LOCAL_MEM_SIZE"), "little"),
-        hDevice.icd.info("CL_DEVICE_LOCAL_MEM_SIZE"),
-        hDevice.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"),
+        dynamic,
+        int.from_bytes(kernel.query_group_info(device, "CL_KERNEL_LOCAL_MEM_SIZE"), "little"),
+        device.icd.info("CL_DEVICE_LOCAL_MEM_SIZE"),
+        device.icd.info("CL_DEVICE_MAX_COMPUTE_UNITS"),
     )
     return min(count.value, room, 0xFFFFFFFF)
+
+
+declare_kernels(
+    adapter,
+    create=_create,
+    take_native=take_native_kernel,
+    set_execution=_set_execution,
+    count_groups=_count_groups,
+)

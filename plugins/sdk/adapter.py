@@ -163,7 +163,7 @@ class Adapter(Object):
         self._kinds[cls.type] = cls
         return cls
 
-    def info(self, function: str, values: Mapping[str, Any]) -> None:
+    def info(self, function: str, values: Mapping[str, Any], prefix: str = "") -> None:
         """Declare a query as a table.
 
         A property that is not in the table has the answer UNSUPPORTED_ENUMERATION. So has the value
@@ -171,7 +171,9 @@ class Adapter(Object):
 
         Args:
             function: the query, such as "urDeviceGetInfo".
-            values: the values by the names of the properties. A function gets the object.
+            values: the values by the names of the properties. A function gets the object, and the
+                device if the query has one.
+            prefix: what the names begin with, if they are given without it.
 
         Raises:
             TypeError: the query does not have a property.
@@ -180,9 +182,9 @@ class Adapter(Object):
         first, group = next(iter(parameters)), parameters["propName"].type
         answers, nothing = {}, {}
         for name, value in values.items():
-            property_ = UR.constants.get(name)
+            property_ = UR.constants.get(prefix + name)
             if property_ is None or property_.group != group:
-                raise TypeError(f"{function} has no property {name}")
+                raise TypeError(f"{function} has no property {prefix}{name}")
             answers[property_.value] = value
             nothing[property_.value] = 0 if is_handle(property_.answer) else None
 
@@ -192,7 +194,15 @@ class Adapter(Object):
                 value = value(thing)
             return nothing.get(name) if value is None else value
 
-        self.declare(**{function: name_parameters(answer, first, "propName")})
+        def answer_for_device(thing: Any, device: Any, name: int) -> Any:
+            value = answers.get(name)
+            return value(thing, device) if callable(value) else value
+
+        names = [name for name in (first, "hDevice", "propName") if name in parameters]
+        if first != "hDevice" and "hDevice" in names:
+            self.declare(**{function: name_parameters(answer_for_device, *names)})
+        else:
+            self.declare(**{function: name_parameters(answer, first, "propName")})
 
     def log(self, level: str, message: str) -> None:
         """Log a message.

@@ -100,5 +100,4 @@ def declare_events(
         ),
     )
     adapter.info("urEventGetInfo", {**EVENT_INFO, **info})
-    named = {f"UR_PROFILING_INFO_COMMAND_{name}": answer for name, answer in times.items()}
-    adapter.info("urEventGetProfilingInfo", named)
+    adapter.info("urEventGetProfilingInfo", times, "UR_PROFILING_INFO_COMMAND_")

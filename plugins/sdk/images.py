@@ -216,8 +216,8 @@ def declare_image_queries(adapter: Adapter, **own: Callable[[Any], Any]) -> None
         return check_and_answer
 
     answers = {**IMAGE_ANSWERS, **own}
-    named = {f"UR_IMAGE_INFO_{name}": make_answer(answer) for name, answer in answers.items()}
-    adapter.info("urMemImageGetInfo", named)
+    checked = {name: make_answer(answer) for name, answer in answers.items()}
+    adapter.info("urMemImageGetInfo", checked, "UR_IMAGE_INFO_")
 
 
 # transfers

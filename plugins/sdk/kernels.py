@@ -61,6 +61,46 @@ def read_exec_info(name: int, size: int, address: int) -> ExecInfo:
     return ExecInfo()
 
 
+def declare_kernels(
+    adapter: Adapter,
+    *,
+    create: Callable[[Any, str], Any],
+    take_native: Callable[[int, Any, Any, Any], Any],
+    set_execution: Callable[[Any, ExecInfo], None],
+    count_groups: Callable[[Any, Any, list[int], int], int],
+) -> None:
+    """Declare how kernels are made, their settings, and how many work-groups run at a time.
+
+    Args:
+        adapter: the adapter.
+        create: gets a program and the name of a kernel.
+        take_native: gets a native handle, a context, a program or None, and properties.
+        set_execution: sets on a kernel what urKernelSetExecInfo is given.
+        count_groups: returns how many work-groups of a kernel a device runs at the same time. It
+            gets the local size, and the bytes of local memory that a launch adds.
+    """
+
+    def count(
+        hKernel: Any,
+        hDevice: Any,
+        pLocalWorkSize: list[int],
+        dynamicSharedMemorySize: int,
+    ) -> int:
+        check_local_size(pLocalWorkSize)
+        return count_groups(hKernel, hDevice, pLocalWorkSize, dynamicSharedMemorySize)
+
+    adapter.declare(
+        urKernelCreate=lambda hProgram, pKernelName: create(hProgram, pKernelName),
+        urKernelCreateWithNativeHandle=lambda hNativeKernel, hContext, hProgram, pProperties: (
+            take_native(hNativeKernel, hContext, hProgram, pProperties)
+        ),
+        urKernelSetExecInfo=lambda hKernel, propName, propSize, pPropValue: set_execution(
+            hKernel, read_exec_info(propName, propSize, pPropValue)
+        ),
+        urKernelSuggestMaxCooperativeGroupCount=count,
+    )
+
+
 def check_group_size(
     local: Sequence[int], limits: Sequence[int], largest: int, required: Sequence[int] | None
 ) -> None:

@@ -50,8 +50,7 @@ def declare_platforms(
         urPlatformCreateWithNativeHandle=take_native,
     )
     given = {"PROFILE": "FULL_PROFILE", "BACKEND": adapter.backend, "ADAPTER": adapter, **info}
-    answers = {f"UR_PLATFORM_INFO_{name}": value for name, value in given.items()}
-    adapter.info("urPlatformGetInfo", answers)
+    adapter.info("urPlatformGetInfo", given, "UR_PLATFORM_INFO_")
 
 
 def declare_devices(

@@ -16,7 +16,12 @@ from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
-from ..sdk.kernels import check_group_size, read_exec_info
+from ..sdk.kernels import (
+    ExecInfo,
+    check_group_size,
+    count_groups_by_local_memory,
+    declare_kernels,
+)
 from ..sdk.objects import Object
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, ask, call, create, is_owned, make_struct
@@ -310,24 +315,21 @@ def encode_argument(
     return size, value
 
 
-@adapter.entry
-def urKernelCreate(hProgram: LZProgram, pKernelName: str) -> LZKernel:
-    desc = make_struct("kernel_desc", pKernelName=pKernelName.encode())
+def _create(program: LZProgram, name: str) -> LZKernel:
+    desc = make_struct("kernel_desc", pKernelName=name.encode())
     handles = {
         module.device: create(module.table, "zeKernelCreate", module.ze, ctypes.byref(desc))
-        for module in hProgram.modules
+        for module in program.modules
     }
-    return LZKernel(hProgram, handles)
+    return LZKernel(program, handles)
 
 
-@adapter.entry
-def urKernelCreateWithNativeHandle(
-    hNativeKernel: int, hContext: LZContext, hProgram: LZProgram | None, pProperties: Any
+def _take_native(
+    native: int, context: LZContext, program: LZProgram | None, properties: Any
 ) -> LZKernel:
-    if hProgram is None:
+    if program is None:
         raise failure("INVALID_NULL_HANDLE", "a kernel of Level Zero does not tell its module")
-    handles = {hProgram.devices[0]: hNativeKernel}
-    return LZKernel(hProgram, handles, is_owned(pProperties))
+    return LZKernel(program, {program.devices[0]: native}, is_owned(properties))
 
 
 def _set(kernel: LZKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
@@ -338,13 +340,35 @@ def _set(kernel: LZKernel, arguments: list[tuple[int, URKernelArgument]]) -> Non
 declare_arguments(adapter, _set)
 
 
-@adapter.entry
-def urKernelSetExecInfo(hKernel: LZKernel, propName: int, propSize: int, pPropValue: int) -> None:
+def _set_execution(kernel: LZKernel, info: ExecInfo) -> None:
     """Let a kernel use memory that is not an argument. All of it: Level Zero takes no list."""
-    pointers, indirect = read_exec_info(propName, propSize, pPropValue)
-    if pointers is None and indirect is None:
+    if info == ExecInfo():
         return
-    flags = _INDIRECT if pointers is not None or indirect else 0
-    with hKernel.lock:
-        for handle in hKernel.handles.values():
-            call(hKernel.table, "zeKernelSetIndirectAccess", handle, flags)
+    flags = _INDIRECT if info.pointers is not None or info.indirect else 0
+    with kernel.lock:
+        for handle in kernel.handles.values():
+            call(kernel.table, "zeKernelSetIndirectAccess", handle, flags)
+
+
+def _count_groups(kernel: LZKernel, device: LZDevice, local: list[int], dynamic: int) -> int:
+    sizes, count = LaunchSizes.from_program(len(local), None, local, local), ctypes.c_uint32()
+    with kernel.lock:
+        handle = kernel.apply(device, kernel.find_shape(device, sizes))
+        routine = "zeKernelSuggestMaxCooperativeGroupCount"
+        call(kernel.table, routine, handle, ctypes.byref(count))
+    room = count_groups_by_local_memory(
+        dynamic,
+        kernel.query_properties(device).localMemSize,
+        device.compute.maxSharedLocalMemory,
+        max(1, device.properties.numSlices * device.properties.numSubslicesPerSlice),
+    )
+    return min(count.value, room)
+
+
+declare_kernels(
+    adapter,
+    create=_create,
+    take_native=_take_native,
+    set_execution=_set_execution,
+    count_groups=_count_groups,
+)

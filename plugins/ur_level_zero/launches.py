@@ -10,15 +10,11 @@ import ctypes
 import struct as packing
 from typing import Any, Final
 
-from ...loader.ur.abi import UR
 from ..sdk.kernels import (
-    check_local_size,
-    count_groups_by_local_memory,
     declare_launches,
     declare_suggestions,
 )
-from .core import adapter, call
-from .devices import LZDevice
+from .core import adapter
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
 from .kernels import GroupCount, LaunchSizes, LZKernel
@@ -75,72 +71,33 @@ adapter.info(
 )
 
 
-def _pack_triple(sizes: tuple[int, int, int]) -> bytes:
-    return packing.pack("@3N", *sizes)
+def _get_property(field: str) -> Any:
+    return lambda kernel, device: getattr(kernel.query_properties(device), field)
 
 
-_GROUP: Final = {
-    UR[f"UR_KERNEL_GROUP_INFO_{name}"]: function
-    for name, function in {
-        "WORK_GROUP_SIZE": lambda kernel, device: kernel.find_largest_group(device),
-        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: _pack_triple(
-            kernel.required or (0, 0, 0)
+adapter.info(
+    "urKernelGetGroupInfo",
+    {
+        "WORK_GROUP_SIZE": LZKernel.find_largest_group,
+        "COMPILE_WORK_GROUP_SIZE": lambda kernel, device: packing.pack(
+            "@3N", *(kernel.required or (0, 0, 0))
         ),
-        "LOCAL_MEM_SIZE": lambda kernel, device: kernel.query_properties(device).localMemSize,
-        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": lambda kernel, device: kernel.find_preferred_multiple(
-            device
-        ),
-        "PRIVATE_MEM_SIZE": lambda kernel, device: kernel.query_properties(device).privateMemSize,
-    }.items()
-}
-
-
-@adapter.entry
-def urKernelGetGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> Any:
-    answer = _GROUP.get(propName)
-    return answer(hKernel, hDevice) if answer is not None else None
-
-
-_SUB_GROUP: Final = {
-    UR[f"UR_KERNEL_SUB_GROUP_INFO_{name}"]: field
-    for name, field in {
-        "MAX_SUB_GROUP_SIZE": "maxSubgroupSize",
-        "MAX_NUM_SUB_GROUPS": "maxNumSubgroups",
-        "COMPILE_NUM_SUB_GROUPS": "requiredNumSubGroups",
-        "SUB_GROUP_SIZE_INTEL": "requiredSubgroupSize",
-    }.items()
-}
-
-
-@adapter.entry
-def urKernelGetSubGroupInfo(hKernel: LZKernel, hDevice: LZDevice, propName: int) -> int:
-    return getattr(hKernel.query_properties(hDevice), _SUB_GROUP[propName])
-
-
-@adapter.entry
-def urKernelSuggestMaxCooperativeGroupCount(
-    hKernel: LZKernel,
-    hDevice: LZDevice,
-    workDim: int,
-    pLocalWorkSize: list[int],
-    dynamicSharedMemorySize: int,
-) -> int:
-    check_local_size(pLocalWorkSize)
-    sizes, count = (
-        LaunchSizes.from_program(workDim, None, pLocalWorkSize, pLocalWorkSize),
-        ctypes.c_uint32(),
-    )
-    with hKernel.lock:
-        handle = hKernel.apply(hDevice, hKernel.find_shape(hDevice, sizes))
-        routine = "zeKernelSuggestMaxCooperativeGroupCount"
-        call(hKernel.table, routine, handle, ctypes.byref(count))
-    room = count_groups_by_local_memory(
-        dynamicSharedMemorySize,
-        hKernel.query_properties(hDevice).localMemSize,
-        hDevice.compute.maxSharedLocalMemory,
-        max(1, hDevice.properties.numSlices * hDevice.properties.numSubslicesPerSlice),
-    )
-    return min(count.value, room)
+        "LOCAL_MEM_SIZE": _get_property("localMemSize"),
+        "PREFERRED_WORK_GROUP_SIZE_MULTIPLE": LZKernel.find_preferred_multiple,
+        "PRIVATE_MEM_SIZE": _get_property("privateMemSize"),
+    },
+    "UR_KERNEL_GROUP_INFO_",
+)
+adapter.info(
+    "urKernelGetSubGroupInfo",
+    {
+        "MAX_SUB_GROUP_SIZE": _get_property("maxSubgroupSize"),
+        "MAX_NUM_SUB_GROUPS": _get_property("maxNumSubgroups"),
+        "COMPILE_NUM_SUB_GROUPS": _get_property("requiredNumSubGroups"),
+        "SUB_GROUP_SIZE_INTEL": _get_property("requiredSubgroupSize"),
+    },
+    "UR_KERNEL_SUB_GROUP_INFO_",
+)
 
 
 def _suggest(
