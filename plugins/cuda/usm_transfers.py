@@ -23,17 +23,10 @@ from .transfers import copy_bytes, copy_rows, fill_bytes, set_bytes
 
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
-_new: Final = tuple.__new__  # the NamedTuple's takes three times as long
-
 
 def is_on_device(allocation: CuAllocation | None) -> bool:
     """Return whether the driver counts memory as the device's. Managed memory is."""
     return allocation is not None and allocation.kind != "host"
-
-
-def find(context: CuContext, address: int, size: int) -> Location:
-    """Find some bytes. Arguments and errors are those of `locate`."""
-    return _new(Location, (address, locate(context, address, size)))
 
 
 def make_place(transfer: TransferCommand, side: str) -> CopyPlace:
@@ -64,17 +57,39 @@ def _check_filled(place: Any) -> None:
 
 
 def _run(enqueue: CuEnqueue, transfer: TransferCommand, command: str) -> CuEvent | None:
-    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
-    operands, keep = transfer.operands, transfer.keep
-    if "pattern" in operands:
-        given = find_filled(transfer), operands["pattern"], operands["size"]
-        return fill_bytes(enqueue, *given, keep)
-    ends = make_place(transfer, "target"), make_place(transfer, "source")
-    return copy_rows(enqueue, API.make_copy(*ends, operands["region"]), keep)
+    """Enqueue a fill by address (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands = transfer.operands
+    given = find_filled(transfer), operands["pattern"], operands["size"]
+    return fill_bytes(enqueue, *given, transfer.keep)
 
 
-_CALLS: Final = {**COPIES, "fill": "fill(call, target.address + offset, pattern, size, keep)"}
-transfers: Final = Transfers(enqueues, find, _run, _CALLS, copy=copy_bytes, fill=fill_bytes)
+def _make_rectangle(target: str, source: str) -> str:
+    """Return the expression that copies a rectangle between "buffer"s and "host" memory."""
+    ends = []
+    for side, kind in (("target", target), ("source", source)):
+        place = f"{side}.address, not {side}.is_host" if kind == "buffer" else f"{side}, False"
+        pitches = f"{side}_origin, {side}_row_pitch, {side}_slice_pitch"
+        ends.append(f"new(CopyPlace, ({place}, {pitches}, 0, 1))")
+    return f"copy_rows(call, make_copy({', '.join(ends)}, region), keep)"
+
+
+transfers: Final = Transfers(
+    enqueues,
+    locate,
+    _run,
+    {
+        **COPIES,
+        "fill": "fill(call, target.address + offset, pattern, size, keep)",
+        "read_rect": _make_rectangle("host", "buffer"),
+        "write_rect": _make_rectangle("buffer", "host"),
+        "copy_rect": _make_rectangle("buffer", "buffer"),
+    },
+    copy=copy_bytes,
+    fill=fill_bytes,
+    copy_rows=copy_rows,
+    make_copy=API.make_copy,
+    CopyPlace=CopyPlace,
+)
 
 
 @adapter.entry
@@ -97,13 +112,30 @@ def _fill_rows(
         return enqueue.run(lambda stream: set_bytes(enqueue, one, stream))
     data = (pattern * (width * height // len(pattern)))[: width * height]
     block = ctypes.create_string_buffer(data, len(data))
-    place = CopyPlace(target.address, is_on_device(target.allocation), (0, 0, 0), pitch)
-    source = CopyPlace(ctypes.addressof(block), False, (0, 0, 0), width)
+    source = CopyPlace(ctypes.addressof(block), False, row=width)
     enqueue.blocking = True  # nothing but this call keeps the block
-    return copy_rows(enqueue, API.make_copy(place, source, (width, height, 1)), block)
+    copy = API.make_copy(_make_rows(target, pitch), source, (width, height, 1))
+    return copy_rows(enqueue, copy, block)
 
 
-transfers.declare_rows(_fill_rows)
+def _make_rows(place: Location, pitch: int) -> CopyPlace:
+    return CopyPlace(place.address, is_on_device(place.allocation), row=pitch)
+
+
+def _copy_rows(
+    enqueue: CuEnqueue,
+    target: Location,
+    to_pitch: int,
+    source: Location,
+    pitch: int,
+    width: int,
+    height: int,
+) -> CuEvent | None:
+    ends = _make_rows(target, to_pitch), _make_rows(source, pitch)
+    return copy_rows(enqueue, API.make_copy(*ends, (width, height, 1)))
+
+
+transfers.declare_rows(_copy_rows, _fill_rows)
 
 
 # hints

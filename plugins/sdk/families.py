@@ -11,19 +11,32 @@ object of these, such as `Enqueue`. Each entry point gets that object and its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ...loader.base.abi import Function
 from ...loader.ur.abi import UR
 from .adapter import Adapter
-from .wrap import compile_function, list_parameters
+from .wrap import compile_function, list_parameters, name_parameters
 
 _EntryPoint = TypeVar("_EntryPoint", bound=Callable[..., Any])
 _ENQUEUE: Final = "hQueue", "phEventWaitList", "phEvent"
 _APPEND: Final = (
     *("hCommandBuffer", "pSyncPointWaitList", "phEventWaitList", "phEvent", "phCommand"),
 )
+
+
+def _compile(
+    name: str,
+    common: Sequence[str],
+    parameters: Mapping[str, str | None],
+    lines: Iterable[str],
+    scope: dict[str, Any],
+) -> Callable[..., Any]:
+    """Make a function of its source, whose parameters may have other names in it."""
+    inner = [other or parameter for parameter, other in parameters.items()]
+    made = compile_function(name, (*common, *inner), lines, scope)
+    return name_parameters(made, *common, *parameters) if any(parameters.values()) else made
 
 
 class EnqueueCall:
@@ -82,13 +95,33 @@ class EnqueueFamily:
             parameters: the names of its parameters besides `hQueue`, `phEventWaitList`, `phEvent`
                 and the one that says whether it blocks.
         """
+        line = f"return _work(call, {', '.join(parameters)})"
+        self.declare_lines(name, command, [line], {"_work": function}, dict.fromkeys(parameters))
+
+    def declare_lines(
+        self,
+        name: str,
+        command: str,
+        lines: Iterable[str],
+        scope: Mapping[str, Any],
+        parameters: Mapping[str, str | None],
+    ) -> None:
+        """Declare an entry point by its source, which is a call less than a function.
+
+        Args:
+            name: its name.
+            command: the name of its ur_command_t after UR_COMMAND_.
+            lines: the source of the work. `call` is what `make` returns.
+            scope: what the source uses.
+            parameters: those that `declare` takes, with what the source calls them, if not so.
+        """
         known = [parameter.name for parameter in UR.functions[name].parameters]
         blocking = [parameter for parameter in known if parameter.startswith("blocking")]
         blocks = [f"bool({parameter})" for parameter in blocking]
         made = ", ".join(["hQueue", repr(command), "phEventWaitList", "phEvent", *blocks])
-        line = f"return _work(_make({made}), {', '.join(parameters)})"
-        names, scope = (*_ENQUEUE, *blocking, *parameters), {"_work": function, "_make": self.make}
-        self.adapter.declare(**{name: compile_function(name, names, [line], scope)})
+        lines, scope = [f"call = _make({made})", *lines], {**scope, "_make": self.make}
+        common = *_ENQUEUE, *blocking
+        self.adapter.declare(**{name: _compile(name, common, parameters, lines, scope)})
 
     @staticmethod
     def list_own_parameters(function: Function) -> list[str]:
@@ -136,11 +169,22 @@ class AppendFamily:
             function: the work. It gets what `make` returns and the values of `parameters`.
             parameters: the names of its parameters besides those that are common to all appends.
         """
-        common, own = ", ".join(_APPEND), ", ".join(parameters)
-        lines = "with hCommandBuffer.recording:", f"    return _work(_make({common}), {own})"
-        scope = {"_work": function, "_make": self.make}
-        names = *_APPEND, *parameters
-        self.adapter.declare(**{name: compile_function(name, names, lines, scope)})
+        line = f"return _work(call, {', '.join(parameters)})"
+        self.declare_lines(name, "", [line], {"_work": function}, dict.fromkeys(parameters))
+
+    def declare_lines(
+        self,
+        name: str,
+        command: str,
+        lines: Iterable[str],
+        scope: Mapping[str, Any],
+        parameters: Mapping[str, str | None],
+    ) -> None:
+        """Declare an entry point by its source. See `EnqueueFamily.declare_lines`."""
+        lines = [f"call = _make({', '.join(_APPEND)})", *lines]
+        lines = ["with hCommandBuffer.recording:", *[f"    {line}" for line in lines]]
+        scope = {**scope, "_make": self.make}
+        self.adapter.declare(**{name: _compile(name, _APPEND, parameters, lines, scope)})
 
     @staticmethod
     def list_own_parameters(function: Function) -> list[str]:

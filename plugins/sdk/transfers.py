@@ -3,8 +3,8 @@
 The table of operations (loader/base/operations.ini) names the entry points and what they take. What
 a program gives becomes a `TransferCommand`, checked. An adapter finds memory and runs commands:
 
-    transfers = Transfers(enqueues, locate, run)
-    transfers.declare_rows(fill_rows)
+    transfers = Transfers(enqueues, find, run)
+    transfers.declare_rows(copy_rows, fill_rows)
     transfers.declare_hints(prefetch)
 
 Most transfers are one call of the driver's. An adapter gives the sources of these calls, so that no
@@ -118,12 +118,13 @@ COPIES: Final = {
     "copy": (
         "copy(call, target.address + target_offset, source.address + source_offset, size, keep)"
     ),
-    "svm_copy": "copy(call, target.address, source.address, size, keep)",
+    "svm_copy": "copy(call, target, source, size, keep)",
 }
 #: What the entry points of operations use.
 _NAMES: Final = {
     "new": _new,
     "TransferCommand": TransferCommand,
+    "Location": Location,
     **{
         one.__name__: one
         for one in (
@@ -139,24 +140,26 @@ class Transfers:
 
     Args:
         family: what declares them. Their calls have a `context`, and `mark` for what does nothing.
-        locate: finds some bytes, given a context, the first address, and how many. It returns a
-            `Location`, and raises URError (INVALID_MEM_OBJECT, INVALID_SIZE) if there are none.
+        find: finds the allocation of some bytes, given a context, the first address, and how many.
+            It returns None for host memory, and raises URError (INVALID_MEM_OBJECT, INVALID_SIZE)
+            if there is none.
         run: enqueues or appends. It gets the call, the command, and the name of its ur_command_t
             after UR_COMMAND_. It returns what the entry point does.
         calls: expressions that do what `run` does, by the names of operations. They use the
-            operands by their names, `call`, and `keep`, the buffers.
+            operands by their names, `call`, and `keep`, the buffers. Memory by address is a number,
+            and `found_target` and `found_source` are the allocations.
         names: what the expressions use besides.
     """
 
     def __init__(
         self,
         family: EnqueueFamily | AppendFamily,
-        locate: Callable[[Any, int, int], Location],
+        find: Callable[[Any, int, int], Any],
         run: Callable[[Any, TransferCommand, str], Any],
         calls: Mapping[str, str] = MappingProxyType({}),
         **names: Callable[..., Any],
     ) -> None:
-        self._family, self._locate, self._run = family, locate, run
+        self._family, self._find, self._run = family, find, run
         self._calls, self._names = calls, names
         self._key = "ur" if isinstance(family, EnqueueFamily) else "ur_buffer"
         for name, command in _COMMANDS.items():
@@ -174,18 +177,20 @@ class Transfers:
     def _declare_operation(self, operation: Operation, command: str) -> None:
         function = operation.functions[self._key]
         names = [name for name in function.operands if name != "blocking"]
-        scope = {"locate": self._locate, "run": self._run, "mark": self._mark, "command": command}
+        scope = {"find": self._find, "run": self._run, "mark": self._mark, "command": command}
         scope = {**_NAMES, **scope, **self._names}
-        work = compile_function("work", ("call", *names), self._write_work(operation, names), scope)
-        self._declare(function.name, command, work)
+        lines = list(self._write_work(operation, names))
+        own = self._family.list_own_parameters(UR.functions[function.name])
+        parameters = dict(zip(own, names, strict=True))
+        self._family.declare_lines(function.name, command, lines, scope, parameters)
         if operation.name == "svm_copy":
-            self._copy = work
+            self._copy = compile_function("work", ("call", *names), lines, dict(scope))
 
     def _write_work(self, operation: Operation, names: list[str]) -> Iterator[str]:
         """Write the work of an entry point. Loops over the operands would take microseconds."""
         buffers, addresses = list_sides(operation, BUFFER), list_sides(operation, SVM)
         is_fill, may_be_empty = "pattern" in names, operation.name in _MAY_BE_EMPTY[self._key]
-        yield "context = call.context"
+        yield f"context = call.{'queue' if self._key == 'ur' else 'buffer'}.context"
         if buffers:
             yield f"check_buffers(context, {', '.join(buffers)})"
         if "region" in names:
@@ -209,12 +214,15 @@ class Transfers:
             yield f"pattern = read_buffer_pattern({given})"
         elif is_fill:
             yield "pattern = read_pattern(pattern, pattern_size, size)"
+        call = self._calls.get(operation.name)
         for side in addresses:
-            yield f"{side} = locate(context, {side}, size)"
+            yield f"found_{side} = find(context, {side}, size)"
+            if call is None:
+                yield f"{side} = new(Location, ({side}, found_{side}))"
         yield f"keep = ({''.join([f'{side}, ' for side in buffers])})"
         operands = ", ".join([f"{name!r}: {name}" for name in names])
         made = f"new(TransferCommand, ({operation.name!r}, {{{operands}}}, keep))"
-        yield f"return {self._calls.get(operation.name, f'run(call, {made}, command)')}"
+        yield f"return {call or f'run(call, {made}, command)'}"
 
     def _mark(self, call: Any, command: str) -> Any:
         return call.mark() if self._key == "ur" else call.mark(command)
@@ -225,10 +233,16 @@ class Transfers:
 
     # rows of memory by address
 
-    def declare_rows(self, fill: Callable[[Any, Location, int, bytes, int, int], Any]) -> None:
+    def declare_rows(
+        self,
+        copy: Callable[[Any, Location, int, Location, int, int, int], Any],
+        fill: Callable[[Any, Location, int, bytes, int, int], Any],
+    ) -> None:
         """Declare copies and fills of rows.
 
         Args:
+            copy: copies rows. It gets the call, where the first row of the target begins, its
+                pitch, the same of the source, the bytes of a row, and how many rows.
             fill: fills rows that do not follow each other. It gets the call, where the first row
                 begins, the pitch, the pattern, the bytes of a row, and how many rows.
         """
@@ -236,14 +250,12 @@ class Transfers:
         def copy_rows(
             call: Any, to: int, to_pitch: int, at: int, at_pitch: int, width: int, height: int
         ) -> Any:
-            check_copied_rows(width, height, at_pitch, to_pitch)
-            operands: dict[str, Any] = {"region": (width, height, 1)}
-            for side, address, pitch in (("target", to, to_pitch), ("source", at, at_pitch)):
-                operands[side] = self._locate_rows(call, address, pitch, width, height)
-                operands |= {f"{side}_origin": _START, f"{side}_row_pitch": pitch}
+            check_copied_rows(width, height, to_pitch, at_pitch)
+            target = self._locate_rows(call, to, to_pitch, width, height)
+            source = self._locate_rows(call, at, at_pitch, width, height)
             if not width:
                 return call.mark()
-            return self._run(call, TransferCommand("copy_rect", operands), "USM_MEMCPY_2D")
+            return copy(call, target, to_pitch, source, at_pitch, width, height)
 
         def fill_rows(
             call: Any, to: int, pitch: int, length: int, address: int, width: int, height: int
@@ -266,14 +278,15 @@ class Transfers:
 
         Raises:
             URError: INVALID_SIZE unless the rows lie in their allocation: with their pitch in all
-                of it, without the last pitch in what follows the address. Else as `locate`.
+                of it, without the last pitch in what follows the address. Else as `find`.
         """
-        place = self._locate(call.context, address, 1)
-        if place.allocation is None:
-            self._locate(call.context, address, pitch * (height - 1) + max(width, 1))
+        context = call.queue.context
+        found = self._find(context, address, 1)
+        if found is None:
+            self._find(context, address, pitch * (height - 1) + max(width, 1))
         else:
-            check_rows_in(place.allocation, address, pitch, width, height)
-        return place
+            check_rows_in(found, address, pitch, width, height)
+        return _new(Location, (address, found))
 
     # hints
 
@@ -294,7 +307,7 @@ class Transfers:
             def hint(call: Any, address: int, size: int, flags: int) -> Any:
                 if not size:
                     raise failure("INVALID_SIZE")
-                place = self._locate(call.context, address, size)
+                place = Location(address, self._find(call.context, address, size))
                 return work(call, place, size, flags) if work else self._mark(call, command)
 
             return hint

@@ -222,11 +222,11 @@ def find_bytes(address: int, size: int, found: Any, find_foreign: Callable[[], A
     return found
 
 
-def check_copied_rows(width: int, height: int, *pitches: int) -> None:
+def check_copied_rows(width: int, height: int, to_pitch: int, pitch: int) -> None:
     """Raise URError (INVALID_SIZE) for rows that a copy cannot have."""
-    if not height or any(not pitch or pitch < width for pitch in pitches):
-        words = " and ".join(map(str, pitches))
-        raise failure("INVALID_SIZE", f"{height} rows of {width} bytes, with pitches of {words}")
+    if not height or not pitch or not to_pitch or width > pitch or width > to_pitch:
+        reason = f"{height} rows of {width} bytes, with pitches of {pitch} and {to_pitch}"
+        raise failure("INVALID_SIZE", reason)
 
 
 def check_rows_in(found: Any, address: int, pitch: int, width: int, height: int) -> None:

@@ -6,7 +6,6 @@ import ctypes
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ..sdk.transfers import Location
 from ..sdk.usm import find_bytes
 from .contexts import LZContext
 from .core import call, check, create, failure, make_struct
@@ -162,15 +161,18 @@ def find(context: LZContext, address: int) -> LZAllocation | None:
     return next((one for one in everything if one.base <= address < one.end), None)
 
 
-def locate(context: LZContext, address: int, size: int) -> Location:
+def locate(context: LZContext, address: int, size: int) -> LZAllocation | None:
     """Find the allocation of some bytes.
+
+    Returns:
+        The allocation, None for host memory.
 
     Raises:
         URError: INVALID_SIZE for bytes that end behind the allocation they begin in.
             INVALID_MEM_OBJECT if there is no memory at the first or the last byte.
     """
-    found, foreign = find(context, address), partial(_find_foreign, context, address)
-    return _new(Location, (address, find_bytes(address, size, found, foreign)))
+    foreign = partial(_find_foreign, context, address)
+    return find_bytes(address, size, find(context, address), foreign)
 
 
 def _find_foreign(context: LZContext, address: int) -> LZAllocation | None:

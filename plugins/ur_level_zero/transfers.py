@@ -48,7 +48,21 @@ def _fill_rows(
     return enqueue_operation(enqueue, copy_rows(source, target, (width, height, 1), block))
 
 
-transfers.declare_rows(_fill_rows)
+def _copy_rows(
+    enqueue: LZEnqueue,
+    to: Location,
+    to_pitch: int,
+    at: Location,
+    pitch: int,
+    width: int,
+    height: int,
+) -> LZEvent | None:
+    target = MemoryPlace(None, to.address, (0, 0, 0), to_pitch, 0)
+    source = MemoryPlace(None, at.address, (0, 0, 0), pitch, 0)
+    return enqueue_operation(enqueue, copy_rows(source, target, (width, height, 1)))
+
+
+transfers.declare_rows(_copy_rows, _fill_rows)
 
 
 def _prefetch(enqueue: LZEnqueue, place: Location, size: int, flags: int) -> LZEvent | None:

@@ -9,9 +9,10 @@ from typing import Any
 from ....loader.base.operations import TransferCommand
 from ...sdk.gpu.api import CopyPlace
 from ...sdk.transfers import Transfers
+from ..allocations import locate
 from ..commands import make_sets
 from ..core import API
-from ..usm_transfers import find, find_filled, make_place
+from ..usm_transfers import find_filled, make_place
 from .appends import Appended, CuAppend, appends
 
 
@@ -57,4 +58,4 @@ def _append(append: CuAppend, transfer: TransferCommand, command: str) -> Append
     return _copy(append, command, API.make_copy(*ends, region), keep)
 
 
-Transfers(appends, find, _append).declare_hints()
+Transfers(appends, locate, _append).declare_hints()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....loader.base.operations import TransferCommand
 from ...sdk.transfers import Location, Transfers
 from ..transfers import is_opencl_pattern, name_memory
-from ..usm.addresses import fill_location, locate
+from ..usm.addresses import fill_location, find_allocation
 from ..usm.strategies import require_strategy
 from .appends import Append, Appended, appends
 
@@ -30,4 +30,4 @@ def _append(append: Append, transfer: TransferCommand, command: str) -> Appended
     return append.add(op, command, transfer.keep, **operands)
 
 
-Transfers(appends, locate, _append).declare_hints()
+Transfers(appends, find_allocation, _append).declare_hints()

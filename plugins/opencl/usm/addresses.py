@@ -15,11 +15,12 @@ from ..core import failure
 from ..transfers import is_opencl_pattern
 from .registry import find, find_foreign, is_unreachable
 from .strategies import Buffers, Intel, can_use_host_memory, find_strategy, require_strategy
+from .strategy import Allocation
 
 _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
-def locate(context: URContext, address: int, size: int) -> Location:
+def find_allocation(context: URContext, address: int, size: int) -> Allocation | None:
     """Find the allocation of some bytes.
 
     Args:
@@ -28,24 +29,25 @@ def locate(context: URContext, address: int, size: int) -> Location:
         size: how many bytes.
 
     Returns:
-        The address with the allocation, or with None for host memory.
+        The allocation, None for host memory.
 
     Raises:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
             is no memory at the first or the last byte, or device memory of another context.
     """
-    allocation = find(context, address)
-    if allocation is None and is_unreachable(address):
+    found = find(context, address)
+    if found is None and is_unreachable(address):
         raise failure(
             "INVALID_MEM_OBJECT", f"the device memory at {address:#x} is of another context"
         )
-    allocation = find_bytes(
-        address,
-        size,
-        allocation,
-        lambda: find_foreign(context, find_strategy(context), address),
+    return find_bytes(
+        address, size, found, lambda: find_foreign(context, find_strategy(context), address)
     )
-    return _new(Location, (address, allocation))
+
+
+def locate(context: URContext, address: int, size: int) -> Location:
+    """Return an address with its allocation. Arguments and errors are as of `find_allocation`."""
+    return Location(address, find_allocation(context, address, size))
 
 
 def make_pointer_argument(context: URContext, address: int) -> tuple[str, int]:

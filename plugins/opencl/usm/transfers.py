@@ -31,28 +31,29 @@ from ..transfers import (
     plan_doubling,
     repeat_pattern,
 )
-from .addresses import can_fill, locate
+from .addresses import can_fill, find_allocation
 from .strategies import Buffers, require_strategy
 
-_SIDES: Final = "target", "source"
 _TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
 
 # copies
 
 
-def _copy(enqueue: Enqueue, target: Location, source: Location, size: int) -> UREvent | None:
+def _copy(
+    enqueue: Enqueue, target: int, source: int, size: int, to: Any, at: Any
+) -> UREvent | None:
+    """Copy bytes between two addresses. `to` and `at` are their allocations."""
     context = enqueue.queue.context
-    known = target.allocation or source.allocation
+    known = to or at
     strategy = known.strategy if known is not None else require_strategy(context)
     if strategy is not Buffers:
-        ends = target.address, source.address
-        return enqueue.call(strategy.copy_routine, enqueue.blocks, *ends, size)
+        return enqueue.call(strategy.copy_routine, enqueue.blocks, target, source, size)
     if known is None:  # such a driver can do no more than that in its queue's order
         between = create_temporary_buffer(context, size)
-        write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, source.address)
-        read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, target.address)
+        write = "clEnqueueWriteBuffer", (between.cl, False, 0, size, source)
+        read = "clEnqueueReadBuffer", (between.cl, enqueue.blocks, 0, size, target)
         return enqueue.call_in_sequence([write, read])
-    transfer = strategy.copy(target, source, size)
+    transfer = strategy.copy(Location(target, to), Location(source, at), size)
     # SPEC clEnqueueWriteBuffer: a blocking write returns when the host memory may be used again.
     # A copy between buffers never blocks.
     if transfer.operation != "read":
@@ -93,9 +94,15 @@ class _Rows(NamedTuple):
 
 
 def _copy_rows(
-    enqueue: Enqueue, target: _Rows, source: _Rows, width: int, height: int
+    enqueue: Enqueue,
+    to: Location,
+    to_pitch: int,
+    at: Location,
+    pitch: int,
+    width: int,
+    height: int,
 ) -> UREvent | None:
-    context = enqueue.queue.context
+    context, target, source = enqueue.queue.context, _Rows.at(to, to_pitch), _Rows.at(at, pitch)
     enqueue.block_by_event()
     strategy = require_strategy(context)
     if strategy is Buffers and not (target.memory or source.memory):
@@ -168,22 +175,18 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
 
 
 def _run(enqueue: Enqueue, transfer: TransferCommand, command: str) -> UREvent | None:
-    """Enqueue a transfer of rows, or a fill (sdk/transfers.py)."""
+    """Enqueue a fill (sdk/transfers.py)."""
     operands = transfer.operands
-    if "pattern" in operands:
-        return fill(enqueue, operands["target"], operands["pattern"], operands["size"])
-    width, height, _ = operands["region"]
-    to, at = (_Rows.at(operands[one], operands[f"{one}_row_pitch"]) for one in _SIDES)
-    return _copy_rows(enqueue, to, at, width, height)
+    return fill(enqueue, operands["target"], operands["pattern"], operands["size"])
 
 
 _ADDRESS_CALLS: Final = {
-    "svm_copy": "copy(call, target, source, size)",
-    "svm_fill": "fill(call, target, pattern, size)",
+    "svm_copy": "copy(call, target, source, size, found_target, found_source)",
+    "svm_fill": "fill(call, new(Location, (target, found_target)), pattern, size)",
 }
 transfers: Final = Transfers(
     enqueues,
-    locate,
+    find_allocation,
     _run,
     {**BUFFER_CALLS, **_ADDRESS_CALLS},
     copy=_copy,
@@ -232,7 +235,7 @@ def _fill_rows(
     return events[-1]
 
 
-transfers.declare_rows(_fill_rows)
+transfers.declare_rows(_copy_rows, _fill_rows)
 
 
 # hints
