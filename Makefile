@@ -46,7 +46,7 @@ OCLGRIND := $(CACHE)/oclgrind-1
 RUN    := POCL_CACHE_DIR=$(CURDIR)/build/pocl-cache PYOPENCL_CACHE_DIR=$(CURDIR)/build/pyopencl-cache
 
 .PHONY: help demo test test-fast test-gpu test-all test-pristine test-pythons demo-pythons lint types check docs bench bench-gpu sanitize clean
-.PHONY: install-system uninstall-system wheel cross
+.PHONY: install-system uninstall-system wheel cross test-pocl
 help:
 	@echo 'make demo      the main example on the PoCL wheel: a wave equation, direct and replayed'
 	@echo 'make test      the tests'
@@ -58,6 +58,7 @@ help:
 	@echo '               OCL_ICD_FILENAMES names further drivers to test on'
 	@echo 'make test-pristine  make demo and make test on a fresh Debian 12, with the packages of README.md;'
 	@echo '               as root (RELEASE=sid POCL=1 TESTS=…: see tests/helpers/pristine.py)'
+	@echo 'make test-pocl  the tests of the engine direct, on the PoCL of Debian 12, 13, unstable and Ubuntu 24.04 (RELEASE=…)'
 	@echo 'make test-pythons  make demo and make test on every Python from 3.10 to 3.15 (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each Python'
 	@echo 'make lint      ruff;  make types  pyright;  make check  both'
@@ -268,6 +269,12 @@ test-gpu: $(VENV)/installed-test $(VENV)/fetched-pyopencl
 # Before every release: on bookworm, sid and noble.
 test-pristine:
 	@RELEASE='$(RELEASE)' TESTS='$(TESTS)' POCL='$(POCL)' MIRROR='$(MIRROR)' CACHE='$(CACHE)' PYTHONPATH=tests $(PYTHON) -m helpers.pristine
+# Before every release: the engine `direct` on the PoCL of each distribution.
+DIRECT_TESTS := tests/captured_graphs/test_direct*.py tests/icd/command_buffer/test_direct*.py
+test-pocl:
+	@for release in $(or $(RELEASE),bookworm trixie noble sid); do \
+	    $(MAKE) test-pristine RELEASE=$$release POCL=1 TESTS='$(or $(TESTS),$(DIRECT_TESTS))' || failed=1; done; test -z "$$failed"
+
 # Before every release. PYTHONS names others: make test-pythons PYTHONS='python3.12 /opt/python/bin/python'.
 test-pythons:
 	@PYTHONPATH=tests $(PYTHON) -m helpers.pythons suite $(PYTHONS) --tests '$(TESTS)'

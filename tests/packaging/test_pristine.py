@@ -4,11 +4,14 @@ root and a network.)"""
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from helpers import pristine
+from helpers.support import ROOT
 
 
 @pytest.mark.parametrize(
@@ -67,3 +70,15 @@ def test_what_is_missing_is_named(
     monkeypatch.setattr(pristine.shutil, "which", lambda name: name if name in commands else None)
     with pytest.raises(SystemExit, match=said) if said else nullcontext():
         pristine.require(release)
+
+
+def test_the_direct_engine_is_tested_on_the_pocl_of_each_release() -> None:
+    own = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TESTS", "RELEASE", "POCL")  # of `make test`
+    env = {name: value for name, value in os.environ.items() if name not in own}
+    command = ["make", "-n", "-C", str(ROOT), "test-pocl"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    calls = re.findall(r"^RELEASE='(\w+)' TESTS='([^']+)' POCL='1'", done.stdout, re.MULTILINE)
+    assert {"bookworm", "trixie", "noble", "sid"} == {release for release, _ in calls}
+    assert {release for release, _ in calls} <= set(pristine.RELEASES)
+    for pattern in calls[0][1].split():
+        assert list(ROOT.glob(pattern)), pattern
