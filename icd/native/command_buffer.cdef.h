@@ -114,7 +114,7 @@ typedef struct fl_buffer {
     uint32_t built_count, python_updates;
     int32_t busy;
     void *last_queue, *last_event;   /* references */
-    uint64_t enqueued; /* how often, or run until a flag: also for a caller whom Ctrl-C stops */
+    uint64_t enqueued; /* or run: how often, also for a caller whom Ctrl-C stops */
     uint32_t stale;    /* an update answered FL_BUILD_ANEW: everything is built anew before the next
                           enqueue */
     const void *again;   /* the route that fl_enqueue_again and fl_run_again may take, or NULL */
