@@ -49,21 +49,24 @@ def version() -> str:
     return metadata["metadata"]["version"]
 
 
-#: What is made of a shell (plugins/sdk/build.py): file → shell, module or library.
+def registered_adapters() -> dict[str, str]:
+    """The Unified Runtime adapters that setup.cfg registers: file → module."""
+    metadata = ConfigParser()
+    metadata.read("setup.cfg", encoding="utf-8")
+    lines = metadata["options.entry_points"]["fairlead.adapters"].split()
+    rows = (line.split("=") for line in lines)
+    return {f"libur_adapter_{name}.so.0": value.split(":")[0] for name, value in rows}
+
+
+#: What is made of a shell (loader/base/shell_copies.py): file → shell, module or library.
 ADAPTERS = {
-    "libur_adapter_fairlead.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.opencl"),
-    "libur_adapter_fairlead_level_zero.so.0": (
-        "sdk.libfairlead_shell",
-        "fairlead.plugins.ur_level_zero",
-    ),
+    **{name: ("sdk.libfairlead_shell", module) for name, module in registered_adapters().items()},
     "libpi_fairlead.so": ("sdk.libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
     "libze_fairlead.so.1": ("sdk.libfairlead_ze_shell", "fairlead.plugins.level_zero"),
     "libfairlead_command_buffer.so": (
         "command_buffer_layer.libfairlead_layer",
         "fairlead.plugins.command_buffer_layer",
     ),
-    "libur_adapter_fairlead_cuda.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.cuda"),
-    "libur_adapter_fairlead_hip.so.0": ("sdk.libfairlead_shell", "fairlead.plugins.hip"),
 }
 
 
@@ -133,7 +136,7 @@ class BuildNative(build_ext):
 
     def run(self) -> None:
         super().run()
-        configure = runpy.run_path("fairlead/plugins/sdk/build.py")["configure"]
+        configure = runpy.run_path("fairlead/loader/base/shell_copies.py")["configure"]
         stays = self.stays()
         for name, (shell, module) in ADAPTERS.items():
             shell_path = Path(self.get_ext_fullpath(f"fairlead.plugins.{shell}"))

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from ..loader.base import shell_copies
 from ..loader.base.errors import FairleadError
+from ..loader.base.registered import Registered
 from .output import keep_stdout_to_ourselves
 
 
@@ -93,7 +95,7 @@ def build_adapter(module: str, output: Path | None, level_zero: bool) -> None:
     click.echo(str(path))
     variable = "ZE_ENABLE_ALT_DRIVERS" if level_zero else "UR_ADAPTERS_FORCE_LOAD"
     click.echo(f"use it: {variable}={_quote_list_item(path)} PROGRAM", err=True)
-    if not build.find_python_library():
+    if not shell_copies.find_python_library():
         click.echo(
             "warning: this Python was built without a shared library: "
             "only programs that it runs can use the adapter",
@@ -106,34 +108,60 @@ def _quote_list_item(path: Path) -> str:
     return shlex.quote(f'"{path}"' if set(str(path)) & set(":;,") else str(path))
 
 
-@click.command()
+class _AdapterCommand(click.Command):
+    """Has an option for each adapter that a package registers."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        rows = _list_adapters().items()
+        return [
+            *(
+                click.Option([f"--{name.replace('_', '-')}"], is_flag=True, help=_describe(one))
+                for name, one in rows
+            ),
+            *super().get_params(ctx),
+        ]
+
+
+def _list_adapters() -> dict[str, Registered]:
+    """Return the registered adapters by the names of their options, without the usual one."""
+    from ..loader.ur.registered_adapters import list_adapters
+
+    named = (one for one in list_adapters() if one.name.isidentifier())
+    found = {one.name.removeprefix("fairlead_"): one for one in named}
+    return {name: one for name, one in found.items() if name not in ("fairlead", "pi", "help")}
+
+
+def _describe(one: Registered) -> str:
+    return f"Print the path of the adapter {one.module}, of the package {one.package}."
+
+
+@click.command(cls=_AdapterCommand)
 @click.option(
     "--pi",
     is_flag=True,
     help="Print the path of the PI plugin, for DPC++ up to 2024.2. "
     "That loads it by the name libpi_opencl.so.",
 )
-@click.option("--cuda", is_flag=True, help="Print the path of the adapter for the CUDA driver.")
-@click.option("--hip", is_flag=True, help="Print the path of the adapter for HIP.")
-@click.option("--level-zero", is_flag=True, help="Print the path of the adapter on Level Zero.")
 def adapter(**chosen: bool) -> None:
     """Print the path of fairlead's own Unified Runtime adapter, which drives any OpenCL device.
+
+    An option chooses another adapter. Each adapter that an installed package registers has one.
 
     \b
     UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
     """
     from .. import plugins
+    from ..loader.ur.registered_adapters import find_library
 
     names = [name for name, wanted in chosen.items() if wanted]
     if len(names) > 1:
         raise click.UsageError("these are different libraries: give one of the options")
-    paths = {
-        "pi": plugins.reference_plugin,
-        "cuda": plugins.cuda_adapter,
-        "hip": plugins.hip_adapter,
-        "level_zero": plugins.level_zero_adapter,
-    }
-    path = paths[names[0]]() if names else plugins.reference_adapter()
+    if not names:
+        path = plugins.reference_adapter()
+    elif names == ["pi"]:
+        path = plugins.reference_plugin()
+    else:
+        path = find_library(_list_adapters()[names[0]])
     if not os.path.exists(path):
         raise FairleadError(
             f"the library {path} is missing",

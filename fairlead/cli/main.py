@@ -27,10 +27,14 @@ from .adapter_commands import adapter, build_adapter, conformance
 from .graph_commands import compare, record, replay, show
 from .output import keep_stdout_to_ourselves, print_any_text, print_warnings
 from .program_commands import layers, run, trace
+from .registered_commands import list_commands, load_command
 
 
 class _Group(click.Group):
-    """Prints our errors as click prints its own: the message, no traceback."""
+    """Has commands of other packages, too, and prints our errors as click prints its own.
+
+    Our own commands are not looked up in the metadata of packages: `fairlead run` would wait.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Be the program of this process, whose children are forks."""
@@ -38,11 +42,24 @@ class _Group(click.Group):
         end_in_order()
         return super().__call__(*args, **kwargs)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command of ours, else the one that a package registers."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        registered = next((one for one in list_commands() if one.name == cmd_name), None)
+        return load_command(registered) if registered is not None else None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List each command with its whole first sentence."""
+        """List each command with its whole first sentence. Those of others are not imported."""
         rows = [
             (name, self.commands[name].get_short_help_str(sys.maxsize))
             for name in self.list_commands(ctx)
+        ]
+        rows += [
+            (one.name, f"Of the package {one.package}.")
+            for one in list_commands()
+            if one.name not in self.commands
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -4,10 +4,8 @@
 `build_level_zero_driver(module, output)` one of a Level Zero driver.
 `build_plugin(adapter, output)` builds a PI plugin over any Unified Runtime adapter.
 
-A library is a copy of a shell (native/shell.c) with another configuration: the module, and the
-Python in whose environment it runs. The shell was compiled when fairlead was installed, so building
-takes milliseconds and no compiler. setup.py makes the reference adapter with `configure`, too. So
-this file imports only the standard library.
+A library is a copy of a shell (loader/base/shell_copies.py), so building takes milliseconds and no
+compiler. Here a module's text is checked before.
 """
 
 from __future__ import annotations
@@ -16,80 +14,11 @@ import ast
 import importlib.util
 import os
 import symtable
-import sys
-import sysconfig
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-MARK = b"FAIRLEAD SHELL CONFIGURATION\n"
-ROOM = 8192  # bytes: shell.c's `configuration`
-
-
-def find_python_library() -> str:
-    """Return the path of this Python's shared library, "" if it was built without one."""
-    name = sysconfig.get_config_var("INSTSONAME") or ""
-    folders = (sysconfig.get_config_var("LIBDIR") or "", os.path.join(sys.base_prefix, "lib"))
-    paths = (os.path.join(folder, name) for folder in folders if ".so" in name)
-    return next(filter(os.path.exists, paths), "")
-
-
-def make_configuration(module: str, *, here: bool = True) -> str:
-    """Return the configuration of a shell.
-
-    Args:
-        module: the module or file of the adapter.
-        here: whether to add the paths of this Python, its library and its packages.
-
-    Raises:
-        ValueError: a path has a line break in it.
-    """
-    lines = {"module": module}
-    if here:
-        lines |= {
-            "program": sys.executable,
-            "library": find_python_library(),
-            "site": sysconfig.get_path("purelib"),
-        }
-    if any("\n" in value for value in lines.values()):
-        raise ValueError(f"a path has a line break in it: {lines}")
-    return "".join(f"{name}={value}\n" for name, value in lines.items())
-
-
-def parse_configuration(text: str) -> dict[str, str]:
-    """Return the lines `name=value` of a shell's configuration."""
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-
-def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> None:
-    """Write a copy of a shell with a configuration.
-
-    Args:
-        shell: the shell.
-        output: where the copy is written.
-        module: the module or file of the adapter.
-        here: see `configuration`.
-
-    Raises:
-        ValueError: the file is not a shell, or the configuration is too long.
-    """
-    data = shell.read_bytes()
-    at = data.find(MARK)
-    text = MARK + os.fsencode(make_configuration(module, here=here))
-    if at < 0:
-        raise ValueError(f"{shell} is not a shell of fairlead")
-    if len(text) >= ROOM:
-        raise ValueError("the configuration is too long")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    # A library that is mapped must not change while it is used, so it is replaced.
-    scratch = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        scratch.write_bytes(data[:at] + text.ljust(ROOM, b"\0") + data[at + ROOM :])
-        scratch.chmod(0o755)
-        os.replace(scratch, output)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+from ...loader.base.shell_copies import configure
 
 
 def build_adapter(
@@ -212,7 +141,7 @@ def _may_have(source: str, variable: str) -> bool:
 
 def _list_wrong_entries(source: str, variable: str) -> Iterator[str]:
     """Yield what is wrong with the entry points that a module's text declares."""
-    from ...loader.ur.abi import UR  # only here, because setup.py runs this file before that exists
+    from ...loader.ur.abi import UR  # only here: most of what imports this file builds nothing
     from ...loader.ze.abi import ZE
 
     api, title = (UR, "Unified Runtime") if variable == "adapter" else (ZE, "Level Zero")

@@ -23,6 +23,7 @@ from typing import Any, Final
 from ...loader.base import layers
 from ...loader.base.forks import make_lock
 from ...loader.base.library import Library
+from ...loader.base.shell_copies import parse_configuration
 from ...loader.base.table import DispatchTable
 from ...loader.pi.abi import PI
 from ...loader.pi.mapping import convert_result
@@ -32,7 +33,6 @@ from ...loader.ur.adapters import open_and_bind
 from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
-from .build import parse_configuration
 from .start import end_with_python, get_shell
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers

@@ -33,9 +33,9 @@ from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
 from ...loader.base.library import find_file
 from ...loader.base.search import filter_environ
+from ...loader.base.shell_copies import parse_configuration
 from ._native import ffi, lib
 from .adapter import Adapter
-from .build import parse_configuration
 from .conversions import find_code
 from .objects import close_released
 from .wrap import Entries

@@ -11,7 +11,7 @@ from helpers.support import ROOT, RunPython
 
 from fairlead import plugins
 from fairlead.cli.main import main
-from fairlead.plugins.sdk import build
+from fairlead.loader.base import shell_copies
 
 TOY = ROOT / "examples/toy_adapter.py"
 
@@ -120,7 +120,7 @@ def test_an_output_that_cannot_be_written_is_an_error() -> None:
 def test_a_python_without_a_shared_library_is_warned_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "find_python_library", lambda: "")
+    monkeypatch.setattr(shell_copies, "find_python_library", lambda: "")
     done = run("build-adapter", TOY, "-o", tmp_path)
     assert (
         done.exit_code == 0

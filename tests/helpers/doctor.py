@@ -43,6 +43,7 @@ KEYS = [
     "plugins",
     "level_zero",
     "gpus",
+    "packages",
     "clients",
     "misread",
     "problems",

@@ -169,6 +169,48 @@ def test_imports_go_downwards_only(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
+#: What recordings and their replays are made of.
+CORE = (
+    *("loader/base", "loader/ur", "loader/trace", "icd", "graph", "runtime"),
+    *("fairlead/captured_graphs", "fairlead/graph_files"),
+)
+#: What plugs into it, and other APIs. Nothing of it is imported by the core, also in functions.
+PLUGGED_IN = re.compile(
+    r"fairlead\.(plugins|conformance|cli|dask|loader\.(pi|ze|gpu|cuda|hip))\b|dask|distributed"
+)
+#: The engine `cuda` needs the driver that it runs on. loader/ur opens PI plugins as adapters.
+EXCEPT = {
+    ("icd/command_buffer/cuda_functions.py", "fairlead.loader.cuda"),
+    ("icd/command_buffer/engines/cuda.py", "fairlead.loader.cuda"),
+    ("icd/cuda_sharing.py", "fairlead.loader.cuda"),
+    *((f"loader/ur/{name}.py", "fairlead.loader.pi") for name in ("adapters", "binding")),
+    *((f"loader/ur/{name}.py", "fairlead.loader.pi") for name in ("devices", "preview")),
+}
+
+
+def find_plugged_in(path: Path) -> Iterator[str]:
+    """Yield what a module imports of PLUGGED_IN, anywhere in it."""
+    package = module_name(path).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    for node in statements(path).imports:
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            names = [f"{module}.{name}" for name in names]
+        yield from (found[0] for name in names if (found := PLUGGED_IN.match(name)))
+
+
+def test_the_core_imports_nothing_that_plugs_in() -> None:
+    paths = (path for folder in CORE for path in sources(folder))
+    found = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in paths
+        for name in find_plugged_in(path)
+    }
+    assert found == EXCEPT
+
+
 @pytest.mark.slow
 def test_few_modules_are_named_by_those_below_them() -> None:
     """Such names are for `import_module`, which the arrows do not show."""

@@ -13,7 +13,7 @@ from helpers.hosts import Host, compile_host
 from helpers.installing import install, run
 from helpers.support import ROOT, FakeDriver
 
-from fairlead.plugins.sdk import build
+from fairlead.loader.base import shell_copies
 
 #: Says which environment Python runs in, when a program starts it: not in the child processes of
 #: fairlead.
@@ -55,8 +55,8 @@ def adapter_in(path: Path) -> Path:
 def test_the_libraries_of_a_wheel_know_nothing_of_where_they_were_built(installed: Path) -> None:
     for library in ("libur_adapter_fairlead.so.0", "libpi_fairlead.so"):
         data = adapter_in(installed).with_name(library).read_bytes()
-        text = data[data.index(build.MARK) :][: build.ROOM].rstrip(b"\0").decode()
-        assert list(build.parse_configuration(text)) == ["module"]
+        text = data[data.index(shell_copies.MARK) :][: shell_copies.ROOM].rstrip(b"\0").decode()
+        assert list(shell_copies.parse_configuration(text)) == ["module"]
 
 
 def test_a_c_program_gets_the_environment_of_the_adapter(host: Host, installed: Path) -> None:

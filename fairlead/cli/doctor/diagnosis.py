@@ -3,8 +3,9 @@
 `examine` searches, probes every candidate in child processes, and examines the surroundings of
 drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
 report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
-plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP. problems.py says
-what is a problem, and which problems make the exit code 1.
+plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP; packages.py
+examines commands of other packages. problems.py says what is a problem, and which problems make the
+exit code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base import own_files, probe_verdicts
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, filter_environ
-from . import clients, gpus, level_zero, loaders
+from . import clients, gpus, level_zero, loaders, packages
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
@@ -133,6 +134,7 @@ class Diagnosis:
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
     level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
     gpus: tuple[gpus.GpuDriverState, ...] = ()
+    packages: tuple[packages.PackageCommand, ...] = ()
     clients: tuple[clients.Client, ...] = ()
     misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -194,6 +196,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         ),
         level_zero=level_zero.survey(timeout),
         gpus=gpus.survey(timeout),
+        packages=packages.survey(timeout),
         clients=clients.survey(pyopencl, default_loader, drivers, timeout),
         misread=tuple(clients.find_misread_manifests(drivers)),
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...loader.base.search import Refusal
 from ..output import count_things
-from . import gpus, level_zero
+from . import gpus, level_zero, packages
 from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
 from .plugins import PluginState, PluginSurvey
@@ -86,6 +86,7 @@ def _format_facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_
             level_zero.format_lines(facts.level_zero, paint_state),
         ),
         ("CUDA and HIP", gpus.format_lines(facts.gpus, paint_state)),
+        ("Commands of other packages", packages.format_lines(facts.packages, paint_state)),
         (
             "Repairs and habits of drivers (docs/driver_profiles.md)",
             (

@@ -1,4 +1,4 @@
-"""Builds libfairlead_layer.so, of which plugins/sdk/build.py makes libfairlead_command_buffer.so.
+"""Builds libfairlead_layer.so, of which setup.py makes libfairlead_command_buffer.so.
 
 Four files are generated from icd/opencl.abi. `hooks.h` declares the functions that the layer
 exchanges: each takes the next table and the arguments. `instance.c` has them without that first

@@ -19,7 +19,7 @@
 enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
 #define FL_MODULE "fairlead.plugins.command_buffer_layer.start"
 
-/* Replaced in the file by plugins/sdk/build.py, which looks for the first line. */
+/* Replaced in the file by loader/base/shell_copies.py, which looks for the first line. */
 __attribute__((used)) static const volatile char configuration[8192] =
     "FAIRLEAD SHELL CONFIGURATION\n";
 

@@ -7,7 +7,7 @@
  * plugins/sdk/pi.py).
  *
  * The configuration is a block of text in the file itself. So a new adapter is a copy of the
- * shell with another text, and needs no compiler (plugins/sdk/build.py).
+ * shell with another text, and needs no compiler (loader/base/shell_copies.py).
  *
  * An entry point without a body answers UNSUPPORTED_FEATURE while the adapter runs, UNINITIALIZED
  * before and after. After the end everything that releases or waits succeeds, because programs
@@ -26,7 +26,7 @@
 #include "python.h"
 #include "shell.cdef.h"
 
-/* Replaced in the file by plugins/sdk/build.py, which looks for the first line. */
+/* Replaced in the file by loader/base/shell_copies.py, which looks for the first line. */
 __attribute__((used)) static const volatile char configuration[8192] =
     "FAIRLEAD SHELL CONFIGURATION\n";
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from ....loader.base.forks import make_lock
 from ....loader.base.interrupts import ENTRY
+from ....loader.base.shell_copies import parse_configuration
 from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
 from .._native_ze import ffi, lib
-from ..build import parse_configuration
 from ..start import (
     StartError,
     do_calls_begin_in_c,

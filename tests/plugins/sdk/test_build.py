@@ -16,10 +16,17 @@ from helpers.hosts import Host, compile_host
 from helpers.suites import RunSuite
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
+from fairlead.loader.base.shell_copies import (
+    MARK,
+    ROOM,
+    configure,
+    find_python_library,
+    make_configuration,
+    parse_configuration,
+)
 from fairlead.plugins import build_adapter
 from fairlead.plugins.sdk import build
 from fairlead.plugins.sdk._native import ffi
-from fairlead.plugins.sdk.build import configure, find_python_library
 from fairlead.plugins.sdk.start import StartError, get_shell
 
 TOY = ROOT / "examples/toy_adapter.py"
@@ -85,8 +92,8 @@ def test_a_file_becomes_a_library_with_its_path(
 
 def configured(library: Path) -> dict[str, str]:
     data = library.read_bytes()
-    at = data.index(build.MARK)
-    return build.parse_configuration(os.fsdecode(data[at : at + build.ROOM].rstrip(b"\0")))
+    at = data.index(MARK)
+    return parse_configuration(os.fsdecode(data[at : at + ROOM].rstrip(b"\0")))
 
 
 def test_a_module_is_known_by_its_name(tmp_path: Path) -> None:
@@ -147,7 +154,7 @@ def test_a_module_without_an_adapter_is_refused(tmp_path: Path, text: str) -> No
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="too long"):
-        configure(SHELL, tmp_path / "x.so", "m" * build.ROOM)
+        configure(SHELL, tmp_path / "x.so", "m" * ROOM)
     with pytest.raises(ValueError, match="line break"):
         configure(SHELL, tmp_path / "x.so", "a\nb")
     (tmp_path / "empty").touch()
@@ -438,8 +445,7 @@ def test_the_python_of_an_environment_is_found_from_a_library_in_it(
 ) -> None:
     site = environment(tmp_path / "env")
     Path(site, "own.pth").write_text(
-        "import site; "
-        f"site.addsitedir({build.make_configuration('x').split('site=')[1].strip()!r})\n"
+        f"import site; site.addsitedir({make_configuration('x').split('site=')[1].strip()!r})\n"
     )
     library = Path(site, "some/package/libtoy.so")
     configure(SHELL, library, str(TOY), here=False)

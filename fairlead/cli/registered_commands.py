@@ -1,0 +1,29 @@
+"""Commands of other packages: what they register in the group `fairlead.commands`."""
+
+from __future__ import annotations
+
+import click
+
+from ..loader.base.errors import FairleadError
+from ..loader.base.registered import Registered, list_registered
+
+
+def list_commands() -> tuple[Registered, ...]:
+    """Return the registered commands, in the order of their names."""
+    return list_registered("fairlead.commands")
+
+
+def load_command(registered: Registered) -> click.Command:
+    """Import a command.
+
+    Raises:
+        FairleadError: it cannot be imported, or is something else.
+    """
+    found = registered.load()
+    if not isinstance(found, click.Command):
+        raise FairleadError(
+            f"{registered.module}:{registered.variable} of the package {registered.package} is not "
+            "a click.Command",
+            remedy="register a function with the decorator click.command",
+        )
+    return found
