@@ -78,6 +78,12 @@ def query_bytes(handle: int, routine: str, name: str | int, *between: int) -> by
     return bytes(ffi.buffer(room, size[0]))
 
 
+def query_integer(handle: int, routine: str, name: str) -> int | None:
+    """Return a number that a query answers, None if the driver does not answer it."""
+    told = query_bytes(handle, routine, name)
+    return int.from_bytes(told, "little") if told else None
+
+
 # queues
 
 

@@ -240,7 +240,7 @@ class ExecutionPlans:
                         self._drop(other, {})
 
     def _set_flow(self, flow: Flow | None) -> None:
-        """Let changes of the commands reach what they were rewritten to, or nothing (None)."""
+        """Set what takes changes to the rewritten commands. None: they get no changes."""
         with self.block_updates():
             if self._flow is not None:
                 self._flow.watch(on=False)

@@ -96,7 +96,7 @@ def declare_buffers(
 
 
 def check_map(context: Any, buffer: Any, offset: int, size: int) -> None:
-    """Check what urEnqueueMemBufferMap is given.
+    """Check the arguments of urEnqueueMemBufferMap.
 
     Raises:
         URError: as `check_buffers`, and INVALID_SIZE.

@@ -28,7 +28,7 @@ from pycparser import c_ast
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import build_program, call, get_address, query_bytes
+from ...calls import build_program, call, get_address, query_integer
 from ...errors import OpenCLError, check
 from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
@@ -128,8 +128,8 @@ def needs_isolation(commands: CommandList) -> bool:
 
 
 def _is_of_type(commands: CommandList, *types: str) -> bool:
-    told = query_bytes(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or b""
-    return any(int.from_bytes(told, "little") & OPENCL[one] for one in types)
+    told = query_integer(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or 0
+    return any(told & OPENCL[one] for one in types)
 
 
 class Run:

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,14 @@ from typing import Any, Final, NamedTuple
 from pycparser import c_ast
 
 from ..._native import ffi, lib
-from ...calls import decode_text, get_address, query_bytes, query_kernel_name, query_program
+from ...calls import (
+    decode_text,
+    get_address,
+    query_bytes,
+    query_integer,
+    query_kernel_name,
+    query_program,
+)
 from ...errors import check
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
@@ -355,18 +362,21 @@ def _make_launch(
     return RecordedLaunch(number, kernel, items, arguments, memory, listed, is_transfer)
 
 
-class _Asked(dict[str, int]):
+class _Asked(Mapping[str, int]):
     """The integers among arguments, and the names of those that were asked for."""
 
-    names: set[str]
-
     def __init__(self, values: Iterable[tuple[str, int]]) -> None:
-        super().__init__(values)
-        self.names = set()
+        self._values, self.names = dict(values), set[str]()
 
-    def get(self, name: str, default: Any = None) -> Any:  # type: ignore[override]
+    def __getitem__(self, name: str) -> int:
         self.names.add(name)
-        return super().get(name, default)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def read_argument(
@@ -663,10 +673,10 @@ def find_root(memory: int) -> tuple[int, int, int]:
 
 
 def _query_address(handle: int, routine: str, name: str) -> int:
-    told = query_bytes(handle, routine, name)
-    if not told:  # 0 would be a guess: "no parent" of a sub-buffer
+    told = query_integer(handle, routine, name)
+    if told is None:  # 0 would be a guess: "no parent" of a sub-buffer
         raise NotFused(f"the driver does not tell {name}")
-    return int.from_bytes(told, "little")
+    return told
 
 
 @lru_cache(64)

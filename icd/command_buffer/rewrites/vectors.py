@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ...abi import OPENCL
-from ...calls import query_bytes
+from ...calls import query_integer
 from .isolation import measure_kind
 from .launches import RecordedLaunch
 
@@ -60,10 +60,10 @@ def count_lanes(
 
 
 def _query(device: int, name: str) -> int:
-    return int.from_bytes(query_bytes(device, "clGetDeviceInfo", name) or b"", "little")
+    return query_integer(device, "clGetDeviceInfo", name) or 0
 
 
 def _is_programs_own(memory: int) -> bool:
     """Return whether it may be memory of the program's, which may begin anywhere."""
-    told = query_bytes(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
-    return not told or bool(int.from_bytes(told, "little") & OPENCL["CL_MEM_USE_HOST_PTR"])
+    told = query_integer(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
+    return told is None or bool(told & OPENCL["CL_MEM_USE_HOST_PTR"])
