@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from fairlead.loader.base.children import describe_exit
-from fairlead.loader.base.processes import tie_to_parent
+from fairlead.loader.base.processes import hold_signals, tie_to_parent
 
 from .checks import Mismatch, Unsupported, alternatives, equal
 
@@ -64,7 +64,9 @@ def in_fork(
 def _fork(function: Callable[..., object], arguments: dict[str, Any], timeout: float) -> None:
     """Call a function in a fork. Raise what it raised, as Mismatch or Unsupported."""
     reader, writer = os.pipe()
-    parent, child = os.getpid(), os.fork()
+    parent = os.getpid()
+    with hold_signals():
+        child = os.fork()
     if not child:
         tie_to_parent(parent, timeout)
         _answer(writer, function, arguments)

@@ -12,12 +12,13 @@ import atexit
 import ctypes
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from .processes import count_threads
+from .processes import count_threads, hold_signals
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _UNBUFFERED: Final = 2  # _IONBF of setvbuf
@@ -65,7 +66,17 @@ class ForkedChild:
         self, work: Callable[[], None], environ: Mapping[str, str], output: int, kept: int
     ) -> None:
         self._code: int | None = None
-        self.pid = os.fork()
+        self.pid = -1
+        try:
+            # An exception of a signal's handler is lost in what Python runs at a fork
+            # (os.register_at_fork).
+            with hold_signals():
+                self.pid = os.fork()
+        except BaseException:
+            if self.pid > 0:  # nobody else knows of it
+                os.kill(self.pid, signal.SIGKILL)
+                self.wait()
+            raise
         if not self.pid:
             _run_child(work, environ, output, kept)
 

@@ -7,10 +7,13 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NoReturn
 
 _PR_SET_PDEATHSIG: Final = 1
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 #: Seconds that a child may live longer than its parent lets it.
 _GRACE: Final = 60
 
@@ -63,6 +66,16 @@ def end_in_order() -> None:
         signal.signal(number, signal.SIG_DFL)  # the second one does not wait
         sys.exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, end)
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Keep back the signals that end this process or interrupt it, until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -71,11 +71,14 @@ def urEnqueueHostTaskExp(enqueue: Enqueue, pfnHostTask: int, data: int) -> UREve
     done = UREvent(create(queue.table, "clCreateUserEvent", queue.context.cl), queue.context)
 
     def run(status: int) -> None:
+        # NVIDIA's driver calls back with 0 for a failed event, whose own status is right. Of
+        # Intel's it is the other way round.
+        status = min(status, before.status, 0)
         try:
             if status >= 0:
                 call_host_function(pfnHostTask, data)
         finally:
-            queue.table.clSetUserEventStatus(done.cl, min(status, 0))
+            queue.table.clSetUserEventStatus(done.cl, status)
             before.finish()
 
     # The callback comes first: if it fails, nothing is enqueued that would wait for ever.

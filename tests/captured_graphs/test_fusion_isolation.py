@@ -176,7 +176,7 @@ def test_random_programs_keep_their_bits(queue: cl.CommandQueue) -> None:
 def test_random_programs_with_vectors_keep_their_bits(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 0)
     built = cl.Program(queue.context, SOURCE).build()
     programs = (Program(queue, built, seed, VECTORS) for seed in range(PROGRAMS))
     sources = [text for program in programs for text in check(program)]
@@ -203,7 +203,7 @@ OF_VECTORS = {
 def test_which_launches_get_vectors(
     queue: cl.CommandQueue, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 0)
     kind, items, memory, vector = OF_VECTORS[name]
     step = 2 if memory == "strides" else 1
     at = f"{step} * i + {int(memory == 'view')}"
@@ -248,7 +248,7 @@ def test_which_launches_get_vectors(
 def test_many_random_programs_keep_their_bits(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_WORK_ITEMS", 1)
+    monkeypatch.setattr(vectors, "_WORK_ITEMS", 0)
     built = cl.Program(queue.context, SOURCE).build()
     for seed in range(PROGRAMS, 500):
         check(Program(queue, built, seed))

@@ -391,6 +391,7 @@ def test_replays_wait_for_what_other_queues_do_with_arrays(queue: cl.CommandQueu
     def run(u: Any, v: Any) -> None:
         calls.append("run")
         u += v.with_queue(queue)
+        v.add_event(u.events[-1])  # PyOpenCL does not note who reads an array
         v *= np.float32(2)
 
     for _ in range(4):

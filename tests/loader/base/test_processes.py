@@ -72,3 +72,26 @@ import fairlead
 print(len(fairlead.devices()) > 0)
 """
     assert run_python(code, fresh=True).out.strip() == "True"
+
+
+def test_a_signal_that_comes_while_it_forks_ends_a_process(run_python: RunPython) -> None:
+    """Exceptions are lost in functions that Python calls then, as logging has one."""
+    code = """
+import os, signal, sys
+from fairlead.loader.base.forked import ForkedChild
+from fairlead.loader.base.processes import end_in_order
+end_in_order()
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+def compute():
+    while True:
+        pass
+try:
+    child = ForkedChild(compute, {}, 1, 1)
+    os.kill(child.pid, signal.SIGKILL)
+except SystemExit as end:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print(end.code, "without a child")
+"""
+    assert run_python(code, fresh=True).out.strip() == "143 without a child"

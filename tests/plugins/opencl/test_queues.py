@@ -17,6 +17,7 @@ from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import queues
 from fairlead.plugins.opencl.core import adapter as reference
+from fairlead.plugins.opencl.events import UREvent
 from fairlead.plugins.sdk.objects import close_released
 
 pytestmark = pytest.mark.usefixtures("begins_in")
@@ -112,6 +113,34 @@ def test_host_tasks_run_in_their_turn(ur: Calls, any_queue: int) -> None:
     ur.ok("urQueueFinish", any_queue)
     assert ran == [0, 1, 2, 3, 4]
     ur.ok("urEventRelease", last)
+
+
+def test_a_host_task_does_not_run_after_a_failure(
+    ur: Calls, any_queue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if only the event's status tells it, and the callback gets 0, as NVIDIA's does."""
+    registry = reference.registry
+    assert registry is not None
+    queue = registry.list_owned("ur_queue_handle_t")[any_queue]
+    table, told, ran = queue.table, list[int](), list[int]()
+
+    class Completing:
+        """The driver's table. It completes what shall fail: PoCL never ends what waits for that,
+        and Intel's driver may end the process."""
+
+        def clSetUserEventStatus(self, event: int, status: int) -> int:
+            told.append(status)
+            return table.clSetUserEventStatus(event, 0)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(table, name)
+
+    monkeypatch.setattr(queue, "table", Completing())
+    monkeypatch.setattr(UREvent, "status", -5)
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: ran.append(1))
+    ur.ok("urEnqueueHostTaskExp", any_queue, task, None, None, 0, None, None)
+    ur.ok("urQueueFinish", any_queue)
+    assert told == [-5] and not ran
 
 
 def test_flags_that_contradict_each_other_are_refused(
