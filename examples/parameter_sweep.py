@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, progress
 
 import fairlead
 import fairlead.dask
@@ -39,7 +39,9 @@ kernel void react(global const float *u, global const float *v, global float *ne
 
 def simulate(client: Any, size: int, steps: int, points: list[tuple[float, float]]) -> list[float]:
     """How uneven the grid is at the end, for each point (feed, remove)."""
-    context = cl.Context([fairlead.devices()[0].to_pyopencl()])
+    found = fairlead.devices()
+    device = next((one for one in found if one.type == "GPU"), found[0])
+    context = cl.Context([device.to_pyopencl()])
     queue, react = cl.CommandQueue(context), cl.Program(context, KERNEL).build().react
     first = np.ones((size, size), np.float32), np.zeros((size, size), np.float32)
     middle = slice(size // 2 - 3, size // 2 + 3)
@@ -55,6 +57,8 @@ def simulate(client: Any, size: int, steps: int, points: list[tuple[float, float
         {"u": first[0], "v": first[1], "feed": one, "remove": other} for one, other in points
     ]
     grids = fairlead.dask.map(steps_of_two, batches, client=client, times=(steps + 1) // 2)
+    progress(grids)
+    print()  # after the bar
     # what is asked of each grid is computed where the grid is
     return client.gather(client.map(lambda grid: float(grid["v"].std()), grids))
 

@@ -11,9 +11,10 @@ The graph travels as a graph file (docs/graph_files.md). Each worker loads it on
 transports and repeats. A batch that was lost with its worker runs again elsewhere, since it is a
 function of the file and its values alone.
 
-Each worker process has one device, which it offers as the Dask resource "fairlead". So a device
-runs one batch at a time. The workers of a machine divide its devices among them: each takes the
-lowest number that no other living worker has.
+Each worker process has one device, and runs one batch at a time: it offers the Dask resource
+"fairlead". The devices are those of the kind that the graph was captured on. The workers of a
+machine divide them: each takes the lowest number that no other living worker has. Where there are
+more workers than devices, some share one, and the client is warned.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import io
 import os
 import socket
 import sys
+import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -43,6 +45,7 @@ from .captured_graphs.pyopencl_client import ArgumentError
 from .graph.command_graph import CommandGraph
 from .graph.executable import ExecutableGraph
 from .graph_files.archive import GraphArchive
+from .graph_files.devices import find_similar_devices
 from .graph_files.loaded import LoadedExecutable
 from .graph_files.loading import load
 from .graph_files.pickled import dump_graph
@@ -66,9 +69,10 @@ class BatchError(FairleadError):
 
 @dataclass(frozen=True)
 class _SavedGraph:
-    """A graph file that travels: what it is called, its hash, and its bytes."""
+    """A graph file that travels: what it is called, its device, its hash, and its bytes."""
 
     name: str
+    device: dict[str, str]
     key: str
     data: bytes
 
@@ -92,8 +96,9 @@ def map(
             futures of the same client. What is not given is as the graph was saved.
         client: a distributed.Client. By default the current one.
         times: how often the graph runs in each batch.
-        device: a part of the name of devices or platforms, or a type such as "gpu". By default all
-            devices are used.
+        device: a part of the name of devices or platforms, or a type such as "gpu". By default the
+            devices of the platform and type that the graph was captured on; else those of its
+            type; else all, and the client is warned.
         names: what memory is called, as for `graph.save`. By default, the variables of the caller.
         options: given to `Client.submit`, for example retries, priority or workers.
 
@@ -168,7 +173,7 @@ def _find_client() -> Client | None:
 def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
     """Return the file of what was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
-        GraphArchive(graph).close()  # the refusal of a file that is not a graph
+        opened = GraphArchive(graph)  # the refusal of a file that is not a graph
         name, data = Path(graph).name, Path(graph).read_bytes()
     else:
         wanted = graph.graph if isinstance(graph, Executable) else graph
@@ -177,7 +182,9 @@ def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _Sa
         if names is None:
             names = variables if wanted.known_names is None else {}
         data = dump_graph(wanted, names)
-    return _SavedGraph(name, sha256(data).hexdigest(), data)
+        opened = GraphArchive(io.BytesIO(data))
+    with opened as archive:
+        return _SavedGraph(name, archive.document.device, sha256(data).hexdigest(), data)
 
 
 def _get_saved(saved: _SavedGraph) -> _SavedGraph:
@@ -248,7 +255,7 @@ def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
     with _lock:
         found = _executables.get((saved.key, device))
         if found is None:
-            chosen = _choose_device(device)
+            chosen = _choose_device(device, saved.device)
             graph = load(io.BytesIO(saved.data), chosen, local_files=True)
             found = _Loaded(graph.finalize(), chosen, graph.start_values())
             _executables[saved.key, device] = found
@@ -258,8 +265,29 @@ def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
         return found
 
 
-def _choose_device(wanted: str) -> CLDevice:
-    """Return the device of this process: workers divide those of the machine."""
+def _choose_device(wanted: str, saved: Mapping[str, str]) -> CLDevice:
+    """Return the device of this process: workers divide those of the machine.
+
+    Args:
+        wanted: what devices were asked for; "" for those of the kind of the graph's.
+        saved: what the graph's file says of its device.
+    """
+    found, warning = _find_named(wanted) if wanted else find_similar_devices(saved)
+    if warning:
+        _warn_client(warning)
+    number = _number_process()
+    chosen = found[number % len(found)]
+    if number >= len(found):  # each of them says the same, which the client prints once
+        name = f"{chosen.name.strip()} ({chosen.platform.name.strip()})"
+        _warn_client(
+            f"several workers share {name}: the machine has more workers than such devices "
+            "(LocalCluster(n_workers=…) sets their number)"
+        )
+    return chosen
+
+
+def _find_named(wanted: str) -> tuple[Sequence[CLDevice], str]:
+    """Return the devices that a text means, and no warning."""
     text = wanted.lower()
     found = [
         one
@@ -273,7 +301,15 @@ def _choose_device(wanted: str) -> CLDevice:
             code="CL_DEVICE_NOT_FOUND",
             remedy="run `fairlead devices` there",
         )
-    return found[_number_process() % len(found)]
+    return found, ""
+
+
+def _warn_client(text: str) -> None:
+    """Warn where `map` was called. The worker itself would print it among the others' lines."""
+    try:
+        get_worker().log_event("warn", f"{socket.gethostname()}: {text}")
+    except ValueError:  # without a cluster
+        warnings.warn(text, stacklevel=2)
 
 
 def _number_process() -> int:

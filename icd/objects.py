@@ -103,6 +103,13 @@ def _find_decoder(name: str, answer: str) -> Callable[[bytes], Any]:
 _DEVICE_TYPES: Final = ("CPU", "GPU", "ACCELERATOR", "CUSTOM")
 
 
+def name_device_type(bits: int) -> str:
+    """Return a CL_DEVICE_TYPE as `CLDevice.type` has it."""
+    return "|".join(
+        name for name in _DEVICE_TYPES if bits & OPENCL[f"CL_DEVICE_TYPE_{name}"]
+    ) or hex(bits)
+
+
 def _query_info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
     if name not in OPENCL.constants:
         raise error(_CL_INVALID_VALUE, routine, f"OpenCL has no constant {name}.")
@@ -302,10 +309,7 @@ class CLDevice(Value, key=("handle",)):
     def type(self) -> str:
         """ "CPU", "GPU", "ACCELERATOR" or "CUSTOM", with "|" between them if the driver names
         several."""
-        bits = self.info("CL_DEVICE_TYPE")
-        return "|".join(
-            name for name in _DEVICE_TYPES if bits & OPENCL[f"CL_DEVICE_TYPE_{name}"]
-        ) or hex(bits)
+        return name_device_type(self.info("CL_DEVICE_TYPE"))
 
     @cached_property
     def version(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..api import devices
 from ..graph_files.archive import GraphArchive
+from ..graph_files.devices import find_similar_devices
 from ..graph_files.errors import CANNOT_READ, GraphFileError
 from ..icd.command_buffer.choice import ENGINES
 from ..loader.base.children import Request, run_all
@@ -57,7 +58,7 @@ def compare(
     reference: Path | None,
     timeout: float,
 ) -> list[ComparedRun]:
-    """Run a file everywhere, by the order of `fairlead.devices()`.
+    """Run a file everywhere: first on devices like the one that it was saved on.
 
     Args:
         file: the graph file.
@@ -74,10 +75,12 @@ def compare(
     """
     with GraphArchive(file) as archive:  # what is wrong with the file is said once
         results = archive.read_results() if reference is None and not values else {}
+        similar, _ = find_similar_devices(archive.document.device)
     wanted = None if reference is None else _read_outputs(reference)
     rows: list[ComparedRun] = []
+    numbered = sorted(enumerate(devices()), key=lambda pair: (*similar, pair[1]).index(pair[1]))
     with tempfile.TemporaryDirectory(prefix="fairlead-compare-") as folder:
-        for number, device in enumerate(devices()):
+        for number, device in numbered:
             for engine in reversed(ENGINES):  # the last one runs everything
                 place = Path(folder) / f"{number}-{engine}.npz"
                 data = {

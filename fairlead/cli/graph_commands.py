@@ -24,7 +24,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 @click.option("--dot", is_flag=True, help="Print the order of the commands for Graphviz.")
 @click.option("--svg", is_flag=True, help="Print a picture of it; Graphviz draws it.")
 @click.option("--source", default="", metavar="KERNEL", help="Print the source of a kernel.")
-@click.option("--fused", is_flag=True, help="Show what the first device runs as one kernel.")
+@click.option("--fused", is_flag=True, help="Show what a device runs as one kernel.")
 @_FILE
 def show(file: Path, dot: bool, svg: bool, source: str, fused: bool) -> None:
     """Say what is in a graph FILE, which `graph.save` has written.
@@ -52,7 +52,8 @@ def show(file: Path, dot: bool, svg: bool, source: str, fused: bool) -> None:
     "--device",
     default="",
     metavar="SELECTOR",
-    help="A number, platform:device, a type such as gpu, or a part of a name. [default: the first]",
+    help="A number, platform:device, a type such as gpu, or a part of a name. "
+    "[default: one like that on which FILE was saved]",
 )
 @click.option(
     "--times",

@@ -28,7 +28,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def find_fused(path: Path) -> tuple[list[tuple[int, ...]], list[str]]:
-    """Load a file on the first device, and build its fused kernels.
+    """Load a file as `fairlead replay` does, and build its fused kernels.
 
     Returns:
         The numbers of the commands of each; and why there is no other one, for people.
@@ -227,7 +227,7 @@ def run_file(
 
     Args:
         path: the graph file.
-        device: what `find_device` takes, "" for the first device.
+        device: what `find_device` takes, "" for one like that on which it was saved.
         times: how often it runs.
         values: of Parameters, by name.
 

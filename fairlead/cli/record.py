@@ -18,6 +18,7 @@ from ..graph_files.document import CONTENTS
 from ..graph_files.recorded import RecordedGraph, make_recorded_graph
 from ..icd import libopencl, record_layer
 from ..loader.base.errors import FairleadError
+from ..loader.base.query import escape_text
 from .execution import execute
 from .output import count_things, say
 
@@ -86,8 +87,9 @@ def _write(recording: record_layer.ProcessRecording, file: Path, contents: str) 
 
 
 def _say_what_was_recorded(graph: RecordedGraph, file: Path) -> None:
-    commands = count_things(len(graph.document.commands), "command")
-    say(f"{commands} of process {graph.pid} in {file}")
+    commands, where = count_things(len(graph.document.commands), "command"), graph.document.device
+    place = escape_text(f"{where['device'].strip()} ({where['platform'].strip()})")
+    say(f"{commands} of process {graph.pid} in {file}, recorded on {place}")
     for warning in dict.fromkeys(graph.warnings):
         say(f"warning: {warning}")
     if graph.ending:

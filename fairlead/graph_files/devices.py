@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from ..api import devices, platforms
@@ -47,8 +49,41 @@ def find_device(selector: str) -> CLDevice:
     )
 
 
-def find_pyopencl_device(device: Any, context: Any) -> Any:
+def find_similar_devices(saved: Mapping[str, str]) -> tuple[tuple[CLDevice, ...], str]:
+    """Return the devices of the kind that a graph was saved on, those of its name first.
+
+    These are the devices of its platform and type, else those of its type, else all.
+
+    Args:
+        saved: what a file says of that device (`Document.device`).
+
+    Returns:
+        One device at least; and what is to be warned of, "" for nothing.
+
+    Raises:
+        NotFoundError: there is no device.
+    """
+    name, platform, kind = (saved.get(key, "").strip() for key in ("device", "platform", "type"))
+    found = sorted(devices(), key=lambda one: one.name.strip() != name)
+    of_type = [one for one in found if kind in ("", one.type)]
+    same = [one for one in of_type if one.platform.name.strip() == platform]
+    similar = same or (of_type if kind else [])
+    if similar or not platform:
+        return tuple(similar or found), ""
+    first = found[0]
+    return tuple(found), (
+        f"the graph was saved on {name} ({platform}{', ' * bool(kind)}{kind}), and no device here "
+        f"is of that kind: {first.name.strip()} ({first.platform.name.strip()}, {first.type}) is "
+        "taken"
+    )
+
+
+def find_pyopencl_device(device: Any, context: Any, saved: Mapping[str, str]) -> Any:
     """Return the pyopencl.Device that an argument of `load` means.
+
+    Args:
+        device, context: what `load` was given.
+        saved: what the file says of its device.
 
     Raises:
         NotFoundError: there is none.
@@ -60,7 +95,10 @@ def find_pyopencl_device(device: Any, context: Any) -> Any:
     if device is None and context is not None:
         return context.devices[0]
     if device is None:
-        return devices()[0].to_pyopencl()
+        similar, warning = find_similar_devices(saved)
+        if warning:
+            warnings.warn(warning, RuntimeWarning, stacklevel=3)
+        return similar[0].to_pyopencl()
     if isinstance(device, CLDevice):
         return device.to_pyopencl()
     return find_device(str(device)).to_pyopencl()

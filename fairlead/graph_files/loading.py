@@ -43,7 +43,9 @@ def load(
     Args:
         path: the file, or a binary stream.
         device: a pyopencl.Device, a device of `fairlead.devices()`, or a text that
-            `fairlead replay --device` takes. The first device by default.
+            `fairlead replay --device` takes. By default the first device of the kind that the graph
+            was saved on: of its platform and type, those of its name first; else of its type. Else
+            the first device, with a RuntimeWarning.
         local_files: whether its programs may read files of this machine when they are built, by
             `#include` and the like or by options such as -I. By default a file may, and a stream,
             which may have come over a network, may not.
@@ -64,7 +66,7 @@ def load(
     with GraphArchive(path) as archive:
         if not local_files:
             _refuse_local_files(archive)
-        chosen = devices.find_pyopencl_device(device, context)
+        chosen = devices.find_pyopencl_device(device, context, archive.document.device)
         made_in = context if context is not None else cl.Context([chosen])
         with _convert_errors():
             return _Loader(archive, made_in, chosen).make_graph()

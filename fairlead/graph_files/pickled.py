@@ -11,11 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..api import platforms
 from ..captured_graphs.executable import Executable
 from ..graph.executable import ExecutableGraph
-from ..icd.objects import CLDevice
-from .archive import GraphArchive
 from .loaded import LoadedExecutable, LoadedGraph
 from .loading import load
 from .rows import Savable
@@ -40,25 +37,13 @@ def dump_graph(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) 
 
 
 def load_graph(data: bytes) -> LoadedGraph:
-    """Return the graph in a file: on the device that has the same name and platform, else on the
-    first.
+    """Return the graph in a file, as `load` does.
 
     Raises:
         GraphFileError: it cannot be loaded here.
         PlatformNotFoundError: there is no driver.
     """
-    with GraphArchive(io.BytesIO(data)) as archive:
-        device = _find_same_device(archive.document.device)
-    return load(io.BytesIO(data), device, local_files=True)  # a pickle could do more
-
-
-def _find_same_device(wanted: dict[str, Any]) -> CLDevice | None:
-    identity = wanted.get("device"), wanted.get("platform")
-    for platform in platforms():
-        for device in platform.devices:
-            if (device.name, platform.name) == identity:
-                return device
-    return None
+    return load(io.BytesIO(data), local_files=True)  # a pickle could do more
 
 
 def load_executable(data: bytes, options: dict[str, Any]) -> LoadedExecutable:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..icd import record_layer
 from ..icd.abi import OPENCL
+from ..icd.objects import name_device_type
 from ..icd.record_layer import ProcessRecording, Record
 from ..loader.base.operations import HOST, OPERATIONS, SVM
 from .access import find_inputs_and_outputs, name_memory
@@ -130,10 +131,10 @@ class _Writer:
             return
         self._rows.facts[record.words[0]] = record
         if record.kind == record_layer.QUEUE and not self._document.device:
-            texts = [read_text(data) for _, data in record.pieces]
-            self._document.device |= dict(
-                zip(("device", "driver", "opencl", "platform"), texts, strict=True)
-            )
+            *texts, bits = (data for _, data in record.pieces)
+            names = "device", "driver", "opencl", "platform"
+            self._document.device |= dict(zip(names, map(read_text, texts), strict=True))
+            self._document.device["type"] = name_device_type(read_word(bits))
 
     # the order
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..icd.errors import OpenCLError
+from ..icd.objects import name_device_type
 from ..loader.base.operations import HOST, SVM
 from .addresses import AddressBook
 from .contents import read_memory, view_as_array
@@ -58,6 +59,7 @@ class SavedObjects:
         self.document = Document(device=identify_device(device.int_ptr))
         self.document.device |= {
             "platform": device.platform.name,
+            "type": name_device_type(device.type),
             "opencl": query_text(device.int_ptr, "clGetDeviceInfo", "CL_DEVICE_VERSION"),
         }
         self.members: dict[str, Any] = {}

@@ -168,6 +168,41 @@ def test_a_device_runs_one_batch_at_a_time(
     assert [one["resources"] for one in workers] == [{"fairlead": 1}] * 2
 
 
+def test_a_graph_runs_on_the_device_that_it_was_captured_on(
+    present_drivers: tuple[Driver, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the first platform is; and who shares a device is told."""
+    monkeypatch.setattr(fairlead.dask, "_slot", {1000: None})
+    monkeypatch.setattr(fairlead.dask, "_executables", OrderedDict())
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=""
+        ) as cluster,
+        Client(cluster) as made,
+    ):
+        client: Any = made
+        for driver in present_drivers:
+            platform = next(platform for platform in platforms() if driver.has(platform))
+            context = cl.Context([platform.devices[0].to_pyopencl()])
+            queue = cl.CommandQueue(context)
+            x: Any = cl_array.to_device(queue, np.arange(COUNT, dtype=np.float32))
+            with fairlead.capture(queue) as graph:
+                cl.enqueue_fill_buffer(queue, x.data, np.float32(0), 0, x.nbytes)
+            right, wrong = fairlead.dask.map(graph, [{}, {"nothing": 1}], client=client)
+            assert not right.result()["x"].any()
+            with pytest.raises(BatchError) as caught:
+                wrong.result()
+            assert f"({platform.name})" in str(caught.value)
+            told = [str(text) for _, text in client.get_events("warn")]
+            assert any(f"several workers share {platform.devices[0].name}" in one for one in told)
+
+
+def test_without_a_cluster_it_warns_of_another_kind_of_device() -> None:
+    saved = {"device": "board", "platform": "FPGA", "type": "ACCELERATOR"}
+    with pytest.warns(UserWarning, match="saved on board"):
+        fairlead.dask._choose_device("", saved)
+
+
 def test_a_worker_loads_a_graph_once(
     graph: fairlead.CapturedGraph, device: cl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

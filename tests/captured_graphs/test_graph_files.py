@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from pyopencl.clrandom import PhiloxGenerator
 
 import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
-from fairlead.graph_files import programs, queries
+from fairlead.graph_files import devices, programs, queries
 from fairlead.graph_files.archive import GraphArchive
 from fairlead.icd.command_buffer.direct_trust import why_not_device
 from fairlead.runtime import SYCLError
@@ -67,6 +68,56 @@ def test_what_is_loaded_computes_what_was_saved(
     assert (out["a"].view(np.int32) == 34).all() and (out["host"] == 34).all()
     assert (loop(by=1)["host"] == 3 * 35 - 1).all()
     assert host[0] == 0, "the program's own memory is not touched"
+
+
+def test_it_is_loaded_on_the_device_that_it_was_saved_on(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    with fairlead.capture(numbers.queue) as graph:
+        numbers.add(2)
+    graph.save(file)
+    found = fairlead.load(file).new_queue().device
+    assert (found.name, found.platform.name) == (device.name, device.platform.name)
+
+
+CUDA, POCL, INTEL = "NVIDIA CUDA", "Portable Computing Language", "Intel(R) OpenCL"
+MACHINE = [("cpu0", POCL, "CPU"), ("A100", CUDA, "GPU"), ("H100", CUDA, "GPU"), ("x", INTEL, "CPU")]
+
+
+@pytest.mark.parametrize(
+    ("saved", "numbers", "warned"),
+    [
+        (("H100", CUDA, "GPU"), [2, 1], False),  # those of its platform and type, its name first
+        (("x", INTEL, "CPU"), [3], False),
+        (("cpu1", POCL + " ", "CPU"), [0], False),
+        (("MI300", "AMD", "GPU"), [1, 2], False),  # those of its type
+        (("cpu0", POCL, ""), [0], False),  # an earlier version wrote no type
+        (("MI300", "AMD", ""), [0, 1, 2, 3], True),
+        (("board", "FPGA", "ACCELERATOR"), [0, 1, 2, 3], True),
+        (("", "", ""), [0, 1, 2, 3], False),  # a file that names no device
+    ],
+)
+def test_which_devices_are_like_the_one_of_a_file(
+    saved: tuple[str, ...], numbers: list[int], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [
+        SimpleNamespace(name=name, platform=SimpleNamespace(name=platform), type=kind)
+        for name, platform, kind in MACHINE
+    ]
+    monkeypatch.setattr(devices, "devices", lambda: there)
+    names = dict(zip(("device", "platform", "type"), saved, strict=True))
+    found, warning = devices.find_similar_devices({key: one for key, one in names.items() if one})
+    assert [there.index(one) for one in found] == numbers
+    assert bool(warning) == warned
+    if warned:
+        assert saved[0] in warning and f"cpu0 ({POCL}, CPU) is taken" in warning
+
+
+def test_a_device_of_another_kind_is_taken_with_a_warning(device: cl.Device) -> None:
+    saved = {"device": "board", "platform": "FPGA", "type": "ACCELERATOR"}
+    with pytest.warns(RuntimeWarning, match=r"saved on board \(FPGA, ACCELERATOR\)"):
+        devices.find_pyopencl_device(None, None, saved)
+    assert devices.find_pyopencl_device(device, None, saved) == device
 
 
 def test_a_call_where_the_host_runs_the_graph_transfers_nothing(

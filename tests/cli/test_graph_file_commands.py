@@ -90,6 +90,15 @@ def test_replay_runs_it_and_saves_the_outputs(file: Path, selector: str, tmp_pat
     assert told["outputs"] == {"host": ["int32", [64]]} and told["commands"] == 3
 
 
+def test_replay_takes_the_device_that_the_file_was_saved_on(file: Path, selector: str) -> None:
+    platform = platforms()[int(selector.partition(":")[0])]
+    told = json.loads(ran("replay", "--json", file).stdout)
+    names = platform.devices[0].name.strip(), platform.name.strip()
+    assert (told["device"], told["platform"]) == names
+    first = ran("replay", file).stdout.splitlines()[0]
+    assert first.startswith("{} ({}, driver ".format(*names))
+
+
 @pytest.mark.parametrize(
     ("options", "code", "word"),
     [
@@ -116,9 +125,8 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.one_driver
 def test_compare_runs_it_everywhere(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, selector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By two engines. test_an_unmodified_python_program of test_record_command.py takes all."""
     monkeypatch.setattr("fairlead.cli.compare.ENGINES", ("direct", "replay"))
@@ -126,6 +134,7 @@ def test_compare_runs_it_everywhere(
     told = json.loads(done.stdout)
     states = {run["engine"]: run["state"] for run in told["runs"] if run["state"] != "not possible"}
     assert done.exit_code == 0 and told["ok"] and told["runs"][0]["state"] == "reference"
+    assert told["runs"][0]["platform"] == platforms()[int(selector.partition(":")[0])].name
     assert set(states) >= {"replay"} and set(states.values()) <= {"same", "reference"}
     np.savez(tmp_path / "wrong.npz", host=np.zeros(64, np.int32))
     monkeypatch.setattr("fairlead.cli.compare.ENGINES", ("replay",))

@@ -144,6 +144,9 @@ def test_a_recorded_program_replays_to_what_it_read(
         pytest.skip("the driver has no such SVM")
     assert output.code == 0, output.err
     assert "commands of process" in output.err
+    recorded = document(file).device
+    assert f"recorded on {recorded['device'].strip()} ({recorded['platform'].strip()})" in output.err
+    assert recorded["type"] == "CPU"
     assert replayed(file, present_drivers) == {int(output.out)}
 
 

@@ -52,6 +52,7 @@ void fl_note_queue(fl_table next, fl_seen *queue) {
     add_answer(ask, device, CL_DRIVER_VERSION, 1);
     add_answer(ask, device, CL_DEVICE_VERSION, 2);
     add_answer(next[SLOT_clGetPlatformInfo], platform, CL_PLATFORM_NAME, 3);
+    add_answer(ask, device, CL_DEVICE_TYPE, 4);
     fl_write_record(&record, FL_R_QUEUE);
 }
 
