@@ -77,7 +77,7 @@ VARIABLES: Final = (
     Variable(
         "OCL_ICD_PLATFORM_SORT",
         (_OCL_ICD, _PYOPENCL),
-        "`devices` puts platforms with GPUs first, `none` keeps the order",
+        "`devices` puts platforms with GPUs first, then CPUs; `none` keeps the order",
         True,
         "orders the platforms when they are listed, after the search",
     ),

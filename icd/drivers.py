@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .probe import PlatformReport
 
 MOST_PLATFORMS: Final = 1024
+#: The rank of a platform that fails to list its devices: its place is that of those without GPUs.
+UNKNOWN: Final = True, 0
 _CL_INVALID_PLATFORM: Final = -32
 
 _GetExtensionFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
@@ -118,10 +120,10 @@ class Drivers(Value):
 
     @property
     def platforms(self) -> tuple[CLPlatform, ...]:
-        """The platforms of all drivers, in the order of the search, those without devices last.
+        """The platforms of all drivers: those with most GPUs first, those without devices last.
 
-        OCL_ICD_PLATFORM_SORT=devices puts those with GPUs first, then those with CPUs; with none
-        the search decides alone.
+        Among equal ones the search decides; with OCL_ICD_PLATFORM_SORT=none it does alone. With
+        devices, CPUs count after GPUs, and then all devices.
         """
         found = tuple(platform for driver in self.drivers for platform in driver.platforms)
         return found if len(found) < 2 else tuple(sorted(found, key=rank, reverse=True))
@@ -431,9 +433,9 @@ def rank(platform: CLPlatform | PlatformReport) -> tuple[int, ...]:
         return ()
     if order == "devices":
         return count_devices(platform)
-    with suppress(FairleadError):  # one that fails to list them keeps its place
-        return (bool(platform.devices or platform.device_faults),)
-    return (True,)
+    with suppress(FairleadError):
+        return bool(platform.devices or platform.device_faults), count_devices(platform)[0]
+    return UNKNOWN
 
 
 def _make_refusal(what: str, error: FairleadError, found_via: str) -> Refusal:

@@ -36,13 +36,15 @@ from ...loader.base.search import Candidate, Refusal, SearchResult, filter_envir
 from .. import libopencl
 from ..discovery import find
 from ..driver_profiles import locate
-from ..drivers import Drivers, find_excluding_pattern, find_unusable, rank
+from ..drivers import UNKNOWN, Drivers, find_excluding_pattern, find_unusable, rank
 from ..probe import ProbeReport, describe, list_all, probe_all
 from ..repairs import CPU_OFFSET, TRIPLE_OFFSET, find_cpu_level
 
 _HERE: Final = Path(__file__).resolve()
 #: Of fairlead itself: a verdict of another version is none.
 _OURS: Final = (_HERE, _HERE.parents[1] / "drivers.py", _HERE.parents[1] / "driver_profiles.py")
+#: Steps of the search that no other loader takes.
+_FOUND_BY_NO_OTHER: Final = ("Python prefix", "vendors.d")
 #: A driver that one of them names is wanted, as long as it lists its platforms.
 _WISHES: Final = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS")
 
@@ -127,14 +129,19 @@ def _find_path(report: ProbeReport) -> str:
 
 
 def _sort_reports(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
-    """Drivers as `Drivers.platforms` puts them."""
+    """Drivers as `Drivers.platforms` puts them, those that only fairlead finds behind the others.
+
+    So a program gets the first platform that its own loader would have given it.
+    """
     return sorted(reports, key=_rank_driver, reverse=True)
 
 
 def _rank_driver(report: ProbeReport) -> tuple[int, ...]:
     if report.listed and filter_environ().get("OCL_ICD_PLATFORM_SORT") not in ("none", "devices"):
-        return (True,)  # it failed when it was asked for its devices, and keeps its place
-    return max(map(rank, report.platforms), default=())
+        first, *more = UNKNOWN  # it failed when it was asked for its devices
+    else:
+        first, *more = max(map(rank, report.platforms), default=()) or (0,)
+    return first, report.candidate.found_via not in _FOUND_BY_NO_OTHER, *more
 
 
 def _format_driver(report: ProbeReport) -> Iterator[str]:

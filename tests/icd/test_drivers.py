@@ -436,11 +436,11 @@ def test_fairlead_exclude(
     assert reason.startswith("excluded by FAIRLEAD_EXCLUDE") and "FAIRLEAD_EXCLUDE" in remedy
 
 
-@pytest.mark.parametrize(("value", "order"), [("", "ABC"), ("none", "ABC"), ("devices", "BCA")])
+@pytest.mark.parametrize(("value", "order"), [("", "BAC"), ("none", "ABC"), ("devices", "BCA")])
 def test_ocl_icd_platform_sort(
     run_python: RunPython, vendors: Callable[..., dict[str, str]], value: str, order: str
 ) -> None:
-    """As in ocl-icd: most GPUs first, then most CPUs, then most devices."""
+    """As in ocl-icd: most GPUs first. `devices` counts CPUs after them, and then all devices."""
     env = vendors(
         {**names(of="A"), "devices": 3},
         {**names(of="B"), "device_type": "CL_DEVICE_TYPE_GPU"},

@@ -9,10 +9,14 @@ import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
-from helpers.support import FakeDriver
+from helpers.support import FakeDriver, RunPython
+
+from fairlead.icd import libopencl
+from fairlead.icd.libopencl import verdict_file as verdict_files
 
 from .conftest import Client, run_client, write_manifests
 
@@ -299,11 +303,50 @@ def test_platforms_are_sorted_by_their_devices(
     ]
     for value, order in (
         ("devices", "b 0, a 0, 0 0\n"),
-        ("", "a 0, b 0, 0 0\n"),
+        ("", "b 0, a 0, 0 0\n"),
         ("none", "0 0, a 0, b 0\n"),
     ):
         env = {"OCL_ICD_PLATFORM_SORT": value}
         assert client("names", drivers=drivers, by="verdict", env=env).out == order
+
+
+def test_drivers_that_only_fairlead_finds_come_after_the_others() -> None:
+    """So the first platform of a program is the one that its own loader would have given it."""
+
+    def report(name: str, found_via: str, *types: str) -> Any:
+        devices = [SimpleNamespace(type=kind) for kind in types]
+        platform = SimpleNamespace(devices=devices, device_faults=())
+        candidate = SimpleNamespace(found_via=found_via, name=name)
+        return SimpleNamespace(candidate=candidate, platforms=[platform], listed=False)
+
+    failed = report("failed", "/etc/OpenCL/vendors")
+    failed.listed = True
+    search = [
+        report("empty", "/etc/OpenCL/vendors"),
+        failed,
+        report("system", "/etc/OpenCL/vendors", "CPU"),
+        report("system GPU", "/etc/OpenCL/vendors", "GPU", "CPU"),
+        report("prefix", "Python prefix", "CPU"),
+        report("prefix GPU", "Python prefix", "GPU"),
+        report("wheel", "PoCL wheel", "CPU"),
+        report("shipped", "vendors.d", "CPU"),
+    ]
+    order = [one.candidate.name for one in verdict_files._sort_reports(search)]
+    assert order == [
+        *("system GPU", "failed", "system", "wheel"),
+        *("prefix GPU", "prefix", "shipped", "empty"),
+    ]
+
+
+LIST_PLATFORMS = "import pyopencl; print(*(p.version for p in pyopencl.get_platforms()), sep='|')"
+
+
+def test_programs_have_the_same_first_platforms_as_without_us(run_python: RunPython) -> None:
+    without = run_python(LIST_PLATFORMS, fresh=True).out.strip().split("|")
+    env = libopencl.make_environment(os.environ)
+    found = run_python(LIST_PLATFORMS, fresh=True, env=env).out.strip().split("|")
+    kept = [one for one in without if one in found]
+    assert set(found[: len(kept)]) == set(kept)
 
 
 @pytest.fixture
