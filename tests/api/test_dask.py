@@ -187,7 +187,7 @@ def test_a_graph_runs_on_the_device_that_it_was_captured_on(
             queue = cl.CommandQueue(context)
             x: Any = cl_array.to_device(queue, np.arange(COUNT, dtype=np.float32))
             with fairlead.capture(queue) as graph:
-                cl.enqueue_fill_buffer(queue, x.data, np.float32(0), 0, x.nbytes)
+                cl.enqueue_fill_buffer(queue, x.data, bytes(4), 0, x.nbytes)
             right, wrong = fairlead.dask.map(graph, [{}, {"nothing": 1}], client=client)
             assert not right.result()["x"].any()
             with pytest.raises(BatchError) as caught:

@@ -100,7 +100,7 @@ MACHINE = [("cpu0", POCL, "CPU"), ("A100", CUDA, "GPU"), ("H100", CUDA, "GPU"), 
 def test_which_devices_are_like_the_one_of_a_file(
     saved: tuple[str, ...], numbers: list[int], warned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = [
+    there: list[Any] = [
         SimpleNamespace(name=name, platform=SimpleNamespace(name=platform), type=kind)
         for name, platform, kind in MACHINE
     ]

@@ -331,7 +331,8 @@ def test_drivers_that_only_fairlead_finds_come_after_the_others() -> None:
         report("wheel", "PoCL wheel", "CPU"),
         report("shipped", "vendors.d", "CPU"),
     ]
-    order = [one.candidate.name for one in verdict_files._sort_reports(search)]
+    found: Any = verdict_files._sort_reports(search)
+    order = [one.candidate.name for one in found]
     assert order == [
         *("system GPU", "failed", "system", "wheel"),
         *("prefix GPU", "prefix", "shipped", "empty"),
