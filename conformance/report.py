@@ -8,7 +8,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Final
+
+from fairlead.loader.base.drawing import format_table
 
 OUTCOMES: Final = ("passed", "failed", "unsupported")
 
@@ -107,6 +110,24 @@ class SuiteReport:
         ]
         return dict(Counter(found).most_common())
 
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook, and the failures."""
+        rows = ((area, *counts) for area, counts in self.table())
+        failures = "\n".join(case.line for case in self.failures())
+        return "\n".join(
+            [
+                f"<p>{escape(f'{self.library} ({self.interface})')}</p>",
+                format_table(("area", *OUTCOMES), rows),
+                *([f"<pre>{escape(failures)}</pre>"] if failures else []),
+                *([f"<p>{escape(self.trouble)}</p>"] if self.trouble else []),
+            ]
+        )
+
+    def table(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield the rows, and the total."""
+        yield from self.rows()
+        yield "total", _count_outcomes(self.cases)
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         areas = {area: dict(zip(OUTCOMES, counts, strict=True)) for area, counts in self.rows()}
@@ -121,11 +142,7 @@ def render(report: SuiteReport) -> str:
         f"{report.library} ({report.interface})",
         *(f"{name}: {text}" for name, text in report.facts.items()),
     ]
-    rows = [
-        ("area", OUTCOMES),
-        *((area, tuple(map(str, counts))) for area, counts in report.rows()),
-    ]
-    rows.append(("total", tuple(map(str, _count_outcomes(report.cases)))))
+    rows = [("area", OUTCOMES), *report.table()]
     width = max(len(area) for area, _ in rows)
     table = [f"{area:{width}}" + "".join(f"  {cell:>11}" for cell in cells) for area, cells in rows]
     parts = ["\n".join(head), "\n".join(table)]

@@ -72,7 +72,26 @@ def devices() -> tuple[CLDevice, ...]:
     found, failures = find_usable_devices()
     for failure in failures:
         warnings.warn(failure, RuntimeWarning, stacklevel=2)
-    return found
+    return _Devices(found)
+
+
+class _Devices(tuple[CLDevice, ...]):
+    """A tuple that notebooks show as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from .loader.base.drawing import format_table
+
+        order = platforms()
+        rows = (
+            (
+                f"{order.index(one.platform)}:{one.platform.devices.index(one)}",
+                *(one.type.lower(), one.name, one.platform.name, one.driver_version),
+            )
+            for one in self
+        )
+        return format_table(("device", "type", "name", "platform", "driver"), rows)
 
 
 def find_usable_devices() -> tuple[tuple[CLDevice, ...], tuple[str, ...]]:

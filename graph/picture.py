@@ -1,18 +1,17 @@
-"""Pictures of graphs: DOT text, DOT files, and SVG in notebooks.
+"""Pictures of graphs: DOT text, DOT files, and SVG in notebooks (loader/base/drawing.py).
 
 The text is that of upstream's print_graph: a box for each node with its number and type, then an
-arrow for each edge. With `verbose`, a box also shows what the command was given. The graphviz
-package makes SVG, if it and its program are installed.
+arrow for each edge. With `verbose`, a box also shows what the command was given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..loader.base.drawing import DrawnNode, draw_graph
 from ..loader.trace import pictures
 from ..runtime.errors import make_invalid_error
 
@@ -67,24 +66,20 @@ class Drawable:
                 remedy="give a path that can",
             ) from error
 
-    def _repr_html_(self) -> str | None:
-        """Return the picture for a notebook, and fused kernels that open; None if there are
-        none."""
-        boxes = [
+    def _repr_html_(self) -> str:
+        """Return the picture for a notebook, with the sources of fused kernels, which open."""
+        boxes = (
             f"<details><summary>{describe_box(numbers)}</summary>"
             f"<pre>{escape(source)}</pre></details>"
             for numbers, source in self.fused.items()
-        ]
-        return "\n".join([self._repr_svg_() or escape(repr(self)), *boxes]) if boxes else None
+        )
+        title, picture = escape(repr(self)), draw_graph(_label_nodes(self), self.fused)
+        style = "overflow:auto;max-height:45em"
+        return "\n".join([f'{title}<div style="{style}">{picture}</div>', *boxes])
 
-    def _repr_svg_(self) -> str | None:
-        """Return the picture for a notebook, None without the graphviz package or its program
-        `dot`."""
-        try:
-            graphviz: Any = import_module("graphviz")
-            return graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
-        except Exception:  # ImportError, or graphviz's ExecutableNotFound: the repr is shown
-            return None
+    def _repr_svg_(self) -> str:
+        """Return the picture alone, as a file has it."""
+        return draw_graph(_label_nodes(self), self.fused, alone=True)
 
 
 def describe_box(numbers: Sequence[int]) -> str:
@@ -110,14 +105,18 @@ def note_submission(graph: Any, drawn: Any = None) -> None:
     """
 
     def draw() -> pictures.Drawing:
-        found = list(_list_drawn(graph if drawn is None else drawn))
-        places = {number: place for place, (number, _, _) in enumerate(found)}
-        return [
-            (str(command), [places[number] for number in after if number in places])
-            for _, command, after in found
-        ]
+        found = _label_nodes(graph if drawn is None else drawn)
+        return [(text, after) for _, text, after in found]
 
     pictures.note(graph, repr(graph).strip("<>"), draw)
+
+
+def _label_nodes(graph: Any) -> Iterator[DrawnNode]:
+    """Yield the nodes for a drawing. Their numbers are their places in `graph.nodes`."""
+    found = list(_list_drawn(graph))
+    places = {number: place for place, (number, _, _) in enumerate(found)}
+    for number, command, after in found:
+        yield places[number], command.label, [places[one] for one in after if one in places]
 
 
 def _list_drawn(graph: Any) -> Iterator[tuple[int, Any, list[int]]]:

@@ -105,6 +105,11 @@ class Command:
         memory."""
         return False
 
+    @property
+    def label(self) -> str:
+        """A few words for people, such as "step(64×64)"."""
+        return self.title
+
     def describe(self) -> list[str]:
         """Return lines for people that say what the command was given."""
         return []

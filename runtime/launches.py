@@ -214,6 +214,10 @@ class KernelLaunch(Launch):
         made.host_memory = self.host_memory
         return made
 
+    @property
+    def label(self) -> str:
+        return f"{self.kernel.name}({'×'.join(map(str, self.range[0]))})"
+
     def describe(self) -> list[str]:
         whole, local, _ = self.range
         shown = [f"name: {self.kernel.name}", f"range: {'×'.join(map(str, whole))}"]

@@ -151,6 +151,11 @@ class Transfer(Command):
         self.check_appended(buffer, code, append.name)
         return point.value
 
+    @property
+    def label(self) -> str:
+        size = dict(zip(self.row.fields, self.fields, strict=True)).get("size")
+        return self.title if size is None else f"{self.title}({size} bytes)"
+
     def describe(self) -> list[str]:
         named = dict(zip(self.row.fields, self.fields, strict=True))
         if "pattern" in named:

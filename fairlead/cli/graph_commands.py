@@ -22,7 +22,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one object."
 
 @click.command()
 @click.option("--dot", is_flag=True, help="Print the order of the commands for Graphviz.")
-@click.option("--svg", is_flag=True, help="Print a picture of it; Graphviz draws it.")
+@click.option("--svg", is_flag=True, help="Print it as a picture.")
 @click.option("--source", default="", metavar="KERNEL", help="Print the source of a kernel.")
 @click.option("--fused", is_flag=True, help="Show what a device runs as one kernel.")
 @_FILE
@@ -41,7 +41,7 @@ def show(file: Path, dot: bool, svg: bool, source: str, fused: bool) -> None:
         elif dot:
             click.echo(to_dot(archive.document, runs))
         elif svg:
-            click.echo(to_svg(archive.document, runs), nl=False)
+            click.echo(to_svg(archive.document, runs))
         else:
             for line in (*format_contents(archive, runs), *reasons):
                 click.echo(escape_text(line))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from ..graph_files.archive import GraphArchive, write_arrays
 from ..graph_files.document import KERNEL, Document
 from ..graph_files.errors import CANNOT_SAVE, GraphFileError
 from ..graph_files.loading import load
+from ..loader.base.drawing import draw_graph
 from ..loader.base.query import escape_text
 
 _SHORTEST: Final = 12  # rows of a list that is not shortened
@@ -159,27 +160,13 @@ def to_dot(document: Document, fused: Sequence[tuple[int, ...]] = ()) -> str:
 
 
 def to_svg(document: Document, fused: Sequence[tuple[int, ...]] = ()) -> str:
-    """Return the graph of the commands as an SVG picture.
-
-    Raises GraphFileError without Graphviz' program `dot`.
-    """
-    try:
-        done = subprocess.run(
-            ["dot", "-Tsvg"],
-            input=to_dot(document, fused),
-            capture_output=True,
-            check=True,
-            encoding="utf-8",
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
-        message = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        raise GraphFileError(
-            f"Graphviz' program dot drew nothing: {message}",
-            routine="show",
-            code="NO_PICTURE",
-            remedy="install Graphviz (Debian: apt-get install graphviz), or take --dot",
-        ) from None
-    return done.stdout
+    """Return the graph of the commands as an SVG picture. Commands of a fused kernel are a box."""
+    after: list[list[int]] = [[] for _ in document.commands]
+    for number, command in enumerate(document.commands):
+        for before in command["after"]:
+            after[before].append(number)
+    texts = (describe_command(document, command) for command in document.commands)
+    return draw_graph(zip(count(), texts, after, strict=False), fused, alone=True)
 
 
 def read_source(archive: GraphArchive, kernel: str) -> str:

@@ -83,6 +83,13 @@ def _parse_apis(ctx: click.Context, parameter: click.Parameter, value: str) -> t
     "[default: fairlead-trace.json, without --html]",
 )
 @click.option(
+    "--perfetto",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what ui.perfetto.dev opens to this file, with arrows from each call to what it "
+    "enqueued. It is -o with --device.",
+)
+@click.option(
     "--html",
     type=click.Path(path_type=Path),
     help="Write a page for browsers to this file. It implies --device.",
@@ -127,6 +134,7 @@ def _parse_apis(ctx: click.Context, parameter: click.Parameter, value: str) -> t
 def trace(
     ctx: click.Context,
     output: Path | None,
+    perfetto: Path | None,
     html: Path | None,
     apis: tuple[str, ...],
     live: bool,
@@ -152,10 +160,15 @@ def trace(
     from ..loader.trace.environment import Wanted
     from .trace import run
 
-    if live and (device or html or dump):
-        raise click.UsageError("--device, --html and --dump write files, and --print writes none")
+    if perfetto and output:
+        raise click.UsageError("--perfetto and -o name the same file: give one of them")
+    output, device = perfetto or output, device or bool(perfetto or html)
+    if live and (device or dump):
+        raise click.UsageError(
+            "--device, --perfetto, --html and --dump write files, and --print writes none"
+        )
     if not live and not html:
         output = output or Path("fairlead-trace.json")
     wanted = Wanted.from_patterns(only, errors)
     file = None if live else output
-    ctx.exit(run(command, apis, file, times, sycl, device or bool(html), wanted, html, dump))
+    ctx.exit(run(command, apis, file, times, sycl, device, wanted, html, dump))

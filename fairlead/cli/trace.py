@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..loader.trace.names import Names
     from ..loader.trace.printing import TracedCall
 
-_OTHER_PLACE: Final = "name another one with -o, --html or --dump"
+_OTHER_PLACE: Final = "name another one with -o, --perfetto, --html or --dump"
 
 NOTHING: Final = """\
 no call was traced, and no trace was written. Traced are

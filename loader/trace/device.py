@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ..base.abi import Api
 from .names import Names
 from .printing import COMMAND, THREAD
+from .summary import Table
 
 _HEADER: Final = 6  # words of a record before its arguments
 #: Chrome's traces have threads. Queues are threads with numbers that no thread has.
@@ -121,13 +122,20 @@ def _convert_clocks(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand
 
 
 def make_device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[dict[str, Any]]:
-    """Yield commands as events of the Chrome trace format: a row for each queue, times in µs."""
+    """Yield commands as events of the Chrome trace format: a row for each queue, times in µs.
+
+    A flow, from "s" to "f", leads from the call that enqueued a command to the command.
+    """
     rows: dict[str, int] = {}
-    for command in commands:
+    for number, command in enumerate(commands):
         if command.queue_name not in rows:
             rows[command.queue_name] = row = FIRST_QUEUE + len(rows)
             name = {"name": f"device: {command.queue_name}"}
             yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": row, "args": name}
+        row = rows[command.queue_name]
+        flow = {"name": "enqueue", "cat": "flow", "pid": pid, "id": f"{pid}.{number}"}
+        yield {"ph": "s", "ts": command.begin / 1000, "tid": command.thread, **flow}
+        yield {"ph": "f", "bp": "e", "ts": command.started / 1000, "tid": row, **flow}
         yield {
             "ph": "X",
             "name": command.name,
@@ -135,7 +143,7 @@ def make_device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[
             "ts": command.started / 1000,
             "dur": command.duration / 1000,
             "pid": pid,
-            "tid": rows[command.queue_name],
+            "tid": row,
             "args": {
                 "function": command.function,
                 "queued": command.queued / 1000,
@@ -158,21 +166,11 @@ class KernelRow(NamedTuple):
     most_ns: int
 
 
-class KernelTable(tuple[KernelRow, ...]):
-    """The kernels, the longest total time first. As text, a table in µs."""
+class KernelTable(Table[KernelRow]):
+    """The kernels, the longest total time first."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        cells = [("on the device", "calls", "total us", "mean us", "min us", "max us")]
-        cells += [
-            (row.name, str(row.calls), *(f"{ns / 1e3:.1f}" for ns in row[2:])) for row in self
-        ]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in cells
-        )
+    heads = ("on the device", "calls", "total us", "mean us", "min us", "max us")
 
 
 def make_kernel_table(events: Iterable[Mapping[str, Any]]) -> KernelTable:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from ..base.drawing import format_table
 
 
 class Span(NamedTuple):
@@ -34,29 +36,44 @@ class SummaryRow(NamedTuple):
     self_ns: int
 
 
-class Summary(tuple[SummaryRow, ...]):
-    """The functions that were called, the longest total time first. As text, a table in µs."""
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
+
+
+class Table(tuple[_Row, ...]):
+    """Rows, of which a name comes first. As text and in notebooks, a table with times in µs."""
 
     __slots__ = ()
+    heads: ClassVar[Sequence[str]] = ()
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """The texts of each row."""
+        return [
+            [
+                f"{one / 1e3:.1f}" if head.endswith(" us") else str(one)
+                for head, one in zip(self.heads, row, strict=True)
+            ]
+            for row in self
+        ]
 
     def __str__(self) -> str:
-        cells = [("function", "calls", "failed", "total us", "self us")]
-        cells += [
-            (
-                r.name,
-                str(r.calls),
-                str(r.failed),
-                f"{r.total_ns / 1e3:.1f}",
-                f"{r.self_ns / 1e3:.1f}",
-            )
-            for r in self
-        ]
+        cells = [self.heads, *self.cells]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = (
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
             for row in cells
         )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return format_table([head.replace(" us", " µs") for head in self.heads], self.cells)
+
+
+class Summary(Table[SummaryRow]):
+    """The functions that were called, the longest total time first."""
+
+    __slots__ = ()
+    heads = ("function", "calls", "failed", "total us", "self us")
 
 
 def summarize(calls: Iterable[Span]) -> Summary:

@@ -31,9 +31,9 @@ from ..base.forks import call_in_child, make_lock
 from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, list_tables, unwatch, watch
-from .device import DeviceCommand, make_device_events, read_commands
+from .device import DeviceCommand, make_device_events, make_kernel_table, read_commands
 from .names import Names
-from .pictures import GraphPictures
+from .pictures import GraphPictures, format_sections
 from .printing import TracedCall, decode, format_after, format_before
 from .summary import Span, Summary, summarize
 
@@ -167,6 +167,12 @@ class Trace:
         return summarize(
             Span(call.name, call.thread, call.begin, call.end, call.failed) for call in self.calls
         )
+
+    def _repr_html_(self) -> str:
+        """Return the tables of functions and kernels for a notebook, and pictures of graphs."""
+        events = list(make_device_events(self.commands, 0))
+        graphs = (event["args"] for event in self._pictures.make_events(0))
+        return format_sections(self.summary(), make_kernel_table(events), graphs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calls as Chrome trace JSON, for ui.perfetto.dev or chrome://tracing.

@@ -166,6 +166,16 @@ def test_no_driver_and_no_place_of_the_catalogue_is_left_out(
         assert f"{place.path}: {place.state}" in text
 
 
+def test_a_notebook_shows_the_devices_as_a_table(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    code = "import fairlead; print(fairlead.devices()._repr_html_())"
+    env = vendors(tmp_path, fake_driver(name='"One <1>"', devices=2))
+    page = run_python(code, env=env).out
+    assert "<td>0:0</td>" in page and "<td>0:1</td>" in page
+    assert "<td>One &lt;1&gt; 0</td>" in page and page.count("<tr>") == 3
+
+
 def test_platforms_without_a_device(
     run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:

@@ -33,6 +33,14 @@ def test_pictures_of_a_changed_graph(numbers: Numbers, tmp_path: Path) -> None:
         graph.print_graph(tmp_path / "graph.png")
 
 
+def test_what_repeats_is_one_box(numbers: Numbers) -> None:
+    with capture(numbers.queue) as graph:
+        for _ in range(20):
+            numbers.add(1)
+            numbers.mul(3)
+    assert "0–39: add(64) → mul(64), 20 ×</title>" in graph.finalize()._repr_html_()
+
+
 def test_pictures_of_an_executable(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
@@ -42,7 +50,8 @@ def test_pictures_of_an_executable(numbers: Numbers) -> None:
         ("0", "1")
     ] and "mul(64)" in loop.to_dot(verbose=True)
     assert loop.explain() == "2 nodes in 1 partitions, by policy seed\n  0: 2 nodes, in order"
-    svg = graph._repr_svg_()
-    assert svg is None or "<svg" in svg
+    for drawn in (graph, loop):
+        assert "0: add(64)</title>" in drawn._repr_html_()
+        assert "1: mul(64)\nafter 0</title>" in drawn._repr_svg_()
     graph[0].update_range(16)
     assert "add(16)" in graph.to_dot(verbose=True) and "add(64)" in loop.to_dot(verbose=True)

@@ -202,10 +202,11 @@ def test_pictures_have_a_box(queue: cl.CommandQueue) -> None:
     loop = graph.finalize(fuse="wait")
     box = 'subgraph "cluster_0" { label="0–1: one fused kernel"; style=rounded; "0"; "1"; }'
     assert box in loop.to_dot() and "cluster" not in graph.to_dot()
-    page = loop._repr_html_() or ""
+    page = loop._repr_html_()
+    assert "0–1: one fused kernel: twice(1000) + more(1000)</title>" in page
     assert "<details><summary>0–1: one fused kernel</summary><pre>" in page
     assert "fl_item &lt; 1000UL" in page, "text of a kernel is no HTML"
-    assert graph.finalize()._repr_html_() is None
+    assert "one fused kernel" not in graph.finalize()._repr_html_()
 
 
 def test_files_show_boxes(queue: cl.CommandQueue, tmp_path: Path) -> None:

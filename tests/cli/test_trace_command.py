@@ -224,6 +224,59 @@ def test_device_says_what_devices_did(
     assert row[1] == "10" and least <= mean <= most <= total
 
 
+#: What each kind of event has in the trace-event format, beside "ph", "pid" and "tid".
+FORMAT: dict[str, dict[str, tuple[type, ...]]] = {
+    "X": {
+        "name": (str,),
+        "cat": (str,),
+        "ts": (float, int),
+        "dur": (float, int),
+        "args": (dict,),
+    },
+    "M": {"name": (str,), "args": (dict,)},
+    "s": {"name": (str,), "cat": (str,), "ts": (float, int), "id": (str, int)},
+    "f": {"name": (str,), "cat": (str,), "ts": (float, int), "id": (str, int), "bp": (str,)},
+}
+
+
+def test_perfetto_gets_arrows_from_calls_to_what_they_enqueued(
+    run_python: RunPython, vendors: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "perfetto.json"
+    done = traced(run_python, vendors, "--perfetto", str(output), *python(LAUNCHES))
+    assert (done.code, done.out) == (0, "25.0\n"), done.err
+    document = json.loads(output.read_text())
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    found: list[dict[str, Any]] = document["traceEvents"]
+    for event in found:
+        fields = {"ph": (str,), "pid": (int,), "tid": (int,), **FORMAT[event["ph"]]}
+        assert event.keys() == fields.keys(), event
+        assert all(isinstance(event[name], types) for name, types in fields.items()), event
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
+        assert 0 <= event["tid"] < 1 << 31
+    spans = [one for one in found if one["ph"] == "X"]
+
+    def enclosing(event: dict[str, Any]) -> dict[str, Any]:
+        """The span that a viewer ties an end of an arrow to: the innermost one around it."""
+        around = [
+            one
+            for one in spans
+            if (one["pid"], one["tid"]) == (event["pid"], event["tid"])
+            and one["ts"] <= event["ts"] <= one["ts"] + one["dur"]
+        ]
+        return max(around, key=lambda one: (one["ts"], -one["dur"]))
+
+    starts = {one["id"]: one for one in found if one["ph"] == "s"}
+    ends = {one["id"]: one for one in found if one["ph"] == "f"}
+    commands = [one for one in spans if one["cat"] == "device"]
+    assert starts.keys() == ends.keys() and len(ends) == len(commands) >= 10
+    for key, start in starts.items():
+        call, command = enclosing(start), enclosing(ends[key])
+        assert command["cat"] == "device" and ends[key]["bp"] == "e"
+        assert call["cat"] == "cl" and call["name"] == command["args"]["function"]
+        assert start["ts"] <= ends[key]["ts"]
+
+
 def test_device_says_what_the_reference_adapter_did(
     run_python: RunPython, wheel_drivers: dict[str, str], tmp_path: Path
 ) -> None:
@@ -335,7 +388,7 @@ def test_a_process_whose_calls_are_left_out_counts(
 
 def test_device_needs_a_file(run_python: RunPython) -> None:
     done = traced(run_python, {}, "--device", "--print", "true")
-    assert done.code == 2 and "--device, --html and --dump write files" in done.err
+    assert done.code == 2 and "--perfetto, --html and --dump write files" in done.err
 
 
 def test_a_command_without_calls(run_python: RunPython, tmp_path: Path) -> None:
@@ -398,7 +451,7 @@ def test_a_command_that_cannot_be_run(
     )
 
 
-@pytest.mark.parametrize("option", ["-o", "--html"])
+@pytest.mark.parametrize("option", ["-o", "--html", "--perfetto"])
 def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
     run_python: RunPython, tmp_path: Path, option: str
 ) -> None:
@@ -410,7 +463,13 @@ def test_a_trace_that_cannot_be_written_is_said_before_the_command_runs(
 
 
 def test_wrong_options_are_exit_code_2(run_python: RunPython) -> None:
-    for arguments in (["--apis", "ur,opencl", "true"], ["--apis", ",", "true"], []):
+    for arguments in (
+        ["--apis", "ur,opencl", "true"],
+        ["--apis", ",", "true"],
+        ["--perfetto", "a", "-o", "b", "true"],
+        ["--perfetto", "a", "--print", "true"],
+        [],
+    ):
         assert traced(run_python, {}, *arguments).code == 2
 
 

@@ -362,6 +362,15 @@ def test_the_report_names_what_is_not_implemented() -> None:
     assert text.startswith("0 of 5 cases failed.")
 
 
+def test_a_notebook_shows_the_report_as_a_table() -> None:
+    failed = Case("a::1", "a", "urX", "a <rule>", outcome="failed", expected="1", got="2")
+    cases = [failed, Case("b::1", "b", "urY", "rule", outcome="passed")]
+    page = SuiteReport("library", "ur", cases=cases)._repr_html_()
+    for row in ("<td>a</td><td>0</td><td>1</td>", "<td>total</td><td>1</td><td>1</td><td>0</td>"):
+        assert row in page
+    assert "urX: a &lt;rule&gt;: expected 1, got 2" in page
+
+
 #: The functions that examples/toy_adapter.py declares, and that it breaks rules of.
 IMPLEMENTED_BY_THE_TOY = {
     "urContextCreate",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
-import sys
-import types
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -136,27 +136,16 @@ def test_other_formats_and_places_that_cannot_be_written_are_refused(
         graph.print_graph(tmp_path / "nowhere/graph.dot")
 
 
-def test_a_notebook_shows_what_graphviz_makes_of_it(
-    graph: CommandGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[str] = []
-
-    class Source:
-        def __init__(self, text: str) -> None:
-            given.append(text)
-
-        def pipe(self, *, format: str, encoding: str) -> str:
-            assert (format, encoding) == ("svg", "utf-8")
-            return "<svg/>"
-
-    module = types.ModuleType("graphviz")
-    module.Source = Source  # pyright: ignore[reportAttributeAccessIssue]
-    monkeypatch.setitem(sys.modules, "graphviz", module)
-    assert graph._repr_svg_() == "<svg/>" and given == [graph.to_dot()]
-    monkeypatch.setattr(Source, "pipe", lambda self, **how: 1 / 0)  # its program is not there
-    assert graph._repr_svg_() is None
-    monkeypatch.setitem(sys.modules, "graphviz", None)  # the package is not there
-    assert graph._repr_svg_() is None
+def test_a_notebook_shows_kernels_with_their_ranges(graph: CommandGraph) -> None:
+    for drawn in (graph, graph.finalize()):
+        page = drawn._repr_html_()
+        assert page.startswith(html.escape(repr(drawn)))
+        assert f"<title>0: add({N})</title>" in page
+        assert f"<title>1: USM fill({N * 4} bytes)\nafter 0</title>" in page
+        assert "<title>2: empty command\nafter 0, 1</title>" in page
+        assert page.count("<path") == 3
+        picture = ElementTree.fromstring(drawn._repr_svg_())
+        assert len([one for one in picture.iter() if one.tag.endswith("rect")]) == 3
 
 
 def test_reprs_say_what_it_is(queue: Queue, graph: CommandGraph) -> None:

@@ -270,6 +270,18 @@ print(found.summary())
     )
 
 
+def test_a_notebook_shows_the_functions(child: Child) -> None:
+    code = """
+with trace() as found:
+    ur.urDeviceGetInfo(1, UR["UR_DEVICE_INFO_NAME"], 64, name, None)
+    cl.clFinish(0x10)
+print(found._repr_html_())
+"""
+    page = child(code).out
+    assert "<td>clFinish</td><td>1</td><td>1</td>" in page and "<th>total µs</th>" in page
+    assert "on the devices" not in page  # which did nothing
+
+
 def test_a_saved_trace_is_chrome_json(child: Child, tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
     code = """
