@@ -117,6 +117,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_driver("pocl_wheel")
 def test_compare_runs_it_everywhere(
     file: Path, selector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
