@@ -241,8 +241,9 @@ class Transfers:
         """Declare copies and fills of rows.
 
         Args:
-            copy: copies rows. It gets the call, where the first row of the target begins, its
-                pitch, the same of the source, the bytes of a row, and how many rows.
+            copy: copies rows. It gets the call, where the first row of the target begins, and
+                its pitch; then the same of the source. The bytes of a row and the number of rows
+                come last.
             fill: fills rows that do not follow each other. It gets the call, where the first row
                 begins, the pitch, the pattern, the bytes of a row, and how many rows.
         """
