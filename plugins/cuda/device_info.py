@@ -230,13 +230,11 @@ def _make_requirement(entries: tuple[str, ...]) -> Callable[[CuDevice], bool]:
 adapter.info(
     "urDeviceGetInfo",
     {
-        f"UR_DEVICE_INFO_{name}": value
-        for name, value in {
-            **{name: _make_attribute_query(of) for name, of in ATTRIBUTES.items()},
-            **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
-            **FIXED,
-            **FUNCTIONS,
-            **API.extra,
-        }.items()
+        **{name: _make_attribute_query(of) for name, of in ATTRIBUTES.items()},
+        **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
+        **FIXED,
+        **FUNCTIONS,
+        **API.extra,
     },
+    "UR_DEVICE_INFO_",
 )

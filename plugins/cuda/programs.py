@@ -13,8 +13,7 @@ from typing import Any, Final
 from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.programs import declare_builds, declare_creation
-from ..sdk.queries import make_program_info
+from ..sdk.programs import declare_builds, declare_creation, make_program_info
 from ..sdk.rules import decode_source
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure

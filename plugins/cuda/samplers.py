@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...loader.ur.abi import UR
-from ..sdk.queries import SAMPLER_INFO
+from ..sdk.samplers import declare_samplers
 from .contexts import CuContext
-from .core import Object, adapter, failure
+from .core import Object, adapter
 
 
 @adapter.kind
@@ -30,13 +27,4 @@ class CuSampler(Object):
         self.addressing, self.filtering = addressing, filtering
 
 
-@adapter.entry
-def urSamplerCreate(hContext: CuContext, pDesc: Any) -> CuSampler:
-    modes = pDesc.addressingMode, pDesc.filterMode
-    groups = "ur_sampler_addressing_mode_t", "ur_sampler_filter_mode_t"
-    if any(mode not in UR.groups[group] for mode, group in zip(modes, groups, strict=True)):
-        raise failure("INVALID_ENUMERATION")
-    return CuSampler(hContext, bool(pDesc.normalizedCoords), *modes)
-
-
-adapter.info("urSamplerGetInfo", SAMPLER_INFO)
+declare_samplers(adapter, CuSampler)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...loader.ur.abi import UR
 from ..opencl.images import has_images
-from ..opencl.samplers import URSampler, urSamplerCreate
-from ..sdk._native import ffi as ur_ffi
+from ..opencl.samplers import URSampler, create_sampler
 from ..sdk.objects import Object
 from ..sdk.ze.samplers import ADDRESSING, FILTERS
 from .contexts import ZeContext
@@ -35,8 +33,5 @@ def zeSamplerCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeSamp
     hContext.check(hDevice)
     if not has_images(hDevice.ur):
         raise make_failure("UNSUPPORTED_FEATURE", "the device has no images")
-    made = ur_ffi.new("ur_sampler_desc_t *")
-    made.stype = UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"]
-    made.normalizedCoords = bool(desc.isNormalized)
-    made.addressingMode, made.filterMode = ADDRESSING[desc.addressMode], FILTERS[desc.filterMode]
-    return ZeSampler(hContext, urSamplerCreate(hContext.ur, made))
+    modes = ADDRESSING[desc.addressMode], FILTERS[desc.filterMode]
+    return ZeSampler(hContext, create_sampler(hContext.ur, bool(desc.isNormalized), *modes))

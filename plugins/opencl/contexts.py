@@ -133,11 +133,8 @@ def check_native(native: int, context: URContext, routine: str, name: str) -> No
         name: the property that is the context, such as "CL_KERNEL_CONTEXT".
 
     Raises:
-        URError: INVALID_NULL_HANDLE; INVALID_VALUE for a handle of no driver; INVALID_CONTEXT for
-            another context.
+        URError: INVALID_VALUE for a handle of no driver, INVALID_CONTEXT for another context.
     """
-    if not native:
-        raise failure("INVALID_NULL_HANDLE")
     if query_number(get_driver(native).table, routine, native, name) != context.cl:
         raise failure("INVALID_CONTEXT", "the native handle is of another context")
 

@@ -140,11 +140,8 @@ def retain_unless_owned(
         properties: a struct with `isNativeHandleOwned`, or None.
 
     Raises:
-        URError: INVALID_NULL_HANDLE.
         OpenCLError: what the driver answers.
     """
-    if not native:
-        raise failure("INVALID_NULL_HANDLE")
     if not (properties and properties.isNativeHandleOwned):
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
 

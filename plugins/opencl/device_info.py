@@ -293,13 +293,11 @@ def _make_requirement(entries: tuple[str, ...]) -> Callable[[URDevice], bool]:
 adapter.info(
     "urDeviceGetInfo",
     {
-        f"UR_DEVICE_INFO_{name}": value
-        for name, value in {
-            **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
-            **{name: _make_later_query(name, *row) for name, row in LATER.items()},
-            **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
-            **FIXED,
-            **FUNCTIONS,
-        }.items()
+        **{name: _query(name, opencl) for name, opencl in PLAIN.items()},
+        **{name: _make_later_query(name, *row) for name, row in LATER.items()},
+        **{name: _make_requirement(entries) for name, entries in CAPABILITY_PROPERTIES.items()},
+        **FIXED,
+        **FUNCTIONS,
     },
+    "UR_DEVICE_INFO_",
 )

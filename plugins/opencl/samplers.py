@@ -13,9 +13,9 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
-from ..sdk.queries import SAMPLER_INFO
+from ..sdk.samplers import declare_samplers
 from .contexts import URContext, check_native
-from .core import CLObject, adapter, check, create, failure, query_number, retain_unless_owned
+from .core import CLObject, adapter, check, create, query_number, retain_unless_owned
 from .images import check_images
 
 _PROPERTIES: Final = (
@@ -61,19 +61,17 @@ class URSampler(CLObject):
         return self.cl, self.context.cl, 0, 0
 
 
-@adapter.entry
-def urSamplerCreate(hContext: URContext, pDesc: Any) -> URSampler:
-    normalized = bool(pDesc.normalizedCoords)
-    addressing, filtering = pDesc.addressingMode, pDesc.filterMode
-    if addressing not in _ADDRESSING or filtering not in _FILTERS:
-        raise failure("INVALID_ENUMERATION")
-    check_images(hContext)
+def create_sampler(
+    context: URContext, normalized: bool, addressing: int, filtering: int
+) -> URSampler:
+    """Return a new sampler, by the arguments of `URSampler`. Raises URError, OpenCLError."""
+    check_images(context)
     described = int(normalized), _ADDRESSING[addressing], _FILTERS[filtering]
     with _lock:
-        cl = hContext.samplers.get(described) or _create(hContext, described)
-        hContext.samplers[described] = cl
-    check(hContext.table.clRetainSampler(cl), "clRetainSampler")
-    return URSampler(cl, hContext, normalized, addressing, filtering)
+        cl = context.samplers.get(described) or _create(context, described)
+        context.samplers[described] = cl
+    check(context.table.clRetainSampler(cl), "clRetainSampler")
+    return URSampler(cl, context, normalized, addressing, filtering)
 
 
 def _create(context: URContext, described: tuple[int, ...]) -> int:
@@ -86,7 +84,7 @@ def _create(context: URContext, described: tuple[int, ...]) -> int:
     return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
 
 
-adapter.info("urSamplerGetInfo", SAMPLER_INFO)
+declare_samplers(adapter, create_sampler)
 
 
 @adapter.entry

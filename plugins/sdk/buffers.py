@@ -16,13 +16,18 @@ from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
-from .queries import MEMORY_INFO
 from .rectangles import check_range
 from .rules import check_memory_flags, check_part
 
 _INVALIDATES: Final = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
 _WRITES: Final = UR["UR_MAP_FLAG_WRITE"] | _INVALIDATES
 _lock: Final = make_lock()
+
+_INFO: Final = {
+    "UR_MEM_INFO_SIZE": lambda memory: memory.size,
+    "UR_MEM_INFO_CONTEXT": lambda memory: memory.context,
+    "UR_MEM_INFO_REFERENCE_COUNT": lambda memory: memory.references,
+}
 
 
 class BufferObject:
@@ -89,7 +94,7 @@ def declare_buffers(
         return divide(hBuffer, flags, origin, pRegion.size, host + origin if host else 0)
 
     adapter.declare(urMemBufferCreate=create_buffer, urMemBufferPartition=partition)
-    adapter.info("urMemGetInfo", MEMORY_INFO)
+    adapter.info("urMemGetInfo", _INFO)
 
 
 # maps

@@ -8,9 +8,18 @@ from typing import Any, Final
 
 from .adapter import Adapter
 from .conversions import failure
-from .queries import CONTEXT_INFO
 
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+_INFO: Final = {
+    "UR_CONTEXT_INFO_NUM_DEVICES": lambda context: len(context.devices),
+    "UR_CONTEXT_INFO_DEVICES": lambda context: context.devices,
+    "UR_CONTEXT_INFO_REFERENCE_COUNT": lambda context: context.references,
+    "UR_CONTEXT_INFO_USM_MEMCPY2D_SUPPORT": True,
+    # urEnqueueUSMFill2D exists. But libsycl gives it pitch and width in elements. Without support
+    # libsycl fills by a kernel.
+    "UR_CONTEXT_INFO_USM_FILL2D_SUPPORT": False,
+}
 
 
 class ContextObject:
@@ -85,4 +94,4 @@ def declare_contexts(
             hContext.deleters.append((pfnDeleter, pUserData))
         ),
     )
-    adapter.info("urContextGetInfo", CONTEXT_INFO)
+    adapter.info("urContextGetInfo", _INFO)

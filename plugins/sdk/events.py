@@ -12,9 +12,16 @@ from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
-from .queries import EVENT_INFO
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+
+_INFO: Final = {
+    "UR_EVENT_INFO_COMMAND_QUEUE": lambda event: event.queue,
+    "UR_EVENT_INFO_CONTEXT": lambda event: event.context,
+    "UR_EVENT_INFO_COMMAND_TYPE": lambda event: event.command,
+    "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS": lambda event: event.status,
+    "UR_EVENT_INFO_REFERENCE_COUNT": lambda event: event.references,
+}
 
 
 def wait_for_all(events: Sequence[Any]) -> None:
@@ -46,7 +53,7 @@ def declare_events(
         take_native: makes an event of a native handle, a context and properties.
         make_completed: makes an event of a context that is complete. NULL is its native handle.
         times: the answers of urEventGetProfilingInfo, by names after UR_PROFILING_INFO_COMMAND_.
-        info: answers of urEventGetInfo that are not those of `EVENT_INFO`.
+        info: answers of urEventGetInfo that are not the usual ones.
         wait: waits until all events are complete.
         call_at: calls a function when an event has a ur_execution_info_t. None: a thread waits for
             the event. No driver tells when a command begins, so UR_EXECUTION_INFO_RUNNING is its
@@ -99,5 +106,5 @@ def declare_events(
             else make_completed(hContext)
         ),
     )
-    adapter.info("urEventGetInfo", {**EVENT_INFO, **info})
+    adapter.info("urEventGetInfo", {**_INFO, **info})
     adapter.info("urEventGetProfilingInfo", times, "UR_PROFILING_INFO_COMMAND_")

@@ -250,7 +250,9 @@ class PoolEntryPoints:
             urUSMPoolCreate=lambda hContext, pPoolDesc: self._create(hContext, None, pPoolDesc),
             urUSMPoolGetInfoExp=self._answer,
             urUSMPoolSetInfoExp=_set,
-            urUSMPoolCreateExp=self._create_for_device,
+            urUSMPoolCreateExp=lambda hContext, hDevice, pPoolDesc: self._create(
+                hContext, hDevice, pPoolDesc
+            ),
             urUSMPoolDestroyExp=self._destroy,
             urUSMPoolGetDefaultDevicePoolExp=self.get_default,
             urUSMPoolSetDevicePoolExp=self._set_current,
@@ -321,9 +323,6 @@ class PoolEntryPoints:
             pPropSizeRet[0] = len(data)
 
     # the pools of a device
-
-    def _create_for_device(self, hContext: Any, hDevice: Any, pPoolDesc: Any) -> USMPool:
-        return self._create(hContext, hDevice, pPoolDesc)
 
     def _destroy(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
         hPool.check(hContext, hDevice)

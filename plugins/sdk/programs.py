@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -101,3 +101,28 @@ def declare_creation(
     adapter.declare(
         urProgramCreateWithIL=create_from_il, urProgramCreateWithBinary=create_from_binaries
     )
+
+
+def make_program_info(
+    il: Callable[[Any], bytes],
+    binaries: Callable[[Any], list[bytes]],
+    kernel_names: Callable[[Any], list[str]],
+) -> Mapping[str, Any]:
+    """Return the table of a program's queries.
+
+    Args:
+        il: returns a program's intermediate language.
+        binaries: returns its binary for each device.
+        kernel_names: returns the names of its kernels.
+    """
+    return {
+        "UR_PROGRAM_INFO_REFERENCE_COUNT": lambda program: program.references,
+        "UR_PROGRAM_INFO_CONTEXT": lambda program: program.context,
+        "UR_PROGRAM_INFO_NUM_DEVICES": lambda program: len(program.devices),
+        "UR_PROGRAM_INFO_DEVICES": lambda program: program.devices,
+        "UR_PROGRAM_INFO_IL": il,
+        "UR_PROGRAM_INFO_BINARY_SIZES": lambda program: list(map(len, binaries(program))),
+        "UR_PROGRAM_INFO_BINARIES": binaries,
+        "UR_PROGRAM_INFO_NUM_KERNELS": lambda program: len(kernel_names(program)),
+        "UR_PROGRAM_INFO_KERNEL_NAMES": lambda program: ";".join(kernel_names(program)),
+    }

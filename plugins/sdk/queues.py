@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from .adapter import Adapter
-from .queries import QUEUE_INFO
+
+_INFO: Final = {
+    "UR_QUEUE_INFO_CONTEXT": lambda queue: queue.context,
+    "UR_QUEUE_INFO_DEVICE": lambda queue: queue.device,
+    "UR_QUEUE_INFO_FLAGS": lambda queue: queue.flags,
+    "UR_QUEUE_INFO_REFERENCE_COUNT": lambda queue: queue.references,
+    "UR_QUEUE_INFO_EMPTY": lambda queue: queue.is_empty,
+}
 
 
 def declare_queues(
@@ -39,4 +46,4 @@ def declare_queues(
         urQueueFlush=lambda hQueue: flush(hQueue),
         urDeviceWaitExp=lambda hDevice: drain_device(hDevice),
     )
-    adapter.info("urQueueGetInfo", QUEUE_INFO)
+    adapter.info("urQueueGetInfo", _INFO)

@@ -346,5 +346,6 @@ _FIXED: Final[dict[str, Any]] = {
 
 adapter.info(
     "urDeviceGetInfo",
-    {f"UR_DEVICE_INFO_{name}": value for name, value in {**_FIXED, **_FUNCTIONS}.items()},
+    {**_FIXED, **_FUNCTIONS},
+    "UR_DEVICE_INFO_",
 )

@@ -19,8 +19,7 @@ from typing import Any, Final
 from ...loader.base.interrupts import run_aside
 from ...loader.base.spirv import is_spirv
 from ..sdk.objects import Object
-from ..sdk.programs import declare_creation
-from ..sdk.queries import make_program_info
+from ..sdk.programs import declare_creation, make_program_info
 from ..sdk.rules import decode_source, is_ptx
 from .contexts import LZContext
 from .core import (

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
-from ..sdk.conversions import failure
-from ..sdk.queries import SAMPLER_INFO
+from ..sdk.samplers import declare_samplers
 from ..sdk.ze.samplers import ADDRESSING, FILTERS
 from .contexts import LZContext
 from .core import LZObject, adapter, create, make_struct
@@ -39,13 +38,8 @@ class LZSampler(LZObject):
         self.addressing, self.filtering = addressing, filtering
 
 
-@adapter.entry
-def urSamplerCreate(hContext: LZContext, pDesc: Any) -> LZSampler:
-    normalized = bool(pDesc.normalizedCoords)
-    addressing, filtering = pDesc.addressingMode, pDesc.filterMode
-    if addressing not in _ADDRESSING or filtering not in _FILTERS:
-        raise failure("INVALID_ENUMERATION")
-    device = hContext.devices[0]
+def _create(context: LZContext, normalized: bool, addressing: int, filtering: int) -> LZSampler:
+    device = context.devices[0]
     check_images(device)
     desc = make_struct(
         "sampler_desc",
@@ -53,8 +47,8 @@ def urSamplerCreate(hContext: LZContext, pDesc: Any) -> LZSampler:
         filterMode=_FILTERS[filtering],
         isNormalized=normalized,
     )
-    ze = create(hContext.table, "zeSamplerCreate", hContext.ze, device.ze, ctypes.byref(desc))
-    return LZSampler(ze, hContext, normalized, addressing, filtering)
+    ze = create(context.table, "zeSamplerCreate", context.ze, device.ze, ctypes.byref(desc))
+    return LZSampler(ze, context, normalized, addressing, filtering)
 
 
-adapter.info("urSamplerGetInfo", SAMPLER_INFO)
+declare_samplers(adapter, _create)
