@@ -18,7 +18,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.cli.main import main
-from fairlead.icd.command_buffer.rewrites import fusion
+from fairlead.icd.command_buffer.rewrites import fusion, runs
 from fairlead.icd.errors import OpenCLError
 
 SOURCE = """
@@ -76,12 +76,12 @@ class Chain:
 
 def spoil(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
     """Change the sources of fused kernels."""
-    write = fusion.write_source
+    write = runs.write_source
 
     def write_wrongly(*given: Any) -> str:
         return change(write(*given))
 
-    monkeypatch.setattr(fusion, "write_source", write_wrongly)
+    monkeypatch.setattr(runs, "write_source", write_wrongly)
 
 
 # "check"
@@ -247,7 +247,7 @@ def test_each_border_has_a_reason(queue: cl.CommandQueue) -> None:
 def test_many_graphs_have_one_compiler(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, at_once, most = fusion.FusedKernel, list[str](), list[int]()
+    build, at_once, most = runs.FusedKernel, list[str](), list[int]()
 
     def count(*given: Any) -> Any:
         at_once.append(threading.current_thread().name)
@@ -257,7 +257,7 @@ def test_many_graphs_have_one_compiler(
         finally:
             at_once.pop()
 
-    monkeypatch.setattr(fusion, "FusedKernel", count)
+    monkeypatch.setattr(runs, "FusedKernel", count)
     chain = Chain(queue)
     loops = [chain.capture().finalize(fuse="auto") for _ in range(64)]
     for loop in loops:

@@ -9,7 +9,7 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from fairlead.icd.command_buffer.rewrites import launches, reductions, uses
+from fairlead.icd.command_buffer.rewrites import reductions, used_bytes, uses
 
 from . import test_fused_reductions, test_fusion
 
@@ -30,7 +30,7 @@ def _leave_all_out(
 #: What is wrong, where, and the program that shows it.
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any], Callable[[cl.CommandQueue], Any]]] = {
     "items never meet": (
-        launches.UsedBytes,
+        used_bytes.UsedBytes,
         "allows",
         lambda self, other: True,
         lambda queue: test_fusion.test_a_kernel_that_reads_its_neighbours(

@@ -16,10 +16,12 @@ from ...abi import CL_INVALID_OPERATION, OPENCL
 from ...calls import call, get_address
 from ...errors import OpenCLError, check
 from ..commands import CommandArray, CommandList
-from .launches import RecordedLaunch, find_root, make_arguments
+from .arguments import make_arguments
+from .launches import RecordedLaunch
+from .used_bytes import find_root
 
 if TYPE_CHECKING:
-    from .fusion import FusedRun
+    from .fused_runs import FusedRun
 
 #: Replays that are compared. What differs with some numbers only may differ later.
 REPLAYS: Final = 2

@@ -15,7 +15,8 @@ from ..._native import ffi, lib
 from ...calls import get_address
 from ..cells import Cells
 from ..commands import CommandList
-from .launches import NotFused, RecordedArgument, find_root
+from .arguments import NotFused, RecordedArgument
+from .used_bytes import find_root
 from .uses import ListSnapshot
 
 #: An argument, or a command, that does not flow.

@@ -27,32 +27,15 @@ from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.syntax import declared, list_names, walk_tree
 from ..commands import CommandArray, CommandList
-from .fusion import (
-    ITEM,
-    FusedKernel,
-    FusedParameters,
-    FusedRun,
-    Run,
-    RunList,
-    declare,
-    find_temporaries,
-    replace_child,
-    write_functions,
-    write_pragmas,
-)
-from .launches import (
-    KernelRead,
-    NotFused,
-    RecordedArgument,
-    RecordedLaunch,
-    UsedBytes,
-    declare_needed,
-    find_elements,
-    find_root,
-    make_arguments,
-    read_access,
-    read_argument,
-)
+from .arguments import NotFused, RecordedArgument, make_arguments, read_argument
+from .fused_runs import FusedKernel, FusedRun
+from .kernels import KernelRead, declare_needed, find_elements, read_access
+from .launches import RecordedLaunch
+from .parameters import FusedParameters
+from .places import ITEM, find_temporaries
+from .runs import Run, RunList
+from .sources import declare, replace_child, write_functions, write_pragmas
+from .used_bytes import UsedBytes, find_root
 from .uses import ListSnapshot, MemoryUse
 
 #: Launches that one kernel takes in. Compilers take longer for each.

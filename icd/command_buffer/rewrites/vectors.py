@@ -17,7 +17,7 @@ from .isolation import measure_kind
 from .launches import RecordedLaunch
 
 if TYPE_CHECKING:
-    from .fusion import ElementPlace
+    from .places import ElementPlace
 
 #: Bytes that a GPU moves by one instruction, and the most elements of a vector.
 _BYTES: Final = 16

@@ -1,0 +1,124 @@
+"""Fused kernels, and the launches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import finalize
+
+from ..._native import ffi, lib
+from ...calls import build_program, call, get_address
+from ...errors import check
+from ..commands import CommandArray, CommandList
+from .arguments import make_arguments
+from .launches import RecordedLaunch
+from .parameters import FusedParameters
+
+
+class FusedKernel:
+    """A fused kernel of a source. Raises OpenCLError if the driver does not build it."""
+
+    def __init__(self, context: int, device: int, options: str, source: str) -> None:
+        code = ffi.new("int32_t *")
+        program = build_program(context, device, source.encode(), options.encode())
+        try:
+            self.handle = call(program, "clCreateKernel", b"fairlead_fused", get_address(code))
+            check(code[0], "clCreateKernel")
+        finally:
+            call(program, "clReleaseProgram")
+        finalize(self, call, self.handle, "clReleaseKernel").atexit = False
+
+
+@dataclass(frozen=True, eq=False)
+class FusedRun:
+    """Launches, and the one that does the same.
+
+    Attributes:
+        launches: in order.
+        source: of the kernel.
+        kernel: the kernel.
+        parameters: its own.
+        group: work-items of a work-group.
+    """
+
+    launches: Sequence[RecordedLaunch]
+    source: str
+    kernel: FusedKernel
+    parameters: FusedParameters
+    group: int = 0
+
+    @property
+    def temporaries(self) -> Mapping[int, str]:
+        """The memory that they do not write any more, and its type, by handle."""
+        return self.parameters.temporaries
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the commands that it stands for."""
+        return tuple(launch.number for launch in self.launches)
+
+    def describe_savings(self) -> str:
+        """Return what a replay does not do any more."""
+        items, before, reads, writes = self.launches[0].items, 0, set[Any](), set[Any]()
+        for one in (one for launch in self.launches for one in launch.memory[0]):
+            before += (one.reads + one.writes) * (one.width * items or one.end - one.first)
+            place = one.root, one.first, one.end
+            if one.handle not in self.temporaries:
+                reads |= {place} if one.reads and place not in writes else set()
+                writes |= {place} if one.writes else set()
+        after = sum(end - first for _, first, end in (*reads, *writes))
+        loops = sum(launch.kernel.loop is not None for launch in self.launches)
+        saved = {
+            "launches": len(self.launches) - 1,
+            "loops over items": loops,
+            "bytes of memory traffic": max(0, before - after),
+        }
+        return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
+
+    def make_arguments(self, instead: Mapping[int, int]) -> Any:
+        """Return the launch's arguments, which share cells with the recorded ones.
+
+        Args:
+            instead: what memory is exchanged for, by handle. Then nothing is shared.
+
+        Raises:
+            MemoryError: there is no memory.
+        """
+        rows = self.parameters.rows
+        if instead:
+            return make_arguments([one.value for one in rows], instead)
+        lists = ffi.new("fl_arguments *[]", [one.list for one in rows])
+        indices = ffi.new("uint32_t[]", [one.place for one in rows])
+        arguments = lib.fl_pick_arguments(lists, indices, len(rows))
+        if not arguments:
+            raise MemoryError("no memory for a launch's arguments")
+        return arguments
+
+    def add(
+        self,
+        array: CommandArray,
+        commands: CommandList,
+        before: Sequence[int],
+        instead: Mapping[int, int] = {},
+    ) -> int:
+        """Append the launch to an array. Returns its place.
+
+        Args:
+            array: the array.
+            commands: the recorded ones.
+            before: the commands that it comes after.
+            instead: what its memory is exchanged for, by handle.
+        """
+        items = -(-self.launches[0].items // (self.group * self.parameters.lanes)) * self.group
+        return array.add(
+            "kernel",
+            before,
+            kernel=self.kernel.handle,
+            arguments=self.make_arguments(instead),
+            work_dim=1,
+            has_local=1,
+            global_size=(items, 1, 1),
+            local_size=(self.group, 1, 1),
+            queue=commands.array[self.launches[0].number].queue,
+        )

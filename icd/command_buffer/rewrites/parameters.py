@@ -1,0 +1,176 @@
+"""The parameters of a fused kernel, and what its calls of the old kernels give to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..._native import ffi, lib
+from .arguments import ArgumentValue, make_arguments
+from .isolation import isolate
+from .launches import RecordedLaunch
+from .places import FIRST, ITEM, ElementPlace
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+#: What the names of vectors begin with.
+_VECTOR: Final = "fl_vector_"
+#: The key of an argument that is 0 (isolation.py).
+_ZERO: Final = "zero"
+
+
+class FusedArgument(NamedTuple):
+    """An argument of a fused kernel.
+
+    Attributes:
+        kind: its type, and what stands before its name.
+        name: its name.
+        list: an `fl_arguments *` that has it.
+        place: where.
+        value: what it is now.
+    """
+
+    kind: str
+    name: str
+    list: Any
+    place: int
+    value: ArgumentValue
+
+    @property
+    def text(self) -> str:
+        """The declaration of its parameter."""
+        return f"{self.kind}{self.name}"
+
+
+class FusedParameters:
+    """The parameters of a fused kernel: each buffer and each value once.
+
+    Args:
+        run: its launches.
+        temporaries: what a variable stands for, and its type, by handle.
+        shared: memory whose elements pass from launch to launch in variables, by handle; None if
+            launches are not isolated.
+        lanes: how many items a work-item takes.
+
+    Attributes:
+        variables: their names, by handle.
+        rows: the arguments.
+        places: of the rows, by the keys of the launches' arguments.
+        size: bytes of the arguments.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        temporaries: Mapping[int, str],
+        shared: Mapping[int, ElementPlace] | None = None,
+        lanes: int = 1,
+    ) -> None:
+        self.temporaries, self.shared, self.lanes = temporaries, shared, lanes
+        handles = [*temporaries, *(shared or ())]
+        self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(handles)}
+        self.places: dict[Any, int] = {}
+        self.rows: list[FusedArgument] = []
+        pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
+        for launch in run.launches:
+            pairs = zip(launch.kernel.parameters, launch.arguments, strict=True)
+            for index, (one, (turns, key, *_)) in enumerate(pairs):
+                if key not in temporaries and key not in self.places:
+                    kind = pointer if isinstance(key, int) else f"{one.type.name} "
+                    self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, turns[0])
+        if shared is not None:
+            zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
+            zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
+            for launch in run.launches:
+                number = launch.number
+                self._add((_ZERO, number), kind, f"fl_zero_{number}", zero, 0, zeros)
+        values = [row.value for row in self.rows]
+        self.size = sum(max(8, len(one)) if isinstance(one, bytes) else 8 for one in values)
+
+    def _add(self, key: Any, *row: Any) -> None:
+        self.places[key] = len(self.rows)
+        self.rows.append(FusedArgument(*row))
+
+    def _name(self, key: Any) -> str:
+        return self.rows[self.places[key]].name
+
+    def write_body(self, calls: Sequence[str]) -> list[str]:
+        """Return the statements of a work-item.
+
+        Args:
+            calls: the statements for an item, between those that load and store its variables.
+        """
+        own = [f"    {kind} {self.variables[one]};" for one, kind in self.temporaries.items()]
+        if self.lanes == 1:
+            load, store = self._pass_variables(self._write_memory)
+            return [*own, *load, *calls, *store]
+        lines, store = self._pass_variables(self._write_memory, _VECTOR, str(self.lanes))
+        zeros = [row.name for row in self.rows if row.kind.endswith(_VECTOR)]
+        for lane in range(self.lanes):
+            load, last = self._pass_variables(
+                lambda handle, lane=lane: f"{_VECTOR}{self.variables[handle]}.s{lane}"
+            )
+            first = [f"    const uint {zero} = {_VECTOR}{zero}.s{lane};" for zero in zeros]
+            item = f"    const size_t {ITEM} = {FIRST} + {lane};"
+            lines += ["    {", item, *first, *own, *load, *calls, *last, "    }"]
+        return [*lines, *store]
+
+    def _pass_variables(
+        self, write: Callable[[int], str], prefix: str = "", lanes: str = ""
+    ) -> tuple[list[str], list[str]]:
+        """Return the statements that declare the variables of shared memory, and that store them.
+
+        Args:
+            write: writes what a variable stands for, of a handle.
+            prefix: of the variables' names.
+            lanes: of their types.
+        """
+        first, last = list[str](), list[str]()
+        for handle, one in (self.shared or {}).items():
+            name = prefix + self.variables[handle]
+            value = f" = {write(handle)}" if one.is_loaded else ""
+            first.append(f"    {one.kind}{lanes} {name}{value};")
+            if one.is_stored:
+                last.append(f"    {write(handle)} = {name};")
+        return first, last
+
+    def _write_memory(self, handle: int) -> str:
+        assert self.shared is not None
+        return self.shared[handle].write(self._name(handle), self.lanes)
+
+    def write_call(self, name: str, launch: RecordedLaunch, met: Collection[int]) -> list[str]:
+        """Return the statements that call the function of an old kernel.
+
+        Args:
+            name: of the function.
+            launch: the launch.
+            met: the memory that launches before it use, handles.
+        """
+        if self.shared is None:
+            return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
+        zero = self._name((_ZERO, launch.number))
+        kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
+        # what nobody has used yet comes from memory, as in the old kernel
+        read = {one.handle for one in launch.memory[0] if not launch.writes_first(one.handle)}
+        before = [
+            f"    {variable} = {isolate(variable, kinds[handle], zero)};"
+            for handle, variable in self.variables.items()
+            if handle in read and handle in met
+        ]
+        arguments = [*self._list_arguments(launch, zero), isolate(ITEM, "ulong", zero)]
+        return [*before, f"    {name}({', '.join(arguments)});"]
+
+    def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
+        keys = [one.key for one in launch.arguments]
+        own = [f"&{self.variables[key]}" for key in keys if key in self.variables]
+        pairs = zip(launch.kernel.parameters, keys, strict=True)
+        return [*(self._write(one.type, key, zero) for one, key in pairs), *own]
+
+    def _write(self, type_: Any, key: Any, zero: str) -> str:
+        if not isinstance(key, int):
+            return isolate(self._name(key), type_.name, zero) if zero else self._name(key)
+        pointer = f"(global {type_.target.name or 'void'} *)"
+        if key in self.variables:
+            return f"{pointer}0"
+        return f"{pointer}({self._name(key)} + {zero})" if zero else pointer + self._name(key)

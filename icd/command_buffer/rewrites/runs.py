@@ -1,0 +1,260 @@
+"""Runs: launches that follow each other and can become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from ...kernel_source.errors import UnreadableKernel
+from ..commands import CommandList
+from .arguments import NotFused, RecordedArgument
+from .fused_runs import FusedKernel, FusedRun
+from .isolation import measure_kind, why_not_isolated
+from .launches import RecordedLaunch, read_launch
+from .parameters import FusedParameters
+from .places import ElementPlace, find_place, find_temporaries
+from .sources import write_source
+from .transfers import list_types, read_transfer
+from .used_bytes import UsedBytes
+from .uses import ListSnapshot, MemoryUse
+from .vectors import count_lanes
+
+#: Bytes of arguments that every device takes (SPEC CL_DEVICE_MAX_PARAMETER_SIZE).
+_MOST_BYTES: Final = 1000
+#: Launches of a run. A compiler takes longer for each.
+_MOST_LAUNCHES: Final = 128
+#: Work-items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
+_GROUPS: Final = (128, 256)
+
+
+class Run:
+    """Launches that become one.
+
+    Args:
+        launches: as many as can be one; the others are left out.
+        is_isolated: whether the function of each is isolated from the others' (isolation.py).
+
+    Attributes:
+        launches: in order.
+        declared: what their programs declare: the text, by name.
+    """
+
+    def __init__(
+        self, launches: Iterable[RecordedLaunch] = (), *, is_isolated: bool = False
+    ) -> None:
+        self.launches: list[RecordedLaunch] = []
+        self.declared: dict[str, str] = {}
+        self.is_isolated = is_isolated
+        self._sizes: dict[Any, int] = {}  # bytes of the arguments, by their keys
+        self._memory: list[dict[UsedBytes, int]] = []  # by turn; and the number of the command
+        for launch in launches:
+            if self.why_not(launch) is not None:
+                break
+            self.add(launch)
+
+    def why_not(self, launch: RecordedLaunch) -> str | None:
+        """Return why a launch cannot be the next one of it."""
+        if not self.launches:
+            return None
+        first, declared = self.launches[0], launch.kernel.declared
+        if first.items != launch.items:
+            return f"it has {launch.items} items, those before it {first.items}"
+        if first.kernel.options != launch.kernel.options:
+            return "its program has other build options"
+        for turn, known in zip(launch.memory, self._memory, strict=True):
+            for one in turn:
+                for before, number in known.items():
+                    if not one.allows(before):
+                        name = f"its {one.argument}, {before.argument} of command {number}"
+                        why = one.reason or before.reason or "they have other items' bytes there"
+                        return f"an item may use what other items write, {name}: {why}"
+                    if one.meets(before) and not one.is_like(before):
+                        return f"its {one.argument} has another type in command {number}"
+                if (
+                    self.is_isolated
+                    and any(map(one.meets, known))
+                    and not self._passes(one, launch)
+                ):
+                    return f"a GPU's compiler would see what passes in its {one.argument}"
+        for name in declared.keys() & self.declared.keys():
+            if declared[name] != self.declared[name]:
+                return f"two programs give {name} two meanings"
+        zeros = 8 * (len(self.launches) + 1) * self.is_isolated
+        if sum({**self._sizes, **_measure(launch)}.values()) + zeros > _MOST_BYTES:
+            return "its kernel would have too many arguments"
+        return "it has enough launches" if len(self.launches) == _MOST_LAUNCHES else None
+
+    def _passes(self, memory: UsedBytes, launch: RecordedLaunch) -> bool:
+        """Return whether an item's element passes in a variable, to the next launch as well."""
+        launches = [*self.launches, launch]
+        for turn in zip(*(one.memory for one in launches), strict=True):
+            used = list(chain(*turn))
+            roots = {one.root for one in used if one.handle == memory.handle}
+            if any(one.root in roots and one.handle != memory.handle for one in used):
+                return False
+        place = find_place(launches, memory.handle)
+        return place is not None and place.fits and place.users > 1
+
+    def add(self, launch: RecordedLaunch) -> None:
+        """Add a launch that can be the next one."""
+        self.launches.append(launch)
+        self.declared.update(launch.kernel.declared)
+        self._sizes.update(_measure(launch))
+        self._memory = self._memory or [{} for _ in launch.memory]
+        for turn, known in zip(launch.memory, self._memory, strict=True):
+            known.update(dict.fromkeys(turn, launch.number))
+
+    @property
+    def gains(self) -> bool:
+        """Whether the new launch can be better than the old ones."""
+        kernels = [one.kernel for one in self.launches if not one.is_transfer]
+        return any(one.loop is not None for one in kernels) or (
+            bool(kernels) and len(self.launches) > 1
+        )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether no two of its memory arguments share bytes."""
+        return all(
+            len({(one.root, one.handle) for one in turn}) == len({one.root for one in turn})
+            for turn in self._memory
+        )
+
+    @property
+    def group(self) -> int:
+        """Work-items of a work-group of the new launch."""
+        return _GROUPS[self.is_isolated]
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the commands that it stands for."""
+        return [launch.number for launch in self.launches]
+
+    def make(
+        self,
+        commands: CommandList,
+        uses: Mapping[int, MemoryUse],
+        kernels: dict[str, FusedKernel],
+    ) -> FusedRun:
+        """Return what it becomes. Raises NotFused, or OpenCLError of the compiler.
+
+        `kernels` has those that were made already, by their sources.
+        """
+        temporaries = find_temporaries(self.launches, uses)
+        shared: dict[int, ElementPlace] | None = None
+        wide, lanes = shared, 1
+        if self.is_isolated:
+            temporaries = {one: kind for one, kind in temporaries.items() if measure_kind(kind)}
+            keys = (one.handle for launch in self.launches for one in launch.memory[0])
+            places = {one: find_place(self.launches, one) for one in keys if one not in temporaries}
+            wide = {key: one for key, one in places.items() if one and one.fits}
+            shared = {key: one for key, one in wide.items() if one.users > 1}
+            own = {one.handle for launch in self.launches for one in launch.memory[0] if one.stride}
+            if self.is_apart and own <= wide.keys() | temporaries.keys():
+                lanes = count_lanes(self.launches, wide, commands.devices[0])
+        parameters = FusedParameters(self, temporaries, wide, lanes)
+        if lanes == 1 or parameters.size > _MOST_BYTES:
+            parameters = FusedParameters(self, temporaries, shared)
+        source = write_source(self, parameters)
+        kernel = self.compile(commands, kernels, source)
+        return FusedRun(self.launches, source, kernel, parameters, self.group)
+
+    def compile(
+        self, commands: CommandList, kernels: dict[str, FusedKernel], source: str
+    ) -> FusedKernel:
+        """Return the kernel of a source: see `make`."""
+        if source not in kernels:
+            options = self.launches[0].kernel.options
+            kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
+        return kernels[source]
+
+
+def _measure(launch: RecordedLaunch) -> dict[Any, int]:
+    return {
+        one.key: max(8, len(one.turns[0])) if isinstance(one.turns[0], bytes) else 8
+        for one in launch.arguments
+    }
+
+
+class RunList:
+    """The runs of a command list.
+
+    Attributes:
+        runs: in order.
+        arguments: of each launch that is fused, or that could be after changes, by its number.
+        lines: why there are borders between them: the command behind, and a text.
+        launches: all that were understood, by number.
+        snapshot: of the list.
+    """
+
+    def __init__(self, snapshot: ListSnapshot, *, is_isolated: bool) -> None:
+        self.runs, self.lines = list[Run](), list[tuple[int, str]]()
+        self.arguments: dict[int, Sequence[RecordedArgument]] = {}
+        self.snapshot, self.is_isolated = snapshot, is_isolated
+        self.launches: dict[int, RecordedLaunch] = {}
+        self._reasons: dict[int, str] = {}
+        numbers = range(len(snapshot.commands))
+        for number in numbers:
+            self._read_launch(number)
+        types, likes = list_types(self.launches.values()), dict[int, RecordedLaunch]()
+        following: RecordedLaunch | None = None
+        for number in reversed(numbers):  # a transfer at the beginning is like the next launch
+            following = self.launches.get(number, following)
+            if following is not None:
+                likes[number] = following
+        run = Run(is_isolated=is_isolated)
+        for number in numbers:
+            launch = self.launches.get(number)
+            like = run.launches[-1] if run.launches else likes.get(number)
+            if launch is None and like is not None:
+                launch = self._read_transfer(number, like, types)
+            if launch is None:
+                text: str | None = f"is not fused: {self._reasons[number]}"
+            elif (text := run.why_not(launch)) is not None:
+                text = f"does not join those before it: {text}"
+            if text is not None:
+                self.lines.append((number, f"command {number} {text}"))
+                self._end(run)
+                run = Run(is_isolated=is_isolated)
+            if launch is not None:
+                run.add(launch)
+        self._end(run)
+
+    def _read_launch(self, number: int) -> None:
+        try:
+            if self.snapshot.commands.order.order_only[number]:
+                raise NotFused("it only orders others")
+            launch = read_launch(self.snapshot, number)
+            self.arguments[number] = launch.arguments
+            if self.is_isolated:
+                _check_isolation(launch)
+            self.launches[number] = launch
+        except NotFused as error:
+            self._reasons[number] = str(error)
+            if error.arguments:
+                self.arguments[number] = error.arguments
+
+    def _read_transfer(
+        self, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
+    ) -> RecordedLaunch | None:
+        try:
+            return read_transfer(self.snapshot, number, like, types)
+        except (NotFused, UnreadableKernel) as error:
+            if self.snapshot.commands.name_operation(number) in ("copy", "fill"):
+                self._reasons[number] = str(error)
+            return None
+
+    def _end(self, run: Run) -> None:
+        if run.launches and run.gains:
+            self.runs.append(run)
+
+
+def _check_isolation(launch: RecordedLaunch) -> None:
+    """Refuse a launch that cannot be isolated. Raises NotFused."""
+    kernel = launch.kernel
+    if kernel.access.arguments.keys() - kernel.elements.keys():
+        raise NotFused("it uses memory otherwise than by indices")
+    reason = why_not_isolated(kernel.access, {name for name, _ in kernel.elements.values()})
+    if reason is not None:
+        raise NotFused(reason)

@@ -1,0 +1,129 @@
+"""The bytes that a launch uses, and whether one kernel may use those of two launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...calls import query_integer
+from ...kernel_source.reading import LaunchValues, Own
+from .arguments import ArgumentValue, NotFused
+from .kernels import KernelRead, find_kinds
+
+
+@dataclass(frozen=True)
+class UsedBytes:
+    """Bytes that a launch uses.
+
+    Attributes:
+        handle: the memory object that the launch has; of a Parameter, the address of its cell.
+        root: the memory object that has the bytes: the parent of a sub-buffer.
+        first: the first byte of it that item 0 uses.
+        end: the byte behind the last one that any item may use.
+        stride: bytes from an item's to the next one's; 0: each item may use any of them.
+        width: how many bytes an item uses.
+        reads, writes: what it does.
+        argument: the kernel's name for the memory.
+        reason: why an item may use any bytes of it, "" if it has its own.
+        offset: of the first byte from where the argument points to.
+        fits: whether the bytes of all items lie in the memory object. A kernel whose range is
+            rounded up tests its number, and does not use the others.
+        kind: the type of the elements, "" if it is not known.
+    """
+
+    handle: int
+    root: int
+    first: int
+    end: int
+    stride: int
+    width: int
+    reads: bool
+    writes: bool
+    argument: str
+    reason: str
+    offset: int = 0
+    fits: bool = False
+    kind: str = ""
+
+    def is_like(self, other: UsedBytes) -> bool:
+        """Return whether both have elements of one type.
+
+        A compiler may take memory of two types for two pieces of memory, and order accesses anew.
+        """
+        return bool(self.kind) and self.kind == other.kind
+
+    def meets(self, other: UsedBytes) -> bool:
+        """Return whether one of them writes what the other one uses."""
+        if self.root != other.root or not (self.writes or other.writes):
+            return False
+        return self.end > other.first and other.end > self.first
+
+    def allows(self, other: UsedBytes) -> bool:
+        """Return whether both may be used by one kernel: no item meets what another one wrote."""
+        if not self.meets(other):
+            return True
+        same = (self.first, self.stride, self.width) == (other.first, other.stride, other.width)
+        return same and self.stride >= self.width > 0
+
+
+def list_memory(
+    kernel: KernelRead,
+    arguments: Sequence[tuple[Sequence[ArgumentValue], int]],
+    turn: int,
+    values: LaunchValues,
+    items: int,
+) -> list[UsedBytes]:
+    found: list[UsedBytes] = []
+    for name, argument in kernel.access.arguments.items():
+        turns, address = arguments[argument.parameter.index]
+        handle = turns[turn % len(turns)]
+        if not isinstance(handle, int):
+            raise NotFused(f"its argument {name} is no buffer")
+        root, start, size = find_root(handle)
+        key, place = address or handle, _find_items(argument.own, values)
+        does = argument.reads, argument.writes, name
+        if place is None:
+            why = argument.reason
+            text = f"{why.text} (line {why.line})" if why else "its items overlap, or are not known"
+            found.append(UsedBytes(key, root, start, start + size, 0, 0, *does, text))
+        elif argument.reads or argument.writes:
+            offset, stride, width = place
+            first, end = start + offset, start + offset + stride * (items - 1) + width
+            kind = find_kinds(kernel.access).get(name, "")
+            own = stride, width, *does, "", offset, end <= start + size, kind
+            found.append(UsedBytes(key, root, first, end, *own))
+    return found
+
+
+def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] | None:
+    """Return the first byte of item 0, the bytes from an item to the next, and those that an item
+    uses; None if an item may use any."""
+    if own is None or not own.holds(values):
+        return None
+    varying, fixed = own.offset.split()
+    first = values.value(fixed)
+    if not own.width:
+        return 0, 0, 0
+    (symbol,) = varying.symbols if len(varying.symbols) == 1 else (None,)
+    factor = own.offset.coefficient(symbol) if symbol is not None else None
+    stride = factor and values.value(factor)
+    if stride is None or first is None or stride < own.width or first < 0:
+        return None
+    return first, stride, own.width
+
+
+def find_root(memory: int) -> tuple[int, int, int]:
+    """Return the memory object that has the bytes of one, where it begins there, and its size."""
+    routine = "clGetMemObjectInfo"
+    size = _query_address(memory, routine, "CL_MEM_SIZE")
+    parent = _query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    if not parent:
+        return memory, 0, size
+    return parent, _query_address(memory, routine, "CL_MEM_OFFSET"), size
+
+
+def _query_address(handle: int, routine: str, name: str) -> int:
+    told = query_integer(handle, routine, name)
+    if told is None:  # 0 would be a guess: "no parent" of a sub-buffer
+        raise NotFused(f"the driver does not tell {name}")
+    return told
