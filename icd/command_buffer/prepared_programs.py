@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from ...loader.base.children import Request, run_all
@@ -29,6 +29,7 @@ from ..calls import (
     query_bytes,
     query_kernel_count,
 )
+from .background import Background
 
 #: What takes long: PoCL makes a loop over the work-items between any two barriers of a kernel.
 _LONG: Final = re.compile(rb"barrier|(?:work|sub)_group_\w+\s*\(|#\s*include")
@@ -64,9 +65,8 @@ class Preparation:
 
 
 _known: Final[dict[tuple[Any, ...], Preparation]] = {}
-_waiting: Final[deque[Preparation]] = deque()
+_background: Final = Background("fairlead-prepares", daemon=True)
 _lock: Final = make_lock()
-_works = False
 
 
 def prepare(program: int, device: int) -> Preparation | None:
@@ -99,33 +99,19 @@ def prepare(program: int, device: int) -> Preparation | None:
         found = _known.get(key)
         if found is None:
             found = _known[key] = Preparation(request, source.rstrip(b"\0"))
-            _waiting.append(found)
-            _start()
+            _background.add(partial(_work, found))
         return found
 
 
-def _start() -> None:
-    global _works
-    if not _works:
-        _works = True
-        threading.Thread(target=_work, name="fairlead-prepares", daemon=True).start()
-
-
-def _work() -> None:
-    global _works
-    while True:
-        with _lock:
-            if not _waiting:
-                _works = False
-                return
-            one = _waiting.popleft()
-        why_not: str | None = "it ended"
-        try:
-            with say_if_long("in a child process. It runs the graphs itself until then"):
-                why_not = _compile(one)
-        finally:
-            one.why_not = why_not and f"{_FAILED}: {why_not}"
-            one.has_ended = True
+def _work(one: Preparation) -> None:
+    why_not: str | None = None
+    try:
+        with say_if_long("in a child process. It runs the graphs itself until then"):
+            why_not = _compile(one)
+    except Exception as error:  # no file or no process can be made: the driver runs the graphs
+        why_not = f"{type(error).__name__}: {error}"
+    one.why_not = why_not and f"{_FAILED}: {why_not}"
+    one.has_ended = True
 
 
 def _compile(one: Preparation) -> str | None:
@@ -144,10 +130,7 @@ def _compile(one: Preparation) -> str | None:
 
 @call_in_child
 def _begin_in_child() -> None:
-    """The thread that prepares does not exist in a fork: what it had to do is begun again."""
-    global _works
-    _works = False
-    _waiting.clear()
+    """What the thread had to do is begun again in a fork."""
     for key, one in list(_known.items()):
         if not one.has_ended:
             one.has_ended = True

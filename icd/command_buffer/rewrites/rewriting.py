@@ -10,14 +10,14 @@ program that makes such changes all the time pays for few of these rewrites.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ReferenceType, ref
 
-from ....loader.base.forks import call_in_child, make_lock
+from ..background import Background
 from ..cells import Cells
 from ..commands import CommandList
 from .uses import ListSnapshot, MemoryUse, take_snapshot
@@ -92,7 +92,8 @@ class Rewriting:
         )
         self._uses = self._uses or self._snapshot.uses
         self._result = Future()
-        _add(self)
+        if not _background.add(partial(_work, ref(self))):
+            self.work()
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let no variable stand for memory objects (handles) that a program can see now."""
@@ -163,45 +164,12 @@ class Rewriting:
         result.set_result(made)
 
 
-_waiting: Final[deque[ReferenceType[Rewriting]]] = deque()  # a graph that is gone is left out
-_lock: Final = make_lock()
-_works = False
+#: Python waits for it at its end: a driver that still compiles would crash.
+_background: Final = Background("fairlead-rewrites", daemon=False)
 
 
-def _add(rewriting: Rewriting) -> None:
-    """Let the thread do it after the others. The thread ends when nothing is left to do.
-
-    Python waits for it at its end: a driver that still compiles would crash.
-    """
-    global _works
-    with _lock:
-        _waiting.append(ref(rewriting))
-        if _works:
-            return
-        try:
-            threading.Thread(target=_work, name="fairlead-rewrites").start()
-            _works = True
-        except RuntimeError:  # Python ends
-            _waiting.clear()
-            rewriting.work()
-
-
-def _work() -> None:
-    global _works
-    while True:
-        with _lock:
-            if not _waiting:
-                _works = False
-                return
-            one = _waiting.popleft()()
-        if one is not None:
-            one.work()
-            del one  # the graph is not kept while the next one is waited for
-
-
-@call_in_child
-def _forget() -> None:
-    """Forget the thread of the parent, which a child lacks."""
-    global _works
-    _works = False
-    _waiting.clear()
+def _work(rewriting: ReferenceType[Rewriting]) -> None:
+    """Do it, unless the graph is gone."""
+    one = rewriting()
+    if one is not None:
+        one.work()

@@ -105,6 +105,30 @@ def test_the_driver_replays_until_the_child_has_compiled(
     assert request.data["options"] is not None
 
 
+def test_where_no_child_can_be_made_the_driver_replays(
+    context: cl.Context, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later programs are prepared all the same."""
+    run_all = prepared_programs.run_all
+
+    def fail(*_: Any) -> Any:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(prepared_programs, "run_all", fail)
+    turns = Turns(context, 14)
+    turns.replay()
+    for thread in threading.enumerate():
+        if thread.name == "fairlead-prepares":
+            thread.join()
+    assert f"{prepared_programs._FAILED}: OSError: no space left" in turns.replay()
+    monkeypatch.setattr(prepared_programs, "run_all", run_all)
+    other = Turns(context, 15)
+    other.replay()
+    children.end()
+    other.replay()
+    assert "one native kernel" in other.replay()
+
+
 def test_what_the_child_cannot_compile_is_the_drivers(
     context: cl.Context, children: Children
 ) -> None:
@@ -197,8 +221,9 @@ def test_the_line_is_no_part_of_what_a_child_came_to(run_python: RunPython) -> N
 def test_a_fork_begins_again(context: cl.Context, children: Children) -> None:
     turns = Turns(context, 12)
     turns.replay()
+    prepared_programs._background._forget()
     prepared_programs._begin_in_child()
-    assert prepared_programs._known == {} and not prepared_programs._works
+    assert prepared_programs._known == {} and not prepared_programs._background._works
     turns.replay()  # planned again, and prepared by another thread
     children.end()
     turns.replay()

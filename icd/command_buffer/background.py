@@ -1,0 +1,59 @@
+"""Work that a thread does in the background: one piece after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from ...loader.base.forks import call_in_child, make_lock
+
+
+class Background:
+    """Pieces of work for one thread. The thread ends when nothing is left to do.
+
+    A forked child lacks the thread, and forgets what it had to do.
+
+    Args:
+        name: of the thread.
+        daemon: whether Python ends without waiting for the piece that the thread does.
+    """
+
+    def __init__(self, name: str, *, daemon: bool) -> None:
+        self._name, self._daemon = name, daemon
+        self._waiting = deque[Callable[[], None]]()
+        self._lock, self._works = make_lock(), False
+        call_in_child(self._forget)
+
+    def add(self, work: Callable[[], None]) -> bool:
+        """Let the thread do it after the others.
+
+        Args:
+            work: the piece. It raises nothing.
+
+        Returns:
+            Whether a thread does it. None can be started while Python ends.
+        """
+        with self._lock:
+            self._waiting.append(work)
+            if not self._works:
+                try:
+                    threading.Thread(target=self._run, name=self._name, daemon=self._daemon).start()
+                except RuntimeError:
+                    self._waiting.clear()
+                    return False
+                self._works = True
+            return True
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._works = False
+                    return
+                work = self._waiting.popleft()
+            work()
+
+    def _forget(self) -> None:
+        self._works = False
+        self._waiting.clear()
