@@ -101,7 +101,11 @@ class ForkServer:
             os.close(out_end)
             os.close(err_end)
             child = self._answer()
-            texts = _read((out, err), child)
+            try:
+                texts = _read((out, err), child)
+            except TimeoutError:  # it was killed; the next answer is the next child's
+                self._answer()
+                raise
             return Output(self._answer(), *texts)
 
     def _has_ended(self, code: str, arguments: Sequence[str]) -> bool:
