@@ -107,7 +107,7 @@ class Arguments:
             wild,
         )
         self.kept: list[Any] = []
-        self.missing: tuple[str, ...] = ()  # codes, since there are no objects of some types
+        self.missing: tuple[str, ...] = ()  # codes, since there are no objects of some kinds
 
     def pick(self, things: Sequence[Any]) -> Any:
         return self._draw(st.sampled_from(things)) if len(things) > 1 else things[0]
@@ -150,7 +150,10 @@ class Arguments:
     def _argument(self, p: Parameter, counts: dict[str, int]) -> Any:
         base = "callback" if p.type == "callback" else UR.resolve(p.type)
         if p.type == "ur_native_handle_t" and not p.stars:
-            return self._native(p.name)
+            native = self._native(p.name)
+            if not native:
+                self.missing += ("INVALID_NULL_HANDLE",)
+            return native
         if base == "handle" and not p.stars:
             return 0 if "optional" in p.words and self.chance(60) else self.handle(p.type)
         if p.stars:
