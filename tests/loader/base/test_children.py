@@ -273,7 +273,7 @@ def test_a_module_that_cannot_be_imported() -> None:
     (note,) = outcome.notes
     assert (outcome.report, outcome.reason, outcome.probed) == (None, "", False)
     assert note.startswith("it was not probed: the child process failed to start: ")
-    assert note.endswith("No module named 'fairleads_other_child'")
+    assert "No module named 'fairleads_other_child'" in note  # Python 3.15 suggests another
 
 
 def test_a_child_that_is_not_ready_in_time_says_nothing_about_a_library() -> None:
