@@ -129,9 +129,10 @@ def _find_path(report: ProbeReport) -> str:
 
 
 def _sort_reports(reports: Sequence[ProbeReport]) -> Sequence[ProbeReport]:
-    """Drivers as `Drivers.platforms` puts them, those that only fairlead finds behind the others.
+    """Return the drivers in the order of `Drivers.platforms`.
 
-    So a program gets the first platform that its own loader would have given it.
+    Those that only fairlead finds are behind the others. So a program gets the first platform that
+    its own loader would have given it.
     """
     return sorted(reports, key=_rank_driver, reverse=True)
 

@@ -7,6 +7,7 @@ import pickle
 import signal
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ COUNT = 64
 def client() -> Iterator[Any]:
     with (
         LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address="") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def workers_in_threads(count: int) -> Iterator[Any]:
+    """A client of workers that are threads of this process. Tests can change what they use."""
+    with (
+        LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=False, dashboard_address=""
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -174,13 +187,7 @@ def test_a_graph_runs_on_the_device_that_it_was_captured_on(
     """Whatever the first platform is; and who shares a device is told."""
     monkeypatch.setattr(fairlead.dask, "_slot", {1000: None})
     monkeypatch.setattr(fairlead.dask, "_executables", OrderedDict())
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=""
-        ) as cluster,
-        Client(cluster) as made,
-    ):
-        client: Any = made
+    with workers_in_threads(1) as client:
         for driver in present_drivers:
             platform = next(platform for platform in platforms() if driver.has(platform))
             context = cl.Context([platform.devices[0].to_pyopencl()])
@@ -211,13 +218,7 @@ def test_a_worker_loads_a_graph_once(
     monkeypatch.setattr(
         fairlead.dask, "load", lambda *args, **more: loaded.append(args) or load(*args, **more)
     )
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=""
-        ) as cluster,
-        Client(cluster) as made,
-    ):
-        client: Any = made
+    with workers_in_threads(1) as client:
         for _ in range(2):  # two files of equal bytes
             client.gather(
                 fairlead.dask.map(graph, batches(3), client=client, device=part_of(device))
@@ -229,12 +230,8 @@ def test_all_workers_are_given_batches(graph: fairlead.CapturedGraph, device: cl
     """Not only those that have the file, from which the others would have to steal batches."""
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=""
-        ) as cluster,
-        Client(cluster) as made,
+        workers_in_threads(2) as client,
     ):
-        client: Any = made
         client.wait_for_workers(2)
         futures = fairlead.dask.map(graph, batches(12), client=client, device=part_of(device))
         client.gather(futures)
@@ -249,11 +246,8 @@ def test_all_workers_are_given_batches(graph: fairlead.CapturedGraph, device: cl
 
 
 def test_a_map_without_workers_returns(graph: fairlead.CapturedGraph) -> None:
-    with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address="") as cluster,
-        Client(cluster) as made,
-    ):
-        assert len(fairlead.dask.map(graph, batches(2), client=made)) == 2
+    with workers_in_threads(0) as client:
+        assert len(fairlead.dask.map(graph, batches(2), client=client)) == 2
 
 
 def test_workers_take_different_devices(client: Any) -> None:

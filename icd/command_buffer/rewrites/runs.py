@@ -178,7 +178,7 @@ def _measure(launch: RecordedLaunch) -> dict[Any, int]:
 
 
 class RunList:
-    """The runs of a command list.
+    """All runs that were found in one command list, and why there are not fewer.
 
     Attributes:
         runs: in order.
