@@ -61,7 +61,6 @@ def each(values: Iterable[Any], entry_point: str, text: str) -> list[Any]:
     """Return one case for each value, as `pytest.mark.parametrize` takes them.
 
     Args:
-        values: the values.
         entry_point: the function that is tested; `{}` stands for the value.
         text: the rule; `{}` stands for the value.
     """
@@ -80,7 +79,6 @@ def expect(api: Api, code: int, *names: str, what: str = "") -> str:
     """Check that a call's code is one of the expected ones.
 
     Args:
-        api: the API of the code.
         code: what the call returned.
         names: the symbolic names of the expected codes, the best one first.
         what: the report puts it before the code.

@@ -46,7 +46,6 @@ def in_fork(
     """Return the same case, run in a fork. The caller gets what the case raised.
 
     Args:
-        function: the case.
         timeout: seconds that the fork may take.
         works: says whether the library works in forks. Else the case runs in this process.
     """

@@ -101,7 +101,6 @@ def run(
     """Run the cases on a library, in child processes.
 
     Args:
-        library: the path of the library.
         area: run the cases of one area only, or of several. "" means all.
         device: the device to test: its number, or a device selector's term. "" is the first one.
         timeout: seconds that a case may take.

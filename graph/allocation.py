@@ -103,7 +103,6 @@ class Allocations:
 
         Args:
             nbytes: its size in bytes.
-            dtype: of its elements.
             graph: whose memory it is.
             before: the nodes that the allocation comes after.
             zero_init: whether it begins with zeros.
@@ -159,7 +158,6 @@ def async_malloc(
     Args:
         handler: of the command group.
         count: the number of elements.
-        dtype: of the elements.
         kind: "device"; outside of a graph also "host" or "shared".
         zero_init: whether the elements are zero whenever the graph is finalized.
 

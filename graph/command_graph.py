@@ -261,7 +261,6 @@ class CommandGraph(Nodes, Recordable, Drawable, Decides, Saves):
         """Make a node of a handler whose command-group function was called.
 
         Args:
-            handler: the handler.
             device: where the node runs.
             queue: the queue that is recorded, None for a node that is added.
         """

@@ -109,7 +109,6 @@ def make_loop(
 
     Args:
         context, device: where the graph runs.
-        body: the graph.
         flag: memory whose first word decides.
         at_most: after so many turns the node fails, None for no limit.
 

@@ -27,7 +27,6 @@ def find_execution_order(
     lost the nodes that have some.)
 
     Args:
-        nodes: numbers of nodes.
         successors, predecessors: of each node of the graph.
 
     Raises:

@@ -30,7 +30,6 @@ class Snapshot:
     """A graph's commands and edges by index, with sub-graphs inlined.
 
     Args:
-        nodes: of a graph.
         only: the device of all nodes, None if they have several.
         to_compare: whether it is only compared with another one. Then the commands are the graph's
             own, there are no devices, and neighbours may be nodes: only their number is right.

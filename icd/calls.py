@@ -63,7 +63,6 @@ def query_bytes(handle: int, routine: str, name: str | int, *between: int) -> by
     """Return what a query answers, None if the driver does not answer it.
 
     Args:
-        handle: of the object.
         routine: the function, "clGetKernelInfo".
         name: the query, by its name or number.
         between: what the function takes between the object and the query.

@@ -106,7 +106,6 @@ class SharedMemory:
     """What is shared in this process.
 
     Attributes:
-        devices: the devices.
         reasons: why others are not.
     """
 

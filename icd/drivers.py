@@ -56,7 +56,6 @@ class Driver:
 
     Attributes:
         candidate: what the search found.
-        library: the open library.
         path: the real path of its file.
         platforms: the platforms that can be used.
         refusals: the platforms that cannot.

@@ -90,7 +90,6 @@ class PtxKernel:
     """A kernel of a program.
 
     Attributes:
-        name: its name.
         parameters: in the order of the kernel's arguments.
         required: reqd_work_group_size, None if the kernel has none.
         why_not: why CUDA cannot run it, None if it can.

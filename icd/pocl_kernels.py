@@ -56,7 +56,6 @@ class PoclKernel:
     """A kernel of a binary.
 
     Attributes:
-        name: of the kernel.
         spaces: what each argument is: "value", "local", "memory" or "other".
         sizes: the size of each argument in bytes.
         automatic: the sizes of its local variables in bytes; they are further arguments.
@@ -88,7 +87,6 @@ class PoclKernel:
         PoCL runs it wherever it can. It needs half as long as the generic one in a small group.
 
         Args:
-            local: the local size.
             no_offset: for launches without an offset.
             small_grid: for launches with less than 65,535 work-items in each dimension.
 

@@ -175,7 +175,6 @@ def describe(
     """Load the candidate in this process and ask it about its devices.
 
     Args:
-        candidate: the driver.
         progress: is called with what comes next, such as "opening the library".
         devices: whether it is asked for them.
     """

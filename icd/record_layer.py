@@ -70,7 +70,6 @@ class ProcessRecording:
     """What a process wrote.
 
     Attributes:
-        pid: its id.
         records: in the order in which they were written; without those of data.
         data: the bytes of DATA records by their numbers, if they are complete. Equal ones have one
             number.

@@ -43,7 +43,6 @@ class Process:
     """The calls of one process.
 
     Attributes:
-        pid: its id.
         parent: the id of the process that started it.
         name: the name of its program, up to 31 bytes.
         begin: when it loaded the layer, in ns of the monotonic clock, as the calls' times.

@@ -24,7 +24,6 @@ class Accessor:
     the part only.
 
     Args:
-        buffer: a Buffer, or an Image.
         mode: "read", "write", "read_write" or "discard".
         shape: how many elements, or pixels, the part has in each dimension; by default all from
             `offset` on.

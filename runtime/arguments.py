@@ -120,7 +120,6 @@ class LocalMemory(BoundArgument):
 
     Args:
         count: a number of bytes, or of elements if there is a dtype.
-        dtype: of the elements.
 
     Raises:
         SYCLError: invalid, for less than one byte.
@@ -182,7 +181,6 @@ def make_value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -
     argument, because many launches use the same few.
 
     Args:
-        value: its bytes.
         dtype: of a number, None for another value.
         is_raw: whether the bytes are taken as they are.
     """

@@ -58,7 +58,6 @@ def make_host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
 
     Args:
         row: "buffer_read" or "buffer_write".
-        accessor: the part.
         memory: USM, a NumPy array or an address.
 
     Raises:
@@ -106,7 +105,6 @@ def make_memory_copy(destination: Any, source: Any, nbytes: int | None, routine:
     """Return the command that copies bytes between memory by address and PyOpenCL's objects.
 
     Args:
-        destination, source: the memory.
         nbytes: how many bytes; None means as many as the smaller of the two has.
         routine: named in errors.
 
@@ -126,7 +124,6 @@ def make_memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | N
     Args:
         row: "memset" or "usm_fill".
         destination: USM memory, or another object with memory.
-        pattern: the bytes.
         nbytes: how many bytes; None means all.
 
     Raises:

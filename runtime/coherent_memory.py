@@ -142,7 +142,6 @@ class CoherentMemory(Memory):
         """Create a memory object in a context and return its handle.
 
         Args:
-            context: where.
             flags: ur_mem_flags_t.
             host: the address of its first contents, 0 for none.
         """
@@ -158,7 +157,6 @@ class CoherentMemory(Memory):
             context: of the memory object.
             queue: the handle of a queue.
             host: an address.
-            count, waits: of events.
 
         Returns:
             The handle of its event.
@@ -267,7 +265,6 @@ class CoherentMemory(Memory):
 
         Args:
             where: a context, or None for the host.
-            mode: the access mode.
             routine: named in errors.
         """
         self.check_open(routine)

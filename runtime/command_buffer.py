@@ -64,7 +64,6 @@ class AdapterCommandBuffer(URObject):
         """Append all its commands. Launches next to each other are appended by one call.
 
         Args:
-            commands: these.
             after: the numbers of the commands that each comes after; None if it comes after none,
                 or the buffer is in order.
             nodes: what messages call the commands.

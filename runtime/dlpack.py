@@ -153,7 +153,6 @@ def find_device_type(backend: str, kind: str) -> int:
     """Return the type of device of USM. Raises BufferError if DLPack has none.
 
     Args:
-        backend: that of its platform.
         kind: "device", "host" or "shared".
     """
     found = _TYPES.get((backend, kind), CPU if kind != "device" else 0)
@@ -168,7 +167,6 @@ def give(owner: Any, place: tuple[int, int], dtype: Any, *, is_versioned: bool) 
     Args:
         owner: has `pointer` and `size`, and lives until the deleter is called.
         place: type and number of the device.
-        dtype: the type of its elements.
         is_versioned: whether the taker knows DLPack 1.0.
 
     Raises:
@@ -198,9 +196,7 @@ class Taken:
         struct: what describes it.
 
     Attributes:
-        pointer: its address.
         place: type and number of its device.
-        dtype: of its elements.
         size: how many there are.
 
     Raises:

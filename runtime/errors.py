@@ -133,7 +133,6 @@ def check(
 
     Args:
         code: of a Unified Runtime function.
-        routine: the function.
         detail: follows the sentence.
         remedy: what to do; by default what helps for the code.
         read_error: returns the adapter's last error.

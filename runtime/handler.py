@@ -255,7 +255,6 @@ class Handler:
         addresses.
 
         Args:
-            destination, source: the memory.
             nbytes: how many bytes; by default as many as the smaller of the two has.
 
         Raises:
@@ -372,7 +371,6 @@ class Handler:
         """Tell the device how USM memory will be used.
 
         Args:
-            memory: the memory.
             advice: a name of ur_usm_advice_flag_t such as "SET_READ_MOSTLY", or its number.
             nbytes: how many bytes, by default all.
         """

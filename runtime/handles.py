@@ -80,7 +80,6 @@ class RuntimeAdapter:
 
         Args:
             code: what the function returned.
-            routine: its name.
             detail: follows the sentence of the code.
             remedy: what to do; by default what helps for the code.
         """
@@ -108,7 +107,6 @@ class RuntimeAdapter:
 
         Args:
             routine: the name of the function.
-            arguments: its arguments.
             holder: what is to live as long as the function runs, also after Ctrl-C.
             detail: what to say if it fails.
 
@@ -141,8 +139,6 @@ class RuntimeAdapter:
 
         Args:
             routine: the function that is asked, "urDeviceGetInfo".
-            handle: of the object.
-            name: the query.
             more: what the function takes between the object and the query.
         """
         self.check_open(routine)

@@ -37,7 +37,6 @@ class Appends:
     """The appends to a command-buffer.
 
     Args:
-        buffer: the command-buffer.
         count: how many commands it will have.
     """
 
@@ -82,7 +81,6 @@ class Appends:
         """Append launches.
 
         Args:
-            launches: these.
             after: the numbers of the commands that each comes after; None if it comes after none.
 
         Raises:

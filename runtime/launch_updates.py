@@ -31,9 +31,6 @@ Change = tuple[int, "KernelLaunch", "KernelLaunch"]
 class Block:
     """Memory for updates. It is used again and again, because an adapter reads it only during the
     call.
-
-    Attributes:
-        address: where it is.
     """
 
     def __init__(self) -> None:

@@ -124,8 +124,6 @@ class KernelLaunch(Launch):
     arguments by index. `AdapterCommandBuffer.append_all` appends it.
 
     Attributes:
-        kernel: the Kernel.
-        range: its Sizes.
         arguments: by index.
         requirements: the accessors that it uses.
         alternatives: the kernels that an update may put in its place.

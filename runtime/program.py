@@ -80,7 +80,6 @@ class Program(URObject):
         code: OpenCL C (str), or SPIR-V (bytes) where the device takes it.
         options: of the build, "-cl-fast-relaxed-math".
         handle: the adapter's program, if it exists already. The reference is taken over.
-        built: whether that is built.
 
     Raises:
         SYCLError: build, with the compiler's log.
@@ -120,7 +119,6 @@ class Program(URObject):
         Args:
             context: as of Program.
             binary: what `binary` returned.
-            options: of the build.
         """
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
         context = find_context(context, "Program.from_binary")

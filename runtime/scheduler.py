@@ -248,7 +248,6 @@ def run_on_host(
     """Call `work` in a worker thread when all dependencies are complete.
 
     Args:
-        context: of the event.
         dependencies: the events that it comes after.
         work: what to call.
         always: whether it is called after a failed dependency too.

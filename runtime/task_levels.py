@@ -115,7 +115,6 @@ class ModelQueue:
         name: for tables and pictures.
         in_order: whether each command comes after the one before it.
         profiling: whether its commands are profiled. They then share no batch.
-        level: its task level.
         last: the command that was enqueued last, None if there is none.
     """
 
@@ -192,7 +191,6 @@ class Batch:
     """Commands that may run at the same time.
 
     Attributes:
-        level: their task level.
         commands: in the order in which the receiver got them.
         submitted: whether a flush has submitted them.
     """

@@ -81,9 +81,7 @@ class USM(NeverCopied):
 
     Attributes:
         allocation: what is freed when nobody uses it; parts share it.
-        pointer: the address.
         nbytes: how many bytes there are from there on.
-        dtype: of its elements.
         kind: "device", "host" or "shared".
         context, device: what it was allocated for; host memory has no device.
     """
@@ -252,7 +250,6 @@ def count_bytes(count: int, dtype: Any, routine: str) -> int:
 
     Args:
         count: the number of elements.
-        dtype: of the elements.
         routine: named in errors.
     """
     nbytes = (
@@ -274,7 +271,6 @@ def allocate(kind: str, count: int, dtype: Any, where: Place | Context, routine:
     Args:
         kind: "device", "host" or "shared".
         count: the number of elements.
-        dtype: of the elements.
         where: a queue, a device, or (context, device); for host memory also a context.
         routine: named in errors.
 

@@ -17,11 +17,7 @@ _STYPES: Final = {"ze_event_pool_counter_based_exp_desc_t": "COUNTER_BASED_EVENT
 
 
 class ZECalls:
-    """The functions of a driver by their names.
-
-    Args:
-        table: its table.
-    """
+    """The functions of a driver by their names."""
 
     def __init__(self, table: DispatchTable) -> None:
         self.table = table

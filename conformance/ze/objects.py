@@ -28,7 +28,6 @@ class Ints:
     """Memory of a device, as 32-bit numbers that the host reads and writes.
 
     Args:
-        address: the address.
         count: how many numbers it has.
         copy: copies so many bytes from an address to another one, for memory that the host cannot
             use itself.
@@ -66,8 +65,6 @@ class ZEObjects:
 
     Args:
         ze: the driver's functions.
-        context: a context.
-        device: a device.
         module: makes the module with the kernels of kernels.py.
     """
 

@@ -109,7 +109,6 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
     Args:
         name: what it has to be, for the message.
         kind: MEMORY or SAMPLER.
-        handle: the object.
         context: of the graph, a handle.
     """
     routine, begin, what = _QUERIES[kind]

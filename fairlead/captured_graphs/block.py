@@ -115,7 +115,6 @@ class CapturedBlock:
     """The commands of a capture block.
 
     Attributes:
-        recording: the native recording.
         queues: the pyopencl queues that were captured; `fl_command.queue` is a number in it.
         segments: makes segments of its commands in executable graphs (partitions.Replays).
         order: what each command comes directly after; empty before the block has ended.

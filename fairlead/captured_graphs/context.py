@@ -54,7 +54,6 @@ class capture:
     Inside the block the queues record instead of executing; the program uses them as always.
 
     Args:
-        queues: the queues.
         keep: an object or several that the graph must keep alive although it cannot find them:
             host arrays, and buffers of kernels whose arguments were set before the block. If a
             buffer is named, kernels with such arguments are accepted, and all of their buffers

@@ -27,7 +27,6 @@ class AttributeOwner:
 
     Args:
         place: of the object among the arguments.
-        thing: the object.
         names: of its attributes.
         first: the place of the first attribute among the arguments.
     """
@@ -238,7 +237,6 @@ def make_parameter(value: Any, place: int, floats: bool) -> Any:
     """Return what a function gets in its block for an argument: a Parameter, or the value itself.
 
     Args:
-        value: the argument.
         place: of it among the arguments.
         floats: whether Python floats become Parameters.
     """

@@ -67,7 +67,6 @@ class OwnQueues:
         Args:
             graph: is run.
             queue: the caller's, of pyopencl.
-            handle: of that queue.
             times: at least 1.
             waits: events, handles.
             profiled: whether the event has the times of the first and the last command.

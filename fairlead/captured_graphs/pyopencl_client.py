@@ -43,7 +43,6 @@ def get_handle(thing: Any, kind: str, routine: str) -> int:
     """Return the OpenCL handle of a PyOpenCL object of class `kind`. Raises ArgumentError.
 
     Args:
-        thing: the object.
         kind: the name of its class in PyOpenCL, "CommandQueue".
         routine: named in errors.
     """
@@ -305,7 +304,6 @@ def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
 
     Args:
         things: objects that may have memory.
-        address, size: of the bytes.
     """
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):
@@ -324,7 +322,6 @@ def find_owner(caller: FrameType | None, address: int, size: int) -> Any:
 
     Args:
         caller: the innermost of the functions.
-        address, size: of the bytes.
     """
     for frame in _walk_frames(caller):
         owner = find_owner_in(list(frame.f_locals.values()), address, size)

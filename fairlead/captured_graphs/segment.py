@@ -248,7 +248,6 @@ class CapturedSegment:
 
         Args:
             queue: of pyopencl.
-            handle: of it.
         """
         import pyopencl
 

@@ -39,7 +39,6 @@ class SegmentCommands:
     """Captured commands of one or more blocks, in one array.
 
     Args:
-        listed: the array.
         blocks: where they were captured.
         command_at: returns the command of an index in the graph.
         nodes: the indices of the commands in the graph, by place.
@@ -72,7 +71,6 @@ class SegmentCommands:
         """Return all commands of a block, as they lie in its recording.
 
         Args:
-            block: the block.
             command_at: returns the command of a number.
             schedule: how commands that branch run.
             profiled: whether the first command's event is wanted.

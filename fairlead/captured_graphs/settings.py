@@ -56,7 +56,6 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
 
     Args:
         name: of the Parameter, for messages.
-        parameter: the Parameter.
         value: a number.
     """
     dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
@@ -89,7 +88,6 @@ def convert_series(name: str, parameter: GraphParameter, values: Any, times: int
 
     Args:
         name: of the Parameter, for messages.
-        parameter: the Parameter.
         values: numbers.
         times: how many there must be.
     """
@@ -286,7 +284,6 @@ class ParameterSettings:
     """The Parameters in a segment's commands.
 
     Args:
-        cells: of the segment.
         parameters: by number, those that its blocks know.
         names: of those that the program made, by number.
         context: a handle.

@@ -80,7 +80,6 @@ class Alternation:
     """A pair in the cells of a command-buffer.
 
     Args:
-        swap: the pair.
         cells: of the command-buffer.
         rows: the rows of each of the two, by its number.
     """

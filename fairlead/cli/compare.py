@@ -61,7 +61,6 @@ def compare(
     """Run a file everywhere: first on devices like the one that it was saved on.
 
     Args:
-        file: the graph file.
         times: how many runs are timed, after the first one, whose outputs are compared.
         values: of Parameters, by name.
         tolerance: as of `find_difference`.

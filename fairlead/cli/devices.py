@@ -93,7 +93,6 @@ def as_table(rows: Sequence[DeviceRow], width: int) -> list[str]:
     """Return the lines of a table of devices. It has a column "selected" if some are not.
 
     Args:
-        rows: the devices.
         width: columns of the table.
     """
     marked = not all(row.selected for row in rows)

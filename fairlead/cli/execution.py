@@ -31,7 +31,6 @@ def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Args:
         command: the program and its arguments.
-        environ: its environment.
 
     Returns:
         The exit code as shells give it.

@@ -167,7 +167,6 @@ def render(info: DeviceInfo, width: int) -> str:
     """Return a device as text.
 
     Args:
-        info: the device.
         width: columns of a line.
     """
     row = info.row

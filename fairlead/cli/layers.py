@@ -43,7 +43,6 @@ class LayerRow:
         name: CL_LAYER_NAME.
         version: CL_LAYER_API_VERSION, 100 for all layers today.
         entries: which of the functions that start and end a layer it has.
-        library: its path.
     """
 
     name: str

@@ -31,9 +31,7 @@ def make_page(
     """Return the page.
 
     Args:
-        title: its title.
         events: the trace, as events of the Chrome trace format.
-        functions: the table of the functions.
         kernels: the table of what devices did.
         failed: says of an event whether its call failed.
     """

@@ -40,7 +40,6 @@ def start_read(queue: Any, record: Mapping[str, Any], memory: Any, into: np.ndar
 
     Args:
         queue, record, memory: as of `read_memory`.
-        into: the bytes.
 
     Returns:
         What has to be kept until then. An event of PyOpenCL's waits when it is dropped, and lets no

@@ -18,7 +18,6 @@ def find_extent(
     """Return the first byte of a memory that a transfer may use, and the one after the last.
 
     Args:
-        command: of a file.
         side: "source" or "target".
         own: the memory on that side. Of an image the extent is all of it.
         other: the memory on the other side, None if there is none.

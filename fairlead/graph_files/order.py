@@ -46,9 +46,7 @@ class RecordedOrder:
         """Return what the next command comes after.
 
         Args:
-            queue: its serial.
             in_order: whether the queue is.
-            waits: the events that it waits for.
             is_place: a marker or a barrier: without events it waits for all of the queue.
             is_barrier: what follows in the queue waits for it.
         """

@@ -32,7 +32,6 @@ def make_row(
     """Return a Parameter as a file has it.
 
     Args:
-        parameter: the Parameter.
         block: which knows its name.
         whole: gives the number of the Parameter that it is computed from.
 

@@ -23,7 +23,6 @@ def dump_graph(graph: Savable, names: Mapping[str, Any] = MappingProxyType({})) 
     """Return the file of a graph, with the contents of its inputs.
 
     Args:
-        graph: the graph.
         names: what memory is called; a loaded graph has the names that it had.
 
     Raises:

@@ -125,7 +125,6 @@ def build_program(program: Any, options: str, device: Any) -> Any:
     """Build a pyopencl.Program for a device, and return it.
 
     Args:
-        program: it.
         options: what the driver gets. Words are joined as they were divided, with all blanks.
         device: the pyopencl.Device.
 

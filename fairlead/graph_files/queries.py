@@ -83,7 +83,6 @@ def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
 
     Args:
         kernel: a handle.
-        program: the number of its program.
         count: how many arguments it has.
     """
     record: dict[str, Any] = {"program": program, "name": query_kernel_name(kernel)}
@@ -188,7 +187,6 @@ def encode_sampler(normalized: int, addressing: int, filtering: int) -> dict[str
 
     Args:
         normalized: whether coordinates are from 0 to 1.
-        addressing, filtering: its modes.
     """
     import pyopencl as cl
 

@@ -72,7 +72,6 @@ class RecordedGraph:
     """What was recorded of a process.
 
     Attributes:
-        pid: its id.
         document, members: what a file has (archive.write).
         ending: why the recording ended before the program did, "" if it did not.
         warnings: sentences about what it may lack.

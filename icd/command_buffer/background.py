@@ -15,7 +15,6 @@ class Background:
     A forked child lacks the thread, and forgets what it had to do.
 
     Args:
-        name: of the thread.
         daemon: whether Python ends without waiting for the piece that the thread does.
     """
 

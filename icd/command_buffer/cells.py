@@ -41,7 +41,6 @@ class Cells:
 
     Attributes:
         rows: an `fl_value` for each cell; `bytes` points to memory for the next contents.
-        count: of the rows.
         keys: which cells these are.
     """
 

@@ -90,7 +90,6 @@ class CommandArray:
         """Append a command.
 
         Args:
-            operation: the name of an operation.
             dependencies: the numbers of the commands that it comes after.
             order_only: whether it is only there for its order.
             operands: as `put_operands` takes them.
@@ -113,7 +112,6 @@ class CommandArray:
         Args:
             command: the command, an `fl_command *`.
             dependencies: the numbers of the commands that it comes after.
-            queue: the number of its queue.
 
         Returns:
             Its number.

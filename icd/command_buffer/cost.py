@@ -39,7 +39,6 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
 
     Args:
         commands: what is replayed.
-        target: the kind of queue.
         names: the candidates'.
 
     Returns:

@@ -164,7 +164,6 @@ class CudaFunctions:
         device: where they run.
 
     Attributes:
-        array, count: the array.
         why_not: why a kernel has no function of CUDA's, by its handle.
         kept: what has to live as long as the functions are used.
     """

@@ -220,7 +220,6 @@ class Engine(ABC):
         """Return what the program could do so that it runs these commands faster than others do.
 
         Args:
-            commands: the commands.
             device: a handle.
 
         Returns:

@@ -67,7 +67,6 @@ class ExecutionPlans:
 
     Args:
         commands: what is run.
-        choice: the engines.
         given: what an engine has built already, to be used on whatever queue, or None.
         lock: held by Python threads that enqueue or change it.
 

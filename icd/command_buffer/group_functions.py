@@ -91,7 +91,6 @@ class GroupFunctions:
         prepared: programs (handles) that a child compiles or has compiled.
 
     Attributes:
-        array, count: the array.
         why_not: why a kernel has no function that is called, by its handle.
     """
 

@@ -59,7 +59,6 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
 
     Args:
         commands: what is laid out.
-        target: the kind of queue.
         variant: one of `list_other_schedules`, or "".
     """
     queues, others = _group_by_device(commands, target.device)

@@ -191,7 +191,6 @@ def schedule_by_events(
     Order-only nodes become steps that wait and signal.
 
     Args:
-        order: the nodes.
         queues: the queue of each.
         in_order_queues: those that are in order.
         kind: what `explain` calls it.

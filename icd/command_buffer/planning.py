@@ -228,7 +228,6 @@ def make_plan(
 
     Args:
         commands: all of them.
-        target: the kind of queue.
         choice: the engines, and whether their costs decide.
         refused: why the driver has refused what an engine built, by the engine's name.
         left: the commands that an engine has learned to leave to others and why, by its name.

@@ -267,7 +267,6 @@ def run_built(
 
     Args:
         built: what is run.
-        target: the kind of queue.
         buffer: a handle.
         before: what the buffer has before.
         times: how often it is run.

@@ -209,7 +209,6 @@ def choose_fastest(
     """Return the candidate that is clearly faster than those after it. A tie goes to a later one.
 
     Args:
-        seconds: of each.
         of_schedules: whether the candidates are schedules, of which none can do more than another.
         launches: how many each has, where that differs.
         scatter: of the times of each.

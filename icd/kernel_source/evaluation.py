@@ -39,7 +39,6 @@ class Access:
         offset: Its first byte; None if that is not known.
         width: Bytes; 0 if that is not known.
         needs: What must be true, so that the offset is right.
-        line: The line of the source.
         certain: Whether each item does it.
     """
 

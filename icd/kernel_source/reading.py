@@ -122,8 +122,6 @@ def read_kernel(
 
     Args:
         source: The program's source, in OpenCL C.
-        options: Its build options.
-        kernel_name: The kernel.
         device_macros: What the driver defines for its device: names and texts. None says that a
             name is not defined. A source that asks for other such names is not understood.
 

@@ -103,7 +103,6 @@ def uses_of_ids(functions: Mapping[str, c_ast.FuncDef], node: c_ast.Node) -> fro
 
     Args:
         functions: The program's functions.
-        node: The part.
     """
     found, seen, todo = set[str](), set[str](), [node]
     while todo:

@@ -32,7 +32,6 @@ class ItemLoop:
     Each item is done once, by one thread.
 
     Attributes:
-        node: The loop.
         variable: The name of its counter, and `type` its type.
         first, behind: The first item, and the number behind the last one.
         carried: Variables that one turn leaves for a later one, as the sum of a reduction.
@@ -167,7 +166,6 @@ class Walk(Evaluation):
         """Walk a loop.
 
         Args:
-            node: The loop.
             names: What it assigns.
             item: The counter of a loop over items. Each turn of it is a turn of each item.
             step: What follows a turn, also one that `continue` ends.

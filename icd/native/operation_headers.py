@@ -145,7 +145,6 @@ def emit_records(
     """Return the text of record_operations.h.
 
     Args:
-        operations: the table.
         functions: OpenCL's functions with a slot.
         written: the functions that record.c records itself.
         first_line: of the file.

@@ -61,7 +61,6 @@ class Parameter(NamedTuple):
     """One parameter, or one field of a struct: `const type *...name[length] words`.
 
     Attributes:
-        name: the name of the parameter.
         type: the name of its C type, without pointers.
         stars: the number of pointer levels.
         const: whether the memory behind the pointer is const.
@@ -121,7 +120,6 @@ class Function(_Line):
         slot: its index in the dispatch table, None if it has none.
         since: the API version that introduced it (major, minor).
         returns: the name of the C type that it returns.
-        name: the name of the function.
         declared: its parameters as the ABI file writes them.
     """
 
@@ -168,8 +166,6 @@ class Constant(NamedTuple):
     """A constant of an API.
 
     Attributes:
-        name: the name of the constant.
-        value: its value.
         group: the type that it belongs to, such as `cl_device_info`.
         answer: the type of the answer to a query for it, such as "char[]". "" if unknown.
     """

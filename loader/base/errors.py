@@ -75,7 +75,6 @@ def explain_error(error: FairleadError, *, with_code: bool = False) -> str:
     """Return the text of an error for a `Refusal`, which names the file itself.
 
     Args:
-        error: the error to describe.
         with_code: whether the text contains the symbolic code.
     """
     parts = (error.routine, f"[{error.code}]" if with_code and error.code else "")
@@ -102,7 +101,6 @@ class CodeError(FairleadError):
 
     Attributes:
         api: the ABI data that defines the codes.
-        api_name: the name of the API in messages.
         unknown: a format for the name of a code that the API does not define.
         remedies: symbolic code to remedy, for the codes whose remedy is known.
         value: the number that the function returned.
@@ -135,7 +133,6 @@ class CodeError(FairleadError):
 
         Args:
             code: the number that the function returned.
-            routine: the function.
             detail: text to append to the code's sentence.
             remedy: what to do next; by default the known remedy for the code.
         """

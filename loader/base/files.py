@@ -16,9 +16,6 @@ def replace_file(place: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     A pipe or a device, and a file in a folder where none can be made, are written as they are.
 
-    Args:
-        place: the path.
-
     Raises:
         OSError: it cannot be written.
     """

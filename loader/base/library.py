@@ -163,7 +163,6 @@ def open_with_siblings(
     satisfies the dependency. The dependencies are opened recursively and are never closed.
 
     Args:
-        path: the library.
         directories: where dependencies are searched, after the directory of `path`.
         flags: more flags for dlopen.
         waiting: the libraries that wait for this one. They end a circle of dependencies.

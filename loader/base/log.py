@@ -161,7 +161,6 @@ def print_pi_trace(level: str, text: str, environ: Mapping[str, str] | None = No
 
     Args:
         level: "basic" needs bit 1; "all" and "-1" need the value -1.
-        text: the message.
         environ: where the variable is read, `os.environ` by default.
     """
     bits = read_trace_bits("SYCL_PI_TRACE", environ)
@@ -191,7 +190,6 @@ def parse(text: str, plain: Settings) -> Settings:
     Blanks, quotes, upper case and empty elements are accepted.
 
     Args:
-        text: the value.
         plain: the settings for what the value does not mention.
 
     Raises:

@@ -92,7 +92,6 @@ def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> I
     """Yield the libraries that a manifest names.
 
     Args:
-        path: the manifest.
         found_via: the search step.
         bases: more directories that its relative paths may be relative to.
     """
@@ -111,7 +110,6 @@ def search_directory(
     """Yield the libraries that the manifests of a directory name, in the order of their names.
 
     Args:
-        directory: the directory.
         found_via: the search step.
         bases: see `search_manifest`.
         suffix: how the name of a manifest ends.

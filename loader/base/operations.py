@@ -34,7 +34,6 @@ class OperationFunction(NamedTuple):
     """A function of an API that does an operation.
 
     Attributes:
-        name: the function.
         operands: what it takes for the operation, by name and in order. It also takes what all
             functions of its kind take: a queue before them, a wait list after them.
     """
@@ -119,7 +118,6 @@ class TransferCommand(NamedTuple):
     """A transfer that becomes a command of an array, or a call of a driver.
 
     Attributes:
-        operation: the name of the operation.
         operands: its operands by name, and `pattern_size` with a pattern. Memory is a handle or an
             address, a pattern a pointer of cffi's or an address.
         keep: objects that have to live as long as the operation may run.

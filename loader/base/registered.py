@@ -26,9 +26,7 @@ class Registered(Value):
     """What a package provides.
 
     Attributes:
-        name: its name in the group.
         module: the module that has it.
-        variable: the variable of the module.
         package: the package's name and version, "toy_adapter 1.0".
     """
 

@@ -56,7 +56,6 @@ class Place(Value):
     """A place that was searched.
 
     Attributes:
-        path: the place.
         found_via: the search step.
         state: what was found, such as "3 manifests", "does not exist" or "not readable: ...".
     """
@@ -81,7 +80,6 @@ class Variable(Value):
     """An environment variable.
 
     Attributes:
-        name: the variable.
         loaders: the programs that read it.
         meaning: what it means to them.
         honoured: whether fairlead reads it.
@@ -165,7 +163,6 @@ def explain_variables(
     """Return what fairlead did with each variable that is set, in the order of `variables`.
 
     Args:
-        variables: the variables to explain.
         effect: called with a variable that fairlead reads and the trusted environment. It returns
             why the variable has no effect, "" if it has one.
         environ: the environment, `os.environ` by default.

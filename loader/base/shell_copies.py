@@ -56,7 +56,6 @@ def make_library(shell: Path, module: str, *, here: bool = True) -> bytes:
     """Return a copy of a shell with a configuration.
 
     Args:
-        shell: the shell.
         module: the module or file of the adapter.
         here: see `make_configuration`.
 

@@ -56,17 +56,14 @@ class DeviceDriver(ABC, Generic[DeviceT]):
     """An open driver.
 
     Args:
-        library: its library.
         found_via: the step that found it.
 
     Attributes:
         api: its functions and constants.
-        error: the exception for its codes.
         names: the functions that it exports, by their neutral names: those of CUDA without "cu" and
             "_v2".
         no_device: the codes that say that there is no device. The first one is the usual one.
         not_initialized: the code that says that the driver cannot be used.
-        library: its library.
         path: the real path of the library.
         found_via: the step that found it.
         table: its functions, such as `driver.table.cuMemCreate(...)`, which return the API's codes.
@@ -129,7 +126,6 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         """Raise the exception for a code.
 
         Args:
-            code: the code.
             name: the neutral name of the function.
         """
         raise self.error.from_code(code, self.names[name], *self.explain(code))

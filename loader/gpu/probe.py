@@ -21,14 +21,12 @@ class GpuReport:
     """The result of a probe.
 
     Attributes:
-        candidate: the driver.
         ok: whether it has a device. True if `probed` is False.
         idle: whether it works, and has no device.
         reason: why it cannot be used.
         remedy: what to do about it.
         version: the version of its API, such as "13.0".
         devices: the names of its devices.
-        real_path: of the library.
         seconds: how long the probe took.
         notes: what is odd about it.
         probed: whether a child could be started; if not, a note says why.

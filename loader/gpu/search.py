@@ -27,7 +27,6 @@ class GpuSearch(Generic[DriverT]):
 
     Args:
         name: of the API and of its folder, such as "cuda".
-        driver: the class of the driver.
         steps: where the driver may be, and what each place is.
         remedy: what to do if there is none.
 

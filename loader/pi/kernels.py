@@ -46,7 +46,6 @@ class KernelArguments:
         """Set an argument.
 
         Args:
-            index: the argument.
             kind: its type, UR_EXP_KERNEL_ARG_TYPE_….
             size: its size in bytes.
             word: the address of a value, otherwise the handle or the pointer.

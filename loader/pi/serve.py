@@ -174,7 +174,6 @@ class Service:
         """Write the answer of a query to the caller's memory.
 
         Args:
-            data: the answer.
             size: the size of the memory at `value` in bytes.
             value: where the answer is written, 0 if it is not wanted.
             size_ret: where its length is written, 0 if it is not wanted.
@@ -234,7 +233,6 @@ class MappedCall:
     """A PI function that calls one UR function.
 
     Args:
-        function: the PI function.
         line: the right side of its line in the map.
     """
 

@@ -33,7 +33,6 @@ class DeviceCommand:
         queued, submitted, started, ended: its profiling times.
         thread: the kernel's id of the thread that enqueued it.
         name: the kernel's name, or what the function does.
-        queue_name: the queue's name.
     """
 
     function: str

@@ -80,7 +80,6 @@ def format_sections(
     """Return what a trace has, as HTML: its tables, and pictures of its graphs.
 
     Args:
-        functions, kernels: the tables.
         graphs: what `_make_drawing` returned of each.
     """
     parts = [_format_table("Kernels and transfers on the devices", kernels)]

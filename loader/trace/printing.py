@@ -46,8 +46,6 @@ class TracedCall:
 
     Attributes:
         api: the ABI data of its API.
-        function: the function.
-        label: the label of the table.
         thread: the kernel's id of the thread.
         begin: when it began, in ns of the monotonic clock.
         end: when it returned, in ns of the monotonic clock.
@@ -299,7 +297,6 @@ def format_after(
     """Return what is printed after a call has returned.
 
     Args:
-        call: the call.
         indent: the text before the line.
         times: whether the text contains the duration.
         line: writes a call in a line; PI has a block instead.

@@ -22,7 +22,6 @@ class SummaryRow(NamedTuple):
     """One function in a summary. Times are in ns.
 
     Attributes:
-        name: the function.
         calls: the number of calls.
         failed: the number of calls that failed.
         total_ns: the time of all calls.

@@ -40,7 +40,6 @@ class Target(NamedTuple):
     """The memory behind a pointer, as text.
 
     Attributes:
-        texts: its elements.
         cut: whether there are more elements.
         many: whether it is an array.
     """
@@ -64,7 +63,6 @@ def format_quoted(data: bytes, cut: bool = True) -> str:
     """Return the C string at the beginning of `data`, written as in C.
 
     Args:
-        data: the bytes.
         cut: whether the string continues after `data` if no NUL ends it.
     """
     text, end, _ = data.partition(b"\0")
@@ -77,7 +75,6 @@ def format_value(api: Api, type_name: str, data: bytes) -> str:
 
     Args:
         api: the ABI data that knows the type.
-        type_name: the type.
         data: the bytes of the value in memory.
     """
     if api.resolve(type_name) == "struct":
@@ -143,7 +140,6 @@ def make_target(
 
     Args:
         api: the ABI data that knows the type.
-        type_name: the type of an element.
         data: the bytes that were read.
         count: the number of elements in memory, None if unknown.
         many: whether it is an array.

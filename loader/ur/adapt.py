@@ -72,7 +72,6 @@ def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], La
     """Fill the slots that an adapter lacks and that can be served by its other functions.
 
     Args:
-        table: the table of the adapter.
         has: the functions of the adapter.
 
     Returns:

@@ -45,7 +45,6 @@ class PluginBinding:
     """The result of binding a plugin.
 
     Attributes:
-        table: its dispatch table.
         version: the version of its interface, such as "0.12" or "15.47.1".
         layout: the layout of an adapter's tables, such as "2026.2".
         missing: the functions that it does not have.
@@ -68,7 +67,6 @@ def bind_adapter(library: Library, *, layout: str | None = None) -> PluginBindin
     """Bind a Unified Runtime adapter.
 
     Args:
-        library: the open library.
         layout: refuse an adapter that does not have this layout of `UR.layouts`.
 
     Raises:
@@ -248,9 +246,6 @@ def _make_adapter_binding(
 
 def bind_plugin(library: Library) -> PluginBinding:
     """Bind a PI plugin.
-
-    Args:
-        library: the open library.
 
     Raises:
         BindError: it is not a plugin, refuses the version, or has functions in an unknown order.

@@ -97,7 +97,6 @@ class PluginDevice:
 
     Attributes:
         handle: its handle in the plugin's interface.
-        platform: its platform.
         parent: the device that it is a part of, None for a root device.
     """
 
@@ -168,7 +167,6 @@ class PluginPlatform:
 
     Attributes:
         handle: its handle in the plugin's interface.
-        plugin: the plugin.
     """
 
     handle: int
@@ -264,7 +262,6 @@ def decode(api: Api, answer: str, value: bytes) -> Any:
     Args:
         api: the ABI data.
         answer: the C type of the answer in the ABI data.
-        value: the bytes.
     """
     if answer == "char[]":
         return decode_text(value)

@@ -30,14 +30,12 @@ class Plugin:
 
     Attributes:
         candidate: the file, as the search found it.
-        library: the open library.
         binding: its functions and version.
         notes: remarks about it.
         warnings: what went wrong although it works.
         idle: why it has no platform, "" if it has one.
         remedy: what to do about that.
         handles: the handles from urAdapterGet; none for PI.
-        platforms: its platforms.
         validation: the validation layers, None if there are none.
         device_handles: the listed devices, which `close` releases.
         closed: whether `close` was called.
@@ -106,8 +104,6 @@ class Plugin:
         """Call one of the …GetInfo functions.
 
         Args:
-            routine: the function.
-            handle: the object.
             name: the constant, with or without `prefix`.
             prefix: the beginning of the constant's name.
 

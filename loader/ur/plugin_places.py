@@ -57,7 +57,6 @@ class SearchStep(Value):
     """A step of the search.
 
     Attributes:
-        name: the name of the step.
         places: yields the places that it adds, and findings about those that it cannot add.
     """
 

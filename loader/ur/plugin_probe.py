@@ -45,7 +45,6 @@ class PluginReport:
     """The result of probing a candidate.
 
     Attributes:
-        candidate: the candidate.
         ok: whether it works. True if `probed` is False.
         reason: why it does not work, in plain words.
         remedy: what to do about it.
@@ -58,7 +57,6 @@ class PluginReport:
         opened: the real path of its backend's library, "" if it opened none.
         notes: remarks about it.
         warnings: what is wrong although it works.
-        platforms: its platforms.
         probed: whether a child could be started.
     """
 

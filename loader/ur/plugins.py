@@ -49,7 +49,6 @@ class Plugins:
         interface: "UR" or "PI".
         plugins: the plugins in search order, including those without a platform.
         refusals: what was not used, and why.
-        search: the result of the search.
         selector: the device selector of the environment, None if there is none.
         closed: whether they were closed.
     """

@@ -94,7 +94,6 @@ class Selector(Value):
 
     Attributes:
         variable: the variable that selects.
-        text: its value.
         terms: the meaning of the value.
         ignored: assignments that have no effect beside it, such as "SYCL_BE=PI_CUDA".
     """
@@ -221,7 +220,6 @@ def parse(text: str, *, backends: Iterable[str] = BACKENDS) -> Selector:
     """Parse a value of ONEAPI_DEVICE_SELECTOR.
 
     Args:
-        text: the value.
         backends: the names in lower case that are legal besides "*".
 
     Raises:
@@ -240,7 +238,6 @@ def make_backend_selector(name: str, mapping: Mapping[str, str] = SYCL_BE_NAMES)
     """Return the selector for a value of SYCL_BE: all devices of one backend.
 
     Args:
-        name: the value.
         mapping: value to backend.
 
     Raises:

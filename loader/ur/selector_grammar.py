@@ -131,7 +131,6 @@ class Term(Value):
     Attributes:
         discard: whether it discards.
         backend: the backend, "*" for every backend.
-        devices: the patterns.
     """
 
     discard: bool
@@ -146,7 +145,6 @@ def parse_terms(text: str, backends: Sequence[str]) -> tuple[Term, ...]:
     """Parse a value of ONEAPI_DEVICE_SELECTOR.
 
     Args:
-        text: the value.
         backends: the names that are legal besides "*".
 
     Raises:

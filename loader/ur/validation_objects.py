@@ -22,7 +22,6 @@ class Leak:
 
     Attributes:
         kind: its C type, or "USM memory".
-        handle: its address.
         count: the number of its references.
         stack: the lines of Python that created it, innermost first, as `file:line: source`. Empty
             if C created it.
@@ -69,7 +68,6 @@ class TrackedObject:
 
     Attributes:
         kind: its C type, or "USM memory".
-        handle: its address.
         count: the number of its references.
         made: whether a call created it, so that `count` is exact.
         lent: whether it belongs to another owner, and exists without references.

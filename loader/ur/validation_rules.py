@@ -58,9 +58,6 @@ class InputObjects:
     """A parameter with objects that must be alive.
 
     Attributes:
-        index: its position.
-        parameter: the parameter.
-        kind: the kind of the objects.
         count: the position of their number, None for a single handle.
         change: the change of the references: -1, 0 or 1.
         code: the code for an invalid object.
@@ -79,8 +76,6 @@ class OutputObjects:
     """A parameter through which a function returns objects.
 
     Attributes:
-        index: its position.
-        kind: the kind of the objects.
         count: the position of the caller's number of entries, None for a single handle.
         total: the position of the pointer to the total number.
         size: the position of the size of USM memory.
@@ -124,7 +119,6 @@ class MemoryRange:
 
     Attributes:
         index: the position of the buffer or the pointer.
-        parameter: its name.
         begin: the position of the offset, None if the pointer is the beginning.
         size: the position of the size in bytes.
     """

@@ -42,7 +42,6 @@ class DriverBinding:
     """The result of binding a driver.
 
     Attributes:
-        table: its dispatch table.
         version: the version of its tables, such as "1.17"; at most that of fairlead.
         missing: the functions that it does not have.
         missing_tables: the tables that it has no getter for.
@@ -58,9 +57,6 @@ class DriverBinding:
 
 def bind_driver(library: Library) -> DriverBinding:
     """Bind a driver. None of its functions has been called then, except getters of tables.
-
-    Args:
-        library: the open library.
 
     Raises:
         DriverBindError: it is not a driver, refuses every version, or lacks what programs need.

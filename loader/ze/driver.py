@@ -41,8 +41,6 @@ class ZEDriver:
 
     Attributes:
         candidate: the file, as the search found it.
-        library: the open library.
-        binding: its functions.
         handles: its driver handles, usually one.
         idle: why it has no device, "" if it has one.
         remedy: what to do about that.
@@ -135,7 +133,6 @@ class ZEDevice:
     Attributes:
         handle: its ze_device_handle_t.
         driver_handle: the ze_driver_handle_t that lists it.
-        driver: the open driver.
     """
 
     handle: int

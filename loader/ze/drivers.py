@@ -30,7 +30,6 @@ class ZEDrivers:
     Attributes:
         drivers: the drivers in search order, including those without a device.
         refusals: what was not used, and why.
-        search: the result of the search.
     """
 
     def __init__(

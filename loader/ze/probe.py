@@ -31,7 +31,6 @@ class ZEDriverReport:
     """The result of probing a candidate.
 
     Attributes:
-        candidate: the candidate.
         ok: whether it works. True if `probed` is False.
         reason: why it does not work, in plain words.
         remedy: what to do about it.
@@ -43,7 +42,6 @@ class ZEDriverReport:
         missing: the shared libraries that it needs and that were not found.
         notes: remarks about it.
         warnings: what is wrong although it works.
-        devices: its devices.
         probed: whether a child could be started.
     """
 

@@ -68,7 +68,6 @@ def is_broken(rule: Rule, arguments: Sequence[int]) -> bool:
     """Return whether a call breaks a rule.
 
     Args:
-        rule: the rule.
         arguments: the call's arguments as words.
     """
     word = arguments[rule.place]

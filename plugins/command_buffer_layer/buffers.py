@@ -64,9 +64,6 @@ def get_layer() -> Any:
 class LayerQueue:
     """A queue that a command-buffer was made with, and what it says of itself.
 
-    Args:
-        handle: the queue.
-
     Raises:
         OpenCLError: CL_INVALID_COMMAND_QUEUE.
     """
@@ -87,10 +84,8 @@ class LayerCommand:
     """A recorded command.
 
     Attributes:
-        buffer: its command-buffer.
         number: its place in the array.
         type: its name after CL_COMMAND_, such as "NDRANGE_KERNEL".
-        queue: the number of its queue.
         properties: those it was recorded with, or None.
         kernel: the program's kernel, 0 if it is not a launch.
         fields: what of a launch can be updated.
@@ -257,7 +252,6 @@ class LayerCommandBuffer:
 
         Args:
             queues: the queues, or none for those that it was made with.
-            waits: events.
             wanted: whether to return the event of its end.
 
         Returns:

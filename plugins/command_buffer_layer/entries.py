@@ -86,7 +86,6 @@ def read_numbers(where: int | None, kind: str, count: int) -> list[int]:
     """Read an array of the program.
 
     Args:
-        where: its address.
         kind: the C type of its elements.
         count: how many they are.
     """
@@ -165,9 +164,7 @@ def ask(handle: int, routine: str, name: str, kind: str, code: str) -> int:
     """Ask an object for a number.
 
     Args:
-        handle: the object.
         routine: the function that is asked, such as "clGetMemObjectInfo".
-        name: the name of the constant.
         kind: the C type of the answer.
         code: the error if the driver does not know the object.
 
@@ -184,9 +181,7 @@ def ask_all(handle: int, routine: str, name: str, kind: str, count: int, *first:
     """Ask an object for several numbers; zeros if it does not answer.
 
     Args:
-        handle: the object.
         routine: the function that is asked.
-        name: the name of the constant.
         kind: the C type of each number.
         count: how many they are.
         first: the parameters before the constant.

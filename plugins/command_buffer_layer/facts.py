@@ -60,7 +60,6 @@ class KernelFacts:
 
     Args:
         kernel: a handle.
-        device: the device.
 
     Attributes:
         context, program: handles.

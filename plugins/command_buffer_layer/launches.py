@@ -38,7 +38,6 @@ class LayerRange:
 
     Attributes:
         offset, local: None for NULL.
-        size: the global size.
     """
 
     offset: Sequence[int] | None
@@ -94,11 +93,6 @@ def read_range(dim: int, offset: int | None, size: int | None, local: int | None
 def check_sizes(kernel: KernelFacts, device: DeviceFacts, launch: LayerRange) -> None:
     """Check the sizes of a launch as clEnqueueNDRangeKernel does.
 
-    Args:
-        kernel: the kernel.
-        device: the device that runs it.
-        launch: the sizes.
-
     Raises:
         OpenCLError: CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_GLOBAL_OFFSET,
             CL_INVALID_WORK_ITEM_SIZE, CL_INVALID_WORK_GROUP_SIZE.
@@ -127,7 +121,6 @@ def get_copy(buffer: LayerCommandBuffer, kernel: int, arguments: LayerArguments)
     """Return our copy of a kernel as it is now, which the command-buffer keeps.
 
     Args:
-        buffer: the command-buffer.
         kernel: the program's kernel.
         arguments: those of the launch. Where SVM pointers stick, launches with other ones have
             another copy, made from the program. Which ones a deferred launch will have is unknown.
@@ -191,7 +184,6 @@ class LayerArguments:
     Args:
         buffer: the command-buffer. The list keeps memory objects and samplers; this keeps what
             memory objects are parts of.
-        kernel: the kernel.
         count: how many arguments it has.
         device: the device that runs it, a handle.
         may_defer: whether an update may set what is not set yet.

@@ -31,7 +31,6 @@ class LayerMemory:
     """A memory object.
 
     Attributes:
-        handle: the object.
         type: a cl_mem_object_type.
         size: in bytes.
         parent: what it is a part of or made from, 0 for none.
@@ -79,8 +78,6 @@ def get_memory(
     """Return a memory object that a transfer uses. The command-buffer keeps it.
 
     Args:
-        buffer: the command-buffer.
-        handle: the object.
         image: whether it has to be an image, or else a buffer.
         device: the device that uses it, for the alignment of sub-buffers.
 
@@ -190,8 +187,6 @@ def do_rects_overlap(
     """Whether two rectangles of one buffer with the same pitches overlap.
 
     Args:
-        starts: their origins.
-        region: the region of both.
         pitches: the row pitch and the slice pitch.
         offsets: where the two buffers begin in a buffer that both are parts of.
     """

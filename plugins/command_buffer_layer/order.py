@@ -28,7 +28,6 @@ class LayerQueueOrder:
 
         Args:
             sync_points: the numbers of the commands that it waits for.
-            barrier: whether it is a barrier.
         """
         last = [] if self._last is None else [self._last]
         if self._in_order:  # the last one comes after all others of this queue

@@ -21,7 +21,6 @@ class CommandRecording:
         queue: a queue's handle, or None.
         properties: the address of the command's properties.
         wait_count: the number of sync-points.
-        waits: their address.
         known: the properties that the command may have.
 
     Attributes:
@@ -69,7 +68,6 @@ class CommandRecording:
         """Record a command.
 
         Args:
-            operation: the name of the operation.
             type_name: its command type after CL_COMMAND_.
             operands: as `icd.command_buffer.commands.put_operands` takes them.
         """

@@ -72,9 +72,6 @@ class LayerVersionError(FairleadError):
 def start(where: int) -> None:
     """Fill the layer's struct.
 
-    Args:
-        where: its address.
-
     Raises:
         LayerVersionError: the library is of another version.
     """

@@ -38,7 +38,6 @@ class LaunchUpdate:
     """What an update asks of one launch. It is checked before anything changes.
 
     Args:
-        buffer: the command-buffer.
         config: the cl_mutable_dispatch_config_khr.
         before: the sizes that earlier updates of this call give to launches.
 

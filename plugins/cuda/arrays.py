@@ -60,7 +60,6 @@ class ImageShape(NamedTuple):
     """What an image looks like.
 
     Attributes:
-        kind: its type.
         format: its channel order and channel type, as Unified Runtime's numbers.
         extent: its pixels along x, y and z. The images of an array are the last dimension.
     """
@@ -135,8 +134,6 @@ class CuArray:
     """An array of a device.
 
     Args:
-        device: the device.
-        handle: its CUarray.
         shape: what it looks like.
     """
 
@@ -176,8 +173,6 @@ def make_copies(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[
     """Return a copy as the driver runs it.
 
     Args:
-        target: where to.
-        source: where from.
         region: bytes, rows and slices.
 
     Returns:

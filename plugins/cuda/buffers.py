@@ -34,7 +34,6 @@ class CuBuffer(MappableBuffer, Object):
     """A buffer.
 
     Args:
-        context: its context.
         memory: its memory, None for a sub-buffer and for the program's memory.
         address: its first byte for devices.
         size: bytes.

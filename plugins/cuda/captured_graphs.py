@@ -30,12 +30,7 @@ _lock = make_lock()
 class CuGraph(Object):
     """A graph that queues are captured into.
 
-    Args:
-        context: its context.
-        device: its device.
-
     Attributes:
-        native: the CUgraph.
         number: a number that grows with every graph.
         ends: the nodes that the next capture comes after.
         capture: the capture that goes on, or None.

@@ -32,11 +32,9 @@ class CuCapture:
     """What one or several queues give to a graph.
 
     Args:
-        graph: the graph.
         queue: the queue that begins and ends the capture.
 
     Attributes:
-        queues: its queues.
         is_open: whether it has not ended.
 
     Raises:
@@ -108,13 +106,7 @@ class CuCapture:
 
 
 class QueuePart:
-    """A queue's part in a capture.
-
-    Args:
-        capture: the capture.
-        queue: the queue.
-        stream: its stream.
-    """
+    """A queue's part in a capture."""
 
     def __init__(self, capture: CuCapture, queue: CuQueue, stream: CuStream) -> None:
         self.capture, self.stream, self._device = capture, stream, queue.device
@@ -160,11 +152,7 @@ class QueuePart:
         self._device.call_here("StreamUpdateCaptureDependencies", self.stream.handle, *given)
 
     def start(self, waits: Sequence[CuEvent]) -> None:
-        """Let the next command come after the last barrier, and wait for events.
-
-        Args:
-            waits: events of the capture.
-        """
+        """Let the next command come after the last barrier, and wait for events."""
         if self.is_free:
             self._set(self._barrier)
         for event in waits:

@@ -24,7 +24,6 @@ def make_event(device: CuDevice, timed: bool, *, shared: bool = False) -> int:
     """Return a new CUevent. The device's context is current. Raises DriverError.
 
     Args:
-        device: the device.
         timed: whether it has a time.
         shared: whether other processes may have it, too. Then it has no time.
     """
@@ -46,7 +45,6 @@ class TimeBase:
     """An event whose time is known.
 
     Args:
-        device: the device.
         event: the CUevent, which is destroyed with the base.
         began: the host's time when it was recorded.
     """

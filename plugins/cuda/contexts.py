@@ -18,9 +18,6 @@ class CuContext(ContextObject, Object):
 
     Args:
         devices: its devices, in the order of the program.
-
-    Attributes:
-        queues: its queues that are alive.
     """
 
     type = "ur_context_handle_t"

@@ -26,7 +26,6 @@ class CuStream:
     """A stream of a device. Several queues share it if there are more queues than streams.
 
     Args:
-        handle: its CUstream.
         priority: the driver's; lower numbers come first.
 
     Attributes:
@@ -42,7 +41,6 @@ class CuDevice(Object):
     """A device of the driver.
 
     Args:
-        platform: its platform.
         found: what the driver says of it.
     """
 

@@ -31,8 +31,6 @@ class CuEvent(Object):
     """The event of a command.
 
     Args:
-        context: its context.
-        device: its device.
         end: the CUevent behind the command.
         queue: the queue of the command, None for a native handle.
         command: its ur_command_t.
@@ -120,8 +118,6 @@ class CuReusableEvent(CuEvent):
     """An event that barriers signal, again and again. Until then it is complete, as CUDA's are.
 
     Args:
-        context: its context.
-        device: its device.
         profiles: whether it has times after every barrier.
         shared: whether other processes may have it, too. Then it has no times.
 

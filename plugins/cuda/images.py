@@ -46,7 +46,6 @@ class CudaImage(DeviceImage):
     """A program for the driver. The driver knows its kernels.
 
     Args:
-        device: the device.
         data: what the driver loads.
     """
 
@@ -84,7 +83,6 @@ class TranslatedImage(CudaImage):
     """A program of OpenCL C. Its translation depends on the launch.
 
     Args:
-        device: the device.
         ptx: what NVIDIA's compiler has made of it.
     """
 
@@ -116,7 +114,6 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     """Return a program on a device. Without the compiler that it needs the driver gets the text.
 
     Args:
-        device: the device.
         data: a binary, PTX, OpenCL C or CUDA C.
         options: the compiler's.
 
@@ -181,8 +178,6 @@ def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) ->
     """Return programs as one. Without the compiler that it needs the driver gets OpenCL C.
 
     Args:
-        device: the device.
-        objects: the programs.
         options: the linker's, for OpenCL C.
 
     Raises:

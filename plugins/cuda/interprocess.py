@@ -204,9 +204,6 @@ class CuOpenedEvent(CuReusableEvent):
     """An event of a handle. It has no times, and no handle is made of it.
 
     Args:
-        context: its context.
-        device: its device.
-        end: the CUevent.
         original: the event of this process that has the CUevent, None for another process's.
     """
 

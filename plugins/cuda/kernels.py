@@ -42,10 +42,6 @@ class PackedArguments(NamedTuple):
 class CuKernel(Object):
     """A kernel.
 
-    Args:
-        program: its program.
-        name: its name.
-
     Attributes:
         lock: what a thread holds while it sets or reads arguments.
         shapes: function, grid and block of each part of launches, by the module and the sizes.
@@ -101,8 +97,6 @@ class CuKernel(Object):
         """Return the driver's function for a launch.
 
         Args:
-            device: the device.
-            dimensions: of the launch.
             offset: the global offset, None for none.
             part: of a part of a launch what `DeviceImage.choose_part` takes.
 

@@ -34,7 +34,6 @@ class CuLaunch(NamedTuple):
         function: the driver's function.
         grid: work-groups in each dimension.
         block: work-items of a work-group in each dimension.
-        packed: the arguments.
     """
 
     function: int
@@ -61,8 +60,6 @@ def plan_parts(
     """Return a launch whose global size is not 0, in parts if the driver does not take it at once.
 
     Args:
-        kernel: the kernel.
-        device: the device.
         offset: the global work offset, None for 0.
         size: the global work size.
         local: the local work size, None if one is to be chosen.

@@ -26,7 +26,6 @@ class CuExportable(CuAllocation):
         base: its first byte.
         request: what was asked for.
         native: the driver's handle of the physical memory.
-        room: bytes of it.
     """
 
     def __init__(self, base: int, request: CuRequest, native: int, room: int) -> None:

@@ -37,8 +37,6 @@ class CuImage(ImageObject, Object):
     """An image.
 
     Args:
-        context: its context.
-        array: its array.
         owned: whether the array is ours.
     """
 

@@ -160,8 +160,6 @@ def compile_ptx(device: CuDevice, source: bytes, options: str) -> PtxProgram | N
     """Return what NVIDIA's compiler makes of a program, None without the compiler.
 
     Args:
-        device: the device.
-        source: the program.
         options: those of clBuildProgram.
 
     Raises:
@@ -190,7 +188,6 @@ def link_ptx(
     """Return what NVIDIA's compiler makes of several programs, None without the compiler.
 
     Args:
-        device: the device.
         sources: the programs, and the options that each is compiled with.
         options: those of clLinkProgram.
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 class CuPlatform(Object):
     """The driver. It lives as long as the process.
 
-    Args:
-        driver: the driver.
-
     Attributes:
         table: its functions, under the names that it exports.
     """

@@ -40,7 +40,6 @@ class CuModule:
     """A module of the driver's on a device, unloaded when it is dropped.
 
     Args:
-        device: the device.
         handle: the driver's module.
         log: what the compiler said.
         owned: whether the driver's module is ours.
@@ -54,7 +53,6 @@ class CuModule:
         """Load a module.
 
         Args:
-            device: the device.
             image: what the driver loads.
 
         Raises:
@@ -81,7 +79,6 @@ class CuProgram(Object):
     """A program.
 
     Args:
-        context: its context.
         images: what it is made of, for each of its devices.
         il: the text that it was made of, b"" if it was made of binaries.
 
@@ -185,9 +182,6 @@ class CuProgram(Object):
         """Return its module for a launch.
 
         Args:
-            device: the device.
-            dimensions: of the launch.
-            offset: the global offset.
             part: of a part of a launch what `DeviceImage.choose_part` takes.
 
         Raises:
@@ -303,7 +297,6 @@ def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
 
     Args:
         native: the driver's module.
-        context: its context.
         properties: a struct with `isNativeHandleOwned`, or None.
     """
     made = CuProgram(context, {context.device: b""})

@@ -33,8 +33,6 @@ class CuQueue(Object):
     """A queue.
 
     Args:
-        context: its context.
-        device: its device.
         flags: what it was created with, ur_queue_flags_t.
         native: the program's CUstream, 0 for a stream of ours.
 

@@ -12,7 +12,6 @@ class CuSampler(Object):
     """A sampler.
 
     Args:
-        context: its context.
         normalized: whether its coordinates are from 0 to 1.
         addressing: a ur_sampler_addressing_mode_t.
         filtering: a ur_sampler_filter_mode_t.

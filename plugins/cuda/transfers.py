@@ -27,7 +27,6 @@ def fill_bytes(
     """Enqueue a fill.
 
     Args:
-        enqueue: the call.
         address: the first byte.
         pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.

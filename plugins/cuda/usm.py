@@ -47,7 +47,6 @@ def allocate_usm(
     """Allocate memory, and register it.
 
     Args:
-        context: its context.
         kind: "host", "device" or "shared".
         device: its device, None for host memory.
         descriptor: a pointer to a ur_usm_desc_t, or None.

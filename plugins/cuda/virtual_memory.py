@@ -37,8 +37,6 @@ class CuPhysicalMemory(Object):
     """Physical memory of a device.
 
     Args:
-        context: its context.
-        device: its device.
         size: bytes.
         flags: ur_physical_mem_flags_t.
     """
@@ -123,7 +121,6 @@ def map_physical(
     """Map physical memory at reserved addresses.
 
     Args:
-        device: the device that has it.
         native: the driver's handle of it.
         offset: its first byte.
         start: the first address.

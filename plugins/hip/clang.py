@@ -37,7 +37,6 @@ class Clang:
     """An installed clang that compiles for AMD's GPUs.
 
     Args:
-        program: its path.
         libraries: the folder of AMD's device libraries, "" if there is none.
         headers: the folder in which hip/hip_runtime.h is, "" if there is none.
 
@@ -76,8 +75,6 @@ class Clang:
         """Return the code object of bitcode. It has the device's functions in it already.
 
         Args:
-            parts: the bitcode.
-            target: what it is for.
             options: those of clLinkProgram, which change nothing here.
 
         Raises:

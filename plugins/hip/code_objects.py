@@ -54,7 +54,6 @@ class CodeObjectKernel(NamedTuple):
     """What is known of a kernel.
 
     Attributes:
-        name: its name.
         parameters: what a launch passes, in order.
         argument_bytes: the size of all arguments, hidden ones too.
         local_bytes: local memory that the kernel always has.

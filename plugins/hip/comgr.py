@@ -128,8 +128,6 @@ class Comgr:
         """Return the code object of bitcode.
 
         Args:
-            parts: the bitcode.
-            target: what it is for.
             options: those of clLinkProgram.
 
         Raises:

@@ -32,11 +32,7 @@ SourceError: Final = ImageError
 
 
 class HipImage(DeviceImage):
-    """A program on a device.
-
-    Args:
-        found: its code object.
-    """
+    """A program on a device."""
 
     def __init__(self, found: CodeObject) -> None:
         super().__init__(found.image)
@@ -116,7 +112,6 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     """Return a program on a device.
 
     Args:
-        device: the device.
         data: a code object, a bundle, OpenCL C or HIP C++.
         options: the compiler's.
 
@@ -141,7 +136,6 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
     """Return the bitcode of a program, to be linked.
 
     Args:
-        device: the device.
         data: OpenCL C, or bitcode.
         options: the compiler's.
 
@@ -163,8 +157,6 @@ def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> Devi
     """Return bitcode as one program.
 
     Args:
-        device: the device.
-        objects: the parts.
         options: those of clLinkProgram.
 
     Raises:

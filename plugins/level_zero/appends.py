@@ -93,12 +93,10 @@ def _append_indirect(
     """Append launches whose group counts are in memory.
 
     Args:
-        made: the list.
         kernels: what is launched.
         rows: where the group counts are.
         number: where it is said how many of the kernels are launched; None: all are.
         signal: the event that is signaled after all of them, or None.
-        waits: the events that they wait for.
 
     Raises:
         LevelZeroError: INVALID_ARGUMENT, INVALID_KERNEL_HANDLE, INVALID_SYNCHRONIZATION_OBJECT.

@@ -83,9 +83,7 @@ def read_argument(
     """Read an argument from the caller's memory.
 
     Args:
-        context: the context of the kernel.
         index: which argument.
-        kind: what it is.
         size: its bytes.
         where: the address of its bytes, 0 for local memory, a null pointer, or a value of zeros.
 
@@ -183,7 +181,6 @@ def make_arguments(
     """Return the arguments of a launch as commands have them, which the caller releases.
 
     Args:
-        context: the context of the kernel.
         count: how many arguments the kernel has.
         arguments: what is set, by index.
 

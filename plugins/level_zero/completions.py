@@ -33,7 +33,6 @@ class Completion:
     """The end of something that was enqueued: an OpenCL event, a reference to which is ours.
 
     Args:
-        cl: the event.
         stream: the stream that it was enqueued on, None if C has enqueued it.
         in_turn: whether threads wait for it one at a time.
     """

@@ -43,7 +43,6 @@ class ZeContext(Object):
     """A context of all devices of a driver, or of some.
 
     Args:
-        platform: the driver.
         devices: the devices. Their sub-devices belong to it, too.
 
     Attributes:

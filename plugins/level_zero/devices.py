@@ -96,7 +96,6 @@ class ZeDevice(Object):
 
     Args:
         device: the device of the reference adapter.
-        platform: its driver.
         place: its number in the driver. A sub-device also has its number in the device.
         siblings: all that the device, or the device that it is a part of, is divided into.
         root: the device that it is a part of, if programs may know that.

@@ -21,8 +21,6 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
     """Call a function that enqueues a command.
 
     Args:
-        function: the function.
-        routine: its name.
         waits: the events that the command waits for.
         arguments: its arguments before them.
 
@@ -42,7 +40,6 @@ def make_copy(context: URContext, transfer: TransferCommand) -> Callable[[int, S
     """Return what enqueues a copy on a queue (a handle) after events, and returns its event.
 
     Args:
-        context: the context of the memory.
         transfer: one of `COPIES`.
     """
     routine, arguments = require_strategy(context).make_call(transfer)

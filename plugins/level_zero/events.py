@@ -30,7 +30,6 @@ class ZeEventPool(Object):
     """A pool of events: so many, of one kind.
 
     Args:
-        context: its context.
         flags: ze_event_pool_flags_t.
         count: how many events it has.
         counter_based: ze_event_pool_counter_based_exp_flags_t, 0 for plain events.
@@ -48,7 +47,6 @@ class ZeEvent(Signal):
     """An event of a pool.
 
     Args:
-        pool: its pool.
         signal: its ze_event_scope_flags_t when it is signaled.
         wait: the same when it is waited for.
 
@@ -126,7 +124,6 @@ class _CountedCall(Signal):
     """What one call signals, of all that signal a counter-based event.
 
     Args:
-        event: the event.
         signaled: whether it is complete.
     """
 

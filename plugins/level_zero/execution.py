@@ -63,7 +63,6 @@ def append_steps(
     """Run what was recorded elsewhere on an immediate list.
 
     Args:
-        made: the list.
         make: returns what is run.
         signal: the event that it signals, or None.
         waits: the events that it waits for.

@@ -36,7 +36,6 @@ class ListCapture:
     """What lists are given while it lasts.
 
     Args:
-        graph: the graph that gets it.
         first: the list that begins it, and has to end it.
 
     Attributes:

@@ -30,7 +30,6 @@ class CountsInMemory:
     """Where the group counts of launches are.
 
     Attributes:
-        context: the context of the memory.
         rows: the address of a ze_group_count_t for each launch.
         most: how many launches there are.
         number: the address of how many of them run, 0 if all do.

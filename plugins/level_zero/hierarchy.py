@@ -25,7 +25,6 @@ class Visible(NamedTuple):
     """What a program sees of a device.
 
     Attributes:
-        device: its number.
         parts: the numbers of its sub-devices that are visible.
         by_parts: whether the program gets these sub-devices in its place.
     """

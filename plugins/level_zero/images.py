@@ -54,7 +54,6 @@ class ZeImage(Object):
     """An image.
 
     Args:
-        context: its context.
         ur: the image of the reference adapter.
         kind: its ze_image_type_t.
         buffer: the buffer that it is made of, None if it has memory of its own.
@@ -144,8 +143,6 @@ def _make_image(
     """Make an image of a buffer. Raises OpenCLError.
 
     Args:
-        context: its context.
-        buffer: the buffer.
         desc: a ze_image_desc_t.
         format: the order and the type of channels.
         pitch: the bytes of a row, 0 for an image of one row.

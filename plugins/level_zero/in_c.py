@@ -157,7 +157,6 @@ class ListInC:
     Args:
         context: its cl_context.
         device: its cl_device_id.
-        in_order: whether it is in-order.
     """
 
     def __init__(self, context: int, device: int, in_order: bool) -> None:
@@ -235,7 +234,6 @@ class ListInC:
         Args:
             only: the `fl_buffer *` that runs all of it, None if there is none, or if events of
                 elsewhere matter.
-            resets: the events that it leaves reset.
         """
         self._resets = ffi.new("fl_ze_event *[]", [event.struct for event in resets])
         self.struct.resets, self.struct.reset_count = self._resets, len(resets)

@@ -87,8 +87,6 @@ class ModuleInput:
 
     Args:
         form: a ze_module_format_t.
-        data: the bytes.
-        flags: the build flags.
         constants: values of specialization constants, a ze_module_constants_t or NULL.
 
     Raises:
@@ -131,8 +129,6 @@ class ModuleInput:
         """Return a new program that is not built, and the options to build it with.
 
         Args:
-            context: its context.
-            device: its device.
             more: further text, if it is text.
 
         Raises:
@@ -168,8 +164,6 @@ class ZeModule(Object):
     """A program that is built for a device.
 
     Args:
-        context: its context.
-        device: its device.
         inputs: what it is made of.
 
     Raises:
@@ -210,7 +204,6 @@ class ZeModule(Object):
         """Return an input as a program, compiled or built. Raises BuildError.
 
         Args:
-            one: the input.
             more: further text, if it is text.
             only_compiles: whether it is not linked.
         """
@@ -395,7 +388,6 @@ def give_bytes(data: bytes, size: Any, into: Any) -> None:
     """Write as many bytes as there is room for, and how many there are.
 
     Args:
-        data: the bytes.
         size: the room; where the number is written.
         into: where to write, None to ask for the number.
     """

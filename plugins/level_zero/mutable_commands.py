@@ -32,7 +32,6 @@ class LaunchDraft:
     """What a launch will be. None: it is not given yet.
 
     Attributes:
-        kernel: its kernel.
         arguments: its arguments, by index.
         counts, sizes, offsets: see `LaunchShape`.
     """
@@ -72,8 +71,6 @@ class MutableCommand:
     """A command that can be changed.
 
     Args:
-        owner: its list.
-        number: its identifier.
         flags: what can be changed, ze_mutable_command_exp_flags_t.
         kernels: the kernels that it may launch; nothing if that is not changed.
 

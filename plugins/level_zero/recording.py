@@ -124,7 +124,6 @@ class ListPart:
 
     Attributes:
         first, end: their places in the array.
-        waits: the events that they wait for.
         effects: what they signal and reset, in order.
         timed: the commands whose times an event has, and the events.
         buffer: what runs them, None if there is nothing to run.
@@ -166,8 +165,6 @@ class ListRecording:
     """Commands for a device, in the order in which they were appended.
 
     Args:
-        context: their context.
-        device: their device.
         in_order: whether each comes after the one before it.
         updatable: whether they change after they were built.
         in_c: what C knows of the list, which may append launches, too; None if it may not.
@@ -269,7 +266,6 @@ class ListRecording:
         """Append a copy of a command of another recording.
 
         Args:
-            other: the recording.
             index: the command's number.
             kernels: the kernel that takes the place of each, by address.
         """
@@ -441,7 +437,6 @@ class ListRecording:
         Args:
             buffer: what runs them.
             first: the place of its first command.
-            launches: the launches.
             counts: the group counts of each.
 
         Raises:

@@ -18,7 +18,6 @@ class ZeSampler(Object):
     """A sampler.
 
     Args:
-        context: its context.
         ur: the sampler of the reference adapter.
     """
 

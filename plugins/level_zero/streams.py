@@ -173,7 +173,6 @@ class StreamStep:
     """What a stream does next.
 
     Attributes:
-        waits: the events that it waits for.
         run: enqueues its commands on a stream after OpenCL events, and returns the event of their
             end, a reference. It is also given the step. None: there are no commands.
         effects: the events that it signals (True) and resets (False), in order.
@@ -221,8 +220,6 @@ class Stream:
     """An in-order queue of OpenCL, and the steps that cannot be enqueued yet.
 
     Args:
-        context: its context.
-        device: its device.
         synchronous: whether every submission is waited for.
 
     Attributes:

@@ -23,7 +23,6 @@ class URBuffer(BufferObject, URMemory):
 
     Args:
         cl: its handle.
-        context: its context.
         size: bytes.
         parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.
@@ -69,7 +68,6 @@ def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 
     """Create a sub-buffer.
 
     Args:
-        buffer: the buffer.
         origin: the first byte of the part.
         size: the bytes of the part.
         cl_flags: OpenCL's flags.

@@ -128,7 +128,6 @@ def check_native(native: int, context: URContext, routine: str, name: str) -> No
 
     Args:
         native: the handle.
-        context: the context.
         routine: the query of its type, such as "clGetKernelInfo".
         name: the property that is the context, such as "CL_KERNEL_CONTEXT".
 

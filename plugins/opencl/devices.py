@@ -39,7 +39,6 @@ class URDevice(CLObject):
 
     Args:
         cl: its handle.
-        platform: its platform.
         parent: the device that a sub-device is a part of. Only sub-devices are counted, as in
             OpenCL.
     """
@@ -227,7 +226,6 @@ def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
     """Divide a device. While its sub-devices live, the same request has the same answer.
 
     Args:
-        device: the device.
         wanted: the properties of clCreateSubDevices, with the 0 at their end.
 
     Raises:

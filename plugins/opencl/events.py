@@ -36,7 +36,6 @@ class UREvent(CLObject):
 
     Args:
         cl: its handle.
-        context: its context.
         queue: the queue of the command, None for a user event.
         command: its ur_command_t.
         first: the event of the first command, if several commands are one to the caller.
@@ -113,7 +112,6 @@ class URCommandEvent(UREvent):
     It is complete before the first enqueue. Each enqueue gives it another cl_event.
 
     Args:
-        context: its context.
         command: its ur_command_t.
         buffer: a weak reference to the command-buffer.
         index: the number of the command.
@@ -239,7 +237,6 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
     Args:
         event: the cl_event.
         table: the driver's table.
-        status: the execution status.
         action: the function. It gets the status, which is negative after a failure.
 
     Raises:

@@ -82,7 +82,6 @@ class URImage(ImageObject, URMemory):
     """A cl_mem that is an image.
 
     Attributes:
-        kind: its type.
         format: its channel order and channel type, as Unified Runtime's numbers.
         extent: its pixels along x, y and z. The images of an array are the last dimension. It is 1
             for a dimension that the image lacks.
@@ -129,7 +128,6 @@ def has_format(context: URContext, access: int, kind: int, format: Any) -> bool:
     """Return whether a context has images of a format.
 
     Args:
-        context: the context.
         access: cl_mem_flags that say what kernels do with the image, 0 for anything.
         kind: a cl_mem_object_type.
         format: a cl_image_format.

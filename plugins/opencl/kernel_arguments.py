@@ -27,7 +27,6 @@ def set_arguments(
 
     Args:
         kernel: the cl_kernel.
-        context: its context.
         arguments: their indices, and what they are set to.
 
     Raises:
@@ -69,7 +68,6 @@ def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> N
     """Set arguments on a kernel whose lock is held. If one is refused, nothing changes.
 
     Args:
-        kernel: the kernel.
         arguments: their indices, and what they are set to.
 
     Raises:

@@ -215,9 +215,6 @@ def recreate_kernel(kernel: URKernel) -> bool:
     It helps if an argument was an SVM pointer, and the driver cannot make anything else of it. A
     kernel whose native handle others may know is not exchanged.
 
-    Args:
-        kernel: the kernel.
-
     Returns:
         Whether it was exchanged.
 
@@ -294,8 +291,6 @@ def suggest_local_size(
     In the first dimension it is a multiple of what the device prefers, if such a size divides.
 
     Args:
-        kernel: the kernel.
-        device: the device.
         sizes: the global work size.
         most: how many work-items a work-group may have, if the device does not say less.
 

@@ -54,11 +54,7 @@ _ARGUMENTS: Final[dict[int, Callable[[Any, Any], URKernelArgument]]] = {
 
 
 class _KernelLock:
-    """The lock of a kernel: that of Python's threads, and what keeps C away.
-
-    Args:
-        kernel: the kernel.
-    """
+    """The lock of a kernel: that of Python's threads, and what keeps C away."""
 
     __slots__ = ("_kernel",)
 
@@ -118,7 +114,6 @@ class URKernel(CLObject):
 
     Args:
         cl: its handle, a reference to which is ours.
-        program: its program.
 
     Attributes:
         struct: what C knows of it.

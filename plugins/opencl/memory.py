@@ -28,7 +28,6 @@ class URMemory(CLObject):
 
     Args:
         cl: its handle.
-        context: its context.
         size: bytes.
         host: the address of the program's memory that it uses, or 0.
         owned: whether it has a reference to `cl`, which it releases at the end.

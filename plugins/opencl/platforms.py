@@ -119,8 +119,6 @@ def find_extension(platform: URPlatform, name: str, prototype: Any = None) -> An
     """Return an extension function, which has no slot in dispatch tables.
 
     Args:
-        platform: the platform of the driver.
-        name: the function.
         prototype: its ctypes prototype, if icd/opencl.abi does not have it.
 
     Raises:

@@ -97,7 +97,6 @@ def build_program(
     """Build or compile a program.
 
     Args:
-        program: the program.
         devices: its devices that it is built for; all of them if empty.
         options: the compiler's options.
         flags: UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS has no effect. What OpenCL compiles may
@@ -154,7 +153,6 @@ def link_programs(
     """Link programs.
 
     Args:
-        context: the context of the programs.
         devices: what to link for, nothing for all devices of the context.
         programs: what to link.
         options: the linker's options.

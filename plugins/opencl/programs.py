@@ -39,7 +39,6 @@ class URProgram(CLObject):
 
     Args:
         cl: its handle, a reference to which is ours.
-        context: its context.
         il: the SPIR-V that it was made of, b"" if it was made of something else.
     """
 
@@ -164,7 +163,6 @@ def make_program(native: int, context: URContext, properties: Any) -> URProgram:
 
     Args:
         native: the cl_program.
-        context: its context.
         properties: a struct with `isNativeHandleOwned`, or None.
 
     Raises:

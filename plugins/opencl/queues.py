@@ -48,8 +48,6 @@ class URQueue(CLObject):
 
     Args:
         cl: its handle.
-        context: its context.
-        device: its device.
         flags: what it was created with, ur_queue_flags_t.
         owned: whether it has a reference to `cl`, which it releases at the end.
 
@@ -213,7 +211,6 @@ class URQueue(CLObject):
         """Call one of OpenCL's clEnqueue… functions.
 
         Args:
-            routine: its name.
             command: the name of a ur_command_t after UR_COMMAND_.
             arguments: what it takes between the queue and the wait list.
             waits: the events of the wait list.
@@ -319,8 +316,6 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
     """Create a queue.
 
     Args:
-        context: its context.
-        device: its device.
         flags: ur_queue_flags_t. Only order and profiling matter to OpenCL.
 
     Raises:
@@ -380,7 +375,6 @@ def get_queue(native: int, context: URContext) -> URQueue:
 
     Args:
         native: the cl_command_queue.
-        context: its context.
 
     Raises:
         URError: the handle is NULL.

@@ -40,7 +40,6 @@ class URSampler(CLObject):
 
     Args:
         cl: its handle, a reference to which is ours.
-        context: its context.
         normalized: whether its coordinates are from 0 to 1.
         addressing: a ur_sampler_addressing_mode_t.
         filtering: a ur_sampler_filter_mode_t.

@@ -140,7 +140,6 @@ def fill_memory(
     """Fill bytes of a cl_mem.
 
     Args:
-        enqueue: the call.
         memory: the cl_mem.
         pattern: a pattern of any size.
         offset: the first byte.

@@ -57,7 +57,6 @@ class Adapter(Object):
     functions in `after_queues`. Then the functions in `on_close` are called, the last added first.
 
     Args:
-        name: its name in the log.
         backend: what queries say that it drives, a name of ur_backend_t.
         version: what queries say about its version.
         stoppable: whether Ctrl-C ends all of its waits (loader/base/interrupts.py). Then the
@@ -382,7 +381,6 @@ def get_live_object(adapter: Adapter, type_name: str, handle: int, code: str) ->
     Args:
         adapter: whose object it is.
         type_name: the type of the handle.
-        handle: the handle.
         code: the code if it is not alive.
 
     Raises:

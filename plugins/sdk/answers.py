@@ -119,7 +119,6 @@ def describe_wrong_answer(encoders: dict[int, Encode], name: int, value: Any) ->
     Args:
         encoders: the encoders of the property's info type.
         name: the number of the property.
-        value: the answer.
     """
     group = next(group for group in UR.groups if list_encoders(group) is encoders)
     constant = UR.groups[group][name]
@@ -133,9 +132,7 @@ def describe_wrong_return(
     """Return the error for a value that could not be stored in the outputs of a function.
 
     Args:
-        routine: the function.
         value: what it returned.
-        outputs: its outputs.
         error: why it could not be stored.
     """
     wanted = "a tuple: " * (len(outputs) > 1)

@@ -34,7 +34,6 @@ class BufferObject:
     """What a buffer of an adapter is, besides an `Object`.
 
     Attributes:
-        context: its context.
         size: bytes.
         parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.
@@ -70,7 +69,6 @@ def declare_buffers(
     """Declare how buffers are made, and the queries of memory objects.
 
     Args:
-        adapter: the adapter.
         create: gets a context, flags, bytes, and the address of host memory or 0.
         divide: gets a buffer, flags, the first byte of the part, its bytes, and where the program's
             memory for them is, or 0.

@@ -175,7 +175,6 @@ def build_plugin(adapter: str | os.PathLike[str], output: str | os.PathLike[str]
     """Build a PI plugin, for DPC++ up to 2024.2, over a Unified Runtime adapter.
 
     Args:
-        adapter: the library of the adapter.
         output: a file or a folder, in which it is called libpi_opencl.so.
 
     Returns:

@@ -51,9 +51,6 @@ def declare_graphs(adapter: Adapter) -> None:
 
     A queue has `capture`, None if it is in none. A capture has `graph`, and `first`, the queue that
     began it. A graph has `capture`, `begin(queue)`, `end()`, `is_empty` and `number`.
-
-    Args:
-        adapter: the adapter.
     """
 
     def get_graph(queue: Any, code: str) -> Any:

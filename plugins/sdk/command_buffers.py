@@ -73,8 +73,6 @@ class CommandBufferObject(Object):
     """The base of command-buffers.
 
     Args:
-        context: its context.
-        device: its device.
         updatable: whether its commands can be updated.
         in_order: whether each command comes after the one before it.
         profiling: whether its commands have times.
@@ -122,7 +120,6 @@ class CommandBufferObject(Object):
 
         Args:
             queue: a queue of its device.
-            waits: events that it waits for.
             wanted: whether an event is made.
 
         Returns:
@@ -233,12 +230,7 @@ class CommandBufferObject(Object):
 
 
 class CommandObject(Object):
-    """The base of commands that can be updated. One lives as long as its command-buffer.
-
-    Args:
-        buffer: its command-buffer.
-        index: its number.
-    """
+    """The base of commands that can be updated. One lives as long as its command-buffer."""
 
     type, counted = "ur_exp_command_buffer_command_handle_t", False
 
@@ -332,7 +324,6 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
     """Declare creation, finalize, enqueue and the query of an adapter's command-buffers.
 
     Args:
-        adapter: the adapter.
         kind: its class of command-buffers.
     """
 

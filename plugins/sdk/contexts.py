@@ -79,7 +79,6 @@ def declare_contexts(
     """Declare how contexts are made, and the queries about them.
 
     Args:
-        adapter: the adapter.
         create: makes a context of devices of one platform.
     """
 

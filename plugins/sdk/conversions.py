@@ -132,7 +132,6 @@ def answer(
         encoders: the encoders of the query's properties.
         registry: gives the handles of objects.
         value: the value, None if there is no answer.
-        name: the property.
         size: bytes of room.
         into: the address of the room, or 0.
         size_ret: where the size is written, or NULL.

@@ -49,7 +49,6 @@ def declare_events(
     """Declare waits, callbacks and queries of events, and events of native handles.
 
     Args:
-        adapter: the adapter.
         take_native: makes an event of a native handle, a context and properties.
         make_completed: makes an event of a context that is complete. NULL is its native handle.
         times: the answers of urEventGetProfilingInfo, by names after UR_PROFILING_INFO_COMMAND_.

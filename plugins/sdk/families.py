@@ -43,7 +43,6 @@ class EnqueueCall:
     """One call of an entry point that enqueues a command.
 
     Args:
-        queue: the queue.
         command: the name of its ur_command_t after UR_COMMAND_.
         waits: the events that the command waits for.
         wanted: whether the caller wants an event.
@@ -89,7 +88,6 @@ class EnqueueFamily:
         """Declare an entry point.
 
         Args:
-            name: its name.
             command: the name of its ur_command_t after UR_COMMAND_.
             function: the work. It gets what `make` returns and the values of `parameters`.
             parameters: the names of its parameters besides `hQueue`, `phEventWaitList`, `phEvent`
@@ -109,7 +107,6 @@ class EnqueueFamily:
         """Declare an entry point by its source, which is a call less than a function.
 
         Args:
-            name: its name.
             command: the name of its ur_command_t after UR_COMMAND_.
             lines: the source of the work. `call` is what `make` returns.
             scope: what the source uses.
@@ -165,7 +162,6 @@ class AppendFamily:
         """Declare an entry point.
 
         Args:
-            name: its name.
             function: the work. It gets what `make` returns and the values of `parameters`.
             parameters: the names of its parameters besides those that are common to all appends.
         """

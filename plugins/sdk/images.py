@@ -111,7 +111,6 @@ def check_description(desc: Any, host: int) -> ImageKind:
     """Return the type of the image that a ur_image_desc_t describes.
 
     Args:
-        desc: the struct.
         host: the address of host memory, or 0.
 
     Raises:
@@ -132,8 +131,6 @@ def check_host_pitches(desc: Any, kind: ImageKind, pixel: int) -> None:
     """Check that the pitches of a ur_image_desc_t can be those of host memory.
 
     Args:
-        desc: the struct.
-        kind: the type of image.
         pixel: the bytes of a pixel.
 
     Raises:
@@ -152,8 +149,6 @@ class ImageObject:
     """What an image of an adapter is, besides an `Object`.
 
     Attributes:
-        context: its context.
-        kind: its type.
         format: its channel order and channel type, as Unified Runtime's numbers.
         extent: its pixels along x, y and z. The images of an array are the last dimension.
         pixel: the bytes of a pixel.
@@ -204,7 +199,6 @@ def declare_image_queries(adapter: Adapter, **own: Callable[[Any], Any]) -> None
     """Declare urMemImageGetInfo.
 
     Args:
-        adapter: the adapter.
         own: answers that are not those of `IMAGE_ANSWERS`, by the same names.
     """
 
@@ -239,7 +233,6 @@ def find_transfer_pitches(
     are.
 
     Args:
-        kind: the type of image.
         pixel: the bytes of a pixel.
         region: the pixels that are moved.
         row: the row pitch in bytes, 0 for no gap.

@@ -60,7 +60,6 @@ def list_argument_rows(rows: Any, count: int) -> Iterable[Any]:
 
     Args:
         rows: a pointer to the array.
-        count: its length.
 
     Returns:
         Kind, index, size and value of each row.
@@ -81,7 +80,6 @@ def read_arguments(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, U
     Args:
         adapter: whose objects the handles are.
         rows: a pointer to the array.
-        count: its length.
 
     Returns:
         Index and argument of each row.
@@ -150,7 +148,6 @@ def declare_arguments(
     """Declare the entry points that set one argument of a kernel.
 
     Args:
-        adapter: the adapter.
         set_arguments: gets the kernel, and the arguments with their indices.
         samplers: whether a sampler can be an argument.
     """

@@ -36,9 +36,7 @@ def read_exec_info(name: int, size: int, address: int) -> ExecInfo:
     """Read the value of a ur_kernel_exec_info_t.
 
     Args:
-        name: the property.
         size: the bytes of the value.
-        address: where it is.
 
     Raises:
         URError: INVALID_SIZE, INVALID_VALUE.
@@ -72,7 +70,6 @@ def declare_kernels(
     """Declare how kernels are made, their settings, and how many work-groups run at a time.
 
     Args:
-        adapter: the adapter.
         create: gets a program and the name of a kernel.
         take_native: gets a native handle, a context, a program or None, and properties.
         set_execution: sets on a kernel what urKernelSetExecInfo is given.
@@ -107,7 +104,6 @@ def check_group_size(
     """Check that a kernel can be launched with a local size.
 
     Args:
-        local: the local size.
         limits: the most work-items of the device in each dimension.
         largest: the most work-items of the kernel in a work-group.
         required: the local size that it is compiled for, None for any.
@@ -132,7 +128,6 @@ def declare_suggestions(adapter: Adapter, suggest: Suggest) -> None:
     """Declare the queries for the local size that suits a launch.
 
     Args:
-        adapter: the adapter.
         suggest: gets a kernel, a queue, the global offset, the global size and new arguments. It
             returns a local size.
     """

@@ -48,7 +48,6 @@ def find_cluster(properties: Any, dimensions: int) -> tuple[int, int, int] | Non
 
     Args:
         properties: a pointer to a ur_kernel_launch_ext_properties_t.
-        dimensions: of the launch.
 
     Raises:
         URError: INVALID_VALUE for a cluster of nothing.

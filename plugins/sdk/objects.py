@@ -186,7 +186,6 @@ class Registry:
         """Yield the handles that C has made of a type.
 
         Args:
-            type_name: the type.
             word: their third number, 0 for all.
         """
         after = ffi.new("uintptr_t *")

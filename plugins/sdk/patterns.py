@@ -20,7 +20,6 @@ def read_row_pattern(address: int, length: int, pitch: int, width: int, height: 
     """Return the pattern of a fill of rows. It continues from row to row.
 
     Args:
-        address: where it is.
         length: its bytes.
         pitch: bytes from the beginning of a row to that of the next.
         width: bytes of a row.
@@ -44,7 +43,6 @@ def read_buffer_pattern(address: int, length: int, room: int, offset: int, size:
     """Return the pattern of a fill of a buffer.
 
     Args:
-        address: where it is.
         length: its bytes.
         room: the bytes of the buffer.
         offset: the first byte to fill.

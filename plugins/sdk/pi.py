@@ -46,9 +46,6 @@ _CODES: Final = ffi.new("int32_t[]", [*map(convert_result, range(256)), convert_
 def start(address: int) -> None:
     """Fill a shell.
 
-    Args:
-        address: the address of its struct.
-
     Raises:
         FairleadError: its adapter cannot be opened, or is not an adapter.
     """

@@ -24,7 +24,6 @@ def declare_platforms(
     """Declare the entry points about platforms.
 
     Args:
-        adapter: the adapter.
         find: returns all platforms, always the same objects.
         options: what the driver's compiler has for an option of DPC++, unless it has nothing. A
             function gets the platform.
@@ -64,7 +63,6 @@ def declare_devices(
     """Declare which devices there are, how they are divided, and which binaries they take.
 
     Args:
-        adapter: the adapter.
         find: returns the root devices of a platform, of a ur_device_type_t.
         take_native: returns the device of a native handle, None if there is none. It gets
             properties, too.

@@ -41,7 +41,6 @@ class USMPool(Object):
     `device`, `size` and `align`. Both are the adapter's.
 
     Args:
-        context: its context.
         device: its device, None for all.
         flags: ur_usm_pool_flags_t.
         is_default: whether it is a device's default pool, which does not keep its context alive.

@@ -31,7 +31,6 @@ def declare_builds(adapter: Adapter, build: BuildProgram, link: Callable[..., No
     """Declare builds, compilations and links, with devices and without.
 
     Args:
-        adapter: the adapter.
         build: builds or compiles a program.
         link: gets a context, devices, programs, options, and where it stores the handle of what it
             makes. It chooses the devices if they are empty.
@@ -80,7 +79,6 @@ def declare_creation(
     """Declare how programs are made of intermediate language or text, and of binaries.
 
     Args:
-        adapter: the adapter.
         from_il: gets a context and the bytes.
         from_binaries: gets a context, devices, and the binary of each.
     """

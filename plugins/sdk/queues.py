@@ -28,7 +28,6 @@ def declare_queues(
     """Declare how queues are made, waits for them, and the queries about them.
 
     Args:
-        adapter: the adapter.
         create: gets a context, a device and ur_queue_flags_t.
         take_native: gets a native handle, a context, a device or None, and properties.
         finish: waits for everything in a queue.

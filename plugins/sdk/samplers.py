@@ -16,7 +16,6 @@ def declare_samplers(adapter: Adapter, create: Callable[[Any, bool, int, int], A
     """Declare how samplers are made, and the queries about them.
 
     Args:
-        adapter: the adapter.
         create: gets a context, whether coordinates are from 0 to 1, a ur_sampler_addressing_mode_t
             and a ur_sampler_filter_mode_t.
     """

@@ -68,9 +68,6 @@ class StartError(FairleadError):
 def start(address: int) -> None:
     """Fill a shell with the entry points of its adapter.
 
-    Args:
-        address: the address of its struct.
-
     Raises:
         StartError: the shell is of another version, or the module has no adapter.
         Exception: what the module raises when it is imported.
@@ -266,9 +263,6 @@ def end_with_python(end: Callable[[], None]) -> Callable[[], None]:
 
     Handlers of `atexit` run in the reverse order of their registration. dpctl waits for queues in a
     `weakref.finalize`, and has registered that before an adapter starts.
-
-    Args:
-        end: the function.
     """
 
     def begin_to_end() -> None:

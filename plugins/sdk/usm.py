@@ -93,7 +93,6 @@ def declare_allocation(
     """Declare the allocations of USM.
 
     Args:
-        adapter: the adapter.
         allocate: gets a context, "host", "device" or "shared", a device (None for host memory), a
             descriptor, a pool (both may be None), and bytes. It returns an address.
         line_of: returns the bytes of a device's cache line.
@@ -138,7 +137,6 @@ def declare_memory_query(adapter: Adapter, find: Callable[[Any, int], Any]) -> N
     The answer is 0 to every question about memory that is not USM: its type is UNKNOWN.
 
     Args:
-        adapter: the adapter.
         find: gets a context and an address. It returns the allocation, or None.
     """
 
@@ -164,7 +162,6 @@ def declare_imports(
     """Declare how host memory that the program has allocated becomes USM.
 
     Args:
-        adapter: the adapter.
         take: gets a context, an address and bytes.
         forget: gets a context and an address.
     """
@@ -233,7 +230,6 @@ def check_rows_in(found: Any, address: int, pitch: int, width: int, height: int)
     """Check that rows lie in their allocation.
 
     Args:
-        found: the allocation.
         address: where the first row begins.
         pitch: bytes from the beginning of a row to that of the next.
         width: bytes of a row.

@@ -128,9 +128,6 @@ def compile_function(
     """Make a function of its source.
 
     Args:
-        name: its name.
-        parameters: the names of its parameters.
-        lines: its body.
         scope: the global names of the source. The function is added.
         file: what tracebacks call the file.
     """

@@ -139,7 +139,6 @@ def remove(context: LZContext, address: int, imported: bool = False) -> LZAlloca
     """Forget an allocation. It is not freed.
 
     Args:
-        context: its context.
         address: where it begins.
         imported: whether it is memory of the program's.
 

@@ -32,7 +32,6 @@ class LZGraph(Object):
     """A graph that a queue is captured into.
 
     Args:
-        context: its context.
         ze: its ze_graph_handle_t, 0 if the driver makes it for a capture.
 
     Attributes:

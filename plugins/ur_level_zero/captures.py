@@ -26,7 +26,6 @@ class LZCapture:
     """What one or several queues give to a graph.
 
     Args:
-        graph: the graph.
         queue: the queue that begins and ends the capture.
 
     Attributes:
@@ -73,7 +72,6 @@ def refuse_capture(queue: LZQueue, what: str, waits: Sequence[LZEvent] = ()) -> 
     Args:
         queue: the queue of the command.
         what: what it would do.
-        waits: the events that it waits for.
 
     Raises:
         URError: GRAPH_CAPTURE_UNSUPPORTED if the queue is captured, or would be.

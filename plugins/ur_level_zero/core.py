@@ -89,7 +89,6 @@ def ask(table: DispatchTable, routine: str, handle: int, name: str, **how: Any) 
 
     Args:
         table: the driver's functions.
-        routine: the function.
         handle: what it is about.
         name: see `make_struct`.
         how: see `make_struct`.
@@ -126,7 +125,6 @@ def wait_until_ready(function: Callable[[int], int], routine: str) -> None:
 
     Args:
         function: is called with nanoseconds. It returns NOT_READY after that time.
-        routine: its name.
 
     Raises:
         LevelZeroError: what the driver answers.

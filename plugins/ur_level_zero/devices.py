@@ -36,7 +36,6 @@ class QueueGroup:
     """A group of command queues of a device.
 
     Attributes:
-        ordinal: its number.
         queues: how many queues of the device it has.
         largest_pattern: bytes of the largest pattern of a fill.
         is_cooperative: whether all work-groups of a launch can run at the same time.
@@ -54,7 +53,6 @@ class LZDevice(Object):
 
     Args:
         ze: its handle.
-        platform: its platform.
         parent: the device that a sub-device is a part of.
     """
 
@@ -229,7 +227,6 @@ def divide_device(device: LZDevice, asked: list[Any], room: int) -> Sequence[LZD
     """Return the sub-devices that the driver has: Level Zero divides devices in no other way.
 
     Args:
-        device: the device.
         asked: ur_device_partition_property_t of one type.
         room: for how many handles there is room.
 

@@ -65,7 +65,6 @@ def choose_events(platform: LZPlatform, devices: int) -> EventChoice:
     """Return the events of in-order lists.
 
     Args:
-        platform: the platform.
         devices: how many devices the context has.
 
     Raises:

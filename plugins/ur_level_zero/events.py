@@ -27,7 +27,6 @@ class LZEvent(Object):
 
     Args:
         cell: what its command signals.
-        context: its context.
         queue: the queue of the command, None for an event of elsewhere.
         command: its ur_command_t.
         first: what the first command signals, if several commands are one to the caller.

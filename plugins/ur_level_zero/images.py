@@ -56,13 +56,11 @@ class LZImage(ImageObject, LZMemory):
 
     Args:
         ze: its handle.
-        context: its context.
         desc: the ur_image_desc_t that it was made with.
         format: its channel order and channel type, as Unified Runtime's numbers.
         owned: whether it is destroyed at the end.
 
     Attributes:
-        kind: its type.
         extent: its pixels along x, y and z.
         pixel: the bytes of a pixel.
     """

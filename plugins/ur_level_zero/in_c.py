@@ -95,7 +95,6 @@ class LZQueueInC:
 
     Args:
         context: an `fl_lz_context *`.
-        ze: its list.
 
     Attributes:
         lock: see `LZQueue.lock`.

@@ -86,7 +86,6 @@ class LZKernel(Object):
     """A kernel.
 
     Args:
-        program: its program.
         handles: its handles, by the device.
         owned: whether they are destroyed at the end.
 
@@ -296,7 +295,6 @@ def encode_argument(
     """Return size and value of an argument as Level Zero takes them.
 
     Args:
-        context: the context of the kernel.
         index: which argument.
         argument: what it is set to.
 

@@ -36,7 +36,6 @@ class LZMemory(LZObject):
 
     Args:
         ze: the address of a buffer's memory, or the handle of an image.
-        context: its context.
         size: bytes.
         owned: whether it is destroyed at the end.
     """
@@ -53,7 +52,6 @@ class LZBuffer(MappableBuffer, LZMemory):
 
     Args:
         address: where it is in the device's memory.
-        context: its context.
         size: bytes.
         parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.

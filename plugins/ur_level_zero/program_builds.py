@@ -50,7 +50,6 @@ def _link(
     """Link programs that are compiled.
 
     Args:
-        context: the context of the programs.
         devices: what to link for, nothing for all devices of the first program.
         programs: what to link.
         options: the linker's options.

@@ -48,7 +48,6 @@ class LZModule:
 
     Args:
         ze: its handle.
-        device: its device.
         owned: whether it is destroyed.
     """
 
@@ -135,7 +134,6 @@ class LZProgram(Object):
     """A program.
 
     Args:
-        context: its context.
         sources: what its modules are made of, by the device: the format, and one or more inputs.
         il: the SPIR-V that it was made of, b"" if it was made of something else.
 
@@ -168,7 +166,6 @@ class LZProgram(Object):
         """Make the modules.
 
         Args:
-            devices: for which devices.
             options: the compiler's options.
             kind: "COMPILED_OBJECT" or "EXECUTABLE".
             may_import: whether an executable may lack what `urProgramDynamicLinkExp` links.

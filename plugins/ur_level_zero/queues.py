@@ -64,8 +64,6 @@ class LZQueue(LZObject):
 
     Args:
         ze: its handle.
-        context: its context.
-        device: its device.
         flags: what it was created with, ur_queue_flags_t.
         owned: whether it is destroyed at the end.
 
@@ -144,7 +142,6 @@ class LZQueue(LZObject):
         Args:
             routine: the function of Level Zero.
             arguments: what it takes between the list and the event that it signals.
-            waits: what it waits for.
             cell: what it signals, if that is needed.
             reset_later: whether another command resets the cell, so that it does not tell the end.
                 The queue is in-order then.
@@ -361,9 +358,6 @@ class LZQueue(LZObject):
     def get_regular(self, group: QueueGroup) -> RegularQueue:
         """Return the queue beside it that runs regular lists.
 
-        Args:
-            group: the group of queues.
-
         Raises:
             LevelZeroError: what the driver answers.
         """
@@ -422,8 +416,6 @@ def create_queue(
     """Create a queue.
 
     Args:
-        context: its context.
-        device: its device.
         flags: ur_queue_flags_t.
         ordinal: the group of the device's queues, None for the one that runs kernels.
 

@@ -38,8 +38,6 @@ class RegularQueue:
     """A ze_command_queue_handle_t, which executes regular lists.
 
     Args:
-        context: its context.
-        device: its device.
         ordinal: the group of queues.
     """
 

@@ -21,7 +21,6 @@ class LZSampler(LZObject):
 
     Args:
         ze: its handle.
-        context: its context.
         normalized: whether its coordinates are from 0 to 1.
         addressing: a ur_sampler_addressing_mode_t.
         filtering: a ur_sampler_filter_mode_t.

@@ -54,7 +54,6 @@ class MisreadManifest:
     """A manifest that fairlead understands and other loaders do not.
 
     Attributes:
-        path: the manifest.
         why: what is in it that they do not know.
         content: its first bytes, as Python writes them.
         remedy: the command that writes it as they want it.

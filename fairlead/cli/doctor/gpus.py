@@ -148,7 +148,6 @@ def format_lines(
     """Yield the lines of a report.
 
     Args:
-        states: the facts.
         painted: returns a state in its colour.
     """
     for one in states:

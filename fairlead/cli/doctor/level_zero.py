@@ -132,7 +132,6 @@ def format_lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[st
     """Yield the lines of a report.
 
     Args:
-        survey: the facts.
         painted: returns a state in its colour.
     """
     for driver in survey.drivers:

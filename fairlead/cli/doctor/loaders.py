@@ -76,7 +76,6 @@ class PyOpenCL:
     """The PyOpenCL of this Python.
 
     Attributes:
-        version: its version.
         needs: the libOpenCL that it needs.
         loader: the file of that, "" if there is none: then PyOpenCL cannot be imported.
         reads: the manifests that the loader reads and the libraries that variables name, in order.

@@ -62,7 +62,6 @@ def format_lines(
     """Yield the lines of a report.
 
     Args:
-        commands: the facts.
         painted: returns a state in its colour.
     """
     for one in commands:

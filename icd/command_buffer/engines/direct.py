@@ -140,7 +140,6 @@ class BuiltDirect(BuiltCommands):
 
     Args:
         commands: what is run; all of them can be.
-        target: the kind of queue.
         found: the device, and the functions of the kernels.
 
     Raises:

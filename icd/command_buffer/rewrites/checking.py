@@ -43,7 +43,6 @@ class Copies:
 
     Args:
         context: a handle.
-        launches: of the run.
 
     Attributes:
         roots: the copies of whole memory objects, and their bytes, by handle.

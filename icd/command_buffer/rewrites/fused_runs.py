@@ -36,8 +36,6 @@ class FusedRun:
 
     Attributes:
         launches: in order.
-        source: of the kernel.
-        kernel: the kernel.
         parameters: its own.
         group: work-items of a work-group.
     """
@@ -105,8 +103,6 @@ class FusedRun:
         """Append the launch to an array. Returns its place.
 
         Args:
-            array: the array.
-            commands: the recorded ones.
             before: the commands that it comes after.
             instead: what its memory is exchanged for, by handle.
         """

@@ -43,7 +43,6 @@ def isolate(text: str, kind: str, zero: str) -> str:
     """Return an expression with the same bits, of whose value a compiler knows nothing.
 
     Args:
-        text: the expression.
         kind: its type, a built-in one.
         zero: the name of a zero.
     """
@@ -57,7 +56,6 @@ def why_not_isolated(access: KernelAccess, arrays: set[str]) -> str | None:
     """Return why the function of a kernel may round otherwise with variables for memory.
 
     Args:
-        access: the kernel.
         arrays: the names by which it indexes memory.
     """
     for one in access.parameters:

@@ -72,7 +72,6 @@ def read_access(kernel: int, device: int, sources: Mapping[int, str]) -> tuple[K
 
     Args:
         kernel: its handle.
-        device: that it is for.
         sources: of programs, by their handles.
 
     Raises:

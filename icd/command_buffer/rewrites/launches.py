@@ -68,7 +68,6 @@ def read_launch(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
 
     Args:
         snapshot: the commands.
-        number: of the launch.
 
     Raises:
         NotFused: it is not known well enough.

@@ -25,9 +25,7 @@ class FusedArgument(NamedTuple):
 
     Attributes:
         kind: its type, and what stands before its name.
-        name: its name.
         list: an `fl_arguments *` that has it.
-        place: where.
         value: what it is now.
     """
 
@@ -47,7 +45,6 @@ class FusedParameters:
     """The parameters of a fused kernel: each buffer and each value once.
 
     Args:
-        run: its launches.
         temporaries: what a variable stands for, and its type, by handle.
         shared: memory whose elements pass from launch to launch in variables, by handle; None if
             launches are not isolated.
@@ -55,7 +52,6 @@ class FusedParameters:
 
     Attributes:
         variables: their names, by handle.
-        rows: the arguments.
         places: of the rows, by the keys of the launches' arguments.
         size: bytes of the arguments.
     """
@@ -124,7 +120,6 @@ class FusedParameters:
         Args:
             write: writes what a variable stands for, of a handle.
             prefix: of the variables' names.
-            lanes: of their types.
         """
         first, last = list[str](), list[str]()
         for handle, one in (self.shared or {}).items():
@@ -143,8 +138,6 @@ class FusedParameters:
         """Return the statements that call the function of an old kernel.
 
         Args:
-            name: of the function.
-            launch: the launch.
             met: the memory that launches before it use, handles.
         """
         if self.shared is None:

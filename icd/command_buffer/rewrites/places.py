@@ -21,7 +21,6 @@ class ElementPlace:
     """Where an item's element of memory is: the same in all launches that use it.
 
     Attributes:
-        kind: its type.
         offset: of item 0's, from where the argument points to, in bytes.
         stride: bytes from an element to the next one.
         is_loaded: whether a launch may read it before any has written it.

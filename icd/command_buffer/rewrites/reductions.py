@@ -135,7 +135,6 @@ class ReaderRun(Run):
     """Launches that become a part of the launch after them.
 
     Args:
-        launches: the launches.
         reader: the launch after them.
         temporaries: the memory that they write for it, and its type, by handle.
     """

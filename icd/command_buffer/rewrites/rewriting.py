@@ -60,7 +60,6 @@ class Rewriting:
     """The rewrites of a command list. Only one thread at a time changes or enqueues the list.
 
     Args:
-        commands: the commands.
         find_sources: returns the sources of programs (handles) that the driver does not tell, as
             far as they are known.
         get_cells: returns the cells of the commands' Parameters.

@@ -185,7 +185,6 @@ class RunList:
         arguments: of each launch that is fused, or that could be after changes, by its number.
         lines: why there are borders between them: the command behind, and a text.
         launches: all that were understood, by number.
-        snapshot: of the list.
     """
 
     def __init__(self, snapshot: ListSnapshot, *, is_isolated: bool) -> None:

@@ -68,8 +68,6 @@ def _write_function(kernel: KernelRead, name: str, own: Sequence[str]) -> str:
     """Return a kernel as a function of one item.
 
     Args:
-        kernel: the kernel.
-        name: of the function.
         own: the arguments instead of whose elements it takes pointers to variables.
     """
     function = copy.deepcopy(kernel.access.function)

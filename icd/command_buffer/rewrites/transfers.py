@@ -39,8 +39,6 @@ def read_transfer(
 
     Args:
         snapshot: the commands.
-        number: of the transfer.
-        like: the other launch.
         types: of the elements of memory objects, by the root and the bytes of an element.
 
     Raises:

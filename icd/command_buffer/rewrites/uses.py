@@ -19,11 +19,7 @@ from ..edits import MEMORY
 
 
 class BuiltSource(str):
-    """The source of a program that was built, where the driver forgets it.
-
-    Attributes:
-        options: the build options.
-    """
+    """The source of a program that was built, where the driver forgets it."""
 
     __slots__ = ("options",)
     options: str
@@ -62,7 +58,6 @@ class ListSnapshot:
     """A command list as it is now. It stays so while the list changes.
 
     Attributes:
-        commands: the commands.
         sources: of their programs, by handles.
         uses: of memory objects, by handles.
         cells: by the addresses of their bytes.
@@ -89,7 +84,6 @@ def take_snapshot(
     """Return what a rewrite has to know.
 
     Args:
-        commands: the list.
         find_sources: returns the sources of programs that the driver does not tell, as far as they
             are known.
         cells: of the Parameters, None if there are none.
@@ -135,7 +129,6 @@ def list_uses(commands: CommandList, known: Mapping[int, MemoryUse]) -> dict[int
     """Return who uses each memory object (a handle) of launches, copies and fills of buffers.
 
     Args:
-        commands: the list.
         known: see `take_snapshot`.
     """
     users, own, other = dict[int, set[int]](), dict[int, int](), set[int]()
@@ -181,7 +174,6 @@ def list_sources(
     """Return the sources of the programs of a list, by their handles.
 
     Args:
-        commands: the list.
         find_others: returns those that the driver does not tell, as far as they are known.
     """
     kernels = {get_address(commands.array[number].kernel) for number in range(len(commands))}

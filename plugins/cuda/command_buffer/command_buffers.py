@@ -43,7 +43,6 @@ class CuCommandEvent(CuEvent):
     """The event of a command in a command-buffer.
 
     Args:
-        buffer: its command-buffer.
         command: its ur_command_t.
         index: the number of the command.
     """
@@ -62,8 +61,6 @@ class CuCommand(CommandObject):
     """A command that can be updated. It lives as long as its command-buffer.
 
     Args:
-        buffer: its command-buffer.
-        index: its number.
         made: the `fl_gpu_command` of a launch that C has made.
 
     Attributes:
@@ -105,7 +102,6 @@ class CuCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
-        graph: the CUgraph.
         native: its native handle: the graph, or in a native command that command's own one.
         executable: the CUgraphExec, 0 before finalize.
         in_c: what C knows of it: the node that stands for each command, and launches to repeat.
@@ -236,7 +232,6 @@ class CuCommandBuffer(CommandBufferObject):
 
         Args:
             index: the command's number.
-            made: the event.
 
         Raises:
             DriverError: what the driver answers.

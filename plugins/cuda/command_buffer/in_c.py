@@ -50,7 +50,6 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
     """Write a launch into an `fl_gpu_launch`.
 
     Args:
-        row: the struct.
         state: what is launched.
         launch: the same as the driver takes it.
         parameters: those of its node.
@@ -84,8 +83,6 @@ class GraphInC:
     """What C knows of a command-buffer.
 
     Args:
-        context: its context.
-        device: its device.
         graph: the driver's graph.
         in_order: whether each command comes after the one before it.
         updatable: whether launches may be updated.
@@ -153,7 +150,6 @@ class GraphInC:
         """Add the node that stands for the command that was planned. Raises MemoryError.
 
         Args:
-            node: the node.
             waits: whether the command is a launch that waits (`does_wait`), and nothing else.
         """
         if not lib.fl_add_gpu_node(self.struct, node, waits):

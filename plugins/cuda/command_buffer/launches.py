@@ -28,8 +28,6 @@ def _append(
     """Append a launch.
 
     Args:
-        append: the call.
-        kernel: the kernel.
         dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.

@@ -34,8 +34,6 @@ class CuLaunchState:
     """What a command launches.
 
     Args:
-        device: the device.
-        kernel: the kernel.
         dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.
@@ -186,7 +184,6 @@ def _set_events(buffer: CuCommandBuffer, name: str, rows: Sequence[tuple[int, in
     """Give nodes other CUevents: all of them, or none.
 
     Args:
-        buffer: the command-buffer.
         name: the driver's function after "GraphExec".
         rows: for each node, the node, the CUevent that it has, and the new one.
 

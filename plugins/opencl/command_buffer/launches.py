@@ -31,7 +31,6 @@ def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> An
 
     Args:
         buffer: the command-buffer, which keeps the copy.
-        kernel: the kernel.
         addresses: a bit for each argument that is an address.
 
     Raises:
@@ -92,8 +91,6 @@ def _append_launch(
     """Append a launch.
 
     Args:
-        append: the call.
-        kernel: the kernel.
         dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.

@@ -108,7 +108,6 @@ def make_fill_operation(
     """Return the operation of `icd.command_buffer` that fills bytes.
 
     Args:
-        context: the context.
         address: the first byte.
         pattern: a pattern of any size.
         size: how many bytes are filled. The pattern may end in the middle.

@@ -71,7 +71,6 @@ def allocate(
     """Allocate memory.
 
     Args:
-        context: its context.
         kind: "host", "device" or "shared".
         device: its device, None for host memory.
         descriptor: a pointer to a ur_usm_desc_t, or None.

@@ -88,7 +88,6 @@ def remove(context: URContext, address: int) -> Allocation:
     """Forget an allocation.
 
     Args:
-        context: its context.
         address: where it begins.
 
     Returns:
@@ -147,7 +146,6 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
     """Give memory back to the driver, after `remove`.
 
     Args:
-        allocation: the memory.
         wait: whether the driver may wait until it knows that nothing uses it.
 
     Raises:

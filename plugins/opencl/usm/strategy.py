@@ -32,7 +32,6 @@ class Allocation:
         base: the address of its first byte.
         size: bytes.
         kind: "host", "device" or "shared".
-        context: its context.
         device: its device, None for host memory.
         strategy: what allocated it.
         pool: its `URPool`, or None.
@@ -147,7 +146,6 @@ class Strategy:
         """Free memory that nothing uses any more, as far as we know.
 
         Args:
-            allocation: the memory.
             wait: whether the driver may wait until it knows that, too.
 
         Raises:
@@ -187,7 +185,6 @@ class Strategy:
         """Return the operation that fills bytes.
 
         Args:
-            target: where.
             pattern: a pointer to a pattern that OpenCL takes.
             pattern_size: its bytes.
             size: how many bytes are filled.
@@ -210,7 +207,6 @@ class Strategy:
         """Return the command that moves memory, None if there is none.
 
         Args:
-            allocation: the allocation.
             address: where to begin.
             size: bytes.
             flags: cl_mem_migration_flags; 0: to the queue's device.

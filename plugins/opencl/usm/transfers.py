@@ -141,8 +141,6 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
     """Fill bytes.
 
     Args:
-        enqueue: the call.
-        target: where.
         pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
 

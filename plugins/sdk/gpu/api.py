@@ -40,10 +40,8 @@ class GpuDriver(Protocol):
     """An open driver, as a loader gives it.
 
     Attributes:
-        library: its library.
         table: its functions, under the names that it exports.
         version: of its API, major and minor.
-        devices: its devices.
     """
 
     library: Any
@@ -77,7 +75,6 @@ class GpuSet(NamedTuple):
     Attributes:
         dst: the first byte.
         pitch: bytes from a row to the next.
-        value: the element.
         elementSize: its bytes: 1, 2 or 4.
         width: elements of a row.
         height: rows.
@@ -128,7 +125,6 @@ class GpuApi(ABC):
         vendor: who makes the devices.
         backend: the ur_backend_t, as a name.
         abi: its functions, constants and structs.
-        error: the exception for its codes.
         names: the functions that it exports, by their neutral names.
         targets: the targets of binaries that it takes, the best first.
         extra: answers of urDeviceGetInfo that differ from CUDA's, without their prefix.
@@ -180,8 +176,6 @@ class GpuApi(ABC):
         """Let a stream call a function of the host, and return the driver's code.
 
         Args:
-            device: the device.
-            stream: the stream.
             function: a function's address. It takes one address.
             data: what it is called with.
         """
@@ -199,7 +193,6 @@ class GpuApi(ABC):
         """Return a limit of images in pixels, 0 if the device has none of this type.
 
         Args:
-            device: the device.
             name: such as "2D_WIDTH" or "1D_LAYERED_LAYERS".
         """
 
@@ -214,8 +207,6 @@ class GpuApi(ABC):
         """Return the parameters of a copy of rows, for streams and nodes.
 
         Args:
-            target: where to.
-            source: where from.
             region: the width in bytes, the rows, the slices.
         """
 
@@ -228,7 +219,6 @@ class GpuApi(ABC):
         """Return the parameters of a node that launches a kernel.
 
         Args:
-            function: the kernel.
             grid: work-groups in each dimension.
             block: work-items of a work-group in each dimension.
             shared: bytes of dynamic local memory.

@@ -79,10 +79,6 @@ class DeviceImage(ABC):
     def find_variant(self, dimensions: int, offset: Sizes) -> Any:
         """Return what a launch's module depends on. Launches with equal answers share one.
 
-        Args:
-            dimensions: of the launch.
-            offset: its global offset.
-
         Raises:
             URError: UNSUPPORTED_FEATURE for an offset that the program cannot have.
         """

@@ -86,7 +86,6 @@ def _emit_call(name: str, prefix: str = "fl_") -> str:
     """Return the body of an entry point that Python makes if C does not.
 
     Args:
-        name: its name.
         prefix: the beginning of the C function's name.
     """
     names = ", ".join(p.name for p in c_types.read_ur().functions[name].parameters)

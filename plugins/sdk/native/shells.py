@@ -207,7 +207,6 @@ def describe_shell(name: str, source: str) -> Any:
     """Return the setuptools extension of a shell.
 
     Args:
-        name: the name of the library.
         source: its C file.
     """
     from setuptools import Extension

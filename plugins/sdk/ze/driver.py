@@ -51,9 +51,6 @@ class LevelZeroDriver:
     Everything that is still alive is closed when the process ends (`Registry.close`). The functions
     in `on_end` are called before that, the last added first.
 
-    Args:
-        name: its name in the log.
-
     Attributes:
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
         on_end: what is called at the end, before objects are closed.

@@ -50,9 +50,6 @@ _lock = make_lock()
 def start(address: int) -> None:
     """Fill a shell with the entry points of its driver.
 
-    Args:
-        address: the address of its struct.
-
     Raises:
         StartError: the shell is of another version, or the module has no driver.
         Exception: what the module raises when it is imported.

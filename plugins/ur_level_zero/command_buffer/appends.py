@@ -126,8 +126,6 @@ def _append_launch(
     """Append a launch, with the arguments in `rows` or those that were set before.
 
     Args:
-        append: the call.
-        kernel: the kernel.
         dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.

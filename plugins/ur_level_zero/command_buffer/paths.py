@@ -93,7 +93,6 @@ class CommandBufferPath(Protocol):
         """Execute the lists.
 
         Args:
-            queue: the queue.
             waits: what the execution waits for.
             end: what is signaled at its end.
             query: arguments of zeCommandListAppendQueryKernelTimestamps, None without profiling.
@@ -291,7 +290,6 @@ def choose_path(
     """Return how command-buffers run on a platform, and why.
 
     Args:
-        platform: the platform.
         plain: whether there is one list, and nobody asks for the times of its commands.
 
     Raises:

@@ -45,8 +45,6 @@ class LZCommandList:
     """A regular command list, which is destroyed when nobody holds it.
 
     Args:
-        context: its context.
-        device: its device.
         group: the group of queues that run it.
         in_order: whether its commands run in their order.
         mutable: whether its commands can be changed.

@@ -33,11 +33,7 @@ _INDEX: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
 
 
 class _Draft:
-    """What a launch will be.
-
-    Args:
-        command: the command.
-    """
+    """What a launch will be."""
 
     def __init__(self, command: LZCommand) -> None:
         self.command, self.old = command, get_launch_state(command.record)
