@@ -192,7 +192,7 @@ class ExecutableGraph(Drawable, Pickles):
             )
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Submit it to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
+        """Submit the graph to a queue after events. `Queue.graph` calls this. Raises SYCLError."""
         with self.lock:
             last = self._last
             if queue is not self._queue:
@@ -394,7 +394,7 @@ class ExecutableGraph(Drawable, Pickles):
         return len(self.snapshot.commands)
 
     def explain(self) -> str:
-        """Return how it is divided, and why, and how each command-buffer runs.
+        """Return how the graph is divided, and why, and how each command-buffer runs.
 
         What the adapter says of a command-buffer is in the lines below its partition: the engine or
         path of its last submission and why, chains, kernels that start early. Adapters of others do

@@ -28,7 +28,7 @@ class Pickles(NeverCopied):
     lock: AbstractContextManager[Any]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle it with the contents of its inputs (docs/graph_files.md)."""
+        """Pickle the graph with the contents of its inputs (docs/graph_files.md)."""
         return import_module(_PICKLED).reduce_for_pickle(self)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:

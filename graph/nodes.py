@@ -59,7 +59,7 @@ class Nodes(NeverCopied):
         )
 
     def empty(self) -> bool:
-        """Whether it has no node."""
+        """Whether the graph has no node."""
         return not self.all_nodes()
 
     def __len__(self) -> int:

@@ -123,7 +123,7 @@ class Applies(Value):
     before: tuple[int, int] | None = None
 
     def fits(self, name: str, vendor: str, version: str) -> bool:
-        """Whether it fits a platform. A version that cannot be read is older than all others."""
+        """Whether the row fits a platform. A version that cannot be read is the oldest."""
         if self.name not in ("", name) or not vendor.startswith(self.vendor):
             return False
         if not self.product:
@@ -172,7 +172,7 @@ class ProfileRow(Value):
 
     @property
     def is_repair(self) -> bool:
-        """Whether it is a repair; otherwise it is a habit."""
+        """Whether the row is a repair; otherwise it is a habit."""
         return not isinstance(self.applies, Applies)
 
 

@@ -204,7 +204,7 @@ class PtxProgram:
 
     @cached_property
     def can_wait(self) -> bool:
-        """Whether its version and its GPU have the instructions of `Variant.waits`."""
+        """Whether the program's version and its GPU have the instructions of `Variant.waits`."""
         version = re.search(r"^\.version\s+(\d+)\.(\d+)", self.text, re.MULTILINE)
         target = re.search(r"^\.target\s+sm_(\d+)", self.text, re.MULTILINE)
         if version is None or target is None:

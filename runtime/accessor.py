@@ -94,12 +94,12 @@ class Accessor:
 
     @property
     def reads(self) -> bool:
-        """Whether its command may read."""
+        """Whether the accessor's command may read."""
         return MODES[self.mode][0]
 
     @property
     def writes(self) -> bool:
-        """Whether its command may write."""
+        """Whether the accessor's command may write."""
         return MODES[self.mode][1]
 
     @property

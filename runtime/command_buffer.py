@@ -61,7 +61,7 @@ class AdapterCommandBuffer(URObject):
         after: Sequence[Sequence[int]] | None,
         nodes: Sequence[int],
     ) -> None:
-        """Append all its commands. Launches next to each other are appended by one call.
+        """Append commands. Launches next to each other are appended by one call.
 
         Args:
             after: the numbers of the commands that each comes after; None if it comes after none,

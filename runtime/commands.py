@@ -62,8 +62,11 @@ class Command:
     host_memory: bool = False
 
     def execute(self, queue: Queue, dependencies: Sequence[Event]) -> Event:
-        """Run it on a queue after events, now or when the adapter can wait for them. Returns the
-        event of its end."""
+        """Run the command on a queue after events, now or when the adapter can wait for them.
+
+        Returns:
+            The event of the command's end.
+        """
         if not dependencies:
             return Event(queue.context, self.enqueue(queue, 0, None))
         return submit(
@@ -71,11 +74,11 @@ class Command:
         )
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        """Give it to a queue after `count` events. Returns the handle of its own event."""
+        """Give the command to a queue after `count` events. Returns the handle of its own event."""
         raise NotImplementedError
 
     def append(self, buffer: AdapterCommandBuffer, count: int, sync_points: Any) -> int:
-        """Record it into a command-buffer after `count` sync-points. Returns its own sync-point.
+        """Record the command into a command-buffer after `count` sync-points. Returns its own.
 
         Raises:
             SYCLError: feature_not_supported, if the adapter's command-buffers do not have such
@@ -101,8 +104,7 @@ class Command:
         return self
 
     def is_like(self, other: Command) -> bool:
-        """Return whether it is known to do the same as another command of its kind, with the same
-        memory."""
+        """Return whether the command does the same as another one, with the same memory."""
         return False
 
     @property

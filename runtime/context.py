@@ -99,7 +99,7 @@ class Context(URObject):
             self._queues.add(queue)
 
     def queues(self) -> list[Queue]:
-        """Return its queues."""
+        """Return the context's queues."""
         with self._lock:
             return [queue for queue in self._queues if queue.handle]
 

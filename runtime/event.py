@@ -274,8 +274,7 @@ class Event(NeverCopied):
         run_on_host(None, [self], _CALLED_BY_C(lambda: callback(self)), always=True)
 
     def to_pyopencl(self) -> Any:
-        """Return it as a pyopencl.Event. Raises SYCLError (invalid) if it has no native event, or
-        several."""
+        """Return a pyopencl.Event. Raises SYCLError (invalid) for no native event, or several."""
         import pyopencl
 
         if not self.handle or self.others or self.context is None:

@@ -155,7 +155,7 @@ class RuntimeAdapter:
         return decode(UR, constant.answer, value)
 
     def has(self, routine: str) -> bool:
-        """Whether it implements a function."""
+        """Whether the adapter implements a function."""
         return self.plugin.has(routine)
 
     def __repr__(self) -> str:

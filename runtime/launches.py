@@ -115,7 +115,7 @@ class Launch(Command):
         raise NotImplementedError
 
     def set_sizes(self, sizes: Sizes) -> None:
-        """Give it another range, of as many dimensions."""
+        """Give the launch another range, of as many dimensions."""
         raise NotImplementedError
 
 

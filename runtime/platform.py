@@ -118,7 +118,7 @@ class Device(NeverCopied):
         return self.info("LOCAL_MEM_SIZE")
 
     def has(self, aspect: str) -> bool:
-        """Whether it has an aspect."""
+        """Whether the device has an aspect."""
         return aspect in self.aspects
 
     def _query_number(self, name: str, otherwise: Any = 0) -> Any:

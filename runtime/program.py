@@ -38,7 +38,7 @@ class Kernel(URObject):
 
     @cached_property
     def declared(self) -> tuple[Declared, ...]:
-        """What it declares for each argument, as far as the driver tells."""
+        """What the kernel declares for each argument, as far as the driver tells."""
         if self.context.platform.backend != "opencl" or not self.num_args:
             return (None,) * self.num_args
         asked = self.make_queryable()  # which lives until it has answered

@@ -93,7 +93,7 @@ class ModelCommand:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it comes after a user event that is not complete, directly or not."""
+        """Whether the command comes after an incomplete user event, directly or not."""
         return self.level is None and not all(
             event.is_complete if isinstance(event, ModelUserEvent) else event.level is not None
             for event in (*self.waits_for, *([self.previous] if self.previous else ()))

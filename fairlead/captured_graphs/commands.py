@@ -88,7 +88,7 @@ class Captured(Command):
 
     @property
     def operation(self) -> str:
-        """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
+        """What the command is: "kernel", "copy", "fill", "read", "barrier" and so on."""
         return NAMES[self.native.op]
 
     @property

@@ -159,7 +159,7 @@ class Executable(Drawable, Pickles):
 
     @property
     def partitions(self) -> Partitions:
-        """How it is divided."""
+        """How the executable is divided."""
         return self.executable_graph.partitions
 
     def find_executable(self, context: Context) -> ExecutableGraph:

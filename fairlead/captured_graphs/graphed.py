@@ -104,7 +104,7 @@ class _CapturedCall:
             raise CannotBeGraphedError("it returns or keeps a part of an argument")
 
     def replay(self, given: Sequence[Any]) -> Any:
-        """Run it with the arguments of a call. Returns what the function returns."""
+        """Replay the call with other arguments. Returns what the function returns."""
         values = {name: given[i] for i, name in self.used}
         arrays = [*(given[i] for i in self.arrays), *self.made]
         waits = [

@@ -52,7 +52,7 @@ class CapturedNode(Node):
 
     @property
     def op(self) -> str:
-        """What it is: "kernel", "copy", "fill", "read", "barrier" and so on."""
+        """What the node is: "kernel", "copy", "fill", "read", "barrier" and so on."""
         return self._captured.operation
 
     @property

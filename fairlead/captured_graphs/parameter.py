@@ -134,7 +134,7 @@ class GraphParameter(Expressions):
 
     @property
     def value(self) -> Any:
-        """What it was made with, a NumPy scalar. A graph begins with it."""
+        """What the Parameter was made with, a NumPy scalar. A graph begins with it."""
         return float(self._value) if self.is_python_float else self._value
 
     def derived(self, function: Callable[[Any], Any]) -> GraphParameter:

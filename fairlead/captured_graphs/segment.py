@@ -201,7 +201,7 @@ class CapturedSegment:
         waits: list[int],
         series: Mapping[str, Any] | None = None,
     ) -> tuple[int, int]:
-        """Enqueue it `times` times on a native queue after events.
+        """Enqueue the segment `times` times on a native queue after events.
 
         Args:
             queue: a handle.
@@ -281,7 +281,7 @@ class CapturedSegment:
         self._buffer.note_use(times, waited=waited)
 
     def run_here(self, queue: int, times: int) -> int:
-        """Run it `times` times in this thread, after everything in a native queue, to the end.
+        """Run the segment `times` times in this thread, after all of a native queue, to the end.
 
         Returns:
             How many times are left to be enqueued: all of them if no engine can do that.
@@ -314,7 +314,7 @@ class CapturedSegment:
         is_set: bool = True,
         looks_first: bool = False,
     ) -> tuple[int, bool]:
-        """Run it in this thread until a word is not 0, after everything in a native queue.
+        """Run the segment in this thread until a word is not 0, after everything in a native queue.
 
         Args:
             queue: a handle.
@@ -359,7 +359,7 @@ class CapturedSegment:
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
     ) -> tuple[int, bool]:
-        """Enqueue it until a word is not 0, and wait for the end: `CommandBuffer.enqueue_until`.
+        """Enqueue the segment until a word is not 0, and wait (`CommandBuffer.enqueue_until`).
 
         Args:
             queue: a handle.
@@ -418,7 +418,7 @@ class CapturedSegment:
         return event, exported[0] if exported else 0
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        """Enqueue it on a runtime queue after `count` events. Returns the handle of its event.
+        """Enqueue the segment on a runtime queue after `count` events. Returns its event's handle.
 
         Args:
             queue: of the runtime.
@@ -539,7 +539,7 @@ class CapturedSegment:
             return True
 
     def explain(self, queue: int) -> str:
-        """Return how it runs on a native queue, and why."""
+        """Return how the segment runs on a native queue, and why."""
         with self._lock:
             return self._buffer.explain(queue)
 

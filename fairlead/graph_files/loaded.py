@@ -69,7 +69,7 @@ class LoadedExecutable(Executable):
     def _enqueue(
         self, times: int, given: Mapping[str, np.ndarray], settings: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
-        """Run it between transfers by the driver. Only the end is waited for."""
+        """Run the graph between transfers by the driver. Only the end is waited for."""
         graph, queue = self._loaded, self._own
         kept = [graph.start_put(queue, name, data) for name, data in given.items()]
         end = self.replay(queue, times, **settings)
@@ -145,7 +145,7 @@ class LoadedGraph(CapturedGraph):
         return made
 
     def start_values(self) -> dict[str, Any]:
-        """Return what its inputs hold now, and what its named numbers were saved with, by name."""
+        """Return what the inputs hold now, and what the named numbers were saved with, by name."""
         queue = self.new_queue()
         numbers = {
             one.name: one.value

@@ -320,7 +320,7 @@ class Recording:
 
     @property
     def has_parts(self) -> bool:
-        """Whether it keeps memory objects that are parts of others, or made from others.
+        """Whether the recording keeps memory objects that are parts of others, or made from others.
 
         Not every driver keeps those for a command in flight: PoCL 3.0 loses the buffer of an image.
         """

@@ -134,7 +134,7 @@ class CommandBuffer:
         wanted: bool = True,
         series: Cells | None = None,
     ) -> Enqueued:
-        """Enqueue it `times` times, after the events `waits` and after the enqueue before this one.
+        """Enqueue the commands `times` times, after the events `waits` and the enqueue before this.
 
         Args:
             queue: a handle, of the commands' context.
@@ -175,7 +175,7 @@ class CommandBuffer:
     def enqueue_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: Sequence[int] = ()
     ) -> tuple[int, int, bool, int]:
-        """Enqueue it until a word is not 0, and wait for the end.
+        """Enqueue the command-buffer until a word is not 0, and wait for the end.
 
         Args:
             queue: a handle, of the commands' context.
@@ -225,7 +225,7 @@ class CommandBuffer:
         return route
 
     def run(self, queue: int, times: int) -> bool:
-        """Run it in this thread, after everything in the queue, and return when it has ended.
+        """Run the commands in this thread, after everything in the queue, to their end.
 
         Args:
             queue: a handle, of the commands' context.
@@ -269,7 +269,7 @@ class CommandBuffer:
         looks_first: bool = False,
         series: Cells | None = None,
     ) -> tuple[int, bool]:
-        """Run it in this thread, after everything in the queue, until a word is not 0.
+        """Run the commands in this thread, after everything in the queue, until a word is not 0.
 
         Args:
             queue: a handle, of the commands' context.
@@ -414,7 +414,7 @@ class CommandBuffer:
     def _enqueue_once(
         self, route: Route, waits: Sequence[int], externals: Sequence[int], wanted: bool
     ) -> Enqueued:
-        """Enqueue it. In a turn of a trial, measure that."""
+        """Enqueue the command-buffer. In a turn of a trial, measure that."""
         trial, timing = route.plan.trial, None
         if trial is not None:
             after = self._list_before(waits)
@@ -449,7 +449,7 @@ class CommandBuffer:
         return [*waits, self.last_event] if self.last_event else waits
 
     def _recover(self, route: Route, code: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Enqueue it in the engine's other way.
+        """Enqueue the command-buffer in the engine's other way.
 
         The event stays the last one of this command-buffer.
         """
@@ -516,7 +516,7 @@ class CommandBuffer:
             return self.plans.explain(kind)
 
     def close(self) -> None:
-        """Release what it holds of the driver. What was enqueued runs to its end."""
+        """Release the driver's objects. What was enqueued runs to its end."""
         self._take(None)
         self.plans.close()
         lib.fl_remember(self.native, ffi.NULL, ffi.NULL)

@@ -131,7 +131,7 @@ class _CudaProgram:
             self.ptx, self.why_not = None, str(error)
 
     def kernel(self, name: str) -> PtxKernel:
-        """Return one of its kernels. Raises FairleadError if CUDA cannot run it."""
+        """Return a kernel of the program. Raises FairleadError if CUDA cannot run it."""
         found = self.ptx.kernels.get(name) if self.ptx else None
         if found is None or found.why_not:
             why_not = self.why_not or (found and found.why_not)

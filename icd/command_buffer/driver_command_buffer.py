@@ -58,7 +58,7 @@ class Support:
 
     @property
     def defect(self) -> str:
-        """Why its command-buffers are used only on request; "" if nothing is wrong with them."""
+        """Why the driver's command-buffers are used only on request; "" if they are faultless."""
         return find_profile(self.platform).native_command_buffer_defect
 
     def function(self, name: str) -> Any:
@@ -175,7 +175,7 @@ class DriverCommandBuffer:
 
     @property
     def simultaneous(self) -> bool:
-        """Whether it can be enqueued and updated while it is executed."""
+        """Whether the command-buffer can be enqueued and updated while it is executed."""
         return self._support.simultaneous
 
     def record(self, commands: CommandList) -> None:

@@ -143,7 +143,7 @@ class BuiltCommands(ABC):
         return
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Enqueue it in another way after the driver refused an enqueue with `code`.
+        """Enqueue the commands in another way after the driver refused them with `code`.
 
         Returns:
             OpenCL's code and the event of the end, a reference for the caller; None if there is no
@@ -181,7 +181,7 @@ class Engine(ABC):
 
     @abstractmethod
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
-        """Return why it cannot run any of these commands on such a queue, None if it can.
+        """Return why the engine cannot run any of these commands on such a queue, None if it can.
 
         One that does not divide checks each command.
         """
@@ -197,7 +197,7 @@ class Engine(ABC):
         return ()
 
     def why_not_command(self, commands: CommandList, number: int, target: QueueKind) -> str | None:
-        """Return why it leaves this command to another engine, None if it takes it.
+        """Return why the engine leaves this command to another engine, None if it takes it.
 
         It is only called for an engine that divides.
         """
@@ -232,7 +232,7 @@ class Engine(ABC):
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:
-        """Return what it costs on this device; None if unknown, so that first replays decide
+        """Return an enqueue's cost on this device; None if unknown, so that first replays decide
         (trial.py)."""
         return None
 

@@ -42,7 +42,7 @@ class Layout:
     by_transfer: bool = False
 
     def explain(self) -> str:
-        """Return it in a few words."""
+        """Return the layout in a few words."""
         count = len(self.own_queues)
         kind = self.schedule.kind
         noun = "" if kind == "queues" else " queues" if count > 1 else " queue"

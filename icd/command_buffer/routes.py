@@ -78,7 +78,7 @@ class Route:
         self._event, self._failed = ffi.new("void **"), ffi.new("uint32_t *")
 
     def leads_to(self, queue: int) -> bool:
-        """Return whether it enqueues on a queue, and what it enqueues is there."""
+        """Return whether the route enqueues on a queue, and what it enqueues is there."""
         return queue == self.queue and not self.plan.is_closed
 
     def serves(self, use: Use) -> bool:
@@ -93,8 +93,8 @@ class Route:
         wanted: bool = True,
         series: Cells | None = None,
     ) -> Enqueued:
-        """Enqueue it `times` times, after the events `waits` and after the last enqueue of the
-        command-buffer.
+        """Enqueue all parts `times` times, after the events `waits` and the command-buffer's last
+        enqueue.
 
         Args:
             times: at least 1.

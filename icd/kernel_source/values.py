@@ -40,7 +40,7 @@ class Integer:
         return replace(self, needs=self.needs | {Fits(self.value, 0, _MOST)})
 
     def convert(self, type_: CType) -> Integer | None:
-        """Return it as another type; None if that type has other values than integers."""
+        """Return the integer as another type; None if that type has other values than integers."""
         if type_.name == "bool" or type_.kind != "integer":
             return None
         needs = self.exact if type_.size > self.type.size else self.needs
@@ -63,7 +63,7 @@ class Pointer:
     needs: Needs = frozenset()
 
     def to(self, target: CType) -> Pointer:
-        """Return it as a pointer to another type."""
+        """Return the pointer as a pointer to another type."""
         return replace(self, target=target)
 
     @property

@@ -212,11 +212,11 @@ class _Child:
             selector.register(pipe, selectors.EVENT_READ, lambda name=name: self._read(name))
 
     def is_busy(self) -> bool:
-        """Whether it may still be at work, and not wait for something."""
+        """Whether the child may still be at work, and not wait for something."""
         return time.monotonic() - self.started < _LONGEST_WORK
 
     def has_ended(self) -> bool:
-        """Whether it is over; then `outcome` is complete."""
+        """Whether the child is over; then `outcome` is complete."""
         code = self._find_exit_code()
         if code is None and time.monotonic() - self.started < self.timeout:
             return False
@@ -239,7 +239,7 @@ class _Child:
             self._close(name)
 
     def _find_exit_code(self) -> int | None:
-        """Return its exit code, None while it runs.
+        """Return the child's exit code, None while it runs.
 
         It is not reaped: its process group keeps its number.
         """

@@ -80,7 +80,7 @@ class ForkedChild:
             _run_child(work, environ, output, kept)
 
     def poll(self) -> int | None:
-        """Return its exit code as `wait` does, None while it runs."""
+        """Return the child's exit code as `wait` does, None while it runs."""
         if self._code is None:
             try:
                 ended, status = os.waitpid(self.pid, os.WNOHANG)
@@ -91,7 +91,7 @@ class ForkedChild:
         return self._code
 
     def wait(self) -> int:
-        """Wait for its end. Returns its exit code, as `subprocess` has it.
+        """Wait for the child's end. Returns its exit code, as `subprocess` has it.
 
         It is 0 if this process ignores SIGCHLD: then nobody gets to know it.
         """

@@ -67,7 +67,7 @@ class Operation:
 
     @property
     def only_orders(self) -> bool:
-        """Whether it moves and launches nothing, and only has its place in the order."""
+        """Whether the operation moves and launches nothing, and only has a place in the order."""
         return self.name != "kernel" and not self.target
 
 

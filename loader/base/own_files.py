@@ -40,7 +40,7 @@ class OwnFolder:
         self._names = ("fairlead", *names)
 
     def get_path(self) -> Path:
-        """Return where it is, or would be.
+        """Return where the folder is, or would be.
 
         Raises:
             OSError: this process has no cache.
@@ -93,7 +93,7 @@ class OwnFolder:
 
     @contextmanager
     def _open(self, make: bool = False) -> Iterator[int]:
-        """Open it, by descriptors only: a path could lead elsewhere at the next use.
+        """Open the folder, by descriptors only: a path could lead elsewhere at the next use.
 
         Raises:
             OSError: it is not there, or not this user's.

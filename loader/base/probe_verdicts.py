@@ -59,7 +59,7 @@ class _Verdict(Value):
     lasts: float
 
     def holds(self) -> bool:
-        """Whether it needs no new probe."""
+        """Whether the verdict holds without a new probe."""
         return self.ok or (
             0 <= time.time() - self.at < self.lasts
             and self.linker_path == _get_linker_path()

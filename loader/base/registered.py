@@ -41,7 +41,7 @@ class Registered(Value):
         return self.package.split()[0] == "fairlead"
 
     def load(self) -> Any:
-        """Import its module, and return it.
+        """Import the package's module, and return it.
 
         Raises:
             FairleadError: the module cannot be imported, or does not have it.

@@ -76,7 +76,7 @@ class TracedCall:
 
     @property
     def failed(self) -> bool:
-        """Whether it returned an error code, or NULL instead of an object."""
+        """Whether the call returned an error code, or NULL instead of an object."""
         if self.function.returns == "void":
             return False
         if self.function.error_channel == "return":

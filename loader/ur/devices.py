@@ -152,7 +152,7 @@ class PluginDevice:
         return tuple(PluginDevice(handle, self.platform, self) for handle in found)
 
     def sub_devices(self) -> Sequence[PluginDevice]:
-        """Return its parts by the next partitionable affinity domain, none if it has none."""
+        """Return the parts by the device's next partitionable affinity domain, if there is one."""
         return self._sub_devices
 
     def __repr__(self) -> str:

@@ -93,7 +93,7 @@ class Plugin:
         return tuple(device for platform in self.platforms for device in platform.devices)
 
     def has(self, function: str) -> bool:
-        """Return whether it implements a function. Others return UNSUPPORTED_FEATURE."""
+        """Return whether the plugin implements a function. Others return UNSUPPORTED_FEATURE."""
         return function in self.dialect.api.functions and function not in self.binding.missing
 
     def extension(self, name: str) -> int | None:
@@ -137,7 +137,7 @@ class Plugin:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Close it: call the callbacks, release the adapter, report leaks, empty the table.
+        """Close the plugin: call the callbacks, release the adapter, report leaks, empty the table.
 
         Nothing of it may be used afterwards. Its table returns UNINITIALIZED. Errors of the plugin
         are appended to `warnings`. A second call does nothing.

@@ -100,7 +100,7 @@ class ZEDriver:
         return self.query_extensions(self.handles[0])
 
     def find_name(self, handle: int) -> str:
-        """What one of its handles stands for.
+        """What one of the driver's handles stands for.
 
         Level Zero has no names of drivers. fairlead's own driver has a handle for each OpenCL
         platform, whose name is in the name of an extension.

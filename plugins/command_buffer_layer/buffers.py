@@ -216,7 +216,7 @@ class LayerCommandBuffer:
         return list(self._held)
 
     def finalize(self) -> None:
-        """Complete it. Nothing can be recorded any more."""
+        """Complete the command-buffer. Nothing can be recorded any more."""
         self.check_recording()
         self.runner = CommandBuffer(self._list())
 
@@ -234,7 +234,7 @@ class LayerCommandBuffer:
 
     @property
     def is_executable(self) -> bool:
-        """Whether it is finalized, and each launch has all of its arguments."""
+        """Whether the command-buffer is finalized, and each launch has all of its arguments."""
         self.deferred = [one for one in self.deferred if not has_all_arguments(one.native)]
         return self.runner is not None and not self.deferred
 
@@ -248,7 +248,7 @@ class LayerCommandBuffer:
     def enqueue(
         self, queues: Sequence[LayerQueue], waits: Sequence[int], wanted: bool
     ) -> tuple[int, int]:
-        """Enqueue it.
+        """Enqueue the command-buffer.
 
         Args:
             queues: the queues, or none for those that it was made with.
@@ -336,7 +336,7 @@ class LayerCommandBuffer:
         return self.runner.explain(self.queues[0].handle)
 
     def close(self) -> None:
-        """Give it up. What was enqueued runs to its end, with all that it needs."""
+        """Give the command-buffer up. What was enqueued runs to its end, with all that it needs."""
         self._publish(None)
         for command in self.recorded:
             if command.handle:

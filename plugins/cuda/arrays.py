@@ -148,7 +148,7 @@ class CuArray:
         return cls(device, handle, shape)
 
     def destroy(self) -> None:
-        """Destroy it when the device's commands have ended. Raises DriverError."""
+        """Destroy the array when the device's commands have ended. Raises DriverError."""
         self.device.drain()
         self.device.call("ArrayDestroy", self.handle)
 

@@ -65,7 +65,7 @@ class CuBuffer(MappableBuffer, Object):
             free(self.memory)
 
     def get_native(self) -> int:
-        """Return its native handle."""
+        """Return the buffer's native handle."""
         return self.address
 
     def make_host_memory(self, size: int) -> tuple[int, Any]:

@@ -86,7 +86,7 @@ class CuGraph(Object):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it has no nodes. Raises DriverError."""
+        """Return whether the graph has no nodes. Raises DriverError."""
         count = ctypes.c_size_t()
         self.device.call("GraphGetNodes", self.native, None, ctypes.byref(count))
         return not count.value

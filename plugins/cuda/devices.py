@@ -95,7 +95,7 @@ class CuDevice(Object):
         return made.value or 0
 
     def make_current(self) -> AbstractContextManager[None]:
-        """Make its context that of this thread, in a block."""
+        """Make the device's context that of this thread, in a block."""
         return API.make_current(self)
 
     def ask(self, name: str, *arguments: Any) -> int:
@@ -148,7 +148,7 @@ class CuDevice(Object):
 
     @cached_property
     def is_cooperative(self) -> bool:
-        """Return whether it can launch kernels whose work-groups run at the same time."""
+        """Return whether the device can launch kernels whose work-groups run at the same time."""
         return bool(self.query_attribute("COOPERATIVE_LAUNCH")) and self.has(
             "LaunchCooperativeKernel"
         )

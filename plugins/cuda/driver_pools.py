@@ -93,7 +93,7 @@ class DriverPool:
         self.device.call("MemPoolTrimTo", self.handle, keep)
 
     def close(self) -> None:
-        """Destroy it. What is allocated stays until it is freed. Raises DriverError."""
+        """Destroy the pool. What is allocated stays until it is freed. Raises DriverError."""
         if not self.is_default:
             with _lock:
                 _pools.discard(self)

@@ -78,7 +78,7 @@ class CuEvent(Object):
 
     @property
     def status(self) -> int:
-        """Return its ur_event_status_t. Raises URError as `check_outside`."""
+        """Return the event's ur_event_status_t. Raises URError as `check_outside`."""
         self.check_outside()
         code = self.device.ask("EventQuery", self.end)
         return _SUBMITTED if code == NOT_READY else _ERROR if code else _COMPLETE
@@ -100,7 +100,7 @@ class CuEvent(Object):
 
     @property
     def times(self) -> tuple[int, int, int]:
-        """Return when its command was enqueued, began and ended.
+        """Return when the event's command was enqueued, began and ended.
 
         Raises:
             URError: PROFILING_INFO_NOT_AVAILABLE if its queue does not profile, or if its command

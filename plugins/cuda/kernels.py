@@ -224,7 +224,7 @@ class CuKernel(Object):
     # sizes
 
     def check_group(self, device: CuDevice, local: Sequence[int]) -> None:
-        """Check that it can be launched with a local size.
+        """Check that the kernel can be launched with a local size.
 
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.

@@ -64,7 +64,7 @@ class CuImage(ImageObject, Object):
             return self._surface
 
     def get_native(self) -> int:
-        """Return its native handle, the CUarray."""
+        """Return the image's native handle, the CUarray."""
         return self.array.handle
 
 

@@ -37,7 +37,7 @@ class CuPlatform(Object):
 
     @property
     def devices(self) -> tuple[CuDevice, ...]:
-        """Return its devices, always the same objects."""
+        """Return the platform's devices, always the same objects."""
         from .devices import list_devices
 
         return list_devices(self)

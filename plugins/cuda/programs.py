@@ -113,7 +113,7 @@ class CuProgram(Object):
         return tuple(self.images)
 
     def build(self, devices: list[CuDevice], options: str | None) -> None:
-        """Build it for devices.
+        """Build the program for devices.
 
         Raises:
             ModuleError: the driver does not take it.
@@ -127,7 +127,7 @@ class CuProgram(Object):
         self._call_for_each(devices, options, build)
 
     def compile(self, devices: list[CuDevice], options: str | None) -> None:
-        """Compile it for devices, to be linked.
+        """Compile the program for devices, to be linked.
 
         Raises:
             ImageError: the compiler refuses it.
@@ -154,7 +154,7 @@ class CuProgram(Object):
             self.status[device] = _STATUS["SUCCESS"]
 
     def adopt(self, module: CuModule, image: DeviceImage) -> None:
-        """Note what it is built to on the module's device.
+        """Note what the program is built to on the module's device.
 
         Args:
             module: the module for launches of one dimension without an offset.
@@ -165,21 +165,21 @@ class CuProgram(Object):
         self.built[device], self.status[device] = image, _STATUS["SUCCESS"]
 
     def get_plain_module(self, device: CuDevice) -> CuModule:
-        """Return its module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
+        """Return the program's module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
         found = self.modules.get(device)
         if found is None:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
         return found
 
     def get_image(self, device: CuDevice) -> DeviceImage:
-        """Return what it is built to on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
+        """Return the program's image on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
         self.get_plain_module(device)
         return self.built[device]
 
     def get_module(
         self, device: CuDevice, dimensions: int, offset: Sizes, part: Sequence[Sizes] = ()
     ) -> CuModule:
-        """Return its module for a launch.
+        """Return the program's module for a launch.
 
         Args:
             part: of a part of a launch what `DeviceImage.choose_part` takes.
@@ -206,7 +206,7 @@ class CuProgram(Object):
 
     @property
     def any_module(self) -> CuModule:
-        """Return one of its modules. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
+        """Return one of the program's modules. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
         if not self.modules:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built")
         return next(iter(self.modules.values()))

@@ -93,12 +93,12 @@ class CuQueue(Object):
 
     @property
     def in_order(self) -> bool:
-        """Return whether its commands run in the order in which they are enqueued."""
+        """Return whether the queue's commands run in the order in which they are enqueued."""
         return not self.flags & _OUT_OF_ORDER
 
     @property
     def profiles(self) -> bool:
-        """Return whether its events have times."""
+        """Return whether the queue's events have times."""
         return bool(self.flags & _PROFILING)
 
     def choose(self, waits: Sequence[CuEvent]) -> CuStream:
@@ -138,7 +138,7 @@ class CuQueue(Object):
                 device.call_here("EventDestroy", event)
 
     def take_stream_alone(self) -> CuStream:
-        """Return its first stream, which is its own until it is given back. The lock is held.
+        """Return the queue's first stream, for it alone until given back. The lock is held.
 
         Raises:
             DriverError: what the driver answers.

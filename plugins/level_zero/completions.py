@@ -44,7 +44,7 @@ class Completion:
 
     @property
     def is_done(self) -> bool:
-        """Return whether it has ended. Raises LevelZeroError (DEVICE_LOST) if it has failed."""
+        """Return whether the work has ended. Raises LevelZeroError (DEVICE_LOST) if it failed."""
         if not self._done:
             status = query_status(self.cl)
             if status < 0:
@@ -54,13 +54,13 @@ class Completion:
 
     @property
     def is_pending(self) -> bool:
-        """Return whether it has not ended, well or badly."""
+        """Return whether the work has not ended, well or badly."""
         with suppress(Exception):
             return not self.is_done
         return False
 
     def wait(self, deadline: int | None) -> bool:
-        """Wait for it.
+        """Wait for the end of the work.
 
         Args:
             deadline: the time (time.monotonic_ns) until which to wait, None for ever.

@@ -119,19 +119,19 @@ class ZeDevice(Object):
         self.parts: tuple[ZeDevice, ...] = ()
 
     def is_part_of(self, other: ZeDevice) -> bool:
-        """Return whether it is another device or a part of that."""
+        """Return whether the device is another device or a part of that."""
         return self.ur.is_part_of(other.ur)
 
     @property
     def has_images(self) -> bool:
-        """Return whether it has images, and its queues can move them."""
+        """Return whether the device has images, and its queues can move them."""
         profile = self.platform.ur.profile
         crashes = profile.transfers_images_on_whole_devices and self.ur.parent is not None
         return has_images(self.ur) and not crashes
 
     @property
     def has_images_of_buffers(self) -> bool:
-        """Return whether its images may be of buffers."""
+        """Return whether the device's images may be of buffers."""
         return self.has_images and not self.platform.ur.profile.images_of_buffers_crash
 
     @cached_property

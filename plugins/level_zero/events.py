@@ -96,12 +96,12 @@ class ZeEvent(Signal):
 
     @property
     def has_times(self) -> bool:
-        """Return whether it has the times of the command that signals it."""
+        """Return whether the event has the times of the command that signals it."""
         return bool(self.pool.flags & _TIMES)
 
     @property
     def is_counter_based(self) -> bool:
-        """Return whether it stands for the last call that signals it, so that nobody resets it."""
+        """Return whether the event stands for its last signaling call, so nobody resets it."""
         return bool(self.pool.counter_based)
 
     def check_outside(self) -> None:

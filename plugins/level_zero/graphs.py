@@ -92,7 +92,7 @@ class ListCapture:
         return make_failure("GRAPH_CAPTURE_UNSUPPORTED", f"{what} while it is captured")
 
     def finish(self) -> None:
-        """Let its lists and events go.
+        """Let the capture's lists and events go.
 
         Raises:
             LevelZeroError: GRAPH_CAPTURE_INVALIDATED, GRAPH_UNJOINED_FORKS.
@@ -157,7 +157,7 @@ class ZeGraph(Object):
         self.primary, self.capture = made, ListCapture(self, made)
 
     def end(self) -> None:
-        """End its capture. Raises LevelZeroError: see `ListCapture.finish`."""
+        """End the graph's capture. Raises LevelZeroError: see `ListCapture.finish`."""
         assert self.capture is not None
         capture, self.capture = self.capture, None
         self.failed = True

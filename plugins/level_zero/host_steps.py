@@ -88,7 +88,7 @@ class HostCommand:
         waits: Sequence[ZeEvent] = (),
         signal: ZeEvent | None = None,
     ) -> list[ListCommand]:
-        """Record it. Returns its commands."""
+        """Record the step. Returns its commands."""
         function, copies, keep = self.make()
         operations = [make_copy_operation(recording.context.ur, *copy) for copy in copies]
         recording.kept.append(keep)

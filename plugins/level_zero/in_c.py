@@ -139,7 +139,7 @@ class EventInC:
         self.struct = ffi.new("fl_ze_event *", fields)
 
     def take(self) -> int:
-        """Keep it from C. Returns the cl_event by which C has signaled it, a reference, or 0."""
+        """Let only Python use the event. Returns C's signal, a reference to a cl_event, or 0."""
         return int(ffi.cast("uintptr_t", lib.fl_ze_take_event(self.struct)))
 
     def give(self) -> None:
@@ -229,7 +229,7 @@ class ListInC:
         return found
 
     def close(self, only: Any, resets: Sequence[EventInC] = ()) -> None:
-        """Note that it is closed, and that everything built knows its commands.
+        """Note that the list is closed, and that everything built knows its commands.
 
         Args:
             only: the `fl_buffer *` that runs all of it, None if there is none, or if events of
@@ -244,5 +244,5 @@ class ListInC:
         struct.dirty, struct.drafts, struct.state = ffi.NULL, 0, CLOSED
 
     def note_change(self) -> None:
-        """Note that its next close has something to do in Python."""
+        """Note that the list's next close has something to do in Python."""
         self.struct.state, self.struct.drafts = CHANGED, 1

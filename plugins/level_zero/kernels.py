@@ -62,7 +62,7 @@ class LaunchShape:
         return [*self.offsets, *total, *self.sizes]
 
     def put(self, command: Any) -> None:
-        """Write it to an `fl_command`."""
+        """Write the shape to an `fl_command`."""
         command.n[0:9] = self.numbers
         command.work_dim, command.has_local = self.dim, 1
         command.has_offset = any(self.offsets)
@@ -158,7 +158,7 @@ class ZeKernel(Object):
         return self.context.shares(context) and device.is_part_of(self.device)
 
     def check_group(self, sizes: Sequence[int]) -> None:
-        """Check that it can be launched with a size of work-groups.
+        """Check that the kernel can be launched with a size of work-groups.
 
         Raises:
             LevelZeroError: INVALID_GROUP_SIZE_DIMENSION if it cannot.

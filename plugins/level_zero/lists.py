@@ -76,12 +76,12 @@ class ZeCommandList(Object):
 
     @property
     def closed(self) -> bool:
-        """Return whether it can be executed."""
+        """Return whether the list can be executed."""
         return self.in_c.struct.state == CLOSED
 
     @property
     def changed(self) -> bool:
-        """Return whether it was changed since it was closed last."""
+        """Return whether the list was changed since it was closed last."""
         return self.in_c.struct.state == CHANGED
 
     @property
@@ -107,7 +107,7 @@ class ZeCommandList(Object):
 
     @property
     def is_immediate(self) -> bool:
-        """Return whether it runs commands when they are appended."""
+        """Return whether the list runs commands when they are appended."""
         return self.stream is not None
 
     def check_regular(self) -> None:
@@ -189,7 +189,7 @@ class ZeCommandList(Object):
         self.in_c.close(only, [event.in_c for event in parts[0].resets] if only else ())
 
     def check_executable(self) -> None:
-        """Check that it can be executed.
+        """Check that the list can be executed.
 
         Raises:
             LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_ARGUMENT.

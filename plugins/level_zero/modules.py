@@ -237,7 +237,7 @@ class ZeModule(Object):
 
     @property
     def program(self) -> URProgram:
-        """Return its program. Raises LevelZeroError (INVALID_MODULE_UNLINKED) without one."""
+        """Return the program. Raises LevelZeroError (INVALID_MODULE_UNLINKED) without one."""
         if self._program is None:
             detail = f"imports are not linked: {', '.join(self.imports)}"
             raise make_failure("INVALID_MODULE_UNLINKED", detail)
@@ -245,11 +245,11 @@ class ZeModule(Object):
 
     @cached_property
     def compiled(self) -> list[URProgram]:
-        """Return its inputs, compiled for linking. Raises BuildError and what drivers answer."""
+        """Return the inputs, compiled for linking. Raises BuildError and what drivers answer."""
         return [self._compile(one, only_compiles=True) for one in self._inputs]
 
     def link(self, links: Sequence[ZeModule]) -> URProgram:
-        """Link it with other modules. `use` makes the result its program.
+        """Link the module with other modules. `use` makes the result its program.
 
         Raises:
             LinkError: they cannot be linked.
@@ -263,7 +263,7 @@ class ZeModule(Object):
         return made
 
     def use(self, program: URProgram, links: Sequence[ZeModule] = ()) -> None:
-        """Take its program, which is linked with other modules."""
+        """Take the module's program, which is linked with other modules."""
         self._program, self.links = program, tuple(links)
         self.log = self._join_logs([program])
 
@@ -284,7 +284,7 @@ class ZeModule(Object):
 
     @cached_property
     def ptx(self) -> PtxProgram | None:
-        """Return its PTX, which tells what arguments are. None if the driver makes none."""
+        """Return the PTX, which tells what arguments are. None if the driver makes none."""
         binary = self.binary.rstrip(b"\0")
         try:
             return PtxProgram(binary.decode()) if is_ptx(binary) else None

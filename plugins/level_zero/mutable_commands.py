@@ -92,7 +92,7 @@ class MutableCommand:
 
     @property
     def takes_arguments(self) -> bool:
-        """Return whether its arguments can be set after it is appended."""
+        """Return whether the command's arguments can be set after it is appended."""
         return bool(self.flags & FLAGS["KERNEL_ARGUMENTS"])
 
     def check_kernel(self, kernel: ZeKernel) -> None:
@@ -138,7 +138,7 @@ class MutableCommand:
         return self.command
 
     def make_draft(self) -> LaunchDraft:
-        """Return what its launch will be. Raises LevelZeroError (INVALID_ARGUMENT) without one."""
+        """Return a draft of the launch. Raises LevelZeroError (INVALID_ARGUMENT) without one."""
         command = self.command
         if command is None or command.launch is None:
             raise make_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
@@ -147,7 +147,7 @@ class MutableCommand:
 
     @property
     def launch_was_changed(self) -> bool:
-        """Return whether its arguments or sizes were changed since the list was closed."""
+        """Return whether arguments or sizes were changed since the list was closed."""
         return self.draft is not None or bool(self.row and self.row.dirty)
 
     def learn(self) -> None:
@@ -183,7 +183,7 @@ class MutableCommand:
         row.in_python = not (row.kernel.kernel and command.launch.is_complete)
 
     def put_signal(self, event: ZeEvent | None) -> None:
-        """Give it another event to signal, or none."""
+        """Give the command another event to signal, or none."""
         command = self.check("SIGNAL_EVENT")
         if event is not None and (
             self._signal is None or not self._signal.is_interchangeable_with(event)
@@ -194,7 +194,7 @@ class MutableCommand:
         command.signal = event
 
     def put_waits(self, events: Sequence[ZeEvent | None] | None, count: int) -> None:
-        """Give it other events to wait for. None in the place of an event means no event."""
+        """Let the command wait for other events. None in the place of one means no event."""
         command = self.check("WAIT_EVENTS")
         if (count or events is not None) and count != self._wait_count:
             raise make_failure(

@@ -286,7 +286,7 @@ class ListRecording:
         self._shape = None
 
     def list_parts(self) -> list[ListPart]:
-        """Return its parts, which are built anew only if something about their order changed."""
+        """Return the list's parts, which are built anew only if their order has changed."""
         self.take()
         if self._shape is not None and self._parts is not None:
             return self._parts

@@ -46,8 +46,8 @@ class Signal(Object):
     """What can be signaled and waited for: an event or a fence.
 
     Attributes:
-        signaled: whether it is, in the order of enqueues.
-        completion: what has to end until it really is, None for nothing.
+        signaled: whether the event or fence is signaled, in the order of enqueues.
+        completion: what has to end until the device signals it, None for nothing.
         timing: the first and the last command whose times it has, None for none.
         error: why what should have signaled it could not be enqueued, None if it could.
         waiters: the streams whose next step waits for it.
@@ -63,17 +63,17 @@ class Signal(Object):
 
     @property
     def signaled(self) -> bool:
-        """Return whether it is, with its other attributes made true. The lock is held."""
+        """Ask C what it has signaled, then return whether this is signaled. The lock is held."""
         self.learn()
         return self._signaled
 
     @property
     def latest(self) -> Signal:
-        """Return what a step waits for that is submitted now. The lock is held."""
+        """Return the signal that a step submitted now waits for. The lock is held."""
         return self
 
     def begin(self) -> Signal:
-        """Return what a step signals that is submitted now. The lock is held."""
+        """Return the signal that a step submitted now gives. The lock is held."""
         return self
 
     def learn(self) -> None:
@@ -83,7 +83,7 @@ class Signal(Object):
         """Let C signal it again: it is reset, and nothing waits for it. The lock is held."""
 
     def put(self, signaled: bool, completion: Completion | None) -> list[Stream]:
-        """Change it at this point of the order. The lock is held.
+        """Signal or reset this for all steps that are submitted later. The lock is held.
 
         Returns:
             The streams that can go on.
@@ -100,14 +100,14 @@ class Signal(Object):
         return ready
 
     def signal_by_host(self) -> None:
-        """Signal it now."""
+        """Signal the event now."""
         with _changed:
             self.timing = None
             report(_advance(self.put(True, None)))
             _changed.notify_all()
 
     def reset_by_host(self) -> None:
-        """Reset it now."""
+        """Reset the event now."""
         with _lock:
             self.put(False, None)
 
@@ -196,7 +196,10 @@ class StreamStep:
     end: Completion | None = None
 
     def bind(self) -> None:
-        """Decide what its events mean: it is submitted now. The lock is held."""
+        """Replace events by the signals that they mean when the step is submitted.
+
+        The lock is held.
+        """
         self.waits = [event.latest for event in self.waits]
         self.reads = [event.latest for event in self.reads]
         self.effects = [
@@ -205,7 +208,7 @@ class StreamStep:
         self.timed = [event.latest for event in self.timed]
 
     def note_times(self, end: Completion) -> None:
-        """Give its events their times: it was enqueued, with this end. The lock is held."""
+        """Give the step's events their times, after its enqueue. The lock is held."""
         first = self.begin.end if self.begin is not None else None
         for number, event in enumerate(self.timed):
             own = self.times[number] if number < len(self.times) else end

@@ -43,7 +43,7 @@ class _SizeProbe:
         self._zeros = bytes(_NO_SIZE)
 
     def close(self) -> None:
-        """Release it."""
+        """Release the copy of the kernel."""
         self._kernel.ur.table.clReleaseKernel(self._cl)
 
     def takes(self, index: int, size: int, value: bytes | None) -> bool:

@@ -92,7 +92,7 @@ class CLObject(Object):
         return self
 
     def get_native(self) -> int:
-        """Return its native handle. Then the program may use it, too."""
+        """Return the object's native handle. Then the program may use it, too."""
         return self.cl
 
     def close(self) -> None:

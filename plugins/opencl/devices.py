@@ -71,14 +71,14 @@ class URDevice(CLObject):
         return self if self.parent is None else self.parent.root
 
     def is_part_of(self, device: URDevice) -> bool:
-        """Return whether it is a device, or a sub-device of it at any depth."""
+        """Return whether the device is another one, or a sub-device of that at any depth."""
         part: URDevice | None = self
         while part is not None and part is not device:
             part = part.parent
         return part is not None
 
     def has(self, version: tuple[int, int], extension: str = "") -> bool:
-        """Return whether it has a feature.
+        """Return whether the device has a feature.
 
         Args:
             version: the version of OpenCL that has the feature.

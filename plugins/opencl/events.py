@@ -91,7 +91,7 @@ class UREvent(CLObject):
 
     @property
     def status(self) -> int:
-        """Return its execution status. A negative number is the OpenCL code of a failure."""
+        """Return the execution status. A negative number is the OpenCL code of a failure."""
         data = self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
         return int.from_bytes(data, "little", signed=True)
 

@@ -342,7 +342,7 @@ class URKernel(CLObject):
         self.struct.device = device.cl
 
     def check_group(self, device: URDevice, local: Sequence[int] | None) -> None:
-        """Check that it can be launched with a local size.
+        """Check that the kernel can be launched with a local size.
 
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.

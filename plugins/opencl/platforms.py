@@ -69,7 +69,7 @@ class URPlatform(Object):
 
     @property
     def devices(self) -> tuple[URDevice, ...]:
-        """Return its root devices, always the same objects."""
+        """Return the platform's root devices, always the same objects."""
         from .devices import list_devices
 
         return list_devices(self)

@@ -91,7 +91,7 @@ class URProgram(CLObject):
 
     @property
     def binaries(self) -> list[bytes]:
-        """Return its binary for each device, b"" where it has none."""
+        """Return the program's binary for each device, b"" where it has none."""
         return query_binaries(self.cl)
 
 

@@ -123,7 +123,7 @@ class URQueue(CLObject):
 
     @property
     def in_order(self) -> bool:
-        """Return whether its commands run in the order in which they are enqueued."""
+        """Return whether the queue's commands run in the order in which they are enqueued."""
         return not self.flags & _OUT_OF_ORDER
 
     def close(self) -> None:

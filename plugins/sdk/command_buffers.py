@@ -108,15 +108,15 @@ class CommandBufferObject(Object):
 
     @property
     def is_finalized(self) -> bool:
-        """Return whether it can be enqueued."""
+        """Return whether the command-buffer can be enqueued."""
         raise NotImplementedError
 
     def finalize(self) -> None:
-        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        """Complete the command-buffer: nothing can be appended any more, and it can be enqueued."""
         raise NotImplementedError
 
     def enqueue(self, queue: Any, waits: Sequence[Any], wanted: bool) -> Any:
-        """Enqueue it.
+        """Enqueue the command-buffer.
 
         Args:
             queue: a queue of its device.
@@ -240,7 +240,7 @@ class CommandObject(Object):
 
     @property
     def buffer(self) -> Any:
-        """Return its command-buffer. Raises URError if the command-buffer is closed."""
+        """Return the command's command-buffer. Raises URError if the command-buffer is closed."""
         buffer = self._buffer()
         if buffer is None:
             raise failure(_BAD_COMMAND)
@@ -248,7 +248,7 @@ class CommandObject(Object):
 
     @property
     def is_launch(self) -> bool:
-        """Return whether it launches a kernel."""
+        """Return whether the command launches a kernel."""
         raise NotImplementedError
 
 

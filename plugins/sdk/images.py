@@ -31,7 +31,7 @@ class ImageKind(NamedTuple):
 
     @property
     def is_lines(self) -> bool:
-        """Return whether it is an array of 1D images, whose distance is the slice pitch."""
+        """Return whether the image is an array of 1D images, whose distance is the slice pitch."""
         return self.sizes == ("width", "arraySize")
 
     @property

@@ -90,7 +90,7 @@ class Object:
         """Prepare for the end of its handle, while the handle is still valid."""
 
     def close(self) -> None:
-        """Release what it holds. It is called once."""
+        """Release what the object holds. It is called once."""
 
     def finish(self) -> None:
         """Call `close`, unless it was called."""

@@ -70,7 +70,7 @@ class USMPool(Object):
     # what an adapter knows
 
     def is_of(self, context: Any) -> bool:
-        """Return whether it can be used in a context. Raises URError (INVALID_CONTEXT)."""
+        """Return whether the pool can be used in a context. Raises URError (INVALID_CONTEXT)."""
         return context is self.context
 
     def zero(self, allocation: Any, request: Any) -> None:
@@ -97,7 +97,7 @@ class USMPool(Object):
 
     @property
     def context(self) -> Any:
-        """Return its context. Raises URError (INVALID_CONTEXT) if the context is closed."""
+        """Return the pool's context. Raises URError (INVALID_CONTEXT) if the context is closed."""
         context = self._context()
         if context is None:
             raise failure("INVALID_CONTEXT", "the context of the pool is gone")

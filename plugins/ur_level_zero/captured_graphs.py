@@ -100,7 +100,7 @@ class LZGraph(Object):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it has no commands. Raises LevelZeroError."""
+        """Return whether the graph has no commands. Raises LevelZeroError."""
         code = self.table.zeGraphIsEmptyExt(self.ze)
         if code not in (_TRUE, _FALSE):
             check(code, "zeGraphIsEmptyExt")

@@ -50,7 +50,7 @@ class LZCapture:
         queue.leave()
 
     def end(self) -> list[Any]:
-        """Let its queues and its graph go, and return what its commands use."""
+        """Let the capture's queues and its graph go, and return what its commands use."""
         self.is_open = False
         for queue in self._queues:
             queue.leave()

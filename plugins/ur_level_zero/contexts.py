@@ -73,7 +73,7 @@ class EventCell:
 
     @property
     def is_done(self) -> bool:
-        """Return whether it is signaled. Raises LevelZeroError if its command has failed."""
+        """Return whether the event is signaled. Raises LevelZeroError if its command has failed."""
         code = self.table.zeEventQueryStatus(self.ze)
         if code == ZE.codes["ZE_RESULT_NOT_READY"]:
             return False
@@ -82,7 +82,7 @@ class EventCell:
 
     @property
     def is_over(self) -> bool:
-        """Return whether its command has ended, well or badly."""
+        """Return whether the event's command has ended, well or badly."""
         with suppress(LevelZeroError):
             return self.is_done
         return True
@@ -95,12 +95,12 @@ class EventCell:
         )
 
     def signal(self) -> None:
-        """Signal it by the host, unless it is counter-based. Raises LevelZeroError."""
+        """Signal the event by the host, unless it is counter-based. Raises LevelZeroError."""
         if not self.counts:
             call(self.table, "zeEventHostSignal", self.ze)
 
     def reset(self) -> None:
-        """Reset it by the host, unless it is counter-based. Raises LevelZeroError."""
+        """Reset the event by the host, unless it is counter-based. Raises LevelZeroError."""
         if not self.counts:
             call(self.table, "zeEventHostReset", self.ze)
 

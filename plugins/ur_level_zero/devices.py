@@ -63,7 +63,7 @@ class LZDevice(Object):
 
     @cached_property
     def properties(self) -> Any:
-        """Return its ze_device_properties_t. The resolution of its timer is in hertz."""
+        """Return the device's ze_device_properties_t. The resolution of its timer is in hertz."""
         return ask(
             self.table,
             "zeDeviceGetProperties",
@@ -74,17 +74,17 @@ class LZDevice(Object):
 
     @cached_property
     def compute(self) -> Any:
-        """Return its ze_device_compute_properties_t."""
+        """Return the device's ze_device_compute_properties_t."""
         return ask(self.table, "zeDeviceGetComputeProperties", self.ze, "device_compute_properties")
 
     @cached_property
     def module(self) -> Any:
-        """Return its ze_device_module_properties_t."""
+        """Return the device's ze_device_module_properties_t."""
         return ask(self.table, "zeDeviceGetModuleProperties", self.ze, "device_module_properties")
 
     @cached_property
     def access(self) -> Any:
-        """Return its ze_device_memory_access_properties_t."""
+        """Return the device's ze_device_memory_access_properties_t."""
         return ask(
             self.table,
             "zeDeviceGetMemoryAccessProperties",
@@ -94,7 +94,7 @@ class LZDevice(Object):
 
     @cached_property
     def images(self) -> Any:
-        """Return its ze_device_image_properties_t. All is 0 if the driver has no images."""
+        """Return the ze_device_image_properties_t. All is 0 if the driver has no images."""
         with contextlib.suppress(LevelZeroError):
             if self.platform.has("zeImageCreate"):
                 routine, name = "zeDeviceGetImageProperties", "device_image_properties"
@@ -106,19 +106,19 @@ class LZDevice(Object):
 
     @property
     def has_images(self) -> bool:
-        """Return whether it has images."""
+        """Return whether the device has images."""
         return bool(self.images.maxImageDims2D)
 
     @cached_property
     def memories(self) -> list[Any]:
-        """Return its ze_device_memory_properties_t."""
+        """Return the device's ze_device_memory_properties_t."""
         return ask_list(
             self.table, "zeDeviceGetMemoryProperties", self.ze, "device_memory_properties"
         )
 
     @cached_property
     def caches(self) -> list[Any]:
-        """Return its ze_device_cache_properties_t. Not every driver has any."""
+        """Return the device's ze_device_cache_properties_t. Not every driver has any."""
         with contextlib.suppress(LevelZeroError):
             return ask_list(
                 self.table, "zeDeviceGetCacheProperties", self.ze, "device_cache_properties"
@@ -172,7 +172,7 @@ class LZDevice(Object):
 
     @cached_property
     def parts(self) -> tuple[LZDevice, ...]:
-        """Return its sub-devices, always the same objects."""
+        """Return the device's sub-devices, always the same objects."""
         count = ctypes.c_uint32()
         call(self.table, "zeDeviceGetSubDevices", self.ze, ctypes.byref(count), None)
         found = (ctypes.c_void_p * count.value)()
@@ -182,12 +182,12 @@ class LZDevice(Object):
 
     @property
     def takes_text(self) -> bool:
-        """Return whether its driver takes OpenCL C as the native format of modules."""
+        """Return whether the device's driver takes OpenCL C as the native format of modules."""
         return "ZE_fairlead_opencl_c_modules" in self.platform.extensions
 
     @cached_property
     def takes_spirv(self) -> bool:
-        """Return whether it takes programs of SPIR-V."""
+        """Return whether the device takes programs of SPIR-V."""
         return bool(self.module.spirvVersionSupported)
 
     def convert_to_nanoseconds(self, ticks: int) -> int:
@@ -207,7 +207,7 @@ class LZDevice(Object):
         return host.value, self.convert_to_nanoseconds(device.value)
 
     def is_part_of(self, other: LZDevice) -> bool:
-        """Return whether it is another device or a part of that."""
+        """Return whether the device is another device or a part of that."""
         return self is other or (self.parent is not None and self.parent.is_part_of(other))
 
 

@@ -67,7 +67,7 @@ class LZEvent(Object):
 
     @property
     def status(self) -> int:
-        """Return its ur_event_status_t. Raises URError as `check_outside`."""
+        """Return the event's ur_event_status_t. Raises URError as `check_outside`."""
         self.check_outside()
         try:
             done = self.cell.is_done
@@ -77,13 +77,13 @@ class LZEvent(Object):
 
     @property
     def is_running(self) -> bool:
-        """Return whether it will have times. Raises URError as `check_outside`."""
+        """Return whether the event will have times. Raises URError as `check_outside`."""
         self.check_outside()
         return self.queue is not None and self.timed and not self.cell.is_over
 
     @property
     def times(self) -> tuple[int, int]:
-        """Return when its command began and ended, in the device's nanoseconds.
+        """Return when the event's command began and ended, in the device's nanoseconds.
 
         Raises:
             URError: PROFILING_INFO_NOT_AVAILABLE if it has no times, or not yet; what

@@ -112,7 +112,7 @@ class LZKernel(Object):
         self._has_offset = False
 
     def get_handle(self, device: LZDevice) -> int:
-        """Return its handle for a device. Raises URError (INVALID_KERNEL)."""
+        """Return the kernel's handle for a device. Raises URError (INVALID_KERNEL)."""
         for one, handle in self.handles.items():
             if device.is_part_of(one):
                 return handle
@@ -120,11 +120,11 @@ class LZKernel(Object):
 
     @cached_property
     def properties(self) -> Any:
-        """Return its ze_kernel_properties_t on the first device."""
+        """Return the kernel's ze_kernel_properties_t on the first device."""
         return self.query_properties(next(iter(self.handles)))
 
     def query_properties(self, device: LZDevice) -> Any:
-        """Return its ze_kernel_properties_t on a device."""
+        """Return the kernel's ze_kernel_properties_t on a device."""
         return ask(
             self.table, "zeKernelGetProperties", self.get_handle(device), "kernel_properties"
         )
@@ -240,7 +240,7 @@ class LZKernel(Object):
         return LZLaunchShape(sizes.offset, (first, second, third), local)
 
     def check_group(self, device: LZDevice, local: Triple | None, dim: int = 3) -> None:
-        """Check that it can be launched with a local size.
+        """Check that the kernel can be launched with a local size.
 
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE.

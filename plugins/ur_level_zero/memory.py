@@ -78,7 +78,7 @@ class LZBuffer(MappableBuffer, LZMemory):
 
     @property
     def address(self) -> int:
-        """Return where it is."""
+        """Return where the buffer is."""
         return self.ze
 
     def close(self) -> None:

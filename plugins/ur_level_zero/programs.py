@@ -68,7 +68,7 @@ class LZModule:
 
     @property
     def binary(self) -> bytes:
-        """Return its native binary. Raises LevelZeroError."""
+        """Return the module's native binary. Raises LevelZeroError."""
         size, routine = ctypes.c_size_t(), "zeModuleGetNativeBinary"
         call(self.table, routine, self.ze, ctypes.byref(size), None)
         data = ctypes.create_string_buffer(max(size.value, 1))
@@ -77,7 +77,7 @@ class LZModule:
         return data.raw[: size.value]
 
     def link(self) -> tuple[int, str]:
-        """Link it with nothing else, which fails if it has imports.
+        """Link the module with nothing else, which fails if it has imports.
 
         Returns:
             A ze_result_t, and the linker's log.
@@ -232,7 +232,7 @@ class LZProgram(Object):
         return run_aside(compile_it)
 
     def get_module(self, device: LZDevice) -> LZModule:
-        """Return its module. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
+        """Return the module. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
         for one, build in self.builds.items():
             if device.is_part_of(one) and build.kind == "EXECUTABLE" and build.module is not None:
                 return build.module
@@ -240,7 +240,7 @@ class LZProgram(Object):
 
     @property
     def modules(self) -> list[LZModule]:
-        """Return its modules. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
+        """Return the modules. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
         found = [build.module for build in self.builds.values() if build.kind == "EXECUTABLE"]
         if not found:
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built")

@@ -101,7 +101,7 @@ class RecordedByProgram(BuiltByDriver):
         return ffi.new("void *[]", [ffi.cast("void *", self._buffer.queue)])
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:
-        """Enqueue it on its own queue if the driver takes it on no other.
+        """Enqueue the command-buffer on its own queue if the driver takes it on no other.
 
         The caller's queue waits for it.
         """

@@ -137,7 +137,7 @@ class Run:
         uses: Mapping[int, MemoryUse],
         kernels: dict[str, FusedKernel],
     ) -> FusedRun:
-        """Return what it becomes. Raises NotFused, or OpenCLError of the compiler.
+        """Return what the run becomes. Raises NotFused, or OpenCLError of the compiler.
 
         `kernels` has those that were made already, by their sources.
         """

@@ -78,7 +78,7 @@ class CuCommand(CommandObject):
         return 0, self._in_c.address, 0, 0
 
     def set_launch(self, state: Any, launch: CuLaunch) -> None:
-        """Set what it launches. C does not use the command-buffer meanwhile.
+        """Set what the command launches. C does not use the command-buffer meanwhile.
 
         Args:
             state: an `updates.CuLaunchState`.
@@ -88,7 +88,7 @@ class CuCommand(CommandObject):
         self._in_c.take(state, launch)
 
     def read_state(self) -> Any:
-        """Return what it launches now. C does not use the command-buffer meanwhile."""
+        """Return what the command launches now. C does not use the command-buffer meanwhile."""
         self._in_c.learn(self.state)
         return self.state
 
@@ -174,7 +174,7 @@ class CuCommandBuffer(CommandBufferObject):
         return made
 
     def get_native(self) -> int:
-        """Return its native handle, a graph that has all edges. Raises DriverError."""
+        """Return the native handle, a graph that has all edges. Raises DriverError."""
         with self.recording:
             self.in_c.add_late_edges()
         return self.native
@@ -194,7 +194,7 @@ class CuCommandBuffer(CommandBufferObject):
             self.device.ask("GraphDestroy", made)
 
     def finalize(self) -> None:
-        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        """Complete the command-buffer: nothing can be appended any more, and it can be enqueued."""
         with self.recording:
             self.check_open()
             self.executable = self._instantiate()

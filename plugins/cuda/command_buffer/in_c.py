@@ -249,7 +249,7 @@ class CommandInC:
         self._kept = launch, parameters
 
     def learn(self, state: CuLaunchState) -> None:
-        """Give what it launches the arguments that C has written. C does not use it meanwhile.
+        """Read the launch's arguments that C has written. C does not use the command meanwhile.
 
         Args:
             state: what is launched.

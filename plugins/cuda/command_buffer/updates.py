@@ -84,7 +84,7 @@ class CuLaunchState:
         return plan_parts(self.kernel, self.device, *sizes, self.arguments)
 
     def read(self, update: Any) -> None:
-        """Change it as a ur_exp_command_buffer_update_kernel_launch_desc_t asks.
+        """Change the launch as a ur_exp_command_buffer_update_kernel_launch_desc_t asks.
 
         Raises:
             URError: INVALID_KERNEL, INVALID_VALUE, and what is wrong with an argument.

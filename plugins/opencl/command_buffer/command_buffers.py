@@ -80,7 +80,7 @@ class URCommand(CommandObject):
 
     @property
     def present(self) -> Any:
-        """Return its `fl_command` in the array."""
+        """Return the command's `fl_command` in the array."""
         return self.buffer.commands.array[self.index]
 
     @property
@@ -184,7 +184,7 @@ class URCommandBuffer(CommandBufferObject):
         return self.native
 
     def finalize(self) -> None:
-        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        """Complete the command-buffer: nothing can be appended any more, and it can be enqueued."""
         self.check_open()
         commands = self.commands
         for index in (*self.waits, *self.signals):  # these need commands of the driver

@@ -123,7 +123,7 @@ class LevelZeroDriver:
 
     @property
     def objects(self) -> Registry:
-        """Return its objects by their handles.
+        """Return the driver's objects by their handles.
 
         Raises:
             RuntimeError: the driver is not started.

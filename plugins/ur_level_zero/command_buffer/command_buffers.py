@@ -171,7 +171,7 @@ class LZCommandBuffer(CommandBufferObject):
         self.records.append(record)
 
     def finalize(self) -> None:
-        """Complete it: nothing can be appended any more, and it can be enqueued."""
+        """Complete the command-buffer: nothing can be appended any more, and it can be enqueued."""
         with self.lock:
             self.check_open()
             if all(record.list is not self.copies for record in self.records):

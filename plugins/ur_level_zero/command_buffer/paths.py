@@ -54,7 +54,7 @@ class Submission(NamedTuple):
     fences: tuple[Fence, ...] = ()
 
     def settle(self) -> None:
-        """Wait for its end. Raises LevelZeroError if it has failed."""
+        """Wait for the submission's end. Raises LevelZeroError if it has failed."""
         self.end.wait()
         for fence in self.fences:
             fence.wait()

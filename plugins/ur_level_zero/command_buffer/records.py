@@ -98,7 +98,7 @@ class LZCommandList:
             call(self.table, "zeCommandListAppendEventReset", self.ze, cell.ze)
 
     def close(self) -> None:
-        """Close it, so that it can be executed, and changes are made. Raises LevelZeroError."""
+        """Close the list, so that changes are made and it can run. Raises LevelZeroError."""
         self.is_changed = False
         call(self.table, "zeCommandListClose", self.ze)
 

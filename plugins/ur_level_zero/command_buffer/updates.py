@@ -67,7 +67,7 @@ class _Draft:
         self.sizes = LaunchSizes.from_program(dim, offset, size, new.local or kept)
 
     def finish(self) -> LaunchState:
-        """Check it, and return what the launch will be.
+        """Check the draft, and return what the launch will be.
 
         Raises:
             URError: INVALID_VALUE, and what `LZKernel.find_shape` raises.
