@@ -87,7 +87,8 @@ class GraphedCall:
         self.given, self.names = given, names
         self.queues, self._other_queues = dict[int, Any](), dict[int, Any]()
         self.owners, self.identical, self.has_floats = list[AttributeOwner](), list[Any](), False
-        self._memory, self._refusal, self._reads_attributes = list[int](), "", False
+        self._memory, self._lists = list[int](), list[int]()
+        self._refusal, self._reads_attributes = "", False
         kinds: list[Hashable] = [names]
         attributes: list[Any] = []
         for place, value in enumerate(given):
@@ -111,6 +112,8 @@ class GraphedCall:
         memory = self._memory
         if len(set(memory)) < len(memory):  # several arguments are the same memory
             kinds.append(tuple(map(memory.index, memory)))
+            # Those with the same list of events are ordered by it, as an array and its views are.
+            kinds.append(tuple(map(self._lists.index, self._lists)))
         self.key: tuple[Hashable, ...] = tuple(kinds)
 
     def make_constant_key(self) -> tuple[Hashable, ...]:
@@ -144,6 +147,7 @@ class GraphedCall:
         if handle:
             self.queues[handle] = queue
         self._memory.append(memory.int_ptr)
+        self._lists.append(id(value.events))
         return value.dtype, value.shape, value.strides, value.offset, handle
 
     def _read_buffer(self, value: Any) -> Hashable:

@@ -349,6 +349,7 @@ def _make_memory_parameter(value: Any, name: str | None) -> Any:
         strides=value.strides,
         data=alias,
         offset=value.offset,
+        events=value.events,  # PyOpenCL orders uses of one memory by this list alone
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -358,6 +359,37 @@ def test_the_same_array_twice_is_another_graph(out_of_order: cl.CommandQueue) ->
         add_both(u, v)
         add_both(u, u)
     assert u.get()[0] == 6 and v.get()[0] == 2 and calls == ["add_both"] * 2
+
+
+@pytest.mark.parametrize("view", [lambda u: u, lambda u: u[:], lambda u: u[8:]])
+def test_an_array_and_its_view_are_used_in_order(
+    out_of_order: cl.CommandQueue, view: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """PyOpenCL orders them by a list of events that they share, other arrays of the memory not."""
+
+    @fairlead.graphed
+    def add_both(u: Any, v: Any) -> None:
+        u += np.float32(1)
+        v += np.float32(1)
+
+    u = array(out_of_order, 0)
+    other = view(u)
+    stranger = pyopencl.array.Array(
+        out_of_order, other.shape, other.dtype, data=u.base_data, offset=other.offset
+    )
+    assert count_edges(add_both, u, stranger, tmp_path) == 0
+    out_of_order.finish()
+    u.fill(0)
+    assert [count_edges(add_both, u, other, tmp_path) for _ in range(2)] == [1, 1]
+    assert len(add_both._captured) == 2 and u.get()[-1] == 4
+
+
+def count_edges(function: Any, u: Any, v: Any, folder: Path) -> int:
+    """Call a graphed function. Returns how many edges its newest graph has."""
+    function(u, v)
+    graph = folder / "graph.dot"
+    next(reversed(function._captured.values())).loop.print_graph(str(graph))
+    return graph.read_text().count("->")
 
 
 def test_a_graphed_function_in_a_block_is_a_part_of_it(queue: cl.CommandQueue) -> None:

@@ -266,6 +266,20 @@ def test_memory_that_cannot_be_set(numbers: Numbers) -> None:
     assert numbers.value() == 1 and (array.get() == 1).all()
 
 
+def test_an_array_and_its_parameter_are_used_in_order(out_of_order: cl.CommandQueue) -> None:
+    """They are the same memory, whose order is in one list of events."""
+    array = pyopencl.array.zeros(out_of_order, 64, np.float32)
+    array.finish()
+    with capture(out_of_order) as graph:
+        parameter = fairlead.Parameter(array, name="parameter")
+        parameter += np.float32(1)
+        array *= np.float32(3)
+        parameter += np.float32(2)
+    assert all(node.predecessors for node in list(graph)[1:])
+    graph.finalize().replay(out_of_order).wait()
+    assert (array.get() == 5).all()
+
+
 def test_an_array_in_expressions(numbers: Numbers) -> None:
     queue = numbers.queue
     first = pyopencl.array.to_device(queue, np.arange(64, dtype=np.float32))
