@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .queues import URQueue
 
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
+_FAILED: Final = OPENCL.codes["CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"]
 _STATUS: Final = OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"]
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -175,6 +176,9 @@ def wait(events: Iterable[UREvent]) -> None:
                     group[0].table.clWaitForEvents(len(group), make_handle_array(group)),
                     "clWaitForEvents",
                 )
+            # NVIDIA's driver takes a wait for a failed user event for a success.
+            if any(event.queue is None and event.status < 0 for event in group):
+                check(_FAILED, "clWaitForEvents")
         except OpenCLError as error:
             failed = failed or error
     if failed is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,20 @@ def test_a_graph_with_host_tasks_fails_with_an_event_that_it_waits_for(
     failing.join()
     loop.replay(numbers.queue).wait()
     assert numbers.value() == 3
+
+
+def test_host_tasks_fail_where_a_wait_tells_no_failure(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVIDIA's driver takes a wait for a failed user event for a success."""
+    wait = cl.Event.wait
+
+    def wait_silently(event: cl.Event) -> None:
+        with suppress(cl.Error):
+            wait(event)
+
+    monkeypatch.setattr(cl.Event, "wait", wait_silently)
+    check_failure(numbers, with_host_task(numbers), times=2)
 
 
 @pytest.mark.parametrize("delay", [0, 0.05])  # before the replay, or while it waits

@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.ur_calls import Calls
+from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.devices import PluginDevice
-from fairlead.plugins.opencl import devices
+from fairlead.plugins.opencl import devices, events
 from fairlead.plugins.opencl.core import adapter as reference
 from fairlead.plugins.opencl.devices import URDevice, divide
 
@@ -60,3 +60,20 @@ def test_a_pattern_lives_until_it_is_read_if_nobody_can_say_when(
     ur.ok("urEnqueueUSMMemcpy", queue, True, read, memory, 12, 0, None, None)
     ur.ok("urUSMFree", context, memory)
     assert list(read) == [1, 2, 3] * 4
+
+
+def test_a_wait_for_a_failed_user_event_fails(
+    ur: Calls, context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the driver takes it for a success, as NVIDIA's does."""
+    owner = find("context", context)
+    table, error = owner.table, ctypes.c_int32()
+    gate = table.clCreateUserEvent(owner.cl, ctypes.byref(error))
+    table.clSetUserEventStatus(gate, -5)
+    monkeypatch.setattr(table, "clWaitForEvents", lambda *_: 0)
+    monkeypatch.setattr(events, "waits_itself", lambda _: False)
+    event = ur.make("urEventCreateWithNativeHandle", gate, context, None)
+    code = ur("urEventWait", 1, array(event))
+    ur.ok("urEventRelease", event)
+    table.clReleaseEvent(gate)
+    assert code == "IN_EVENT_LIST_EXEC_STATUS"
