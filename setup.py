@@ -143,7 +143,7 @@ class BuildNative(build_ext):
             configure(shell_path, self.adapter(name), module, here=stays)
 
     def stays(self) -> bool:
-        """Whether what is built is used where it lies, by this Python."""
+        """Whether this Python imports the built modules from the tree."""
         return bool(self.inplace or getattr(self, "editable_mode", False))
 
     def build_extensions(self) -> None:

@@ -76,7 +76,7 @@ def name_of(api: Api, code: int) -> str:
 
 
 def expect(api: Api, code: int, *names: str, what: str = "") -> str:
-    """Check that a call's code is one of the expected ones.
+    """Check that a call answers an expected code.
 
     Args:
         code: what the call returned.

@@ -66,7 +66,7 @@ class Allocations:
 
     @property
     def required(self) -> int:
-        """How many bytes it has."""
+        """The bytes of the allocation."""
         return sum(block.nbytes for block in self.blocks)
 
     def check_single(self) -> None:

@@ -53,7 +53,7 @@ class RunsHere(Protocol):
 
 
 class _Decision:
-    """What such nodes share: the flag, and a queue of their own.
+    """What the nodes of one condition share: the flag, and a queue for them alone.
 
     Args:
         context, device: where the graphs run.

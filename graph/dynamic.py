@@ -103,11 +103,11 @@ class DynamicParameter(DynamicArgument):
         return self._argument
 
     def register(self, command: Command, index: int) -> None:
-        """Record that a command has it as an argument."""
+        """Record that a command has this parameter as an argument."""
         self._uses.append((weakref.ref(command), index))
 
     def uses(self) -> list[tuple[KernelLaunch, int]]:
-        """Return the launches that have it as an argument, and the index of that."""
+        """Return the launches that have this parameter, each with the argument's index."""
         found = [(use(), index) for use, index in self._uses]
         return [(one, index) for one, index in found if isinstance(one, KernelLaunch)]
 
@@ -300,7 +300,7 @@ class DynamicCommandGroup:
                 node.command = self.commands[index]
 
     def attach(self, node: Node) -> None:
-        """Record that a node was made of it."""
+        """Record that a node was made of this command group."""
         node.group = self
         self._nodes.add(node)
 

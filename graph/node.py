@@ -71,7 +71,7 @@ class Node(NeverCopied):
 
     @property
     def device(self) -> Device:
-        """The device that it runs on."""
+        """The device that the node runs on."""
         assert self._device is not None  # a captured node looks it up itself
         return self._device
 

@@ -253,7 +253,7 @@ class Recordable:
 
     @property
     def is_recording(self) -> bool:
-        """Whether a queue is recording to it."""
+        """Whether a queue is recording to the graph."""
         return self.recorder.is_active
 
     def check_explicit(self, routine: str) -> None:

@@ -103,7 +103,7 @@ class SharedDevice:
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """What is shared in this process.
+    """The memory that OpenCL and CUDA share in this process.
 
     Attributes:
         reasons: why others are not.

@@ -141,7 +141,7 @@ VARIABLES: Final = (
 
 
 class DriverSearch(Value):
-    """What every step gets.
+    """The inputs of each step of the search.
 
     Attributes:
         environ: the environment, empty in a set-uid process.

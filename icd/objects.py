@@ -211,7 +211,7 @@ class CLPlatform(Value, key=("handle",)):
 
     @property
     def device_faults(self) -> tuple[str, ...]:
-        """What is wrong with the driver's list of devices. Raises what `devices` raises."""
+        """The faults of the driver's list of devices. Raises what `devices` raises."""
         return self._listed[1]
 
     @cached_property

@@ -134,7 +134,7 @@ def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> 
 
 
 def list_all(candidates: Sequence[Candidate], timeout: float | None = None) -> list[ProbeReport]:
-    """The same, but no driver is asked for its devices."""
+    """Probe candidates as `probe_all` does, but ask no driver for its devices."""
     return _run(candidates, timeout, devices=False)
 
 

@@ -67,7 +67,7 @@ class Record:
 
 @dataclass
 class ProcessRecording:
-    """What a process wrote.
+    """The records that one process wrote.
 
     Attributes:
         records: in the order in which they were written; without those of data.

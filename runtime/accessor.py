@@ -104,12 +104,12 @@ class Accessor:
 
     @property
     def size(self) -> int:
-        """How many elements, or pixels, it has."""
+        """How many elements, or pixels, the accessor's part has."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """How many bytes the accessor's part has."""
         return self.size * self.buffer.itemsize
 
     def __repr__(self) -> str:

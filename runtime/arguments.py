@@ -111,7 +111,7 @@ class DynamicArgument(BoundArgument):
     """An argument whose value can be exchanged later: `bind` gives the present one."""
 
     def register(self, command: Command, index: int) -> None:
-        """Record that a command has it as an argument."""
+        """Record that a command has this argument."""
         raise NotImplementedError
 
 

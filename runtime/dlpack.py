@@ -119,7 +119,7 @@ _is_named_ended: Final = _get_api(
 
 
 class _Given(NamedTuple):
-    """What lives until a deleter is called."""
+    """A tensor that was given away, with all that lives until its deleter is called."""
 
     struct: Any
     sizes: Any

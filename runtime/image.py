@@ -177,7 +177,7 @@ class Image(CoherentMemory):
 
     @property
     def declared(self) -> str:
-        """What a kernel declares for it, "image2d_t"."""
+        """The type of a kernel's parameter for the image, "image2d_t"."""
         return self._kind.declared
 
     def _create(self, context: Context, flags: int, host: int) -> int:

@@ -267,7 +267,7 @@ class PyOpenCLMemory(Memory):
         return self._made[1]
 
     def _take(self, context: Context) -> int:
-        """Return a handle of the adapter's for it."""
+        """Return the adapter's handle for the memory object."""
         given = self.keep.int_ptr, context.handle, _make_native_properties("mem")
         return context.adapter.obtain("urMemBufferCreateWithNativeHandle", *given)
 

@@ -111,7 +111,7 @@ class Launch(Command):
 
     @property
     def sizes(self) -> Sizes:
-        """Its range."""
+        """The range of the launch."""
         raise NotImplementedError
 
     def set_sizes(self, sizes: Sizes) -> None:

@@ -210,7 +210,7 @@ class Platform(NeverCopied):
 
     @property
     def version(self) -> str:
-        """The version that it reports, "OpenCL 3.0 …"."""
+        """The version that the platform reports, "OpenCL 3.0 …"."""
         return self.found.version
 
     @property
@@ -220,7 +220,7 @@ class Platform(NeverCopied):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Its root devices."""
+        """The platform's root devices."""
         with _lock:  # threads that ask at the same time get the same objects
             if self._devices is None:
                 self._devices = tuple(

@@ -16,7 +16,7 @@ KERNEL, INFO = "clCommandNDRangeKernelKHR", "clGetMutableCommandInfoKHR"
 
 
 def _make_answers(mutable: Mutable, kernel: int) -> dict[str, bytes]:
-    """Return each query and its answer, for the command of `_command`.
+    """Return each query and its answer, for the command of `_record_command`.
 
     The command has 12 work-items in groups of 4 at offset 2. Its global size is updatable.
     """
@@ -43,7 +43,7 @@ QUERIES = list(OPENCL.groups["cl_mutable_command_info_khr"].values())
 
 
 def _record_command(mutable: Mutable, objects: CLObjects) -> tuple[int, int]:
-    """Record that command. Returns it and its kernel."""
+    """Record the launch of `_make_answers`. Returns the command and its kernel."""
     kernel = objects.kernel("increment", objects.buffer([0] * 16))
     range_ = {"local_work_size": sizes(4), "global_work_offset": sizes(2)}
     return mutable.launch(kernel, 12, "GLOBAL_SIZE", **range_), kernel

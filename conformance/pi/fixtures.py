@@ -80,7 +80,7 @@ def make_objects(pi: DispatchTable, device: int) -> Callable[..., PIObjects]:
 
 @pytest.fixture(scope="session")
 def opencl_c(chosen: PluginDevice) -> None:
-    """What a case needs that builds a program."""
+    """Cases that use this fixture build OpenCL C. They are unsupported on other backends."""
     if chosen.backend != "opencl":
         unsupported("the cases with kernels are written in OpenCL C, and the backend is not OpenCL")
 

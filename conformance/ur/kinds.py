@@ -47,17 +47,17 @@ class Kind:
 
     @property
     def retain(self) -> str:
-        """The function that retains one."""
+        """The function that retains an object of the kind."""
         return f"{self.stem}Retain{self.suffix}"
 
     @property
     def release(self) -> str:
-        """The function that releases one."""
+        """The function that releases an object of the kind."""
         return f"{self.stem}Release{self.suffix}"
 
     @property
     def info(self) -> str:
-        """The function that answers queries about one."""
+        """The function that answers queries about an object of the kind."""
         return f"{self.stem}GetInfo{self.suffix}"
 
 

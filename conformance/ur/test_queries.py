@@ -95,7 +95,7 @@ def test_query(ur: URCalls, world: World, function: str, constant: Constant) -> 
 
 
 def check_size(constant: Constant, size: int) -> None:
-    """Check that the size is one of the answer's type."""
+    """Check that the answer's type can have this size."""
     name, is_array = constant.answer.removesuffix("[]"), constant.answer.endswith("[]")
     if size == _LARGEST:
         failed("the size", "pPropSizeRet was not written")
@@ -109,7 +109,7 @@ def check_size(constant: Constant, size: int) -> None:
 
 
 def check_value(constant: Constant, value: bytes) -> None:
-    """Check that the value is one of the answer's type."""
+    """Check that the answer's type can have this value."""
     if constant.answer == "char[]":
         if value and not value.endswith(b"\0"):
             failed("a string that ends with NUL", repr(value[-16:]))

@@ -155,7 +155,7 @@ def queue(make: ZEObjects) -> int:
 
 @pytest.fixture(scope="session")
 def mutable(chosen: ZEDevice, ze: ZECalls) -> int:
-    """What of commands the device can change, ze_mutable_command_exp_flags_t."""
+    """The parts of a command that the device can change: ze_mutable_command_exp_flags_t."""
     if _MUTABLE not in chosen.driver.extensions:
         unsupported(f"the driver has no {_MUTABLE}")
     row: Any = new("ze_mutable_command_list_exp_properties_t")

@@ -201,7 +201,7 @@ def test_wait_flag(make: ZEObjects, ze: ZECalls, kernel: int) -> None:
 
 @pytest.fixture
 def twice(make: ZEObjects, mutable: int) -> int:
-    """Another kernel, where launches may come to one."""
+    """The kernel `twice`. The case is unsupported if a command cannot change its kernel."""
     needs(mutable, "KERNEL_INSTRUCTION")
     return make.kernel("twice")
 

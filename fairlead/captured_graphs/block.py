@@ -210,12 +210,12 @@ class CapturedBlock:
 
     @property
     def held(self) -> list[Any]:
-        """The owners of host memory and SVM that it keeps alive, as far as they were found."""
+        """The owners of host memory and SVM that the block keeps, as far as they were found."""
         return list(self._observer.held.values())
 
     @property
     def has_parameters(self) -> bool:
-        """Whether there may be Parameters in it."""
+        """Whether commands of the block may have Parameters."""
         return bool(self.parameters) or bool(list_living_memory())
 
     @property
@@ -278,7 +278,7 @@ class CapturedBlock:
 
     @property
     def host_memory(self) -> list[Any]:
-        """The owners of that. A list drops its last member first, as `__del__` does."""
+        """The owners of host memory. A list drops its last member first, as `__del__` does."""
         recording, owners = self.recording, list(self._observer.held.values())
         if recording.pinned or recording.has_parts:
             return [recording, *owners]

@@ -83,7 +83,7 @@ class Captured(Command):
 
     @property
     def segment_maker(self) -> Any:
-        """What makes segments of such commands; those of a context can be in one."""
+        """The maker of the command's segment; commands of one context can share a segment."""
         return self.block.segments
 
     @property

@@ -116,7 +116,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
 
     @property
     def is_as_recorded(self) -> bool:
-        """Whether nothing of it was changed since the block ended."""
+        """Whether the graph is as the block left it."""
         nodes = self._nodes
         if nodes is None:
             return True

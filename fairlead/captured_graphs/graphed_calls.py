@@ -233,7 +233,7 @@ def _read_attributes(thing: Any) -> Mapping[str, Any]:
 
 
 def is_array(thing: Any) -> bool:
-    """Whether it is an array of PyOpenCL's."""
+    """Whether a value is a pyopencl.array.Array."""
     return _find_reader(type(thing)) is GraphedCall._read_array
 
 

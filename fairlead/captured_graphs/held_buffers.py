@@ -62,7 +62,7 @@ def find_held_buffers(frame: FrameType) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def _is_memory(kind: type[Any]) -> bool:
-    """Whether it is a type of PyOpenCL. No code of the program's is run to find out."""
+    """Whether a type is or extends PyOpenCL's. This runs no code of the program."""
     return any(one.__module__.startswith("pyopencl") for one in kind.__mro__)
 
 

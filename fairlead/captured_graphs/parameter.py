@@ -104,7 +104,7 @@ class GraphParameter(Expressions):
     @overload
     def __new__(cls, value: np.generic | np.ndarray, *, name: str | None = None) -> Self: ...
     def __new__(cls, value: Any, *, name: str | None = None) -> Any:
-        """Make one of the kind that the value asks for."""
+        """Make a Parameter of the kind that the value asks for."""
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
         if isinstance(value, np.generic):
@@ -127,7 +127,7 @@ class GraphParameter(Expressions):
 
     @classmethod
     def from_float(cls, value: float, name: str | None) -> GraphParameter:
-        """Return one of a Python float, which leaves its type to what it is computed with."""
+        """Return a Parameter of a Python float. The other operand decides a result's type."""
         made = cls(np.float64(value), name=name)
         made.is_python_float = True
         return made
@@ -271,12 +271,11 @@ class MemoryParameter:
 
     @classmethod
     def of_itself(cls, buffer: Any) -> MemoryParameter:
-        """Return one whose own memory object is the buffer itself, which has no other use
-        meanwhile."""
+        """Return a Parameter with a buffer itself, not a sub-buffer. Nothing else may use it."""
         return cls(buffer, buffer, buffer, None)
 
     def forget(self) -> None:
-        """Have C no longer find it."""
+        """Remove the Parameter from the table in which C looks memory objects up."""
         lib.fl_forget_parameter(self.number)
         _alive.pop(self.number, None)
 

@@ -135,7 +135,7 @@ class SegmentCommands:
         return {self.place[node]: as_captured(one).native for node, one in commands.items()}
 
     def keep_kernels(self, new: Mapping[int, Any]) -> bool:
-        """Whether all of them can use the kernels of those that they replace."""
+        """Whether each command can use the kernel of the command that it replaces."""
         return all(self._keep_kernels(new))
 
     def put(self, new: Mapping[int, Any]) -> dict[int, bool]:

@@ -199,7 +199,7 @@ class NumberSetting(Setting):
         self.advance(0)
 
     def advance(self, done: int) -> None:
-        """Give the next enqueue the value after `done` others."""
+        """Give the next enqueue value number `done` of a series."""
         for (_, row, _, _), array in zip(self._rows, self.series, strict=True):
             row.series = ffi.cast("void *", array.ctypes.data + done * array.itemsize)
 
@@ -387,7 +387,7 @@ class ParameterSettings:
             raise
 
     def advance(self, done: int) -> None:
-        """Give the next enqueue the values after `done` others."""
+        """Give the next enqueue the values number `done` of all series."""
         for alternation in self.alternations:
             alternation.advance(done)
         for setting in self.by_name.values():

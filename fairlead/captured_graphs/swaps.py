@@ -103,7 +103,7 @@ class Alternation:
         self.advance(0)
 
     def advance(self, done: int) -> None:
-        """Give the next enqueue the buffers after `done` others."""
+        """Give the next enqueue the buffers of turn number `done`."""
         for (row, _), array in zip(self._rows, self._arrays, strict=True):
             row.series = ffi.cast("void *", array.ctypes.data + 8 * done)
 

@@ -25,7 +25,7 @@ class Background:
         call_in_child(self._forget)
 
     def add(self, work: Callable[[], None]) -> bool:
-        """Let the thread do it after the others.
+        """Add a task to the end of the thread's queue.
 
         Args:
             work: the piece. It raises nothing.

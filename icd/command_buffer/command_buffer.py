@@ -444,7 +444,7 @@ class CommandBuffer:
             raise
 
     def _list_before(self, waits: Sequence[int]) -> Sequence[int]:
-        """Return the events that the next enqueue comes after: these and the last one."""
+        """Return the events that the next enqueue waits for: `waits` and the last enqueue's."""
         check(lib.fl_pass_failure(self.native), "clEnqueueMarkerWithWaitList")
         return [*waits, self.last_event] if self.last_event else waits
 

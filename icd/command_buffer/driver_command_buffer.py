@@ -286,7 +286,7 @@ class DriverCommandBuffer:
 
     @property
     def enqueue_function(self) -> int:
-        """The address of the function that enqueues it."""
+        """The address of the driver's clEnqueueCommandBufferKHR."""
         return self._support.platform.extension_function("clEnqueueCommandBufferKHR") or 0
 
     def update(self, commands: Sequence[int]) -> int:

@@ -128,7 +128,7 @@ class BuiltCommands(ABC):
         raise NotImplementedError
 
     def explain_loss(self) -> str | None:
-        """Return why nothing of it can run any more after a failure, None if it can."""
+        """Return why a failure leaves nothing that can run, None if all can run."""
         return None
 
     def find_slower_commands(self) -> Mapping[int, str] | None:
@@ -187,7 +187,7 @@ class Engine(ABC):
         """
 
     def prepare(self, commands: CommandList, target: QueueKind) -> Sequence[Preparation]:
-        """Begin in the background what it needs before it can take some of the commands.
+        """Begin to prepare, in the background, what the engine needs to run some commands.
 
         Only called where the engine was not asked for by name.
 
@@ -204,7 +204,7 @@ class Engine(ABC):
         return None
 
     def list_refusals(self, commands: CommandList, target: QueueKind) -> Mapping[int, str]:
-        """Return the commands that it leaves to another engine, by their numbers, and why.
+        """Return why commands are left to another engine, by the commands' numbers.
 
         It is only called for an engine that divides.
         """
@@ -228,7 +228,7 @@ class Engine(ABC):
         return None
 
     def defect(self, target: QueueKind) -> str | None:
-        """Return what is wrong with it on this device. Only a request by name then chooses it."""
+        """Return the engine's fault on this device. Only a request by name then chooses it."""
         return None
 
     def cost(self, target: QueueKind) -> Cost | None:

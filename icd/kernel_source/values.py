@@ -36,7 +36,7 @@ class Integer:
 
     @property
     def without_sign(self) -> Integer:
-        """The same, where it is not negative."""
+        """The integer as an unsigned one, where it is not negative."""
         return replace(self, needs=self.needs | {Fits(self.value, 0, _MOST)})
 
     def convert(self, type_: CType) -> Integer | None:

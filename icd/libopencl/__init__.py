@@ -32,10 +32,10 @@ def find_library() -> Path:
 
 
 def require_library() -> Path:
-    """The same, after a look whether it is there.
+    """Return the library's path, after a check that the file exists.
 
     Raises:
-        FairleadError: it is not.
+        FairleadError: it does not exist.
     """
     if not find_library().exists():
         raise FairleadError(

@@ -70,7 +70,7 @@ class Request(Value):
 
 
 class Outcome(Value):
-    """What became of one request.
+    """The result of one request: an answer, or how the child failed.
 
     Attributes:
         report: what its `main` returned; None if it did not.
@@ -363,7 +363,7 @@ def describe_exit(code: int) -> str:
 
 
 def _find_python() -> str:
-    """Return this interpreter.
+    """Return the path of this process's Python.
 
     In a program that embeds Python, sys.executable may be that program, or "".
     """

@@ -54,7 +54,7 @@ class FactCache:
             self._write({**self.read(), **facts})
 
     def forget(self, is_wrong: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Forget those facts of which a function says so. Failures are ignored."""
+        """Forget the facts for which a function returns True. Failures are ignored."""
         with _lock:
             known = self.read()
             kept = {key: fact for key, fact in known.items() if not is_wrong(fact)}

@@ -33,7 +33,7 @@ def fork_children() -> None:
 
 
 def stop_forking() -> None:
-    """Forbid it again: this process opens a library, whose state would be that of each fork."""
+    """Forbid forks again: this process opens a library, and forks would copy its state."""
     global _allowed
     _allowed = False
 

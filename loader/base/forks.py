@@ -40,7 +40,7 @@ def count_forks() -> int:
 
 
 def _free_all() -> None:
-    """Free all locks: the threads that owned them do not exist in the child."""
+    """Free all locks in the child, in which no thread exists that could release them."""
     global _forks
     _forks += 1
     for lock in list(_locks):

@@ -44,7 +44,7 @@ class OperationFunction(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """What a command does.
+    """An operation: what a command does, and its row of operations.ini.
 
     Attributes:
         name: as fairlead and its files call it.
@@ -132,7 +132,7 @@ class TransferCommand(NamedTuple):
         return self.make_call(function, blocks)[1]
 
     def make_call(self, function: str, blocks: bool = False) -> tuple[str, tuple[Any, ...]]:
-        """Return the name of a function that does it, and what it takes for it.
+        """Return the name of an API's function for the transfer, and its arguments.
 
         Args:
             function: which function of the operation, a key of `Operation.functions`.

@@ -41,7 +41,7 @@ class Report(Protocol):
 
 
 class _Verdict(Value):
-    """What a probe came to.
+    """The result of a probe, as the file of verdicts has it.
 
     Attributes:
         at: when, in seconds since the epoch.
@@ -171,7 +171,7 @@ def _get_linker_path() -> str:
 
 
 def _read() -> dict[str, _Verdict]:
-    """All that is remembered; verdicts of another form are as good as none."""
+    """Read all verdicts of the file. Those of another form are ignored."""
     try:
         return {key: _Verdict(**fact) for key, fact in _CACHE.read().items()}
     except TypeError:

@@ -23,7 +23,7 @@ from .frozen_value import Value
 
 
 class Registered(Value):
-    """What a package provides.
+    """An object that a package registers by an entry point.
 
     Attributes:
         module: the module that has it.

@@ -68,7 +68,7 @@ class GpuSearch(Generic[DriverT]):
 
     @property
     def probe(self) -> Callable[[Sequence[Candidate]], list[GpuReport]]:
-        """What tries candidates in child processes."""
+        """The function that tries candidates in child processes."""
         return partial(probe_all, self.name)
 
     def get(self) -> DriverT:

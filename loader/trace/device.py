@@ -50,7 +50,7 @@ class DeviceCommand:
 
     @property
     def duration(self) -> int:
-        """How long the device worked on it."""
+        """How long the device worked on the command."""
         return self.ended - self.started
 
 

@@ -184,12 +184,12 @@ class PluginPlatform:
 
     @cached_property
     def version(self) -> str:
-        """The version that it reports, such as "OpenCL 3.0 …"."""
+        """The version that the platform reports, such as "OpenCL 3.0 …"."""
         return self.info("VERSION")
 
     @cached_property
     def extensions(self) -> frozenset[str]:
-        """The extensions that it reports."""
+        """The extensions that the platform reports."""
         return frozenset(self.info("EXTENSIONS").split())
 
     @cached_property

@@ -59,7 +59,7 @@ _MAX_SYMBOLS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Preview:
-    """What a file is.
+    """The kind of a library file, as its symbols show it.
 
     Attributes:
         interface: "UR", "PI", or "" for neither.

@@ -154,12 +154,12 @@ class ZEDevice:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The device's name."""
         return decode_text(self.properties.name)
 
     @property
     def type(self) -> str:
-        """Its type, such as "GPU", "CPU" or "VPU"; a number if Level Zero does not define it."""
+        """The device's type, such as "GPU" or "VPU"; a number if Level Zero does not define it."""
         number = self.properties.type
         name = ZE.groups["ze_device_type_t"].get(number, str(number))
         return name.removeprefix("ZE_DEVICE_TYPE_")

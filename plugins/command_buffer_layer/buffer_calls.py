@@ -30,7 +30,7 @@ def clFinalizeCommandBufferKHR(buffer: int | None) -> None:
 
 @entry
 def clRetainCommandBufferKHR(buffer: int | None) -> None:
-    """C does this."""
+    """Check the handle. C counts the reference."""
     get_buffer(buffer)
 
 

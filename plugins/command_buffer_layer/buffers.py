@@ -113,7 +113,7 @@ class LayerCommand:
         return self.buffer.commands.array[self.number]
 
     def give_handle(self, where: int | None) -> None:
-        """Write a handle of it to where the program wants it. Raises MemoryError."""
+        """Write the command's handle to where the program wants it. Raises MemoryError."""
         if where:
             self.handle = _make_handle(_COMMAND, self.buffer.queues[0].handle)
             _commands[self.handle] = self
@@ -212,7 +212,7 @@ class LayerCommandBuffer:
 
     @property
     def held(self) -> list[tuple[str, int]]:
-        """The objects that it keeps, with their kinds."""
+        """The objects that the command-buffer keeps, with their kinds."""
         return list(self._held)
 
     def finalize(self) -> None:
@@ -315,8 +315,7 @@ class LayerCommandBuffer:
 
     @staticmethod
     def _mark(queue: LayerQueue, waits: Sequence[int], releases: ExitStack) -> int:
-        """Enqueue its place in another of its queues. What comes later in an in-order queue comes
-        after this."""
+        """Enqueue a barrier or marker, so that later commands of another queue come after this."""
         enqueue = enqueue_barrier if queue.in_order else enqueue_place
         made = enqueue(queue.handle, waits)
         releases.callback(call, made, "clReleaseEvent")

@@ -66,7 +66,7 @@ class LayerMemory:
         return ask(self.handle, "clGetImageInfo", name, "size_t", "CL_INVALID_MEM_OBJECT")
 
     def overlaps(self, start: int, size: int, other: LayerMemory, to: int) -> bool:
-        """Whether a range of it overlaps one of the same size in another object."""
+        """Whether a range overlaps a range of the same size in another object."""
         roots = {self.parent or self.handle, other.parent or other.handle}
         distance = abs(self.offset + start - other.offset - to)
         return len(roots) == 1 and distance < size
@@ -102,7 +102,7 @@ def get_memory(
 
 
 def keep_memory(buffer: LayerCommandBuffer, handle: int) -> None:
-    """Keep a memory object, and first what it is a part of or made from."""
+    """Keep a memory object alive, and before it the object that has its bytes."""
     keep_parents(buffer, handle)
     buffer.hold("MemObject", handle)
 

@@ -64,7 +64,7 @@ class CuAllocation:
 
     @property
     def end(self) -> int:
-        """Return the address of the first byte behind it."""
+        """Return the address of the first byte behind the memory."""
         return self.base + self.size
 
     @property

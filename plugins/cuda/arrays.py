@@ -81,7 +81,7 @@ class ImageShape(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Return whether a texture of it returns integers."""
+        """Return whether a texture of the image returns integers."""
         return self.format[1] in _INTEGERS
 
     def check(self, device: CuDevice) -> None:
@@ -142,7 +142,7 @@ class CuArray:
 
     @classmethod
     def create(cls, device: CuDevice, shape: ImageShape) -> CuArray:
-        """Make one. Raises DriverError, and URError as `ImageShape.check`."""
+        """Make an array. Raises DriverError, and URError as `ImageShape.check`."""
         shape.check(device)
         handle = device.make("Array3DCreate", ctypes.byref(shape.describe()))
         return cls(device, handle, shape)
@@ -170,7 +170,7 @@ class CuArray:
 
 
 def make_copies(target: CopyPlace, source: CopyPlace, region: Rect) -> Sequence[Any]:
-    """Return a copy as the driver runs it.
+    """Return the driver's structs for a copy.
 
     Args:
         region: bytes, rows and slices.

@@ -51,7 +51,7 @@ class CuGraph(Object):
         self._failed = False
 
     def begin(self, queue: CuQueue) -> None:
-        """Let a queue record into it.
+        """Let a queue record into the graph.
 
         Raises:
             URError: INVALID_CONTEXT, INVALID_DEVICE, INVALID_GRAPH while another queue does,
@@ -92,7 +92,7 @@ class CuGraph(Object):
         return not count.value
 
     def check_complete(self) -> None:
-        """Raise URError (INVALID_GRAPH) while it is captured, or if a capture of it has failed."""
+        """Raise URError (INVALID_GRAPH) during the graph's capture, or after a failed one."""
         if self.capture is not None or self._failed:
             what = "has not ended" if self.capture is not None else "has failed"
             raise failure("INVALID_GRAPH", f"a capture into the graph {what}")
@@ -123,7 +123,7 @@ class CuExecutableGraph(Object):
         self._graph, self._ends = weakref.ref(graph), graph.ends
 
     def get_source(self) -> int:
-        """Return the CUgraph that it was made of.
+        """Return the CUgraph that the executable graph was made of.
 
         Raises:
             URError: GRAPH_CAPTURE_UNSUPPORTED if the graph was destroyed or captured into since.
@@ -166,7 +166,7 @@ def urGraphSetDestructionCallbackExp(hGraph: CuGraph, pfnCallback: int, pUserDat
 
 @adapter.entry
 def urGraphDumpContentsExp(hGraph: CuGraph, filePath: str) -> None:
-    """Let the driver write a picture of it, in the language DOT."""
+    """Let the driver write a picture of the graph, in the language DOT."""
     device = hGraph.device
     if not device.has("GraphDebugDotPrint"):
         raise failure("UNSUPPORTED_FEATURE", "the driver is too old to print graphs")

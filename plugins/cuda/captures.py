@@ -29,7 +29,7 @@ _SET: Final = 1  # CU_STREAM_SET_CAPTURE_DEPENDENCIES
 
 
 class CuCapture:
-    """What one or several queues give to a graph.
+    """A capture: one or several queues record their commands into a graph.
 
     Args:
         queue: the queue that begins and ends the capture.
@@ -166,7 +166,7 @@ class QueuePart:
             self._set((*self._barrier, *self._ends))
 
     def note(self, event: CuEvent | None) -> None:
-        """Note the last command, and its event if it has one."""
+        """Note that a command was captured: its nodes end the part, and are its event's nodes."""
         if not self.is_free:
             return
         nodes = self.find_nodes()

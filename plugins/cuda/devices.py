@@ -241,7 +241,7 @@ class CuDevice(Object):
             return made
 
     def share(self, stream: CuStream) -> None:
-        """Let other queues have a stream again that was taken alone."""
+        """Give a stream that one queue had alone back to all queues."""
         with self._lock:
             stream.users -= _ALONE
 

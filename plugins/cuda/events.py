@@ -137,7 +137,7 @@ class CuReusableEvent(CuEvent):
         self.profiles, self.shared = profiles, shared
 
     def signal(self, queue: CuQueue, command: int, timed: bool) -> None:
-        """Note that a barrier records it next.
+        """Prepare the event for the barrier that records it next.
 
         Args:
             queue: the barrier's.

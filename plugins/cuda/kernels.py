@@ -120,16 +120,16 @@ class CuKernel(Object):
         return self._attributes[key]
 
     def query_group_size(self, device: CuDevice) -> int:
-        """Return how many work-items a work-group of it may have."""
+        """Return how many work-items a work-group of the kernel may have."""
         return self.query_attribute(device, "MAX_THREADS_PER_BLOCK")
 
     def find_required_size(self, device: CuDevice) -> Sizes | None:
-        """Return the size of work-groups that it is compiled for, None for any size."""
+        """Return the work-group size that the kernel requires, None for any size."""
         found = self.program.built.get(device)
         return found.find_required_size(self.name) if found is not None else None
 
     def find_sub_group_size(self, device: CuDevice) -> int:
-        """Return how many work-items a sub-group of it has."""
+        """Return how many work-items a sub-group of the kernel has."""
         found = self.program.built.get(device)
         size = found.find_sub_group_size(self.name) if found is not None else 0
         return size or device.query_attribute("WARP_SIZE")

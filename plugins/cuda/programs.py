@@ -109,7 +109,7 @@ class CuProgram(Object):
 
     @property
     def devices(self) -> tuple[CuDevice, ...]:
-        """Return the devices that it is for."""
+        """Return the program's devices."""
         return tuple(self.images)
 
     def build(self, devices: list[CuDevice], options: str | None) -> None:

@@ -69,7 +69,7 @@ class CuQueue(Object):
 
     @property
     def capture(self) -> CuCapture | None:
-        """Return the capture that it is in, or None."""
+        """Return the capture that the queue records into, or None."""
         return self.part.capture if self.part is not None else None
 
     def get_native(self) -> int:
@@ -81,11 +81,11 @@ class CuQueue(Object):
                 self.device.give_stream(stream)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
+        """Return the numbers by which C knows the queue (native/calls.h)."""
         return 0, 0, int(ffi.cast("uintptr_t", self._in_c)), 0
 
     def _let_c_use_stream(self, lets: bool) -> None:
-        """Let C use the stream, if it is the only one. It waits until C does not use it."""
+        """Let C enqueue on the queue's stream, if that is the only one. Waits for calls in C."""
         lock = ffi.addressof(self._in_c, "lock")
         lib.fl_enter_recording(lock)
         self._in_c.stream = self.streams[0].handle if lets and len(self.streams) == 1 else 0

@@ -118,7 +118,7 @@ class Clang:
         return [*words, "-O3", *given, "-"]
 
     def _run(self, words: Sequence[str], source: bytes = b"") -> bytes:
-        """Return the file that it writes. Raises ClangError."""
+        """Run clang, and return the file that it writes. Raises ClangError."""
         with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
             made = Path(folder, "made")
             command = [self._program, *words, "-o", str(made)]

@@ -33,7 +33,7 @@ _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class ListCapture:
-    """What lists are given while it lasts.
+    """A capture: the lists of a graph record commands while it lasts.
 
     Args:
         first: the list that begins it, and has to end it.
@@ -54,7 +54,7 @@ class ListCapture:
 
     @property
     def first(self) -> ZeCommandList:
-        """The list that began it."""
+        """The list that began the capture."""
         return self._lists[0]
 
     def _join(self, made: ZeCommandList) -> None:
@@ -92,7 +92,7 @@ class ListCapture:
         return make_failure("GRAPH_CAPTURE_UNSUPPORTED", f"{what} while it is captured")
 
     def finish(self) -> None:
-        """Let the capture's lists and events go.
+        """Give the capture's lists and events back to their normal use.
 
         Raises:
             LevelZeroError: GRAPH_CAPTURE_INVALIDATED, GRAPH_UNJOINED_FORKS.

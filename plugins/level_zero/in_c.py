@@ -113,7 +113,7 @@ class QueueInC:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Let C enqueue nothing on it."""
+        """Let C enqueue nothing on the queue."""
         before = self.struct.in_python
         lib.fl_ze_pause(self.struct)
         try:
@@ -143,7 +143,7 @@ class EventInC:
         return int(ffi.cast("uintptr_t", lib.fl_ze_take_event(self.struct)))
 
     def give(self) -> None:
-        """Let C signal it, because it is reset and nothing waits for it."""
+        """Let C signal the event, which is reset and which nothing waits for."""
         lib.fl_ze_give_event(self.struct)
 
     def put(self, cl: int) -> None:

@@ -45,7 +45,7 @@ class LaunchShape:
 
     @property
     def dim(self) -> int:
-        """Return the dimensions that it needs."""
+        """Return the dimensions that the range needs."""
         rows = zip(self.counts, self.sizes, self.offsets, strict=True)
         used = [number for number, (n, size, at) in enumerate(rows, 1) if n * size != 1 or at]
         return max(used, default=1)
@@ -111,7 +111,6 @@ class ZeKernel(Object):
         self.sizes_known = False
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/ze_calls.h says."""
         return get_address(self.in_c.struct), 0, 0, 0
 
     @property
@@ -136,7 +135,7 @@ class ZeKernel(Object):
 
     @cached_property
     def required(self) -> tuple[int, int, int] | None:
-        """Return the size of work-groups that it is compiled for, None for any."""
+        """Return the work-group size that the kernel requires, None for any."""
         return self.ur.find_required_size(self.whole)
 
     @cached_property

@@ -67,7 +67,6 @@ class ZeCommandList(Object):
         self.recording = self._make_recording()
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/ze_calls.h says."""
         return get_address(self.in_c.struct), 0, 0, 0
 
     def _make_recording(self) -> ListRecording:

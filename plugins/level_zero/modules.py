@@ -232,7 +232,7 @@ class ZeModule(Object):
 
     @property
     def exports(self) -> frozenset[str]:
-        """Return the names of what it defines for other modules."""
+        """Return the names of the symbols that the module exports."""
         return frozenset(name for one in self._inputs for name in one.spirv.exports)
 
     @property
@@ -272,7 +272,7 @@ class ZeModule(Object):
 
     @property
     def binary(self) -> bytes:
-        """Return what the OpenCL driver has made of it, the SPIR-V before it is linked.
+        """Return the OpenCL driver's binary, or the SPIR-V of an unlinked module.
 
         Raises:
             LevelZeroError: INVALID_MODULE_UNLINKED if that are several inputs.
@@ -317,7 +317,7 @@ class ZeModule(Object):
 
     @property
     def kernel_names(self) -> list[str]:
-        """Return the names of its kernels, without those of modules that it is linked with."""
+        """Return the names of the module's own kernels, not of those linked to it."""
         if all(one.is_spirv for one in self._inputs):
             return [name for one in self._inputs for name in one.spirv.kernels]
         try:

@@ -29,7 +29,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class LaunchDraft:
-    """What a launch will be. None: it is not given yet.
+    """The new state of a launch. None: a part that nothing has set yet.
 
     Attributes:
         arguments: its arguments, by index.
@@ -96,7 +96,7 @@ class MutableCommand:
         return bool(self.flags & FLAGS["KERNEL_ARGUMENTS"])
 
     def check_kernel(self, kernel: ZeKernel) -> None:
-        """Raise LevelZeroError (INVALID_KERNEL_HANDLE) for a kernel that it may not launch."""
+        """Raise LevelZeroError (INVALID_KERNEL_HANDLE) for a kernel of other commands."""
         if self.kernels and kernel not in self.kernels:
             raise make_failure(
                 "INVALID_KERNEL_HANDLE", f"{kernel.name} is not one of the command's kernels"
@@ -162,7 +162,7 @@ class MutableCommand:
                 launch.arguments[index] = launch.kernel.read_argument_of_launch(present, index)
 
     def tell(self, row: Any, buffer: Any, number: int) -> None:
-        """Tell C how it changes its arguments.
+        """Fill the row by which C changes the command.
 
         Args:
             row: its `fl_ze_command`.
@@ -175,7 +175,7 @@ class MutableCommand:
         self.tell_kernel()
 
     def tell_kernel(self) -> None:
-        """Tell C what it launches."""
+        """Write the command's kernel into the row that C reads."""
         row, command = self.row, self.command
         if row is None or command is None or command.launch is None:
             return

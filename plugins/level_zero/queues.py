@@ -39,7 +39,6 @@ class ZeQueue(Object):
         self.stream = Stream(context, device, desc.mode == SYNCHRONOUS)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/ze_calls.h says."""
         return get_address(self.stream.in_c.struct), 0, 0, 0
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ driver.after_queues.append(_unfinished.release_finished)
 
 
 class KernelCopies:
-    """Kernels that nobody else sets arguments on. They are released when it is dropped."""
+    """Copies of kernels, on which only their owner sets arguments, and which end with it."""
 
     def __init__(self) -> None:
         self.copies: dict[Any, Any] = {}
@@ -157,7 +157,7 @@ class ListPart:
 
     @property
     def resets(self) -> list[ZeEvent]:
-        """Return the events that it leaves reset."""
+        """Return the events that the part leaves reset."""
         return [event for event, is_set in self.effects.items() if not is_set]
 
 
@@ -454,7 +454,7 @@ class ListRecording:
         buffer.plans.change(numbers, change, "a launch whose group count is in memory")
 
     def let_go(self) -> None:
-        """Drop what was built. What is enqueued runs to its end."""
+        """Drop the command-buffers. What is enqueued runs to its end."""
         parts, self._parts, self._shape, self.built = self._parts, None, None, None
         for part in parts or ():
             if part.buffer is not None:

@@ -170,7 +170,7 @@ def _wait_for(is_true: Callable[[], bool], deadline: int | None) -> bool:
 
 @dataclass
 class StreamStep:
-    """What a stream does next.
+    """A step of a stream: commands between two points where events are waited for or signaled.
 
     Attributes:
         run: enqueues its commands on a stream after OpenCL events, and returns the event of their
@@ -373,7 +373,7 @@ def _advance(streams: Iterable[Stream]) -> list[tuple[StreamStep, Exception]]:
 
 
 def report(failed: Iterable[tuple[StreamStep, Exception]]) -> None:
-    """Log what could not be enqueued when nobody who asked for it is there any more."""
+    """Log the steps that could not be enqueued after the call that submitted them returned."""
     for _, error in failed:
         driver.log("error", f"a command that had to wait could not be enqueued: {error}")
 
@@ -417,7 +417,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
 
 
 def settle(step: StreamStep, completion: Completion | None) -> list[Stream]:
-    """Make the effects of a step that is enqueued. The lock is held.
+    """Signal and reset the events of an enqueued step. The lock is held.
 
     Returns:
         The streams that can go on.

@@ -47,7 +47,7 @@ class _SizeProbe:
         self._kernel.ur.table.clReleaseKernel(self._cl)
 
     def takes(self, index: int, size: int, value: bytes | None) -> bool:
-        """Return whether the driver takes so many bytes, of local memory if there is no value."""
+        """Return whether the driver accepts an argument of so many bytes. None is local memory."""
         return not self._kernel.ur.table.clSetKernelArg(self._cl, index, size, value)
 
     def is_local(self, index: int) -> bool:
@@ -95,7 +95,7 @@ def _read_sizes(kernel: ZeKernel, parameters: Sequence[PtxParameter]) -> None:
 
 
 def _ask_compiler(kernel: ZeKernel, index: int) -> int:
-    """Return the bytes of a value by what was compiled, or by what is, 0 if neither tells."""
+    """Return an argument's bytes as the compiled module tells them, 0 if it does not."""
     if size := kernel.module.struct_sizes.get(kernel.name, {}).get(index, 0):
         return size
     name = query_type_name(kernel.ur, index).decode()

@@ -47,7 +47,6 @@ class URBuffer(BufferObject, URMemory):
         self.whole: tuple[int, int] = (cl, 0)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return self.cl, self.context.cl, 1, self.size
 
 

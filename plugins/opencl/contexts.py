@@ -56,7 +56,6 @@ class URContext(ContextObject, CLObject):
         self.struct = struct or ffi.new("fl_context *", {"cl": cl, "driver": self.platform.struct})
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return self.cl, get_address(self.struct), 0, get_address(self.answers)
 
     def handle_ends(self) -> None:

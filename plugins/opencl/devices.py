@@ -56,7 +56,6 @@ class URDevice(CLObject):
             _parts[cl] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         memory = get_address(self.memory) if self.parent is None else 0
         return self.cl, get_address(self.platform.struct), memory, get_address(self.answers)
 
@@ -67,7 +66,7 @@ class URDevice(CLObject):
 
     @property
     def root(self) -> URDevice:
-        """Return the root device that it is a part of, or itself."""
+        """Return the root device that the device is a part of, or itself."""
         return self if self.parent is None else self.parent.root
 
     def is_part_of(self, device: URDevice) -> bool:

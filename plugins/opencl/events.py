@@ -65,7 +65,6 @@ class UREvent(CLObject):
         self.context, self.queue, self.command, self.first = context, queue, command, first
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         queue = get_address(self.queue.struct) if self.queue is not None else 0
         alone = lib.FL_ALONE | self.place << lib.FL_PLACE if self.place else 0
         return self.cl, get_address(self.context.platform.struct), queue, self.command | alone
@@ -74,7 +73,7 @@ class UREvent(CLObject):
         return self
 
     def check_usable(self) -> None:
-        """Check that a command can wait for it.
+        """Check that a command can wait for the event.
 
         On PoCL 3.0 a command that waits for a failed event never ends.
 

@@ -151,7 +151,6 @@ class URKernel(CLObject):
         return self.cl
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         struct = self.struct
         if not struct.arguments:
             struct.count = min(self.argument_count, lib.FL_ARGUMENTS)
@@ -175,7 +174,7 @@ class URKernel(CLObject):
 
     @cached_property
     def argument_count(self) -> int:
-        """Return how many arguments it has."""
+        """Return how many arguments the kernel has."""
         return self.query_number("CL_KERNEL_NUM_ARGS")
 
     @property
@@ -185,7 +184,7 @@ class URKernel(CLObject):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether nothing but arguments was ever set on it."""
+        """Return whether nothing but arguments was ever set on the kernel."""
         return not self._settings
 
     def create_copy(self) -> int:
@@ -320,11 +319,11 @@ class URKernel(CLObject):
         return self._constant[key]
 
     def query_group_size(self, device: URDevice) -> int:
-        """Return how many work-items a work-group of it may have."""
+        """Return how many work-items a work-group of the kernel may have."""
         return int.from_bytes(self.get_constant_info(device, "CL_KERNEL_WORK_GROUP_SIZE"), "little")
 
     def find_required_size(self, device: URDevice) -> tuple[int, int, int] | None:
-        """Return the size of work-groups that it is compiled for, None for any size."""
+        """Return the work-group size that the kernel requires, None for any size."""
         data = self.get_constant_info(device, "CL_KERNEL_COMPILE_WORK_GROUP_SIZE")
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None

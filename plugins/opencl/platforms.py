@@ -61,7 +61,6 @@ class URPlatform(Object):
         )
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return self.cl, 0, 0, get_address(self.answers)
 
     def get_native(self) -> int:

@@ -51,7 +51,7 @@ class URProgram(CLObject):
 
     @cached_property
     def devices(self) -> tuple[URDevice, ...]:
-        """Return the devices that it is for, in OpenCL's order, which is that of its binaries."""
+        """Return the program's devices in OpenCL's order, which is that of the binaries."""
         known = {device.cl: device for device in self.context.devices}
         found = struct.iter_unpack("@P", self.query("CL_PROGRAM_DEVICES"))
         return tuple(known.get(cl) or get_device(cl) for (cl,) in found)
@@ -75,7 +75,7 @@ class URProgram(CLObject):
 
     @property
     def kernel_names(self) -> str:
-        """Return the names of its kernels with semicolons between them.
+        """Return the names of the program's kernels with semicolons between them.
 
         Raises:
             OpenCLError: CL_INVALID_PROGRAM_EXECUTABLE if it is not built.
@@ -86,7 +86,7 @@ class URProgram(CLObject):
 
     @property
     def binary_sizes(self) -> list[int]:
-        """Return the bytes of its binary for each device, 0 where it has none."""
+        """Return the bytes of the binary for each device, 0 where there is none."""
         return query_sizes(self.cl)
 
     @property

@@ -83,7 +83,6 @@ class URQueue(CLObject):
         return self.cl
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return self.cl, get_address(self.struct), 0, 0
 
     def handle_ends(self) -> None:

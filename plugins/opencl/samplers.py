@@ -56,7 +56,7 @@ class URSampler(CLObject):
         self.addressing, self.filtering = addressing, filtering
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what launches.c knows of it."""
+        """Return what launches.c knows of the sampler."""
         return self.cl, self.context.cl, 0, 0
 
 

@@ -11,7 +11,7 @@ from .conversions import failure
 
 
 class Capture(Protocol):
-    """What queues give to a graph. `is_open` says whether it has not ended."""
+    """A capture of queues into a graph. `is_open` says whether it goes on."""
 
     is_open: bool
 

@@ -96,14 +96,13 @@ class CommandBufferObject(Object):
         self.last_queue: Callable[[], Any] | None = None
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return 0, 0, 0, int(ffi.cast("uintptr_t", self._answers))
 
     # what an adapter knows
 
     @property
     def length(self) -> int:
-        """Return how many commands it has."""
+        """Return the number of commands."""
         raise NotImplementedError
 
     @property

@@ -80,9 +80,10 @@ class Object:
         return self._closed
 
     def describe_to_c(self) -> tuple[int, int, int, int] | None:
-        """Return four numbers by which C knows it, None if C does not know it.
+        """Return four numbers by which C knows the object, None if C does not know it.
 
-        It is asked when the handle begins.
+        native/calls.h, ze_calls.h and level_zero.c say what they mean for each kind of object. They
+        are asked for when the handle begins.
         """
         return None
 

@@ -112,7 +112,7 @@ class USMPool(Object):
             raise failure("INVALID_VALUE", "the pool is of another context, or of another device")
 
     def take(self, request: Any, new: Callable[[], Any]) -> Any:
-        """Take an allocation that it keeps, or else a new one.
+        """Take an allocation that the pool keeps, or else a new one.
 
         Args:
             request: what is asked for.

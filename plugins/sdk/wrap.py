@@ -157,7 +157,7 @@ def compile_entry(
 
 
 class Entries(Mapping[str, Callable[..., int]]):
-    """What C calls, by the names of the entry points.
+    """The Python functions that C calls, by the names of the entry points.
 
     An entry point is compiled when it is first looked up, because a program uses a few of them.
 

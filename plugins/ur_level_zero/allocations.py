@@ -46,7 +46,7 @@ class LZAllocation:
 
     @property
     def end(self) -> int:
-        """Return the first address behind it."""
+        """Return the first address behind the memory."""
         return self.base + self.size
 
 

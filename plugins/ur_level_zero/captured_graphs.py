@@ -49,7 +49,7 @@ class LZGraph(Object):
         self.kept: list[Any] = []
 
     def begin(self, queue: LZQueue) -> None:
-        """Let a queue record into it.
+        """Let a queue record into the graph.
 
         Raises:
             URError: INVALID_CONTEXT, INVALID_GRAPH while another queue does, INVALID_OPERATION for
@@ -159,7 +159,7 @@ def urGraphSetDestructionCallbackExp(hGraph: LZGraph, pfnCallback: int, pUserDat
 
 @adapter.entry
 def urGraphDumpContentsExp(hGraph: LZGraph, filePath: str) -> None:
-    """Let the driver write a picture of it, in the language DOT."""
+    """Let the driver write a picture of the graph, in the language DOT."""
     call(hGraph.table, "zeGraphDumpContentsExt", hGraph.ze, filePath.encode(), None)
 
 

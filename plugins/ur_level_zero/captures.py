@@ -23,7 +23,7 @@ _EXTENSION: Final = ZE.strings["ZE_RECORD_REPLAY_GRAPH_EXT_NAME"]
 
 
 class LZCapture:
-    """What one or several queues give to a graph.
+    """A capture: one or several queues record their commands into a graph.
 
     Args:
         queue: the queue that begins and ends the capture.
@@ -50,7 +50,7 @@ class LZCapture:
         queue.leave()
 
     def end(self) -> list[Any]:
-        """Let the capture's queues and its graph go, and return what its commands use."""
+        """Take the queues and the graph out of the capture. Returns what its commands use."""
         self.is_open = False
         for queue in self._queues:
             queue.leave()

@@ -131,7 +131,7 @@ class LZKernel(Object):
 
     @property
     def argument_count(self) -> int:
-        """Return how many arguments it has."""
+        """Return how many arguments the kernel has."""
         return self.properties.numKernelArgs
 
     @cached_property
@@ -155,13 +155,13 @@ class LZKernel(Object):
 
     @cached_property
     def required(self) -> Triple | None:
-        """Return the size of work-groups that it is compiled for, None for any size."""
+        """Return the work-group size that the kernel requires, None for any size."""
         row = self.properties
         sizes = row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ
         return sizes if any(sizes) else None
 
     def find_largest_group(self, device: LZDevice) -> int:
-        """Return how many work-items a work-group of it may have."""
+        """Return how many work-items a work-group of the kernel may have."""
         row = make_struct("kernel_max_group_size_properties_ext", tag=_LARGEST_GROUP)
         with contextlib.suppress(LevelZeroError):
             handle = self.get_handle(device)

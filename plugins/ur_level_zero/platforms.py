@@ -72,7 +72,7 @@ class LZPlatform(Object):
 
     @cached_property
     def api_version(self) -> str:
-        """Return the version of Level Zero that it has, such as "1.13"."""
+        """Return the driver's version of Level Zero, such as "1.13"."""
         version = ctypes.c_uint32()
         call(self.table, "zeDriverGetApiVersion", self.ze, ctypes.byref(version))
         return format_version(version.value)

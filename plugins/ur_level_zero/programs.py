@@ -157,7 +157,7 @@ class LZProgram(Object):
 
     @property
     def devices(self) -> tuple[LZDevice, ...]:
-        """Return the devices that it is for."""
+        """Return the program's devices."""
         return tuple(self.builds)
 
     def build(

@@ -100,7 +100,7 @@ class LZQueue(LZObject):
         ALL[id(self)] = _by_number[self.in_c.number] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/level_zero.c says."""
+        """Return the queue's number, by which native/level_zero.c makes events of it."""
         return 0, self.in_c.number, 0, 0
 
     def handle_ends(self) -> None:
@@ -121,7 +121,7 @@ class LZQueue(LZObject):
         self._tell_c()
 
     def _tell_c(self) -> None:
-        """Tell C whether it knows of all that may run."""
+        """Write into the struct of C whether C alone has enqueued all that may run."""
         is_simple = not (self._shared or self._copies is not None or self._adopted)
         is_simple = is_simple and self.capture is None
         self.in_c.struct.only_c = is_simple and not self._in_flight
@@ -209,7 +209,7 @@ class LZQueue(LZObject):
             self._tell_c()
 
     def leave(self) -> None:
-        """Run what is appended again."""
+        """Leave the capture: commands run again when they are appended."""
         with self.lock:
             self._before = self.capture = None
             self._let_c_run()
@@ -303,7 +303,7 @@ class LZQueue(LZObject):
         return True
 
     def _append_end(self) -> EventCell:
-        """Return what is signaled after all that was appended, and that runs."""
+        """Return an event that is signaled after all appended commands that run."""
         if self._before is not None:
             return self._before
         self.in_c.struct.pending = 0
@@ -324,7 +324,7 @@ class LZQueue(LZObject):
         return LZEvent(cell, context, self, words[3] & lib.FL_COMMAND)
 
     def get_end_of_c(self) -> EventCell | None:
-        """Return what is signaled after all that C has enqueued, None if that has ended."""
+        """Return the event after all that C has enqueued, None if that has ended."""
         with self.lock:
             return self._end if self._gone else self._append_end()
 

@@ -14,7 +14,7 @@ ASYNCHRONOUS: Final = ZE["ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS"]
 
 
 class Fence:
-    """What a queue signals after a list.
+    """A fence, which a queue signals after a list.
 
     Args:
         queue: the queue, which lives as long.

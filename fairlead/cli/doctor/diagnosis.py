@@ -142,7 +142,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error; problems.py says what is one."""
+        """Whether doctor has found no error. problems.py decides what an error is."""
         return all(problem.severity != "error" for problem in self.problems)
 
     @property

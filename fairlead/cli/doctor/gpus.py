@@ -79,7 +79,7 @@ def survey(timeout: float | None = None) -> tuple[GpuDriverState, ...]:
 
 
 def can_load(driver: GpuDriverState) -> bool:
-    """Whether its library loads."""
+    """Whether the compiler's library loads."""
     return driver.state in ("usable", "idle")
 
 

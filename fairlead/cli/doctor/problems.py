@@ -146,7 +146,7 @@ def _find_switch(driver: DriverReport) -> tuple[str, str] | None:
 
 
 def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
-    """Yield what other loaders do not find although it is there."""
+    """Yield a problem for each driver that other loaders do not find."""
     for client in facts.clients:
         if facts.usable and client.reason:
             yield Problem("error", client.name, f"no platform: {client.reason}", ENV)
@@ -163,7 +163,7 @@ def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
 
 
 def is_gone(driver: DriverReport) -> bool:
-    """Whether it was refused and nothing lies where its library should be."""
+    """Whether a driver was refused because its library is missing."""
     return (
         driver.state == "refused"
         and os.path.isabs(driver.library)

@@ -97,7 +97,7 @@ class RecordedByProgram(BuiltByDriver):
 
     @cached_property
     def _elsewhere(self) -> Any:
-        """The queue that it was recorded for, as an array of one."""
+        """The queue that the program recorded for, as an array of one."""
         return ffi.new("void *[]", [ffi.cast("void *", self._buffer.queue)])
 
     def recover(self, code: int, queue: int, waits: Sequence[int]) -> tuple[int, int] | None:

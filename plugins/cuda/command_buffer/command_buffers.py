@@ -74,7 +74,6 @@ class CuCommand(CommandObject):
         self._in_c = CommandInC(buffer.in_c, made)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return 0, self._in_c.address, 0, 0
 
     def set_launch(self, state: Any, launch: CuLaunch) -> None:
@@ -139,7 +138,6 @@ class CuCommandBuffer(CommandBufferObject):
         self.keep: list[Any] = []
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return 0, self.in_c.address, *super().describe_to_c()[2:]
 
     # recording

@@ -74,7 +74,7 @@ class URCommand(CommandObject):
         self.dim = 0
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what C knows of it (plugins/sdk/native/launches.c)."""
+        """Return what C knows of the command (plugins/sdk/native/launches.c)."""
         kernel = self.kernel
         return self.index, self.buffer.handle, kernel.handle if kernel else 0, kernel is not None
 
@@ -122,7 +122,6 @@ class URCommandBuffer(CommandBufferObject):
         return (self.native or self.open_native()).cl
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/calls.h says."""
         return (get_address(self.launches), *super().describe_to_c()[1:])
 
     # recording

@@ -59,7 +59,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Return the address of the first byte behind it."""
+        """Return the address of the first byte behind the memory."""
         return self.base + self.size
 
     @property
@@ -92,7 +92,7 @@ class AllocationRequest(NamedTuple):
     hints: Hints = Hints()
 
     def make_allocation(self, base: int, strategy: type[Strategy], **others: Any) -> Allocation:
-        """Return the allocation that fulfils it."""
+        """Return the allocation that was asked for."""
         return Allocation(base, self.size, self.kind, self.context, self.device, strategy, **others)
 
 

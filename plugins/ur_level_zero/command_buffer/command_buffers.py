@@ -105,7 +105,6 @@ class LZCommandBuffer(CommandBufferObject):
         return self.main.ze
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
-        """Return what native/level_zero.c says."""
         return 0, self.in_c.number, *super().describe_to_c()[2:]
 
     # recording
@@ -185,7 +184,7 @@ class LZCommandBuffer(CommandBufferObject):
     # running
 
     def _learn(self) -> None:
-        """Learn what C has enqueued. Raises LevelZeroError."""
+        """Take over the enqueues that C has made. Raises LevelZeroError."""
         if self._around is not None and self.in_c.struct.pending:
             self.in_c.struct.pending = 0
             end = self._around.get_end_of_c()
@@ -193,7 +192,7 @@ class LZCommandBuffer(CommandBufferObject):
             self.path.note_end(end)
 
     def _let_c_run(self, queue: LZQueue) -> None:
-        """Let C enqueue it again where it has just run, if it can."""
+        """Let C enqueue the command-buffer again on the queue of its last enqueue, if C can."""
         can = self.path.is_one_append and not self.signals and not queue.profiles
         self._around = queue.helper if can else None
         if self._around is None:
@@ -285,7 +284,7 @@ class LZCommandBuffer(CommandBufferObject):
                 made.close()
 
     def handle_ends(self) -> None:
-        """Let the queue go that it ran on last, because that keeps it while it runs."""
+        """Drop the queue of the last enqueue, which keeps the command-buffer while that runs."""
         around = self._around if self.in_c.struct.pending else None
         if around is not None and around.keep((self.main, self.records, self.path)):
             self.in_c.struct.pending, self._submission = 0, None

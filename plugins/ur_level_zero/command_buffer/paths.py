@@ -104,7 +104,7 @@ class CommandBufferPath(Protocol):
         ...
 
     def note_end(self, end: EventCell | None) -> None:
-        """Note what is signaled after all executions by C, None if they have ended."""
+        """Keep the event that is signaled after all executions by C, None if they have ended."""
         ...
 
 
@@ -120,7 +120,7 @@ class _Path:
         self.resets = LZCommandList(context, device, device.compute_group)
 
     def note_end(self, end: EventCell | None) -> None:
-        """Do nothing: C does not execute it."""
+        """Do nothing: C executes no lists of this path."""
 
     def _end_copies(self) -> list[EventCell]:
         """End the list of copies. Returns what the main list waits for."""
@@ -280,7 +280,7 @@ class OneAppendPath:
         return Submission(end)
 
     def note_end(self, end: EventCell | None) -> None:
-        """Note the end of what C has enqueued where it ran last."""
+        """Keep the end of what C has enqueued on the last queue."""
         self._before = end
 
 
