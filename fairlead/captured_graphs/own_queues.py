@@ -118,10 +118,11 @@ class OwnQueues:
 def _wait_for_all(events: Sequence[Any]) -> None:
     """Wait for events of pyopencl. Raises pyopencl.Error if one failed."""
     import pyopencl
+    from pyopencl import _cl
 
     for event in events:
         event.wait()
         # NVIDIA's driver takes a wait for a failed user event for a success.
         if query_status(event.int_ptr) < _COMPLETE:
             code = pyopencl.status_code.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
-            raise pyopencl.RuntimeError(pyopencl._cl._ErrorRecord("clWaitForEvents", code, ""))
+            raise pyopencl.RuntimeError(_cl._ErrorRecord("clWaitForEvents", code, ""))

@@ -69,8 +69,8 @@ def test_a_wait_for_a_failed_user_event_fails(
     owner = find("context", context)
     table, error = owner.table, ctypes.c_int32()
     gate = table.clCreateUserEvent(owner.cl, ctypes.byref(error))
-    table.clSetUserEventStatus(gate, -5)
-    monkeypatch.setattr(table, "clWaitForEvents", lambda *_: 0)
+    fail = table.clSetUserEventStatus
+    monkeypatch.setattr(table, "clWaitForEvents", lambda *_: fail(gate, -5))
     monkeypatch.setattr(events, "waits_itself", lambda _: False)
     event = ur.make("urEventCreateWithNativeHandle", gate, context, None)
     code = ur("urEventWait", 1, array(event))
