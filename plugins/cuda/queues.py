@@ -64,7 +64,7 @@ class CuQueue(Object):
                 "owner": id(context),
             },
         )
-        self._let_c_use_stream(True)
+        self._allow_stream_in_c(True)
         context.queues.add(self)
 
     @property
@@ -84,7 +84,7 @@ class CuQueue(Object):
         """Return the numbers by which C knows the queue (native/calls.h)."""
         return 0, 0, int(ffi.cast("uintptr_t", self._in_c)), 0
 
-    def _let_c_use_stream(self, lets: bool) -> None:
+    def _allow_stream_in_c(self, lets: bool) -> None:
         """Let C enqueue on the queue's stream, if that is the only one. Waits for calls in C."""
         lock = ffi.addressof(self._in_c, "lock")
         lib.fl_enter_recording(lock)
@@ -143,7 +143,7 @@ class CuQueue(Object):
         Raises:
             DriverError: what the driver answers.
         """
-        self._let_c_use_stream(False)
+        self._allow_stream_in_c(False)
         self._usual = self.streams[0]
         if self._usual is not self._native:
             self.streams[0] = self.device.take_alone(self._usual)
@@ -154,7 +154,7 @@ class CuQueue(Object):
         if self._usual is not self._native:
             self.device.share(self.streams[0])
         self.streams[0] = self._usual
-        self._let_c_use_stream(True)
+        self._allow_stream_in_c(True)
 
     def check_waits(self, waits: Sequence[CuEvent]) -> None:
         """Check the events that a command waits for. The lock is held.

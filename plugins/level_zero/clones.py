@@ -41,7 +41,7 @@ def _clone(list_: ZeCommandList) -> ZeCommandList:
         mutable=commands is not None,
     )
     for command in (commands or {}).values():
-        command.learn()
+        command.update_from_c()
     list_.recording.clone_into(made.recording)
     if commands is not None:
         made.mutable = {number: one.clone(made) for number, one in commands.items()}

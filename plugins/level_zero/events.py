@@ -74,7 +74,7 @@ class ZeEvent(Signal):
         """Return whether C can do all with it: it has no times, and is in no capture."""
         return not (self.has_times or self.capture is not None)
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         """Learn whether C has signaled it. From now on only Python does."""
         cl = self.in_c.take()
         if cl:
@@ -85,13 +85,13 @@ class ZeEvent(Signal):
         """Return the end of what C has enqueued: its event, a reference."""
         return Completion(cl, None, self.context.ur.platform.profile.waits_one_at_a_time)
 
-    def let_c_signal(self) -> None:
+    def allow_signals_in_c(self) -> None:
         """Let C signal it again, if it can."""
         if self.may_be_c_s:
             self.in_c.give()
 
     def close(self) -> None:
-        self.learn()
+        self.update_from_c()
 
     @property
     def has_times(self) -> bool:
@@ -149,15 +149,15 @@ class ZeCounterEvent(ZeEvent):
 
     @property
     def latest(self) -> Signal:
-        self.learn()
+        self.update_from_c()
         return self._latest
 
     def begin(self) -> Signal:
-        self.learn()
+        self.update_from_c()
         self._latest = _CountedCall(self)
         return self._latest
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         cl = self.in_c.take()
         if cl:
             end, known = self.make_end_in_c(cl), self._latest.completion

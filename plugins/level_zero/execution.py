@@ -143,7 +143,7 @@ def _finish() -> None:
     for stream in _list_streams():
         with get_order_lock():
             stream.pending.clear()  # nothing is enqueued any more
-            last = stream.learn_last()
+            last = stream.find_last_end()
         if last is not None and last.is_pending:
             last.wait(deadline)
 

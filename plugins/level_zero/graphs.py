@@ -83,7 +83,7 @@ class ListCapture:
             if command.signal is not None:
                 event, is_reset = command.signal, command.role == "reset"
                 (self._events.discard if is_reset else self._events.add)(event)
-                event.learn()
+                event.update_from_c()
                 event.capture = None if is_reset else self
 
     def refuse(self, what: str) -> Exception:

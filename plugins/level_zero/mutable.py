@@ -258,15 +258,15 @@ def zeCommandListClose(hCommandList: ZeCommandList) -> None:
         _commit(hCommandList)
     hCommandList.close_recording()
     if hCommandList.mutable:
-        _tell(hCommandList, hCommandList.mutable)
+        _write_commands_for_c(hCommandList, hCommandList.mutable)
 
 
-def _tell(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
+def _write_commands_for_c(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
     """Let C change arguments of commands of a closed list."""
     touched, made.touched = made.touched, []
     if not made.in_c.knows(made.recording.built):
         for command in commands.values():
-            command.learn()
+            command.update_from_c()
         rows = made.in_c.add_commands(max(commands), made.recording.built)
         parts = [part for part in made.recording.list_parts() if part.buffer is not None]
         ends = [part.end for part in parts]
@@ -276,10 +276,10 @@ def _tell(made: ZeCommandList, commands: dict[int, MutableCommand]) -> None:
             index = command.command.index
             part = parts[bisect_right(ends, index)]
             assert part.buffer is not None
-            command.tell(rows[number - 1], part.buffer.native, index - part.first)
+            command.write_for_c(rows[number - 1], part.buffer.native, index - part.first)
         return
     for command in touched:
-        command.tell_kernel()
+        command.write_kernel_for_c()
 
 
 def _commit(made: ZeCommandList) -> None:
@@ -290,7 +290,7 @@ def _commit(made: ZeCommandList) -> None:
         OpenCLError: an engine refuses a change.
     """
     for command in made.touched:
-        command.learn()
+        command.update_from_c()
     drafts = {one: one.draft.finish() for one in made.touched if one.draft is not None}
     recording = made.recording
     is_new = [

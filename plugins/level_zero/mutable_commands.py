@@ -142,7 +142,7 @@ class MutableCommand:
         command = self.command
         if command is None or command.launch is None:
             raise make_failure("INVALID_ARGUMENT", f"command {self.number} is not a launch")
-        self.learn()
+        self.update_from_c()
         return self.draft or LaunchDraft.from_launch(command.launch)
 
     @property
@@ -150,7 +150,7 @@ class MutableCommand:
         """Return whether arguments or sizes were changed since the list was closed."""
         return self.draft is not None or bool(self.row and self.row.dirty)
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         """Learn which arguments C has changed."""
         row, command = self.row, self.command
         if not row or not row.changed or command is None or command.launch is None:
@@ -161,7 +161,7 @@ class MutableCommand:
             if changed >> index & 1:
                 launch.arguments[index] = launch.kernel.read_argument_of_launch(present, index)
 
-    def tell(self, row: Any, buffer: Any, number: int) -> None:
+    def write_for_c(self, row: Any, buffer: Any, number: int) -> None:
         """Fill the row by which C changes the command.
 
         Args:
@@ -172,9 +172,9 @@ class MutableCommand:
         self.row = row
         row.flags, row.number = self.flags, number
         row.buffer = ffi.cast("struct fl_buffer *", get_address(buffer))
-        self.tell_kernel()
+        self.write_kernel_for_c()
 
-    def tell_kernel(self) -> None:
+    def write_kernel_for_c(self) -> None:
         """Write the command's kernel into the row that C reads."""
         row, command = self.row, self.command
         if row is None or command is None or command.launch is None:

@@ -64,7 +64,7 @@ class Signal(Object):
     @property
     def signaled(self) -> bool:
         """Ask C what it has signaled, then return whether this is signaled. The lock is held."""
-        self.learn()
+        self.update_from_c()
         return self._signaled
 
     @property
@@ -76,10 +76,10 @@ class Signal(Object):
         """Return the signal that a step submitted now gives. The lock is held."""
         return self
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         """Learn whether C has signaled it. From now on only Python does. The lock is held."""
 
-    def let_c_signal(self) -> None:
+    def allow_signals_in_c(self) -> None:
         """Let C signal it again: it is reset, and nothing waits for it. The lock is held."""
 
     def put(self, signaled: bool, completion: Completion | None) -> list[Stream]:
@@ -88,13 +88,13 @@ class Signal(Object):
         Returns:
             The streams that can go on.
         """
-        self.learn()
+        self.update_from_c()
         self._signaled, self.completion = signaled, completion if signaled else None
         self.error = None
         if not signaled:
             self.timing = None
             if not self.waiters:
-                self.let_c_signal()
+                self.allow_signals_in_c()
             return []
         ready, self.waiters = self.waiters, []
         return ready
@@ -283,7 +283,7 @@ class Stream:
         if not _wait_for(lambda: not self.pending, deadline):
             return NOT_READY
         with _lock:
-            last = self.learn_last()
+            last = self.find_last_end()
         if last is not None and not last.wait(deadline):
             return NOT_READY
         with _lock:
@@ -291,7 +291,7 @@ class Stream:
                 self.in_c.struct.pending = 0
         return 0
 
-    def learn_last(self) -> Completion | None:
+    def find_last_end(self) -> Completion | None:
         """Return the end of what was enqueued last, by Python or by C. The lock is held."""
         event = self.in_c.take_last()
         if event:
@@ -312,7 +312,7 @@ class Stream:
         cl = make_queue(self.context.ur.cl, self.device.ur.cl, _PROFILING)
         with self.in_c.pause():
             try:
-                last = self.learn_last()
+                last = self.find_last_end()
                 if last is not None and last.is_pending:
                     call(self.cl, "clFlush")
                     begin = enqueue_barrier(cl, [last.cl])
@@ -332,7 +332,7 @@ class Stream:
         """Drop what is not enqueued, and release the queue. What is enqueued runs to its end."""
         with _lock:
             self.pending.clear()
-            self.learn_last()
+            self.find_last_end()
             self.last = None
         for function in self.on_close:
             function()
@@ -406,7 +406,7 @@ def run_step(stream: Stream, step: StreamStep) -> Completion | None:
         stream.last = stream.make_end(step.run(stream, step, waits))
         step.note_times(stream.last)
         return stream.last
-    stream.learn_last()
+    stream.find_last_end()
     if waits or has_times:  # a marker has times of its own
         end = enqueue_marker(stream.cl, waits)
         stream.last = stream.make_end(end)

@@ -69,7 +69,7 @@ class _KernelLock:
         if native.holders == 1:
             lib.fl_enter_kernel(kernel.struct)
         if kernel.struct.changed:
-            kernel.learn()
+            kernel.update_from_c()
 
     def release(self) -> None:
         """Let other threads have the kernel."""
@@ -215,7 +215,7 @@ class URKernel(CLObject):
                 last[index] = URKernelArgument(URKernelArgument.MEM, HANDLE_SIZE, memory)
         return last
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         """Learn which arguments C has set. The lock is held."""
         struct, registry = self.struct, adapter.registry
         changed, struct.changed = struct.changed, 0
@@ -231,7 +231,7 @@ class URKernel(CLObject):
                     continue
             self._keep(index, _ARGUMENTS[kept.kind](kept, memory))
 
-    def _tell(self, index: int, argument: URKernelArgument | None) -> None:
+    def _describe_argument_to_c(self, index: int, argument: URKernelArgument | None) -> None:
         """Tell C what Python has set an argument to, None if nobody knows."""
         if index >= self.struct.count or not self.struct.arguments:
             return
@@ -258,7 +258,7 @@ class URKernel(CLObject):
         """Note arguments that were set. Memory objects are not kept alive, as in OpenCL."""
         for index, argument in arguments:
             self._keep(index, argument)
-            self._tell(index, argument)
+            self._describe_argument_to_c(index, argument)
 
     def _keep(self, index: int, argument: URKernelArgument) -> None:
         kind = argument[0]
@@ -279,7 +279,7 @@ class URKernel(CLObject):
                 set_arguments(self.cl, self.context, [(index, last[index])])
             except (KeyError, OpenCLError, URError):
                 self._arguments[index] = _release_nothing
-                self._tell(index, None)
+                self._describe_argument_to_c(index, None)
 
     def exchange(self, other: URKernel) -> None:
         """Exchange the cl_kernel with that of a kernel of the same function and arguments."""
@@ -328,14 +328,14 @@ class URKernel(CLObject):
         sizes = struct.unpack("@3N", data)
         return sizes if any(sizes) else None
 
-    def tell_group(self, device: URDevice, local: Sequence[int]) -> None:
+    def describe_group_to_c(self, device: URDevice, local: Sequence[int]) -> None:
         """Tell C of a local size that a device takes."""
         struct = self.struct
         struct.group_device = 0  # C may read it in another thread
         struct.group[0 : len(local)], struct.group_dimensions = local, len(local)
         struct.group_device = device.cl
 
-    def tell_required_size(self, device: URDevice) -> None:
+    def describe_required_size_to_c(self, device: URDevice) -> None:
         """Tell C the size of work-groups on a device. The lock is held."""
         self.struct.required = self.find_required_size(device) or (0, 0, 0)
         self.struct.device = device.cl

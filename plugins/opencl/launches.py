@@ -73,7 +73,7 @@ def _launch(
         pack(*local) if local is not None else None,
     )
     with kernel.lock:
-        kernel.tell_required_size(queue.device)
+        kernel.describe_required_size_to_c(queue.device)
         if arguments:
             set_on(kernel, arguments)
         if len(arguments) != kernel.argument_count:

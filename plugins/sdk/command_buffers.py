@@ -38,26 +38,26 @@ class RecordingLock:
 
     Args:
         struct: what C knows of the command-buffer (native/launches.cdef.h).
-        learn: a method of the command-buffer that is called with the lock, to learn what C has
-            appended.
+        update: a method of the command-buffer that takes over what C has appended. It is called
+            with the lock.
     """
 
-    __slots__ = ("_depth", "_learn", "_lock", "_struct", "_threads")
+    __slots__ = ("_depth", "_lock", "_struct", "_threads", "_update")
 
-    def __init__(self, struct: Any, learn: Callable[[], None] | None = None) -> None:
+    def __init__(self, struct: Any, update: Callable[[], None] | None = None) -> None:
         self._struct, self._lock = struct, ffi.addressof(struct, "lock")
         self._threads, self._depth = make_lock(), 0
-        self._learn = weakref.WeakMethod(learn) if learn is not None else lambda: None
+        self._update = weakref.WeakMethod(update) if update is not None else lambda: None
 
     def __enter__(self) -> None:
         self._threads.acquire()
         self._depth += 1
         if self._depth == 1:
             lib.fl_enter_recording(self._lock)
-            learn = self._learn()
+            update = self._update()
             try:
-                if learn is not None:
-                    learn()
+                if update is not None:
+                    update()
             except BaseException:
                 self.__exit__()
                 raise

@@ -243,7 +243,7 @@ class LZContext(ContextObject, LZObject):
             timed, use if self.events.counts and not timed else EventUse.ANY
         ].take()
 
-    def lend_events(self) -> None:
+    def add_events_for_c(self) -> None:
         """Give C more events, if it lacks some and the driver has them."""
         if self.events_in_c.are_short:
             with suppress(LevelZeroError, MemoryError):

@@ -95,8 +95,8 @@ class LZQueue(LZObject):
         self._regular: dict[QueueGroup, RegularQueue] = {}
         self._helper: LZQueue | None = None
         self._copies: LZQueue | None = None
-        self._let_c_run()
-        self._tell_c()
+        self._allow_enqueues_in_c()
+        self._write_only_c()
         ALL[id(self)] = _by_number[self.in_c.number] = self
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
@@ -118,9 +118,9 @@ class LZQueue(LZObject):
     @shared.setter
     def shared(self, value: bool) -> None:
         self._shared = value
-        self._tell_c()
+        self._write_only_c()
 
-    def _tell_c(self) -> None:
+    def _write_only_c(self) -> None:
         """Write into the struct of C whether C alone has enqueued all that may run."""
         is_simple = not (self._shared or self._copies is not None or self._adopted)
         is_simple = is_simple and self.capture is None
@@ -165,7 +165,7 @@ class LZQueue(LZObject):
             end = None if reset_later else cell
             left, self._left = self._left, []
             self._in_flight.append(_InFlight(end, (keep, waits, arguments, cell, left)))
-            self._tell_c()
+            self._write_only_c()
 
     def _append(
         self,
@@ -205,17 +205,17 @@ class LZQueue(LZObject):
         """Become a part of a capture. Raises LevelZeroError."""
         with self.lock:
             self._before, self.capture = self._append_end(), capture
-            self._let_c_run()
-            self._tell_c()
+            self._allow_enqueues_in_c()
+            self._write_only_c()
 
     def leave(self) -> None:
         """Leave the capture: commands run again when they are appended."""
         with self.lock:
             self._before = self.capture = None
-            self._let_c_run()
-            self._tell_c()
+            self._allow_enqueues_in_c()
+            self._write_only_c()
 
-    def _let_c_run(self) -> None:
+    def _allow_enqueues_in_c(self) -> None:
         """Let C enqueue command-buffers on an in-order queue, but not while it is captured."""
         around = self if self.in_order else self._helper
         if self.capture is not None or around is None:
@@ -289,7 +289,7 @@ class LZQueue(LZObject):
             self._in_flight.appendleft(_InFlight(self._adopted.pop(), ()))
         while self._drop_ended():
             continue
-        self._tell_c()
+        self._write_only_c()
 
     def _drop_ended(self) -> bool:
         """Forget the commands up to the first that has an event, if it has ended."""
@@ -320,7 +320,7 @@ class LZQueue(LZObject):
         cell = EventCell(words[0], context.table, context.events_in_c, counts)
         around = self._helper or self
         around._adopted.append(cell)  # an append is safe in every thread
-        around._tell_c()
+        around._write_only_c()
         return LZEvent(cell, context, self, words[3] & lib.FL_COMMAND)
 
     def get_end_of_c(self) -> EventCell | None:
@@ -372,7 +372,7 @@ class LZQueue(LZObject):
             if self._copies is None:
                 flags = self.flags & ~_OUT_OF_ORDER
                 self._copies = create_queue(self.context, self.device, flags, ordinal)
-                self._tell_c()
+                self._write_only_c()
             return self._copies
 
     @property
@@ -387,7 +387,7 @@ class LZQueue(LZObject):
             if self._helper is None:
                 flags = self.flags & ~_OUT_OF_ORDER
                 self._helper = create_queue(self.context, self.device, flags)
-                self._let_c_run()
+                self._allow_enqueues_in_c()
             return self._helper
 
     def close(self) -> None:

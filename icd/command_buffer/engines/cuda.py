@@ -285,7 +285,7 @@ def _forget_ended() -> None:
 
 @ffi.def_extern(name="fl_python_ended", error=0)
 @mark_uninterrupted
-def _hear_of_end(_: Any) -> int:
+def _drop_ended_graphs(_: Any) -> int:
     """Drop what a graph uses that has ended now. Python's main thread calls it."""
     _forget_ended()
     return 0

@@ -88,7 +88,7 @@ class CuCommand(CommandObject):
 
     def read_state(self) -> Any:
         """Return what the command launches now. C does not use the command-buffer meanwhile."""
-        self._in_c.learn(self.state)
+        self._in_c.update_from_c(self.state)
         return self.state
 
     @property

@@ -248,7 +248,7 @@ class CommandInC:
         self._struct.node, self._struct.changed = node if known else 0, False
         self._kept = launch, parameters
 
-    def learn(self, state: CuLaunchState) -> None:
+    def update_from_c(self, state: CuLaunchState) -> None:
         """Read the launch's arguments that C has written. C does not use the command meanwhile.
 
         Args:

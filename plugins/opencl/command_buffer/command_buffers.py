@@ -112,7 +112,7 @@ class URCommandBuffer(CommandBufferObject):
         self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
         self.launches = make_launches(context, device, self.commands, updatable, in_order)
-        self.recording = RecordingLock(self.launches, self.learn)
+        self.recording = RecordingLock(self.launches, self.update_from_c)
         self.copies: dict[Any, Any] = {}
         self.native: DriverCommandBuffer | None = None
         self.runner: CommandBuffer | None = None
@@ -126,7 +126,7 @@ class URCommandBuffer(CommandBufferObject):
 
     # recording
 
-    def learn(self) -> None:
+    def update_from_c(self) -> None:
         """Learn which commands C has appended. The lock is held."""
         launches, at = self.launches, 0
         if not launches.appended:

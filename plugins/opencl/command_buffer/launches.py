@@ -52,7 +52,9 @@ def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> An
     return copy
 
 
-def _tell_copy(buffer: URCommandBuffer, kernel: URKernel, copy: Any, addresses: int) -> None:
+def _describe_copy_to_c(
+    buffer: URCommandBuffer, kernel: URKernel, copy: Any, addresses: int
+) -> None:
     """Tell C of our copy of a kernel (plugins/sdk/native/appends.c)."""
     if kernel.handle:
         number = ffi.cast("fl_handle *", kernel.handle).number
@@ -108,7 +110,7 @@ def _append_launch(
     append.check_kernels(kernel, others)
     if local is not None:
         kernel.check_group(buffer.device, local)
-        kernel.tell_group(buffer.device, local)
+        kernel.describe_group_to_c(buffer.device, local)
     done = lib.fl_append_launch(
         buffer.launches,
         dim,
@@ -126,7 +128,7 @@ def _append_launch(
     commands = buffer.commands
     try:
         copy = copy_kernel(buffer, kernel, done.addresses)
-        _tell_copy(buffer, kernel, copy, done.addresses)
+        _describe_copy_to_c(buffer, kernel, copy, done.addresses)
         if not native:
             _check_values(kernel, get_address(copy), rows, count)
         copies = (

@@ -110,11 +110,11 @@ def allocate(
 
     made = add(make_allocation() if pool is None else pool.take(request, make_allocation))
     if not context.struct.device_count:
-        _tell_devices(context, strategy)
+        _describe_devices_to_c(context, strategy)
     return made.base
 
 
-def _tell_devices(context: URContext, strategy: type[Strategy]) -> None:
+def _describe_devices_to_c(context: URContext, strategy: type[Strategy]) -> None:
     """Tell C what can be allocated in a context."""
     struct = context.struct
     if struct.usm == lib.FL_USM_OTHER or context.platform.profile.svm_needs_lock:

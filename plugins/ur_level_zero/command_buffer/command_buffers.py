@@ -183,7 +183,7 @@ class LZCommandBuffer(CommandBufferObject):
 
     # running
 
-    def _learn(self) -> None:
+    def _read_enqueues_of_c(self) -> None:
         """Take over the enqueues that C has made. Raises LevelZeroError."""
         if self._around is not None and self.in_c.struct.pending:
             self.in_c.struct.pending = 0
@@ -191,7 +191,7 @@ class LZCommandBuffer(CommandBufferObject):
             self._submission = Submission(end) if end is not None else None
             self.path.note_end(end)
 
-    def _let_c_run(self, queue: LZQueue) -> None:
+    def _allow_enqueues_in_c(self, queue: LZQueue) -> None:
         """Let C enqueue the command-buffer again on the queue of its last enqueue, if C can."""
         can = self.path.is_one_append and not self.signals and not queue.profiles
         self._around = queue.helper if can else None
@@ -199,11 +199,11 @@ class LZCommandBuffer(CommandBufferObject):
             self.in_c.struct.around = ffi.NULL
         else:
             self.in_c.struct.around = self._around.in_c.struct
-            self.context.lend_events()
+            self.context.add_events_for_c()
 
     def settle(self) -> None:
         """Wait until the last enqueue has ended. Raises LevelZeroError if it has failed."""
-        self._learn()
+        self._read_enqueues_of_c()
         submission, self._submission = self._submission, None
         if submission is not None:
             submission.settle()
@@ -219,11 +219,11 @@ class LZCommandBuffer(CommandBufferObject):
             for event in self.signals.values():
                 event.queue = queue
                 event.cell.reset()
-            self._learn()
+            self._read_enqueues_of_c()
             event = queue.make_event(_ENQUEUE)
             rows, query = self._query(queue)
             self._submission = self.path.enqueue(queue, before, event.cell, query, self)
-            self._let_c_run(queue)
+            self._allow_enqueues_in_c(queue)
             if rows is not None:
                 event.span = partial(find_span, rows, self.device)
         return event if wanted else None
@@ -290,7 +290,7 @@ class LZCommandBuffer(CommandBufferObject):
             self.in_c.struct.pending, self._submission = 0, None
         else:
             with suppress(LevelZeroError):  # the queue's next wait says what is wrong
-                self._learn()
+                self._read_enqueues_of_c()
         self.in_c.struct.around, self._around = ffi.NULL, None
 
     def close(self) -> None:

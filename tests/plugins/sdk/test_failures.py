@@ -111,12 +111,12 @@ def test_a_command_buffer_is_free_again_if_python_cannot_learn_what_c_did() -> N
     class Buffer:
         fails = True
 
-        def learn(self) -> None:
+        def update_from_c(self) -> None:
             if self.fails:
                 raise MemoryError
 
     buffer, struct, entered = Buffer(), ffi.new("fl_launches *"), threading.Event()
-    lock = RecordingLock(struct, buffer.learn)
+    lock = RecordingLock(struct, buffer.update_from_c)
     with pytest.raises(MemoryError), lock:
         pass
     assert struct.lock == 0
