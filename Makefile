@@ -62,7 +62,7 @@ help:
 	@echo 'make test-pythons  make demo and make test on every Python from 3.10 to 3.15 (PYTHONS=… TESTS=…)'
 	@echo 'make demo-pythons  the demo with one wheel, and the import of every module, on each Python'
 	@echo 'make lint      ruff;  make types  pyright;  make check  both'
-	@echo 'make docs      the reference, from the docstrings, in build/docs, and docs/errors.md'
+	@echo 'make docs      the site of guides and reference, in build/docs, and docs/errors.md'
 	@echo 'make bench     the measurements of bench/, written to bench/results/'
 	@echo 'make bench-gpu  the measurements on an NVIDIA GPU'
 	@echo 'make sanitize  the C parts under ASan/UBSan and valgrind'
@@ -294,7 +294,7 @@ check: lint types
 docs: $(VENV)/installed-test
 	@mkdir -p build
 	$(BIN)/python docs/make_errors.py > build/errors.md && cp build/errors.md docs/errors.md
-	$(BIN)/python docs/make_reference.py build/docs
+	$(BIN)/sphinx-build -c docs -b html -W -q -d build/doctrees . build/docs
 	@echo 'see build/docs/index.html'
 
 bench: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched

@@ -47,7 +47,7 @@ def select_binary(binaries: Any, count: int, targets: Sequence[str]) -> int:
     Args:
         binaries: the parameter pBinaries.
         count: the parameter NumBinaries.
-        targets: the texts of UR_DEVICE_BINARY_TARGET_… that the device takes, the best first.
+        targets: the texts of `UR_DEVICE_BINARY_TARGET_…` that the device takes, the best first.
 
     Raises:
         URError: INVALID_BINARY if it takes none of them, INVALID_SIZE without any.
