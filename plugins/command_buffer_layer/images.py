@@ -1,4 +1,6 @@
-"""Copies and fills of images, with the errors of clEnqueueCopyImage and its like."""
+"""Command-buffer layer: copies and fills of images, with the errors of clEnqueueCopyImage and its
+like.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Launches: a copy of the kernel, its arguments of this moment, clEnqueueNDRangeKernel's errors.
+"""Launches of the command-buffer layer: a copy of the kernel, its arguments of this moment,
+clEnqueueNDRangeKernel's errors.
 
 What the program sets on its kernel afterwards does not change the launch. The layer's library has
 seen what was set (native/kernels.c). Launches of a command-buffer share a copy of a kernel, because

@@ -1,4 +1,6 @@
-"""Memory objects as commands use them, and the errors of ranges, rectangles and images."""
+"""Command-buffer layer: memory objects as commands use them, and the errors of ranges, rectangles
+and images.
+"""
 
 from __future__ import annotations
 

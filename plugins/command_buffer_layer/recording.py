@@ -1,4 +1,6 @@
-"""What all functions that record a command have in common: checks, sync-points, handles."""
+"""Command-buffer layer: what all functions that record a command have in common: checks,
+sync-points, handles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Copies and fills of buffers and of SVM, with the errors of clEnqueueCopyBuffer and its like."""
+"""Command-buffer layer: copies and fills of buffers and of SVM, with the errors of
+clEnqueueCopyBuffer and its like.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Changes of recorded launches (cl_khr_command_buffer_mutable_dispatch 0.9.5), and their queries.
+"""Command-buffer layer: changes of recorded launches (cl_khr_command_buffer_mutable_dispatch
+0.9.5), and their queries.
 
 An update makes all of its changes or none. What is enqueued runs as it was enqueued.
 """

@@ -1,4 +1,6 @@
-"""The allocations of USM, found by any address in them, and host memory that was imported."""
+"""The allocations of USM of CUDA and HIP, found by any address in them, and host memory that was
+imported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers and sub-buffers.
+"""Buffers and sub-buffers of CUDA and HIP.
 
 A buffer is device memory. If the program asks for host memory, it is host memory that devices
 reach. In a context of several devices it is managed memory. Memory of the program

@@ -1,4 +1,5 @@
-"""Graphs that queues record, and the executable graphs made of them: entry points of both.
+"""CUDA and HIP: graphs that queues record, and the executable graphs made of them: entry points of
+both.
 
 Commands of two captures into one graph come one after the other. An executable graph holds what its
 commands use. (Unified Runtime: experimental graph record and replay.)

@@ -1,4 +1,4 @@
-"""Captures: what queues enqueue goes into a graph instead of running.
+"""Captures of CUDA and HIP: what queues enqueue goes into a graph instead of running.
 
 A queue captures on its first stream, which no other queue has meanwhile. Another queue joins when
 it waits for an event of the capture. The driver adds a node for each command, behind the nodes that

@@ -1,4 +1,4 @@
-"""The time of a device, in nanoseconds on the scale of the host's monotonic clock.
+"""CUDA and HIP: the time of a device, in nanoseconds on the scale of the host's monotonic clock.
 
 The driver only tells how long it took from one event to another, as a float of milliseconds. So
 times are distances from a base: an event whose time is known. A float has 24 bits, so a base serves

@@ -1,4 +1,6 @@
-"""Contexts: a set of devices. Each device has its primary context, and so its allocations."""
+"""Contexts of CUDA and HIP: a set of devices. Each device has its primary context, and so its
+allocations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter, the API that it is on, and the codes that the driver's errors become.
+"""CUDA and HIP: the adapter, the API that it is on, and the codes that the driver's errors become.
 
 Driver functions are called by neutral names, `device.call("MemAlloc", …)`. `NAMES` has the names
 that the driver exports. What differs between CUDA and HIP is in `API` (sdk/gpu/api.py).

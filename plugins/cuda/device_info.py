@@ -1,4 +1,5 @@
-"""urDeviceGetInfo: `ATTRIBUTES` are the driver's, `FUNCTIONS` need more, `FIXED` holds everywhere.
+"""urDeviceGetInfo of CUDA and HIP: `ATTRIBUTES` are the driver's, `FUNCTIONS` need more, `FIXED`
+holds everywhere.
 
 `API.extra` has the answers that differ between CUDA and HIP.
 """

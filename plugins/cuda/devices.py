@@ -1,4 +1,6 @@
-"""Devices, with their primary contexts and streams. They live as long as their platform."""
+"""Devices of CUDA and HIP, with their primary contexts and streams. They live as long as their
+platform.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What all entry points have in common that enqueue commands: `CuEnqueue`, `@enqueues`."""
+"""CUDA and HIP: what all entry points have in common that enqueue commands: `CuEnqueue`,
+`@enqueues`.
+"""
 
 from __future__ import annotations
 

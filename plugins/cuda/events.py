@@ -1,4 +1,4 @@
-"""Events: a CUevent behind a command, and one before it if its queue profiles.
+"""Events of CUDA and HIP: a CUevent behind a command, and one before it if its queue profiles.
 
 CUDA's events have no user events among them: a command that is enqueued runs. A failed command
 ends the context, so every event of the context fails then.

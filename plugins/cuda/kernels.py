@@ -1,4 +1,4 @@
-"""Kernels, and what is set on them. launches.py has the launches.
+"""Kernels of CUDA and HIP, and what is set on them. launches.py has the launches.
 
 A kernel has a function of the driver's on each device of its program. It may have several: the
 module of OpenCL C on CUDA depends on the global offset. Arguments are kept here, because the driver

@@ -1,4 +1,4 @@
-"""Launches of kernels.
+"""Launches of kernels of CUDA and HIP.
 
 An empty launch has a global size of 0. It only has its place in the queue's order, as SYCL expects.
 """

@@ -1,4 +1,4 @@
-"""Access of a device to the memory of another one."""
+"""CUDA and HIP: access of a device to the memory of another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform: the driver of this machine. There is one, or none."""
+"""The platform of CUDA and HIP: the driver of this machine. There is one, or none."""
 
 from __future__ import annotations
 

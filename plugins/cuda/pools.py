@@ -1,4 +1,4 @@
-"""Pools of USM, and allocations and frees in a queue's order.
+"""Pools of USM of CUDA and HIP, and allocations and frees in a queue's order.
 
 Device memory of a pool is in a pool of the driver's, where the driver has them: then a queue
 allocates and frees it in its order. Host memory, shared memory, and all memory on other drivers is

@@ -1,4 +1,5 @@
-"""Programs: created, built, queried. A built program is a module of the driver's on each device.
+"""Programs of CUDA and HIP: created, built, queried. A built program is a module of the driver's on
+each device.
 
 urProgramCreateWithBinary takes binaries, urProgramCreateWithIL takes text. images.py says how text
 is compiled. Unified Runtime has no function for source text, so this is an extension of ours.

@@ -1,4 +1,5 @@
-"""Queues: one stream if they are in order, else up to `SPREAD`. Streams are shared if need be.
+"""Queues of CUDA and HIP: one stream if they are in order, else up to `SPREAD`. Streams are shared
+if need be.
 
 An out-of-order queue gives a command the stream of the last event that it waits for, if that is the
 stream's last command. Other commands go to the streams in turn.

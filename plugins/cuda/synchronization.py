@@ -1,4 +1,6 @@
-"""Commands that neither move data nor launch kernels: waits, barriers, time stamps, host tasks."""
+"""CUDA and HIP: commands that neither move data nor launch kernels: waits, barriers, time stamps,
+host tasks.
+"""
 
 from __future__ import annotations
 

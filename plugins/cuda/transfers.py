@@ -1,4 +1,4 @@
-"""Copies and fills as the driver runs them on streams; maps of buffers are copies."""
+"""CUDA and HIP: copies and fills as the driver runs them on streams; maps of buffers are copies."""
 
 from __future__ import annotations
 

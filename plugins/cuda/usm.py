@@ -1,4 +1,6 @@
-"""USM, memory that is used by its address: allocated, freed, queried, imported from the program."""
+"""USM of CUDA and HIP, memory that is used by its address: allocated, freed, queried, imported from
+the program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is appended to command lists: launches, transfers, barriers, and events."""
+"""Level Zero driver: what command lists are given: launches, transfers, barriers, and events."""
 
 from __future__ import annotations
 

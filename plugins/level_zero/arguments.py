@@ -1,4 +1,5 @@
-"""Arguments of kernels: what they are, read from the caller, and as commands have them.
+"""Arguments of kernels of the Level Zero driver: what they are, read from the caller, and as
+commands have them.
 
 An argument of Level Zero is a size and an address. What it is, the kernel says: OpenCL tells it
 (clGetKernelArgInfo), or SPIR-V does. Binaries may not tell. Then eight bytes are an image or

@@ -1,4 +1,4 @@
-"""Contexts, and memory that is used by its address."""
+"""Contexts of the Level Zero driver, and memory that is used by its address."""
 
 from __future__ import annotations
 

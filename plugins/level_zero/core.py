@@ -1,4 +1,5 @@
-"""The driver, and the codes that errors of OpenCL and of the reference adapter become.
+"""Level Zero driver: the driver, and the codes that errors of OpenCL and of the reference adapter
+become.
 
 The driver stands on the objects of the reference adapter (plugins/opencl): its platforms, devices,
 contexts, programs and kernels, and its memory by address. These objects have no handles here. So

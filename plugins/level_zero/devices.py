@@ -1,4 +1,6 @@
-"""Drivers and devices: each OpenCL platform is a driver, and each of its devices is a device."""
+"""Level Zero driver: drivers and devices: each OpenCL platform is a driver, and each of its devices
+is a device.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events and their pools."""
+"""Events and their pools of the Level Zero driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Images and their views: made, described, destroyed. image_copies.py moves their contents.
+"""Images and their views of the Level Zero driver: made, described, destroyed. image_copies.py
+moves their contents.
 
 An image is one of the reference adapter. OpenCL has those formats of Level Zero that
 plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.

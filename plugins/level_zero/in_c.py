@@ -1,4 +1,5 @@
-"""What C knows of kernels and command lists (plugins/sdk/native/ze_calls.cdef.h).
+"""Level Zero driver: what C knows of kernels and command lists
+(plugins/sdk/native/ze_calls.cdef.h).
 
 C answers the calls that programs make all the time: a launch is appended, and an argument is set or
 changed. It leaves everything else to Python, with nothing changed. With FAIRLEAD_CALLS=python it

@@ -1,4 +1,6 @@
-"""Kernels, what is set on them (arguments.py), and what a launch takes of them."""
+"""Kernels of the Level Zero driver, what is set on them (arguments.py), and what a launch takes of
+them.
+"""
 
 from __future__ import annotations
 

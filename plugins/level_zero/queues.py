@@ -1,4 +1,4 @@
-"""Command queues and fences."""
+"""Command queues and fences of the Level Zero driver."""
 
 from __future__ import annotations
 

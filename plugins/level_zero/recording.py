@@ -1,4 +1,4 @@
-"""What a command list records, and the steps that it becomes.
+"""Level Zero driver: what a command list records, and the steps that it becomes.
 
 All commands are in one array (icd/command_buffer/commands.py). A list is divided where it waits for
 an event that it does not signal itself before. Each part is a command-buffer of `icd`, so that its

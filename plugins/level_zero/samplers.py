@@ -1,4 +1,4 @@
-"""Samplers. They are those of the reference adapter."""
+"""Samplers of the Level Zero driver. They are those of the reference adapter."""
 
 from __future__ import annotations
 

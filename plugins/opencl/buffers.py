@@ -1,4 +1,4 @@
-"""Buffers and sub-buffers."""
+"""Buffers and sub-buffers of the OpenCL adapter."""
 
 from __future__ import annotations
 

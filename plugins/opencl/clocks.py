@@ -1,4 +1,6 @@
-"""The time of a device: that of the driver's timer, or else that of a marker that is profiled."""
+"""OpenCL adapter: the time of a device: that of the driver's timer, or else that of a marker that
+is profiled.
+"""
 
 from __future__ import annotations
 

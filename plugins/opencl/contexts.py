@@ -1,4 +1,4 @@
-"""Contexts, and what belongs to a context and not to a queue."""
+"""Contexts of the OpenCL adapter, and what belongs to a context and not to a queue."""
 
 from __future__ import annotations
 

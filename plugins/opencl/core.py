@@ -1,4 +1,4 @@
-"""The adapter, the base of its objects, and the codes that OpenCL's errors become.
+"""OpenCL adapter: the adapter, the base of its objects, and the codes that OpenCL's errors become.
 
 An object holds the driver's handle of one of OpenCL's objects (`cl`), which is also its native
 handle. It calls the driver by the table of its platform. It also holds the Python objects that it

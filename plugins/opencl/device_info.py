@@ -1,4 +1,6 @@
-"""urDeviceGetInfo: answers by the tables of device_tables.py, and by `FUNCTIONS`."""
+"""urDeviceGetInfo of the OpenCL adapter: answers by the tables of device_tables.py, and by
+`FUNCTIONS`.
+"""
 
 from __future__ import annotations
 

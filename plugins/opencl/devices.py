@@ -1,4 +1,6 @@
-"""Devices. Root devices live as long as their platform. Sub-devices are counted."""
+"""Devices of the OpenCL adapter. Root devices live as long as their platform. Sub-devices are
+counted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all entry points have in common that enqueue commands: `Enqueue`, `@enqueues`.
+"""OpenCL adapter: what all entry points have in common that enqueue commands: `Enqueue`,
+`@enqueues`.
 
 An entry point of Unified Runtime may need several of OpenCL's commands. `Enqueue` enqueues them in
 sequence or in any order. The caller gets one event, whose times are those of all the commands.

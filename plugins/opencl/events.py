@@ -1,4 +1,4 @@
-"""Events: a cl_event each, with the queue and the type of the command.
+"""Events of the OpenCL adapter: a cl_event each, with the queue and the type of the command.
 
 Execution states have the same numbers in both interfaces (UR_EVENT_STATUS_COMPLETE is CL_COMPLETE).
 """

@@ -1,4 +1,5 @@
-"""Images: formats, descriptions, creation and queries. image_transfers.py moves their contents.
+"""Images of the OpenCL adapter: formats, descriptions, creation and queries. image_transfers.py
+moves their contents.
 
 OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
 lists. Unified Runtime has no 1D image of a buffer. A native handle of one becomes a 1D image.

@@ -1,5 +1,5 @@
-"""What C does for this adapter without Python (plugins/sdk/native/calls.h): the entry points that
-begin in C, and the queries whose answers C keeps.
+"""OpenCL adapter: what C does for this adapter without Python (plugins/sdk/native/calls.h): the
+entry points that begin in C, and the queries whose answers C keeps.
 
 Without this module everything runs in Python. So does it with FAIRLEAD_CALLS=python.
 """

@@ -1,4 +1,6 @@
-"""Arguments of kernels: set on a cl_kernel, all before a launch or one by one."""
+"""Arguments of kernels of the OpenCL adapter: set on a cl_kernel, all before a launch or one by
+one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kernels: queries, settings other than arguments, and the local size that suits a launch."""
+"""Kernels of the OpenCL adapter: queries, settings other than arguments, and the local size that
+suits a launch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Kernels, and what is set on them. kernel_info.py has the queries, launches.py the launches.
+"""Kernels of the OpenCL adapter, and what is set on them. kernel_info.py has the queries,
+launches.py the launches.
 
 OpenCL keeps arguments in the cl_kernel. Threads must not set them at the same time
 (SPEC clSetKernelArg). So a thread holds the kernel's lock from setting arguments until it has used

@@ -1,4 +1,4 @@
-"""Launches of kernels.
+"""Launches of kernels of the OpenCL adapter.
 
 An empty launch has a global size of 0. It only has its place in the queue's order. ur_api.h lists
 INVALID_WORK_DIMENSION for it. But SYCL has such launches (`range<1>{0}`), and libsycl expects that

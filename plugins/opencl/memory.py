@@ -1,4 +1,4 @@
-"""What all memory objects have in common: flags and native handles.
+"""OpenCL adapter: what all memory objects have in common: flags and native handles.
 
 buffers.py and images.py have the rest.
 """

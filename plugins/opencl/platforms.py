@@ -1,4 +1,6 @@
-"""Platforms: those of every OpenCL driver that fairlead finds, in the order of icd.drivers."""
+"""Platforms of the OpenCL adapter: those of every OpenCL driver that fairlead finds, in the order
+of icd.drivers.
+"""
 
 from __future__ import annotations
 

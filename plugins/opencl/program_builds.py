@@ -1,4 +1,5 @@
-"""Builds of programs: compile, link, specialization constants, and queries about builds.
+"""Builds of programs of the OpenCL adapter: compile, link, specialization constants, and queries
+about builds.
 
 A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE, whatever code the driver had for it.
 urAdapterGetLastError returns the log.

@@ -1,4 +1,5 @@
-"""Programs: created, queried, and the addresses of what they define. program_builds.py builds them.
+"""Programs of the OpenCL adapter: created, queried, and the addresses of what they define.
+program_builds.py builds them.
 
 urProgramCreateWithIL takes SPIR-V if the driver does. Unified Runtime has no function for source
 text. So this function also takes OpenCL C, as an extension of ours, on every driver.

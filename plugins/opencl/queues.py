@@ -1,4 +1,4 @@
-"""Queues: created, waited for, and closed while their commands may still run.
+"""Queues of the OpenCL adapter: created, waited for, and closed while their commands may still run.
 
 The commands of a queue continue after the program has released it. `drain_queues` waits for them,
 too. So a queue that is closed while commands may run enqueues a marker behind them

@@ -1,4 +1,4 @@
-"""Samplers. A context has one cl_sampler for each description.
+"""Samplers of the OpenCL adapter. A context has one cl_sampler for each description.
 
 PoCL frees a released sampler before the kernels that use it have ended. So a cl_sampler lives as
 long as its context.

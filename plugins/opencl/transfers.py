@@ -1,4 +1,4 @@
-"""Transfers of buffers as OpenCL runs them, maps, device global variables.
+"""OpenCL adapter: transfers of buffers as OpenCL runs them, maps, device global variables.
 
 A transfer of no bytes has its place in the queue's order like any other command.
 

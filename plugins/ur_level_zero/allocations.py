@@ -1,4 +1,6 @@
-"""The allocations of USM of a context: made by Level Zero, found by any address in them."""
+"""Adapter on Level Zero: the allocations of USM of a context: made by Level Zero, found by any
+address in them.
+"""
 
 from __future__ import annotations
 

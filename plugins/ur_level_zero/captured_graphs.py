@@ -1,4 +1,5 @@
-"""Graphs that queues record, and the executable graphs made of them, by the driver's extension.
+"""Adapter on Level Zero: graphs that queues record, and the executable graphs made of them, by the
+driver's extension.
 
 Level Zero captures into a graph once. (Unified Runtime: experimental graph record and replay.)
 """

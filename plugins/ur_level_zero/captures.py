@@ -1,4 +1,4 @@
-"""Captures: what queues append goes into a graph instead of running.
+"""Captures of the adapter on Level Zero: what queues append goes into a graph instead of running.
 
 The driver captures the list of a queue. Another queue joins when it waits for an event of the
 capture. An event of the capture has no meaning outside, so nothing here asks or waits for one.

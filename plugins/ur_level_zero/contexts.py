@@ -1,4 +1,4 @@
-"""Contexts, and the events of Level Zero that belong to them.
+"""Contexts of the adapter on Level Zero, and the events of Level Zero that belong to them.
 
 An event of Level Zero is signaled any number of times, and reset before it is used again unless it
 is counter-based (event_kinds.py). An event of Unified Runtime is complete once. So each command

@@ -1,4 +1,6 @@
-"""The adapter, the base of its objects, the codes of Level Zero's errors, and calls of a driver."""
+"""Adapter on Level Zero: the adapter, the base of its objects, the codes of Level Zero's errors,
+and calls of a driver.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""urDeviceGetInfo: answers by tables. Properties that they lack are UNSUPPORTED_ENUMERATION."""
+"""urDeviceGetInfo of the adapter on Level Zero: answers by tables. Properties that they lack are
+UNSUPPORTED_ENUMERATION.
+"""
 
 from __future__ import annotations
 

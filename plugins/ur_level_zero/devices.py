@@ -1,4 +1,6 @@
-"""Devices: what the driver tells of them, how they are divided, and which binaries they take."""
+"""Devices of the adapter on Level Zero: what the driver tells of them, how they are divided, and
+which binaries they take.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all entry points have in common that enqueue commands: `LZEnqueue`, `@enqueues`.
+"""Adapter on Level Zero: what all entry points have in common that enqueue commands: `LZEnqueue`,
+`@enqueues`.
 
 An entry point of Unified Runtime may need several of Level Zero's commands. The caller gets one
 event, whose times are those of all the commands.

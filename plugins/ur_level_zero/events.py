@@ -1,4 +1,4 @@
-"""Events: a cell each, with the queue and the type of the command."""
+"""Events of the adapter on Level Zero: a cell each, with the queue and the type of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images: made, described, and moved to and from host memory.
+"""Images of the adapter on Level Zero: made, described, and moved to and from host memory.
 
 An image of Level Zero belongs to a device: the first one of its context.
 """

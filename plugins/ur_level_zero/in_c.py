@@ -1,4 +1,5 @@
-"""What C does for this adapter without Python (plugins/sdk/native/level_zero.c).
+"""Adapter on Level Zero: what C does for this adapter without Python
+(plugins/sdk/native/level_zero.c).
 
 C enqueues a command-buffer that is one append, again, and waits for what it has enqueued. It leaves
 everything else to Python, with nothing changed. With FAIRLEAD_CALLS=python it does nothing.

@@ -1,4 +1,5 @@
-"""Kernels: a ze_kernel_handle_t for each device of the program, with the arguments that were set.
+"""Kernels of the adapter on Level Zero: a ze_kernel_handle_t for each device of the program, with
+the arguments that were set.
 
 A kernel of Level Zero has its arguments, group size and offset until they are set again. So a
 thread holds the kernel's lock from setting them to the append that takes them.

@@ -1,4 +1,5 @@
-"""Launches of kernels, queries about kernels, and the local size that suits a launch.
+"""Launches of kernels of the adapter on Level Zero, queries about kernels, and the local size that
+suits a launch.
 
 An empty launch has a global size of 0. It only has its place in the queue's order, as in the
 reference adapter.

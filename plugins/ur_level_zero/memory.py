@@ -1,4 +1,4 @@
-"""Buffers and sub-buffers: memory that the device allocates.
+"""Buffers and sub-buffers of the adapter on Level Zero: memory that the device allocates.
 
 A buffer of a context with one device is device memory. With several devices it is host memory,
 which all of them reach. A mapped buffer is a copy in host memory. Unmapping copies it back.

@@ -1,4 +1,4 @@
-"""Access of a device to the memory of another one.
+"""Adapter on Level Zero: access of a device to the memory of another one.
 
 Level Zero has no switch for it. So the adapter only remembers what is enabled, and refuses what
 Unified Runtime does not allow."""

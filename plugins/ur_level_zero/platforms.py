@@ -1,4 +1,6 @@
-"""Platforms and devices: the drivers of Level Zero that fairlead finds, and what they list."""
+"""Platforms and devices of the adapter on Level Zero: the drivers of Level Zero that fairlead
+finds, and what they list.
+"""
 
 from __future__ import annotations
 

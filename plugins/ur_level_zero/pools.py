@@ -1,4 +1,6 @@
-"""Pools of USM, and allocations and frees in a queue's order. Level Zero itself has no pools."""
+"""Pools of USM of the adapter on Level Zero, and allocations and frees in a queue's order. Level
+Zero itself has no pools.
+"""
 
 from __future__ import annotations
 

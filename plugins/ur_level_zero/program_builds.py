@@ -1,4 +1,5 @@
-"""Builds of programs: compile, link, specialization constants, queries, and variables.
+"""Builds of programs of the adapter on Level Zero: compile, link, specialization constants,
+queries, and variables.
 
 A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE. urAdapterGetLastError returns the log.
 """

@@ -1,4 +1,4 @@
-"""Programs: a module of Level Zero for each device, made by a build.
+"""Programs of the adapter on Level Zero: a module of Level Zero for each device, made by a build.
 
 urProgramCreateWithIL takes SPIR-V. Unified Runtime has no function for source text. So it also
 takes OpenCL C where the driver does in its native format, as fairlead's own driver. Such devices

@@ -1,4 +1,4 @@
-"""Queues: an immediate command list each.
+"""Queues of the adapter on Level Zero: an immediate command list each.
 
 An in-order queue is an in-order list. In other lists commands have the order of their events and
 barriers.

@@ -1,4 +1,4 @@
-"""Samplers."""
+"""Samplers of the adapter on Level Zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transfers on queues, of buffers and of memory by address; hints."""
+"""Transfers on queues of the adapter on Level Zero, of buffers and of memory by address; hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""USM: allocated, freed, queried, imported. pools.py has the pools."""
+"""USM of the adapter on Level Zero: allocated, freed, queried, imported. pools.py has the pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all appends to a command-buffer have in common (`CuAppend`), and native commands.
+"""CUDA and HIP: what all appends to a command-buffer have in common (`CuAppend`), and native
+commands.
 
 | Unified Runtime | node | file |
 |---|---|---|

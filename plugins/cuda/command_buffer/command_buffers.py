@@ -1,4 +1,5 @@
-"""Command-buffers of Unified Runtime as the driver's graphs: recorded, made executable, launched.
+"""CUDA and HIP: command-buffers of Unified Runtime as the driver's graphs: recorded, made
+executable, launched.
 
 A command is a node, or a few nodes of which the last one stands for it. A sync-point is the number
 of its command plus one, and becomes edges. One executable graph is launched again and again. CUDA

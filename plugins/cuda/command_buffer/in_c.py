@@ -1,4 +1,5 @@
-"""What C knows of a command-buffer: its nodes, launches to repeat, and launches to update.
+"""CUDA and HIP: what C knows of a command-buffer: its nodes, launches to repeat, and launches to
+update.
 
 C appends a launch of a kernel that Python has appended with the same sizes before
 (plugins/sdk/native/gpu_appends.c). It takes values and addresses. Python appends launches with

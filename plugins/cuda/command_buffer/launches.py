@@ -1,4 +1,4 @@
-"""Launches in a command-buffer: kernel nodes, with the arguments of this moment."""
+"""Launches in a command-buffer of CUDA and HIP: kernel nodes, with the arguments of this moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transfers and fills in a command-buffer, of buffers and of memory by address; hints."""
+"""CUDA and HIP: transfers and fills in a command-buffer, of buffers and of memory by address;
+hints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Updates of finalized command-buffers: new arguments, sizes, kernels and events of commands.
+"""Updates of finalized command-buffers of CUDA and HIP: new arguments, sizes, kernels and events of
+commands.
 
 An update does all or nothing. Everything that is asked for is checked before anything changes. The
 nodes of the executable graph are changed. What is enqueued already runs as it was enqueued.

@@ -1,4 +1,5 @@
-"""What all appends to a command-buffer have in common (`Append`), and native commands.
+"""OpenCL adapter: what all appends to a command-buffer have in common (`Append`), and native
+commands.
 
 | Unified Runtime | command in icd/command_buffer | file |
 |---|---|---|

@@ -1,4 +1,5 @@
-"""The arguments of launches in command-buffers, which C reads from the caller's memory.
+"""OpenCL adapter: the arguments of launches in command-buffers, which C reads from the caller's
+memory.
 
 C is told of the command-buffer (`make_launches`). Its errors become exceptions
 (`make_argument_error`). plugins/sdk/native/launches.c is the other side.

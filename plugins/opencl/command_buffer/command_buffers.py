@@ -1,4 +1,5 @@
-"""Command-buffers of Unified Runtime: recorded here, run by icd/command_buffer/command_buffer.py.
+"""Command-buffers of Unified Runtime of the OpenCL adapter: recorded here, run by
+icd/command_buffer/command_buffer.py.
 
 A command-buffer is an array of commands (`CommandArray`), with what each comes after. A sync-point
 is the number of its command plus one; 0 means nothing. The command-buffer keeps what its commands

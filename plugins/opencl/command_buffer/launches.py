@@ -1,4 +1,5 @@
-"""Launches in a command-buffer: a copy of the kernel, and the arguments of this moment.
+"""Launches in a command-buffer of the OpenCL adapter: a copy of the kernel, and the arguments of
+this moment.
 
 Nobody else sets arguments on the copy.
 """

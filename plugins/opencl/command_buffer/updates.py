@@ -1,4 +1,5 @@
-"""Updates of finalized command-buffers: new arguments, sizes, kernels and events of commands.
+"""Updates of finalized command-buffers of the OpenCL adapter: new arguments, sizes, kernels and
+events of commands.
 
 An update does all or nothing. Everything that is asked for is checked before anything changes. What
 is enqueued already runs as it was enqueued. (Unified Runtime: EXP-COMMAND-BUFFER, "Updating

@@ -1,4 +1,5 @@
-"""USM, memory that is used by its address: allocated, freed, looked up, imported from the program.
+"""USM of the OpenCL adapter, memory that is used by its address: allocated, freed, looked up,
+imported from the program.
 
 A free waits for the queues of the context, because a kernel may use any memory. Memory that is
 still allocated when its context is closed is not freed.

@@ -1,4 +1,4 @@
-"""Pools of USM, and allocations and frees in a queue's order.
+"""Pools of USM of the OpenCL adapter, and allocations and frees in a queue's order.
 
 An enqueued allocation is made at once. An enqueued free happens in the queue's order.
 

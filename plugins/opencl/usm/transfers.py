@@ -1,4 +1,5 @@
-"""Transfers on queues: those of memory by address as OpenCL runs them, whole or by rows; hints.
+"""Transfers on queues of the OpenCL adapter: those of memory by address as OpenCL runs them, whole
+or by rows; hints.
 
 A transfer is one command of the driver's where the driver has such a command. Rows that do not
 follow each other are a command each where the driver has no rectangles for addresses. A fill that

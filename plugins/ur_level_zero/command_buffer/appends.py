@@ -1,4 +1,6 @@
-"""Appends to a command-buffer: transfers, fills, launches, hints, native commands."""
+"""Appends to a command-buffer of the adapter on Level Zero: transfers, fills, launches, hints,
+native commands.
+"""
 
 from __future__ import annotations
 

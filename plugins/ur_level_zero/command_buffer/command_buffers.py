@@ -1,4 +1,4 @@
-"""Command-buffers: recorded, finalized, enqueued.
+"""Command-buffers of the adapter on Level Zero: recorded, finalized, enqueued.
 
 A sync-point is the number of its command plus one; 0 means nothing. A command of a command-buffer
 of any order signals an event of Level Zero, and waits for those of its sync-points. The commands of

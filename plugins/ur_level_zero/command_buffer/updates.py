@@ -1,4 +1,4 @@
-"""Updates of finalized command-buffers, by mutable command lists.
+"""Updates of finalized command-buffers of the adapter on Level Zero, by mutable command lists.
 
 An update waits until the last enqueue has ended. Everything that it asks for is checked before
 anything changes: kernels take their new arguments for a moment, because only the driver knows their
