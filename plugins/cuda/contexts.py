@@ -34,6 +34,9 @@ class CuContext(ContextObject, Object):
         """Return the device that makes what belongs to no device, such as host memory."""
         return self.devices[0]
 
+    def shares(self, other: CuContext) -> bool:
+        return set(other.devices) == set(self.devices)
+
     def drain(self) -> None:
         """Wait for everything on its devices. Raises DriverError."""
         for device in self.devices:

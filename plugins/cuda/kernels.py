@@ -163,7 +163,7 @@ class CuKernel(Object):
                     f"parameter {index} of {self.name} has {sizes[index]} bytes, not {given}",
                 )
             if kind == _MEM and value is not None:
-                self.context.check_same(f"the memory of argument {index}", value)
+                self.context.check_shared(f"the memory of argument {index}", value)
             if kind not in (_VALUE, _POINTER, _MEM, _LOCAL):
                 raise failure("UNSUPPORTED_FEATURE", f"{API.name}'s kernels take no samplers")
 

@@ -161,9 +161,10 @@ class CuQueue(Object):
         """Check the events that a command waits for. The lock is held.
 
         Raises:
-            URError: INVALID_CONTEXT for an event of another context, as `join_captures`.
+            URError: INVALID_CONTEXT for an event of a context of other devices, as
+                `join_captures`.
         """
-        self.context.check_same("an event of the wait list", *waits)
+        self.context.check_shared("an event of the wait list", *waits)
         join_captures(self, waits)
 
     def drain(self) -> None:

@@ -188,7 +188,7 @@ class URQueue(CLObject):
             URError: INVALID_CONTEXT for an event of another context, with which Intel's driver
                 crashes, and what `UREvent.check_usable` raises.
         """
-        self.context.check_same("an event of the wait list", *waits)
+        self.context.check_shared("an event of the wait list", *waits)
         for event in waits:
             event.check_usable()
 

@@ -57,7 +57,7 @@ def check_buffers(context: Any, *memory: Any) -> None:
         if not isinstance(one, BufferObject):
             raise failure("INVALID_MEM_OBJECT", "an image is not a buffer")
         if one.context is not context:
-            context.check_same("a buffer", one)
+            context.check_shared("a buffer", one)
 
 
 def declare_buffers(

@@ -219,7 +219,7 @@ class CommandBufferObject(Object):
                 "INVALID_EVENT_WAIT_LIST",
                 "a command waits for as many events as it was appended with",
             )
-        self.context.check_same("an event of the wait list", *events)
+        self.context.check_shared("an event of the wait list", *events)
         if sorted(new) != sorted(inside):
             raise failure(
                 "UNSUPPORTED_FEATURE",
@@ -291,7 +291,7 @@ class AppendCall:
         self.inside: list[int] = []
         self.outside: list[Any] = []
         if events:
-            buffer.context.check_same("an event of the wait list", *events)
+            buffer.context.check_shared("an event of the wait list", *events)
             self.inside, self.outside = buffer.split_waits(events)
             if self.inside and not buffer.in_order:
                 self.after = tuple(dict.fromkeys((*self.after, *self.inside)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from .adapter import Adapter
@@ -37,6 +37,10 @@ class ContextObject:
         """Return whether another context has the same native handle."""
         return False
 
+    def shares(self, other: Any) -> bool:
+        """Return whether commands can use events and memory of another context."""
+        return self.is_same(other)
+
     def check_device(self, device: Any) -> None:
         """Check that a device is in the context, or a part of one that is.
 
@@ -62,8 +66,15 @@ class ContextObject:
         Raises:
             URError: INVALID_CONTEXT if one does not.
         """
+        self._check(self.is_same, what, things)
+
+    def check_shared(self, what: str, *things: Any) -> None:
+        """Check events and memory that a command uses. See `shares` and `check_same`."""
+        self._check(self.shares, what, things)
+
+    def _check(self, suits: Callable[[Any], bool], what: str, things: Sequence[Any]) -> None:
         for thing in things:
-            if thing.context is not self and not self.is_same(thing.context):
+            if thing.context is not self and not suits(thing.context):
                 raise failure("INVALID_CONTEXT", f"{what} is of another context")
 
     def call_deleters(self) -> None:

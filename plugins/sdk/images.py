@@ -169,7 +169,7 @@ def check_images(context: Any, *memory: Any) -> None:
     """
     if not all(isinstance(one, ImageObject) for one in memory):
         raise failure("INVALID_MEM_OBJECT", "a buffer is not an image")
-    context.check_same("an image", *memory)
+    context.check_shared("an image", *memory)
 
 
 # queries

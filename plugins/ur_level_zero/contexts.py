@@ -52,6 +52,7 @@ class EventCell:
 
     Args:
         ze: its handle.
+        context: its context, which it keeps: queues of other contexts may wait for it.
         supply: where it returns to, None if nobody uses it again.
         counts: whether it is counter-based.
 
@@ -59,16 +60,17 @@ class EventCell:
         capture: the capture that its command is a part of, or None.
     """
 
-    __slots__ = ("capture", "counts", "supply", "table", "ze")
+    __slots__ = ("capture", "context", "counts", "supply", "table", "ze")
 
     def __init__(
         self,
         ze: int,
-        table: Any,
+        context: LZContext,
         supply: EventSupply | LZEventsInC | None,
         counts: bool = False,
     ) -> None:
-        self.ze, self.table, self.supply, self.counts = ze, table, supply, counts
+        self.ze, self.context, self.supply, self.counts = ze, context, supply, counts
+        self.table = context.table
         self.capture: LZCapture | None = None
 
     @property
@@ -143,8 +145,12 @@ class EventSupply:
         #: Events whose cells are gone. They may be signaled.
         self.returned: deque[int] = deque()
 
-    def take(self) -> EventCell:
-        """Return a cell that is not signaled, or counter-based. Raises LevelZeroError."""
+    def take(self, context: LZContext) -> EventCell:
+        """Return a cell of the context that is not signaled, or counter-based.
+
+        Raises:
+            LevelZeroError: what the driver answers.
+        """
         with self._lock:
             if self.returned:
                 ze = self.returned.popleft()
@@ -154,7 +160,7 @@ class EventSupply:
                 if not self._fresh:
                     self._add()
                 ze = self._fresh.pop()
-        return EventCell(ze, self._table, self, bool(self._use))
+        return EventCell(ze, context, self, bool(self._use))
 
     def _add(self) -> None:
         if self._source is EventSource.COUNTERS and self._use:
@@ -241,7 +247,7 @@ class LZContext(ContextObject, LZObject):
         """
         return self._supplies[
             timed, use if self.events.counts and not timed else EventUse.ANY
-        ].take()
+        ].take(self)
 
     def add_events_for_c(self) -> None:
         """Give C more events, if it lacks some and the driver has them."""
@@ -252,6 +258,10 @@ class LZContext(ContextObject, LZObject):
 
     def is_same(self, other: LZContext) -> bool:
         return other.ze == self.ze
+
+    def shares(self, other: LZContext) -> bool:
+        """Drivers take events and memory of any context of the same devices, as ours does."""
+        return set(other.devices) == set(self.devices)
 
     def close(self) -> None:
         self.call_deleters()

@@ -155,7 +155,7 @@ class _OwnedCell(EventCell):
 
 def _take_native(native: int, context: LZContext, properties: Any) -> LZEvent:
     kind = _OwnedCell if is_owned(properties) else EventCell
-    return LZEvent(kind(native, context.table, None), context)
+    return LZEvent(kind(native, context, None), context)
 
 
 def _make_completed(context: LZContext) -> LZEvent:

@@ -304,10 +304,8 @@ def encode_argument(
     """
     kind, size, value = argument
     if kind in (URKernelArgument.MEM, URKernelArgument.SAMPLER):
-        if value is not None and value.context.ze != context.ze:
-            raise failure(
-                "INVALID_CONTEXT", f"the object of argument {index} is of another context"
-            )
+        if value is not None:
+            context.check_shared(f"the object of argument {index}", value)
         return HANDLE_SIZE, (value.ze if value is not None else 0).to_bytes(8, "little")
     if kind == URKernelArgument.POINTER:
         return HANDLE_SIZE, value.to_bytes(8, "little")

@@ -246,7 +246,7 @@ class LZQueue(LZObject):
             The event, None if it is not wanted.
 
         Raises:
-            URError: INVALID_CONTEXT for an event of another context.
+            URError: INVALID_CONTEXT for an event of a context of other devices.
             LevelZeroError: what the driver answers.
         """
         made = self.make_event(command) if wanted else None
@@ -273,7 +273,7 @@ class LZQueue(LZObject):
         """Return what a command has to wait for. Raises URError (INVALID_CONTEXT)."""
         if not waits:
             return []
-        self.context.check_same("an event of the wait list", *waits)
+        self.context.check_shared("an event of the wait list", *waits)
         return list({event.cell.ze: event.cell for event in waits}.values())
 
     @property
@@ -317,7 +317,7 @@ class LZQueue(LZObject):
         """Return the event that C has made of a command (native/level_zero.c)."""
         context = self.context
         counts = context.events.counts
-        cell = EventCell(words[0], context.table, context.events_in_c, counts)
+        cell = EventCell(words[0], context, context.events_in_c, counts)
         around = self._helper or self
         around._adopted.append(cell)  # an append is safe in every thread
         around._write_only_c()

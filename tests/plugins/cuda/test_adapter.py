@@ -19,7 +19,7 @@ from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.cuda.devices import MOST_STREAMS
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, LocalBytes, Work, only_cuda, only_hip
+from .conftest import COUNT, SIZE, Adapted, Knobs, LocalBytes, Memory, Work, only_cuda, only_hip
 
 HostTask = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -212,6 +212,38 @@ def test_a_barrier_orders_an_out_of_order_queue(
         ur.ok("urEnqueueEventsWaitWithBarrier", work.queue, 0, None, None)
     ur.ok("urQueueFinish", work.queue)
     assert work.numbers(out) == [7] * COUNT
+
+
+def test_commands_use_events_and_buffers_of_another_context_of_the_device(
+    work: Work, ur: Calls, context: int
+) -> None:
+    other = ur.make("urContextCreate", 1, array(work.device), None)
+    far, flags = Work(ur, work.device, other.value or 0), UR["UR_MEM_FLAG_READ_WRITE"]
+    near, source = (
+        ur.make("urMemBufferCreate", where, flags, SIZE, None) for where in (context, other)
+    )
+    may_go, numbers = threading.Event(), (ctypes.c_int32 * COUNT)()
+    hold = HostTask(lambda data: (may_go.wait(), None)[1])
+    ur.ok("urEnqueueHostTaskExp", far.queue, hold, None, None, 0, None, None)
+    fill = source, ctypes.byref(ctypes.c_int32(7)), 4, 0, SIZE, 0, None
+    event = ur.make("urEnqueueMemBufferFill", far.queue, *fill)
+    copy = source, near, 0, 0, SIZE, 1, array(event)
+    end = ur.make("urEnqueueMemBufferCopy", work.queue, *copy)
+    status = "urEventGetInfo", end, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+    before = ur.number(*status)
+    may_go.set()
+    ur.ok("urEnqueueMemBufferRead", work.queue, near, True, 0, SIZE, numbers, 0, None, None)
+    assert before != UR["UR_EVENT_STATUS_COMPLETE"] and list(numbers) == [7] * COUNT
+    launch = work.arguments(Memory(source.value or 0), ctypes.c_int32(5))
+    shape = 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
+    given = work.kernel("store"), *shape, *launch, None, 0, None, None
+    ur.ok("urEnqueueKernelLaunchWithArgsExp", work.queue, *given)
+    ur.ok("urEnqueueMemBufferRead", work.queue, source, True, 0, SIZE, numbers, 0, None, None)
+    assert list(numbers) == [5] * COUNT
+    for kind, handle in (("Event", event), ("Event", end), ("Mem", near), ("Mem", source)):
+        ur.ok(f"ur{kind}Release", handle)
+    ur.ok("urQueueRelease", far.queue)
+    ur.ok("urContextRelease", other)
 
 
 def test_a_context_never_has_more_streams_than_are_good(work: Work, fake: Knobs) -> None:

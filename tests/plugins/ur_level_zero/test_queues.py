@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
+import weakref
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -66,6 +68,71 @@ def test_what_commands_use_may_be_released_before_they_end(
     assert not forget_ended()
 
 
+@pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+def test_a_chain_of_commands_goes_through_contexts_of_one_device(
+    flags: str, make: URObjects, calls: URCalls, build: Any
+) -> None:
+    """Each context has an event before and a buffer beside it. They are released at once."""
+    contexts = [make.context() for _ in range(3)]
+    queues = [make.queue(context, flags) for context in contexts]
+    buffers = [make.buffer(context) for context in contexts]
+    fill = queues[0], buffers[0], ints([7]), 4, 0, SIZE
+    event = calls.new("urEnqueueMemBufferFill", *fill, 0, None)
+    for at in (1, 2):
+        copy = queues[at], buffers[at - 1], buffers[at], 0, 0, SIZE, 1, (ctypes.c_void_p * 1)(event)
+        last = calls.new("urEnqueueMemBufferCopy", *copy)
+        make.events(event)
+        for handle in (event, buffers[at - 1], queues[at - 1], contexts[at - 1]):
+            make.release(handle)
+        event = last
+    make.events(event)
+    make.wait(event)
+    assert make.read(queues[2], buffers[2]) == [7] * COUNT
+
+
+@pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+@pytest.mark.parametrize("way", ["fill", "launch", "command-buffer"])
+def test_a_command_waits_for_an_event_of_another_context(
+    way: str, flags: str, make: URObjects, context: int, program: int, calls: URCalls
+) -> None:
+    """The other context lives until the command has ended, although it is released before."""
+    other = make.context()
+    queue, buffer, known = make.queue(context, flags), make.buffer(context), python_context(other)
+    gate, lives = known.take_cell(), weakref.ref(known)
+    del known
+    event = calls.new("urEventCreateWithNativeHandle", gate.ze, other, None)
+    make.events(event)
+    waits = 1, (ctypes.c_void_p * 1)(event)
+    if way == "launch":
+        kernel = make.kernel(program)
+        end = make.launch(queue, kernel, BufferValue(buffer), ints([7]), after=(event,))
+    elif way == "fill":
+        fill = queue, buffer, ints([7]), 4, 0, SIZE
+        end = calls.new("urEnqueueMemBufferFill", *fill, *waits)
+        make.events(end)
+    else:
+        commands = make.command_buffer(context)
+        fill = commands, buffer, ints([7]), 4, 0, SIZE
+        calls.ok("urCommandBufferAppendMemBufferFillExp", *fill, *(0, None) * 2, *(None,) * 3)
+        calls.ok("urCommandBufferFinalizeExp", commands)
+        end = calls.new("urEnqueueCommandBufferExp", queue, commands, *waits)
+        make.events(end)
+    make.release(event)
+    make.release(other)
+    status = "urEventGetInfo", end, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"
+    assert calls.info(*status) != UR["UR_EVENT_STATUS_COMPLETE"] and lives() is not None
+    gate.signal()
+    del gate
+    make.wait(end)
+    assert make.read(queue, buffer) == [7] * COUNT
+    calls.ok("urQueueFinish", queue)
+    make.release(end)
+    make.barrier(queue)
+    calls.ok("urQueueFinish", queue)
+    gc.collect()
+    assert lives() is None
+
+
 class _RacedList(list[Any]):
     """A list to which another thread appends whenever this one is about to change it.
 
@@ -111,15 +178,16 @@ def test_a_pool_of_events_that_breaks_off_loses_none(
     behind: LZDevice, make: URObjects, context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every event that was made is destroyed before its pool."""
-    supply = python_context(context)._supplies[True, EventUse.ANY]
+    behind_it = python_context(context)
+    supply = behind_it._supplies[True, EventUse.ANY]
     create: Any = behind.table.zeEventCreate
     codes = iter([0, 0, 0x70000002])  # the third one: ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY
     with monkeypatch.context() as patch:
         patch.setattr(behind.table, "zeEventCreate", lambda *one: next(codes) or create(*one))
         with pytest.raises(LevelZeroError):
-            supply.take()
+            supply.take(behind_it)
     assert len(supply._made) == 2 and len(supply._pools) == 1
-    cells = [supply.take() for _ in range(3)]  # the last one is of another pool
+    cells = [supply.take(behind_it) for _ in range(3)]  # the last one is of another pool
     assert {cell.ze for cell in cells[:2]} == set(supply._made[:2])
     assert len(supply._pools) == 2
 
