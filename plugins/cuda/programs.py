@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ...loader.base.errors import CodeError
-from ...loader.ur.abi import UR
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
-from ..sdk.programs import declare_builds, declare_creation, make_program_info
+from ..sdk.programs import (
+    ProgramBuild,
+    declare_addresses,
+    declare_builds,
+    declare_creation,
+    make_program_info,
+)
 from ..sdk.rules import decode_source
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
 from .devices import CuDevice
 from .images import MAGIC, SourceError, build_image, compile_object, link_image, make_foreign_image
 from .jit_log import JitLog
-
-_STATUS: Final = {
-    name: UR[f"UR_PROGRAM_BUILD_STATUS_{name}"] for name in ("NONE", "ERROR", "SUCCESS")
-}
 
 
 class ModuleError(CodeError):
@@ -100,7 +101,7 @@ class CuProgram(Object):
         self.built: dict[CuDevice, DeviceImage] = {}
         self.objects: dict[CuDevice, Any] = {}
         self._variants: dict[tuple[CuModule, Any], CuModule] = {}
-        self.status: dict[CuDevice, int] = {}
+        self.status: dict[CuDevice, str] = {}
         self.logs: dict[CuDevice, str] = {}
         self.options = ""
 
@@ -146,13 +147,13 @@ class CuProgram(Object):
         for device in devices:
             if device not in self.images:
                 raise failure("INVALID_DEVICE", "the program has no binary for the device")
-            self.status[device], self.logs[device] = _STATUS["ERROR"], ""
+            self.status[device], self.logs[device] = "ERROR", ""
             try:
                 work(device, self.images[device])
             except (ModuleError, ImageError, SourceError) as error:
                 self.logs[device] = str(error)
                 raise
-            self.status[device] = _STATUS["SUCCESS"]
+            self.status[device] = "SUCCESS"
 
     def adopt(self, module: CuModule, image: DeviceImage) -> None:
         """Note what the program is built to on the module's device.
@@ -163,7 +164,7 @@ class CuProgram(Object):
         """
         device = module.device
         self.modules[device], self.logs[device] = module, module.log
-        self.built[device], self.status[device] = image, _STATUS["SUCCESS"]
+        self.built[device], self.status[device] = image, "SUCCESS"
 
     def get_plain_module(self, device: CuDevice) -> CuModule:
         """Return the program's module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
@@ -236,9 +237,6 @@ def _create_from_images(
     return CuProgram(context, dict(zip(devices, images, strict=True)))
 
 
-declare_creation(adapter, _create_from_text, _create_from_images)
-
-
 def _build(
     program: CuProgram,
     devices: Sequence[CuDevice],
@@ -282,15 +280,14 @@ def _link(
     into[0] = adapter.registry.give(made)
 
 
-declare_builds(adapter, _build, _link)
+def _find_build(program: CuProgram, device: CuDevice) -> ProgramBuild:
+    compiled = "COMPILED_OBJECT" if device in program.objects else "NONE"
+    kind = "EXECUTABLE" if device in program.modules else compiled
+    status, log = program.status.get(device, "NONE"), program.logs.get(device, "")
+    return ProgramBuild(status, kind, program.options, log)
 
 
-@adapter.entry
-def urProgramCreateWithNativeHandle(
-    hNativeProgram: int, hContext: CuContext, pProperties: Any
-) -> CuProgram:
-    """Make a program of the driver's module, which is one of the context's first device."""
-    return make_program(hNativeProgram, hContext, pProperties)
+declare_builds(adapter, _build, _link, _find_build)
 
 
 def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
@@ -307,6 +304,8 @@ def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
     return made
 
 
+declare_creation(adapter, _create_from_text, _create_from_images, make_program)
+
 adapter.info(
     "urProgramGetInfo",
     make_program_info(
@@ -317,23 +316,11 @@ adapter.info(
 )
 
 
-@adapter.entry
-def urProgramGetBuildInfo(hProgram: CuProgram, hDevice: CuDevice, propName: int) -> Any:
-    compiled = "COMPILED_OBJECT" if hDevice in hProgram.objects else "NONE"
-    kind = "EXECUTABLE" if hDevice in hProgram.modules else compiled
-    return {
-        "UR_PROGRAM_BUILD_INFO_STATUS": hProgram.status.get(hDevice, _STATUS["NONE"]),
-        "UR_PROGRAM_BUILD_INFO_OPTIONS": hProgram.options,
-        "UR_PROGRAM_BUILD_INFO_LOG": hProgram.logs.get(hDevice, ""),
-        "UR_PROGRAM_BUILD_INFO_BINARY_TYPE": UR[f"UR_PROGRAM_BINARY_TYPE_{kind}"],
-    }.get(UR.groups["ur_program_build_info_t"][propName])
-
-
 # device globals
 
 
 def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int, int]:
-    """Return address and size of a global variable of a program.
+    """Return the size and the address of a global variable of a program.
 
     Raises:
         URError: INVALID_VALUE if there is none, INVALID_PROGRAM_EXECUTABLE.
@@ -347,21 +334,16 @@ def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int,
         if error.value != NOT_FOUND:
             raise
         raise failure("INVALID_VALUE", f"the program has no variable {name}") from error
-    return address.value, size.value
+    return size.value, address.value
 
 
-@adapter.entry
-def urProgramGetGlobalVariablePointer(
-    hDevice: CuDevice, hProgram: CuProgram, pGlobalVariableName: str
-) -> tuple[int, int]:
-    address, size = find_variable(hProgram, hDevice, pGlobalVariableName)
-    return size, address
+def _list_kernel_names(program: CuProgram, device: CuDevice) -> Sequence[str]:
+    module = program.get_plain_module(device)
+    return program.built[device].list_kernel_names(module.handle)
 
 
-@adapter.entry
-def urProgramGetFunctionPointer(hDevice: CuDevice, hProgram: CuProgram, pFunctionName: str) -> int:
-    """Say whether the program has a function: it has no address for the host."""
-    module = hProgram.get_plain_module(hDevice)
-    if pFunctionName in hProgram.built[hDevice].list_kernel_names(module.handle):
-        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
-    raise failure("INVALID_KERNEL_NAME", "the program has no function of that name")
+def _find_function(program: CuProgram, device: CuDevice, name: str) -> int:
+    return 0  # the host has no address of it
+
+
+declare_addresses(adapter, _find_function, _list_kernel_names, find_variable)

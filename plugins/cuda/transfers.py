@@ -7,10 +7,12 @@ from typing import Any
 
 from ..sdk.buffers import declare_maps
 from ..sdk.gpu.api import GpuSet
+from ..sdk.programs import declare_variable_copies
 from .commands import make_sets
 from .core import API
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
+from .programs import find_variable
 
 
 def copy_bytes(
@@ -61,3 +63,4 @@ def copy_rows(enqueue: CuEnqueue, copy: Any, keep: Any = None) -> CuEvent | None
 
 
 declare_maps(enqueues, copy_bytes)
+declare_variable_copies(enqueues, find_variable, copy_bytes)

@@ -39,8 +39,8 @@ from ..opencl.programs import (
     URProgram,
     create_from_binaries,
     create_from_il,
-    urProgramGetFunctionPointer,
-    urProgramGetGlobalVariablePointer,
+    find_function,
+    find_variable,
 )
 from ..sdk._native import ffi as ur_ffi
 from ..sdk._native_ze import ffi
@@ -431,7 +431,7 @@ def zeModuleGetProperties(hModule: ZeModule, pModuleProperties: Any) -> None:
 @driver.entry
 def zeModuleGetGlobalPointer(hModule: ZeModule, pGlobalName: str, pSize: Any, pptr: Any) -> None:
     try:
-        found = urProgramGetGlobalVariablePointer(hModule.whole, hModule.program, pGlobalName)
+        found = find_variable(hModule.program, hModule.whole, pGlobalName)
     except URError as error:
         if find_adapter_code(error) == "UNSUPPORTED_FEATURE":
             raise
@@ -444,9 +444,7 @@ def zeModuleGetGlobalPointer(hModule: ZeModule, pGlobalName: str, pSize: Any, pp
 
 @driver.entry
 def zeModuleGetFunctionPointer(hModule: ZeModule, pFunctionName: str) -> int:
-    try:
-        return urProgramGetFunctionPointer(hModule.whole, hModule.program, pFunctionName)
-    except URError as error:
-        if find_adapter_code(error) == "UNSUPPORTED_FEATURE":
-            raise
-        raise make_failure("INVALID_FUNCTION_NAME", pFunctionName) from error
+    found = find_function(hModule.program, hModule.whole, pFunctionName)
+    if not found:
+        raise make_failure("INVALID_FUNCTION_NAME", pFunctionName)
+    return found

@@ -14,7 +14,6 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
-from ...loader.ur.abi import UR
 from ..sdk.programs import declare_builds
 from ..sdk.rules import check_count
 from .contexts import URContext
@@ -142,9 +141,6 @@ def _link(
         raise failed
 
 
-declare_builds(adapter, build_program, _link)
-
-
 def link_programs(
     context: URContext,
     devices: Sequence[URDevice],
@@ -215,46 +211,41 @@ def urProgramSetSpecializationConstants(
 
 # queries
 
-
-def _translate(opencl: str, ur: str, names: dict[str, str]) -> Callable[[bytes], int]:
-    """Return a function that makes a number of Unified Runtime's of OpenCL's bytes.
-
-    Args:
-        opencl: how OpenCL's names begin.
-        ur: how Unified Runtime's names begin.
-        names: the ends of Unified Runtime's names by those of OpenCL's. Others become 0, NONE.
-    """
-    values = {
-        OPENCL[f"{opencl}_{name}"] & 0xFFFFFFFF: UR[f"{ur}_{other}"]
-        for name, other in names.items()
-    }
-    return lambda data: values.get(int.from_bytes(data, "little"), 0)
-
-
-_BUILD_INFO: Final[dict[int, tuple[str, Callable[[bytes], Any]]]] = {
-    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: (
-        "CL_PROGRAM_BUILD_STATUS",
-        _translate(
-            "CL_BUILD",
-            "UR_PROGRAM_BUILD_STATUS",
-            {name: name for name in ("NONE", "ERROR", "SUCCESS", "IN_PROGRESS")},
-        ),
-    ),
-    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: ("CL_PROGRAM_BUILD_OPTIONS", decode_text),
-    UR["UR_PROGRAM_BUILD_INFO_LOG"]: ("CL_PROGRAM_BUILD_LOG", decode_text),
-    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: (
-        "CL_PROGRAM_BINARY_TYPE",
-        _translate(
-            "CL_PROGRAM_BINARY_TYPE",
-            "UR_PROGRAM_BINARY_TYPE",
-            {name: name for name in ("COMPILED_OBJECT", "LIBRARY", "EXECUTABLE")}
-            | {"INTERMEDIATE": "COMPILED_OBJECT"},
-        ),
-    ),
+#: The ends of Unified Runtime's names by OpenCL's numbers. Other numbers are NONE.
+_STATUSES: Final = {
+    OPENCL[f"CL_BUILD_{name}"] & 0xFFFFFFFF: name
+    for name in ("NONE", "ERROR", "SUCCESS", "IN_PROGRESS")
+}
+_KINDS: Final = {
+    OPENCL[f"CL_PROGRAM_BINARY_TYPE_{name}"]: name.replace("INTERMEDIATE", "COMPILED_OBJECT")
+    for name in ("COMPILED_OBJECT", "LIBRARY", "EXECUTABLE", "INTERMEDIATE")
 }
 
 
-@adapter.entry
-def urProgramGetBuildInfo(hProgram: URProgram, hDevice: URDevice, propName: int) -> Any:
-    name, read = _BUILD_INFO[propName]
-    return read(hProgram.query_build_info(hDevice, name))
+class _Build:
+    """What the driver says about the build of a program for a device."""
+
+    def __init__(self, program: URProgram, device: URDevice) -> None:
+        self._program, self._device = program, device
+
+    def _ask(self, name: str) -> bytes:
+        return self._program.query_build_info(self._device, f"CL_PROGRAM_{name}")
+
+    @property
+    def status(self) -> str:
+        return _STATUSES.get(int.from_bytes(self._ask("BUILD_STATUS"), "little"), "NONE")
+
+    @property
+    def kind(self) -> str:
+        return _KINDS.get(int.from_bytes(self._ask("BINARY_TYPE"), "little"), "NONE")
+
+    @property
+    def options(self) -> str:
+        return decode_text(self._ask("BUILD_OPTIONS"))
+
+    @property
+    def log(self) -> str:
+        return decode_text(self._ask("BUILD_LOG"))
+
+
+declare_builds(adapter, build_program, _link, _Build)

@@ -17,7 +17,7 @@ from ...icd.errors import OpenCLError
 from ...icd.pocl_kernels import is_whole
 from ...icd.program_binaries import query_binaries, query_sizes
 from ...loader.base.spirv import is_spirv
-from ..sdk.programs import declare_creation
+from ..sdk.programs import declare_addresses, declare_creation
 from ..sdk.rules import decode_source, is_ptx
 from .contexts import URContext, check_native
 from .core import (
@@ -149,16 +149,6 @@ def create_from_binaries(
     return URProgram(made, context)
 
 
-declare_creation(adapter, create_from_il, create_from_binaries)
-
-
-@adapter.entry
-def urProgramCreateWithNativeHandle(
-    hNativeProgram: int, hContext: URContext, pProperties: Any
-) -> URProgram:
-    return make_program(hNativeProgram, hContext, pProperties)
-
-
 def make_program(native: int, context: URContext, properties: Any) -> URProgram:
     """Create an object for a cl_program.
 
@@ -172,6 +162,9 @@ def make_program(native: int, context: URContext, properties: Any) -> URProgram:
     check_native(native, context, "clGetProgramInfo", "CL_PROGRAM_CONTEXT")
     retain_unless_owned(URProgram, native, context.table, properties)
     return URProgram(native, context)
+
+
+declare_creation(adapter, create_from_il, create_from_binaries, make_program)
 
 
 # queries
@@ -207,36 +200,47 @@ _VariablePointer: Final = ctypes.CFUNCTYPE(
 )
 
 
-@adapter.entry
-def urProgramGetFunctionPointer(hDevice: URDevice, hProgram: URProgram, pFunctionName: str) -> int:
+def find_function(program: URProgram, device: URDevice, name: str) -> int:
+    """Return the address of a function on a device, 0 if there is none.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE.
+        OpenCLError: what the driver answers.
+    """
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
-    function = find_extension(hProgram.context.platform, routine, _FunctionPointer)
-    code = function(hDevice.cl, hProgram.cl, pFunctionName.encode(), ctypes.byref(address))
-    if not code and address.value:
-        return address.value
-    if code and code != OPENCL.codes["CL_INVALID_ARG_VALUE"]:
-        check(code, routine)
-    if pFunctionName in hProgram.kernel_names.split(";"):
-        raise failure("FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it")
-    raise failure(
-        "INVALID_KERNEL_NAME", "the program has no function of that name, or none with an address"
-    )
+    function = find_extension(program.context.platform, routine, _FunctionPointer)
+    code = function(device.cl, program.cl, name.encode(), ctypes.byref(address))
+    if code == OPENCL.codes["CL_INVALID_ARG_VALUE"]:
+        return 0
+    check(code, routine)
+    return address.value
 
 
-@adapter.entry
-def urProgramGetGlobalVariablePointer(
-    hDevice: URDevice, hProgram: URProgram, pGlobalVariableName: str
-) -> tuple[int, int]:
+def find_variable(program: URProgram, device: URDevice, name: str) -> tuple[int, int]:
+    """Return the size and the address of a global variable on a device.
+
+    Raises:
+        URError: INVALID_VALUE if there is none, UNSUPPORTED_FEATURE.
+        OpenCLError: what the driver answers.
+    """
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()
-    name = pGlobalVariableName.encode()
-    function = find_extension(hProgram.context.platform, routine, _VariablePointer)
-    code = function(hDevice.cl, hProgram.cl, name, ctypes.byref(size), ctypes.byref(address))
+    function = find_extension(program.context.platform, routine, _VariablePointer)
+    given = name.encode(), ctypes.byref(size), ctypes.byref(address)
+    code = function(device.cl, program.cl, *given)
     if code == OPENCL.codes["CL_INVALID_ARG_VALUE"] or (not code and not address.value):
         raise failure("INVALID_VALUE", "the program has no global variable of that name")
     check(code, routine)
     return size.value, address.value or 0
+
+
+declare_addresses(
+    adapter,
+    find_function,
+    lambda program, device: program.kernel_names.split(";"),
+    find_variable,
+)
 
 
 from . import program_builds  # noqa: E402, F401  # declares urProgramBuild and others

@@ -9,19 +9,19 @@ then double the filled part until it has the whole size.
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.base.operations import BUFFER, OPERATIONS, Operation, TransferCommand
 from ..sdk.buffers import check_map
+from ..sdk.programs import declare_variable_transfers
 from ..sdk.rectangles import Rect
 from ..sdk.rules import is_power_of_two
 from ..sdk.transfers import list_sides
 from .buffers import URBuffer
 from .contexts import URContext
 from .core import CLObject, convert_flags, create
-from .enqueue import Call, Enqueue, declare_enqueue, enqueues
+from .enqueue import Call, Enqueue, enqueues
 from .events import UREvent
 from .memory import URMemory
 from .platforms import find_extension
@@ -208,8 +208,8 @@ _GlobalVariable: Final = ctypes.CFUNCTYPE(
 )
 
 
-def _transfer_global_variable(
-    routine: str,
+def _transfer_variable(
+    reads: bool,
     enqueue: Enqueue,
     program: CLObject,
     name: str,
@@ -217,16 +217,10 @@ def _transfer_global_variable(
     offset: int,
     host: int,
 ) -> UREvent | None:
-    enqueue.check_context("the program", program)
+    routine = f"clEnqueue{'Read' if reads else 'Write'}GlobalVariableINTEL"
     function = find_extension(enqueue.queue.context.platform, routine, _GlobalVariable)
     arguments = program.cl, name.encode(), enqueue.blocks, count, offset, host
     return enqueue.call(routine, *arguments, function=function)
 
 
-for _name, _word, _host in (
-    ("urEnqueueDeviceGlobalVariableRead", "Read", "pDst"),
-    ("urEnqueueDeviceGlobalVariableWrite", "Write", "pSrc"),
-):
-    _command = f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}"
-    _function = partial(_transfer_global_variable, f"clEnqueue{_word}GlobalVariableINTEL")
-    declare_enqueue(_name, _command, _function, "hProgram", "name", "count", "offset", _host)
+declare_variable_transfers(enqueues, _transfer_variable)

@@ -7,21 +7,19 @@ A failure is PROGRAM_BUILD_FAILURE or PROGRAM_LINK_FAILURE. urAdapterGetLastErro
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from ...loader.base.spirv import read_module
 from ...loader.ur.abi import UR, URError
-from ..sdk.programs import declare_builds
+from ..sdk.programs import declare_addresses, declare_builds, declare_variable_copies
 from ..sdk.rules import check_count
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
 from .devices import LZDevice
-from .enqueue import LZEnqueue, enqueues
-from .events import LZEvent
-from .memory import COPY_MEMORY
+from .enqueue import enqueues
+from .memory import copy_memory
 from .programs import LZBuild, LZProgram, link_modules
 
 _EXECUTABLE: Final = "EXECUTABLE"
@@ -98,7 +96,7 @@ def _link(
         raise failure("PROGRAM_LINK_FAILURE", log) from error
 
 
-declare_builds(adapter, _build, _link)
+declare_builds(adapter, _build, _link, LZProgram.find_build)
 
 
 @adapter.entry
@@ -140,76 +138,31 @@ def urProgramSetSpecializationConstants(
         inputs[0].constants.update(given)
 
 
-# queries
-
-_BUILD_INFO: Final[dict[int, Callable[[LZBuild], Any]]] = {
-    UR["UR_PROGRAM_BUILD_INFO_STATUS"]: lambda build: UR[f"UR_PROGRAM_BUILD_STATUS_{build.status}"],
-    UR["UR_PROGRAM_BUILD_INFO_OPTIONS"]: lambda build: build.options,
-    UR["UR_PROGRAM_BUILD_INFO_LOG"]: lambda build: build.log,
-    UR["UR_PROGRAM_BUILD_INFO_BINARY_TYPE"]: lambda build: UR[
-        f"UR_PROGRAM_BINARY_TYPE_{build.kind}"
-    ],
-}
-
-
-@adapter.entry
-def urProgramGetBuildInfo(hProgram: LZProgram, hDevice: LZDevice, propName: int) -> Any:
-    for device, build in hProgram.builds.items():
-        if hDevice.is_part_of(device):
-            return _BUILD_INFO[propName](build)
-    raise failure("INVALID_DEVICE", "the program is not for the device")
-
-
 # addresses
 
 
-@adapter.entry
-def urProgramGetFunctionPointer(hDevice: LZDevice, hProgram: LZProgram, pFunctionName: str) -> int:
-    module, address = hProgram.get_module(hDevice), ctypes.c_void_p()
-    given = module.ze, pFunctionName.encode(), ctypes.byref(address)
+def _find_function(program: LZProgram, device: LZDevice, name: str) -> int:
+    module, address = program.get_module(device), ctypes.c_void_p()
+    given = module.ze, name.encode(), ctypes.byref(address)
     try:
         call(module.table, "zeModuleGetFunctionPointer", *given)
     except LevelZeroError:
-        if pFunctionName in module.kernel_names:
-            raise failure(
-                "FUNCTION_ADDRESS_NOT_AVAILABLE", "the driver has no address of it"
-            ) from None
+        if name in module.kernel_names:
+            return 0
         raise
     return address.value or 0
 
 
-@adapter.entry
-def urProgramGetGlobalVariablePointer(
-    hDevice: LZDevice, hProgram: LZProgram, pGlobalVariableName: str
-) -> tuple[int, int]:
-    module, size, address = hProgram.get_module(hDevice), ctypes.c_size_t(), ctypes.c_void_p()
-    given = pGlobalVariableName.encode(), ctypes.byref(size), ctypes.byref(address)
+def _find_variable(program: LZProgram, device: LZDevice, name: str) -> tuple[int, int]:
+    module, size, address = program.get_module(device), ctypes.c_size_t(), ctypes.c_void_p()
+    given = name.encode(), ctypes.byref(size), ctypes.byref(address)
     call(module.table, "zeModuleGetGlobalPointer", module.ze, *given)
     return size.value, address.value or 0
 
 
-def _transfer_variable(
-    reads: bool,
-    enqueue: LZEnqueue,
-    program: LZProgram,
-    name: str,
-    count: int,
-    offset: int,
-    host: int,
-) -> LZEvent | None:
-    enqueue.check_context("the program", program)
-    size, address = urProgramGetGlobalVariablePointer(enqueue.queue.device, program, name)
-    if offset + count > size:
-        raise failure("INVALID_VALUE", f"the variable has {size} bytes")
-    place = address + offset
-    pair = (host, place) if reads else (place, host)
-    return enqueue.call(COPY_MEMORY, *pair, count, keep=program)
+def _list_kernel_names(program: LZProgram, device: LZDevice) -> list[str]:
+    return program.get_module(device).kernel_names
 
 
-for _word, _reads, _host in (("Read", True, "pDst"), ("Write", False, "pSrc")):
-    enqueues.declare(
-        f"urEnqueueDeviceGlobalVariable{_word}",
-        f"DEVICE_GLOBAL_VARIABLE_{_word.upper()}",
-        partial(_transfer_variable, _reads),
-        *("hProgram", "name", "count", "offset", _host),
-    )
+declare_addresses(adapter, _find_function, _list_kernel_names, _find_variable)
+declare_variable_copies(enqueues, _find_variable, copy_memory)

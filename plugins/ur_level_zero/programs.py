@@ -175,9 +175,7 @@ class LZProgram(Object):
             LevelZeroError: what else the driver answers.
         """
         for device in devices:
-            found = next((one for one in self.builds if device.is_part_of(one)), None)
-            if found is None:
-                raise failure("INVALID_DEVICE", "the program is not for the device")
+            found = self._find_device(device)
             self.builds[found] = made = LZBuild(options=options)
             code, made.module, made.log = self.make(found, options)
             if made.module is not None and kind == "EXECUTABLE" and not may_import:
@@ -230,6 +228,16 @@ class LZProgram(Object):
             return code, None if code else LZModule(module.value or 0, device), said
 
         return run_aside(compile_it)
+
+    def _find_device(self, device: LZDevice) -> LZDevice:
+        for one in self.builds:
+            if device.is_part_of(one):
+                return one
+        raise failure("INVALID_DEVICE", "the program is not for the device")
+
+    def find_build(self, device: LZDevice) -> LZBuild:
+        """Return what was built for a device. Raises URError (INVALID_DEVICE)."""
+        return self.builds[self._find_device(device)]
 
     def get_module(self, device: LZDevice) -> LZModule:
         """Return the module. Raises URError (INVALID_PROGRAM_EXECUTABLE) if it is not built."""
@@ -298,19 +306,16 @@ def _create_from_binaries(
     return made
 
 
-declare_creation(adapter, _create_from_il, _create_from_binaries)
-
-
-@adapter.entry
-def urProgramCreateWithNativeHandle(
-    hNativeProgram: int, hContext: LZContext, pProperties: Any
-) -> LZProgram:
-    """Make the program of a module, which is for the context's first device."""
-    device = hContext.devices[0]
-    made = LZProgram(hContext, {device: (_NATIVE, ())})
-    module = LZModule(hNativeProgram, device, is_owned(pProperties))
+def _take_native(native: int, context: LZContext, properties: Any) -> LZProgram:
+    """Return the program of a module, which is for the context's first device."""
+    device = context.devices[0]
+    made = LZProgram(context, {device: (_NATIVE, ())})
+    module = LZModule(native, device, is_owned(properties))
     made.builds[device] = LZBuild(module, "SUCCESS", "EXECUTABLE")
     return made
+
+
+declare_creation(adapter, _create_from_il, _create_from_binaries, _take_native)
 
 
 # queries

@@ -19,7 +19,7 @@ SHARED_MODULES: Final = (
         "interprocess",
     ),
     *("memory_images", "samplers", "bindless"),
-    *("programs", "kernels", "launches", "device_globals", "captured_graphs"),
+    *("programs", "kernels", "launches", "captured_graphs"),
     *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
 )
 
