@@ -4,14 +4,11 @@ imported.
 
 from __future__ import annotations
 
-import bisect
 import ctypes
-import weakref
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ...loader.base.forks import make_lock
-from ..sdk.usm import find_bytes
-from .contexts import CuContext
+from ..sdk.usm import AllocationObject, MemoryRequest, find_bytes
+from .contexts import CuContext, list_contexts
 from .core import API, failure, get_constant
 from .devices import CuDevice
 
@@ -23,14 +20,10 @@ _GLOBAL: Final = get_constant("CU_MEM_ATTACH_GLOBAL")
 ALIGNMENT: Final = 256
 
 
-class CuRequest(NamedTuple):
-    """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
+class CuRequest(MemoryRequest):
+    """An allocation that is asked for."""
 
-    context: CuContext
-    kind: str
-    device: CuDevice | None
-    size: int
-    align: int = 0
+    __slots__ = ()
 
     @property
     def room(self) -> int:
@@ -38,7 +31,7 @@ class CuRequest(NamedTuple):
         return self.size + self.align if self.align > ALIGNMENT else self.size
 
 
-class CuAllocation:
+class CuAllocation(AllocationObject):
     """Memory that is used by its address.
 
     Args:
@@ -48,8 +41,6 @@ class CuAllocation:
         imported: whether it is the program's own memory.
 
     Attributes:
-        pool: the pool that it was taken from.
-        key: the key under which its pool keeps it.
         in_driver_pool: whether it is of a pool of the driver, which frees it in a stream's order.
         access: ur_virtual_mem_access_flags_t of mapped memory, None of other memory.
     """
@@ -57,17 +48,9 @@ class CuAllocation:
     def __init__(
         self, base: int, request: CuRequest, padding: int = 0, *, imported: bool = False
     ) -> None:
-        self.base, self.size, self.padding, self.imported = base, request.size, padding, imported
-        self.kind, self.context, self.device = request.kind, request.context, request.device
+        super().__init__(base, request, imported=imported)
+        self.padding, self.in_driver_pool = padding, False
         self.access: int | None = None
-        self.pool: Any = None
-        self.key: Any = None
-        self.in_driver_pool = False
-
-    @property
-    def end(self) -> int:
-        """Return the address of the first byte behind the memory."""
-        return self.base + self.size
 
     @property
     def owner(self) -> CuDevice:
@@ -77,23 +60,6 @@ class CuAllocation:
     def is_for(self, context: CuContext) -> bool:
         """Return whether a context can use it. Contexts of a device have one context of CUDA."""
         return self.kind != "device" or self.owner in context.devices
-
-
-class _CuAllocations:
-    """The allocations of a context by their addresses, and the addresses in order."""
-
-    def __init__(self) -> None:
-        self.bases: list[int] = []
-        self.allocations: dict[int, CuAllocation] = {}
-
-    def find(self, address: int) -> CuAllocation | None:
-        index = bisect.bisect_right(self.bases, address)
-        found = self.allocations[self.bases[index - 1]] if index else None
-        return found if found is not None and address < found.end else None
-
-
-_lists: Final[weakref.WeakKeyDictionary[CuContext, _CuAllocations]] = weakref.WeakKeyDictionary()
-_lock = make_lock()
 
 
 def allocate(request: CuRequest) -> CuAllocation:
@@ -124,42 +90,10 @@ def free(allocation: CuAllocation) -> None:
     allocation.owner.call(name, allocation.base - allocation.padding)
 
 
-def add(allocation: CuAllocation) -> CuAllocation:
-    """Register an allocation, and return it."""
-    with _lock:
-        known = _lists.setdefault(allocation.context, _CuAllocations())
-        bisect.insort(known.bases, allocation.base)
-        known.allocations[allocation.base] = allocation
-    return allocation
-
-
-def remove(context: CuContext, address: int) -> CuAllocation:
-    """Forget an allocation. It is not freed.
-
-    Raises:
-        URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
-    """
-    with _lock:
-        known = _lists.get(context)
-        found = known.allocations.pop(address, None) if known is not None else None
-        if known is None or found is None:
-            raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-        del known.bases[bisect.bisect_left(known.bases, address)]
-    return found
-
-
-def find(context: CuContext, address: int) -> CuAllocation | None:
-    """Find the allocation of a context that contains an address."""
-    with _lock:
-        known = _lists.get(context)
-        return known.find(address) if known is not None else None
-
-
 def _find_elsewhere(address: int) -> CuAllocation | None:
     """Find the allocation of any context that contains an address."""
-    with _lock:
-        found = (known.find(address) for known in _lists.values())
-        return next((one for one in found if one is not None), None)
+    found = (context.allocations.find(address) for context in list_contexts())
+    return next((one for one in found if one is not None), None)
 
 
 def _query_pointer(device: CuDevice, name: str, value: Any, address: int) -> int | None:
@@ -206,7 +140,7 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there
             is no memory at the first or the last byte, or if another device has it.
     """
-    found = find(context, address) or _find_elsewhere(address)
+    found = context.allocations.find(address) or _find_elsewhere(address)
     if found is not None and not found.is_for(context):
         raise failure(
             "INVALID_MEM_OBJECT", f"the memory at {address:#x} is of a device of another context"

@@ -12,7 +12,7 @@ from ..sdk.answers import list_encoders
 from ..sdk.gpu.api import CopyPlace
 from ..sdk.images import IMAGE_ANSWERS, IMAGE_KINDS
 from ..sdk.rectangles import Rect, read_offset, read_region
-from .allocations import find, find_foreign
+from .allocations import find_foreign
 from .arrays import CuArray, make_copies
 from .contexts import CuContext
 from .core import adapter, failure
@@ -166,7 +166,7 @@ def _make_place(
 ) -> CopyPlace:
     """Return the end of a copy that is memory, with the pitches of its description."""
     shape, context = array.shape, enqueue.queue.context
-    found = find(context, address) or find_foreign(context, address)
+    found = context.allocations.find(address) or find_foreign(context, address)
     row = desc.rowPitch or desc.width * shape.pixel
     rows = 1 if shape.kind.is_lines else max(desc.height, 1)
     slice_ = (desc.slicePitch or row * rows) if shape.kind.has_slices else 0

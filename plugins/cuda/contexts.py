@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
+from ...loader.base.forks import make_lock
 from ..sdk.contexts import ContextObject, declare_contexts
+from ..sdk.usm import AllocationList
 from .core import Object, adapter, failure
 from .devices import CuDevice, list_all_devices
 
@@ -20,6 +22,9 @@ class CuContext(ContextObject, Object):
 
     Args:
         devices: its devices, in the order of the program.
+
+    Attributes:
+        allocations: its USM, and memory of the program that was imported.
     """
 
     type = "ur_context_handle_t"
@@ -28,6 +33,9 @@ class CuContext(ContextObject, Object):
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
         self.queues: WeakSet[Any] = WeakSet()
+        self.allocations = AllocationList()
+        with _lock:
+            _all.add(self)
 
     @property
     def device(self) -> CuDevice:
@@ -47,6 +55,16 @@ class CuContext(ContextObject, Object):
 
     def close(self) -> None:
         self.call_deleters()
+
+
+_all: Final[WeakSet[CuContext]] = WeakSet()
+_lock = make_lock()
+
+
+def list_contexts() -> list[CuContext]:
+    """Return all contexts that are alive."""
+    with _lock:
+        return list(_all)
 
 
 def _create(devices: list[CuDevice]) -> CuContext:

@@ -12,7 +12,7 @@ import weakref
 from typing import Any, Final
 
 from ...loader.base.forks import call_in_child, make_lock
-from .allocations import CuAllocation, CuRequest, add, find, remove
+from .allocations import CuAllocation, CuRequest
 from .contexts import CuContext
 from .core import API, adapter, failure
 from .devices import CuDevice
@@ -98,7 +98,7 @@ def urIPCGetMemHandleExp(
 ) -> None:
     if not ppIPCMemHandleData or not pIPCMemHandleDataSizeRet:
         raise failure("INVALID_NULL_POINTER")  # a listed error, though both are called optional
-    found = find(hContext, pMem)
+    found = hContext.allocations.find(pMem)
     if found is None or found.kind != "device" or found.imported:
         raise failure(
             "INVALID_VALUE", "other processes can have device memory of this one", remedy=_REMEDY
@@ -127,7 +127,7 @@ def urIPCOpenMemHandleExp(
     hContext: CuContext, hDevice: CuDevice, pIPCMemHandleData: int, ipcMemHandleDataSize: int
 ) -> int:
     handle, is_ours = _read(pIPCMemHandleData, ipcMemHandleDataSize)
-    if is_ours and find(hContext, handle.place) is None:
+    if is_ours and hContext.allocations.find(handle.place) is None:
         raise failure("INVALID_VALUE", "the memory was freed, or is of another context")
     native = 0
     if not is_ours:
@@ -140,7 +140,7 @@ def urIPCOpenMemHandleExp(
         opened[hContext, address] = count + 1, native
     if native and not count:
         request = CuRequest(hContext, "device", hDevice, handle.size)
-        add(CuAllocation(address, request, imported=True))
+        hContext.allocations.add(CuAllocation(address, request, imported=True))
     return address
 
 
@@ -158,9 +158,9 @@ def urIPCCloseMemHandleExp(hContext: CuContext, pMem: int) -> None:
         return
     if count == 1:
         hContext.drain()
-        found = remove(hContext, pMem)
+        found = hContext.allocations.remove(pMem)
     else:
-        found = find(hContext, pMem)
+        found = hContext.allocations.find(pMem)
     device = found.owner if found is not None else hContext.device
     device.call("IpcCloseMemHandle", native)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 
 from ...loader.ur.abi import UR
-from .allocations import CuAllocation, CuRequest, add, find, remove
+from .allocations import CuAllocation, CuRequest
 from .contexts import CuContext
 from .core import API, adapter, failure, get_constant
 from .devices import CuDevice
@@ -72,12 +72,13 @@ def urMemoryExportAllocExportableMemoryExp(
     except BaseException:
         hDevice.ask("MemRelease", native)
         raise
-    return add(CuExportable(base, CuRequest(hContext, "device", hDevice, size), native, room)).base
+    made = CuExportable(base, CuRequest(hContext, "device", hDevice, size), native, room)
+    return hContext.allocations.add(made).base
 
 
 def _find_exportable(context: CuContext, address: int) -> CuExportable:
     """Return memory by its address. Raises URError (INVALID_VALUE) for other memory."""
-    found = find(context, address)
+    found = context.allocations.find(address)
     if not isinstance(found, CuExportable) or found.base != address:
         raise failure("INVALID_VALUE", "no exportable memory begins there")
     return found
@@ -89,7 +90,7 @@ def urMemoryExportFreeExportableMemoryExp(
 ) -> None:
     found = _find_exportable(hContext, pMem)
     hContext.drain()
-    remove(hContext, pMem)
+    hContext.allocations.remove(pMem)
     device = found.owner
     device.call("MemUnmap", found.base, found.room)
     device.call("MemAddressFree", found.base, found.room)

@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.pools import PoolEntryPoints, USMPool, make_immediate
-from .allocations import CuAllocation, CuRequest, add, free, remove
+from ..sdk.usm import add_known, declare_frees
+from .allocations import CuAllocation, CuRequest, free
 from .captures import refuse_capture
 from .contexts import CuContext
 from .core import adapter, failure
 from .devices import CuDevice
 from .driver_pools import ATTRIBUTES, DriverPool, has_pools
-from .enqueue import CuEnqueue, declare_enqueue, enqueues
+from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .usm import allocate_usm, check_allocated, make_request, release_memory
+from .usm import allocate_usm, make_request, release_memory
 
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 
@@ -109,6 +110,7 @@ class CuPool(USMPool):
         driver = self.driver_pool
         assert driver is not None
         driver.free(allocation, stream)
+        allocation.is_freed = True
         with self._lock:
             self.taken -= allocation.size
 
@@ -161,7 +163,7 @@ class CuPool(USMPool):
 
 
 pools = PoolEntryPoints(adapter, CuPool)
-_allocate_now = make_immediate(allocate_usm, CuEnqueue.run, remove, release_memory)
+_allocate_now = make_immediate(allocate_usm, CuEnqueue.run, release_memory)
 
 
 def _allocate(
@@ -185,47 +187,27 @@ def _allocate(
         for allocation in made:
             release_memory(allocation)
         raise
-    return add(made[0]).base, event
+    return add_known(made[0]).base, event
 
 
-pools.declare_allocations(declare_enqueue, _allocate)
+pools.declare_allocations(enqueues.declare, _allocate)
 
 
-@enqueues("ENQUEUE_USM_FREE_EXP")
-def urEnqueueUSMFreeExp(enqueue: CuEnqueue, pPool: CuPool | None, pMem: int) -> CuEvent | None:
+def _free_later(enqueue: CuEnqueue, allocation: CuAllocation) -> CuEvent | None:
     """Free memory when the queue has come there. The memory is gone for the program at once.
 
     The driver frees memory of its own pools. Its other frees wait for what is enqueued, and a pool
     of ours may give the memory to another queue. So the host waits there.
     """
     refuse_capture(enqueue.queue, "free memory", enqueue.waits)
-    check_allocated(enqueue.queue.context, pMem)
-    allocation = remove(enqueue.queue.context, pMem)
-    if pPool is not None and allocation.pool is not pPool:
-        add(allocation)
-        raise failure("INVALID_VALUE", "the memory is of another pool")
-    free_it = _free_in_order if allocation.in_driver_pool else _free_after
-    return free_it(enqueue, allocation)
-
-
-def _free_in_order(enqueue: CuEnqueue, allocation: CuAllocation) -> CuEvent | None:
-    freed: list[None] = []
-    try:
-        return enqueue.run(lambda s: freed.append(allocation.pool.give_in_order(allocation, s)))
-    except BaseException:
-        if not freed:
-            add(allocation)
-        raise
-
-
-def _free_after(enqueue: CuEnqueue, allocation: CuAllocation) -> CuEvent | None:
+    if allocation.in_driver_pool:
+        return enqueue.run(lambda stream: allocation.pool.give_in_order(allocation, stream))
     enqueue.wanted, wanted = True, enqueue.wanted
-    try:
-        event = enqueue.run()
-        assert event is not None
-        event.wait()
-    except BaseException:
-        add(allocation)
-        raise
+    event = enqueue.run()
+    assert event is not None
+    event.wait()
     release_memory(allocation)
     return event if wanted else None
+
+
+declare_frees(enqueues, drain=CuContext.drain, release=release_memory, free_later=_free_later)

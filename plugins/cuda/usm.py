@@ -4,24 +4,24 @@ the program.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ..sdk.usm import (
+    add_known,
     check_descriptor,
     declare_allocation,
     declare_imports,
     declare_memory_query,
+    find_known,
+    make_release,
 )
 from .allocations import (
     CuAllocation,
     CuRequest,
-    add,
     allocate,
-    find,
     find_foreign,
     free,
     locate,
-    remove,
 )
 from .contexts import CuContext
 from .core import adapter, failure, get_constant
@@ -65,40 +65,17 @@ def allocate_usm(
     """
     request = make_request(context, kind, device, descriptor, size)
     made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
-    return add(made).base
+    return add_known(made).base
 
 
-def release_memory(allocation: CuAllocation) -> None:
-    """Give memory that was removed from the registry to its pool, or else to the driver.
-
-    Raises:
-        DriverError: what the driver answers.
-    """
-    if allocation.pool is not None:
-        allocation.pool.give(allocation)
-    else:
-        free(allocation)
-
-
+#: Gives memory that was removed to its pool, or else to the driver. It raises DriverError.
+release_memory: Final = make_release(free)
 declare_allocation(adapter, allocate_usm, lambda device: 128)
 
 
-def check_allocated(context: CuContext, address: int) -> None:
-    """Raise URError (INVALID_MEM_OBJECT) unless memory that the adapter allocated begins there."""
-    found = find(context, address)
-    if found is None or found.base != address or found.imported:
-        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-
-
-@adapter.entry
-def urUSMFree(hContext: CuContext, pMem: int) -> None:
-    check_allocated(hContext, pMem)
-    hContext.drain()
-    release_memory(remove(hContext, pMem))
-
-
 declare_memory_query(
-    adapter, lambda context, address: find(context, address) or find_foreign(context, address)
+    adapter,
+    lambda context, address: find_known(context, address) or find_foreign(context, address),
 )
 
 
@@ -106,23 +83,15 @@ declare_memory_query(
 
 
 def _import_memory(context: CuContext, address: int, size: int) -> None:
-    if find(context, address) is not None:
-        raise failure("INVALID_VALUE", "the memory is USM already")
-    locate(context, address, size)
-    context.device.call(
-        "MemHostRegister", address, size, get_constant("CU_MEMHOSTREGISTER_PORTABLE")
-    )
-    add(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
+    flags = get_constant("CU_MEMHOSTREGISTER_PORTABLE")
+    context.device.call("MemHostRegister", address, size, flags)
+    add_known(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
 
 
-def _forget_imported(context: CuContext, address: int) -> None:
-    found = find(context, address)
-    is_ours = found is not None and found.imported and found.kind == "host"
-    if found is None or found.base != address or not is_ours:
-        raise failure("INVALID_VALUE", "no imported memory begins there")
+def _forget_imported(context: CuContext, allocation: CuAllocation) -> None:
     context.drain()
-    remove(context, address)
-    context.device.call("MemHostUnregister", address)
+    context.allocations.remove(allocation.base)
+    context.device.call("MemHostUnregister", allocation.base)
 
 
-declare_imports(adapter, _import_memory, _forget_imported)
+declare_imports(adapter, locate=locate, take=_import_memory, forget=_forget_imported)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.rules import check_flags
-from .allocations import CuAllocation, CuRequest, add, find, remove
+from .allocations import CuAllocation, CuRequest
 from .contexts import CuContext
 from .core import API, Object, adapter, failure, get_constant
 from .devices import CuDevice
@@ -104,7 +104,7 @@ def urVirtualMemFree(hContext: CuContext, pStart: int, size: int) -> None:
 
 def _get_mapped(context: CuContext, start: int) -> CuAllocation:
     """Return what is mapped at an address. Raises URError (INVALID_VALUE) if nothing is."""
-    found = find(context, start)
+    found = context.allocations.find(start)
     if found is None or found.access is None:
         raise failure("INVALID_VALUE", f"nothing is mapped at {start:#x}")
     return found
@@ -157,7 +157,7 @@ def urVirtualMemMap(
     map_physical(device, hPhysicalMem.native, offset, pStart, size, flags)
     made = CuAllocation(pStart, CuRequest(hContext, "device", device, size), imported=True)
     made.access = flags
-    add(made)
+    hContext.allocations.add(made)
 
 
 @adapter.entry
@@ -167,7 +167,7 @@ def urVirtualMemUnmap(hContext: CuContext, pStart: int, size: int) -> None:
         raise failure("INVALID_VALUE", "memory is unmapped as it was mapped")
     hContext.drain()
     found.owner.call("MemUnmap", pStart, size)
-    remove(hContext, pStart)
+    hContext.allocations.remove(pStart)
 
 
 @adapter.entry
@@ -182,7 +182,7 @@ def urVirtualMemSetAccess(hContext: CuContext, pStart: int, size: int, flags: in
 @adapter.entry
 def urVirtualMemGetInfo(hContext: CuContext, pStart: int, size: int, propName: int) -> int:
     """Return the access of mapped memory, NONE of reserved addresses."""
-    found = find(hContext, pStart)
+    found = hContext.allocations.find(pStart)
     if found is None or found.access is None:
         return UR["UR_VIRTUAL_MEM_ACCESS_FLAG_NONE"]
     return found.access

@@ -28,7 +28,7 @@ from .answers import list_encoders
 from .conversions import failure
 from .objects import Object
 from .rules import check_flags
-from .usm import find_chained
+from .usm import find_chained, remove_known
 
 _LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
@@ -350,8 +350,8 @@ class PoolEntryPoints:
 def make_immediate(
     allocate: Callable[..., int],
     mark: Callable[[Any], Any],
-    remove: Callable[[Any, int], Any],
     release: Callable[[Any], None],
+    remove: Callable[[Any, int], Any] = remove_known,
 ) -> Callable[..., tuple[int, Any]]:
     """Return a function that allocates now, and has its place in the queue's order.
 
@@ -359,8 +359,8 @@ def make_immediate(
         allocate: gets a context, "host", "device" or "shared", a device or None, a descriptor, a
             pool or None, and bytes. It returns an address.
         mark: gets the call, and enqueues its place in the order.
-        remove: gets a context and an address, and returns the allocation.
         release: releases an allocation that nobody gets to know.
+        remove: gets a context and an address, and returns the allocation.
     """
 
     def run(enqueue: Any, kind: str, device: Any, pool: Any, size: int) -> tuple[int, Any]:

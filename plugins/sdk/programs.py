@@ -152,7 +152,6 @@ def declare_addresses(
     """Declare the queries for addresses of what is in a program.
 
     Args:
-        adapter: the adapter.
         find_function: gets a program, a device and a name. It returns the function's address, 0 if
             the driver knows no such function, or has no address of it.
         list_kernel_names: returns the names of the kernels of a program on a device.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Callable
-from typing import Any, Final
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
+from ...loader.base.forks import make_lock
 from ...loader.base.memory import is_readable
-from ...loader.ur.abi import UR
+from ...loader.ur.abi import UR, URError
 from ._native import ffi
 from .adapter import Adapter
 from .conversions import failure
+from .families import EnqueueFamily
 from .rules import check_flags
 
 #: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
@@ -77,6 +80,107 @@ def check_descriptor(descriptor: Any) -> None:
         if chained is not None:
             check_flags(chained.flags, f"ur_usm_{kind}_mem_flags_t")
     check_alignment(descriptor.align)
+
+
+class MemoryRequest(NamedTuple):
+    """An allocation that is asked for: `size` bytes, aligned to `align` bytes (0: to anything)."""
+
+    context: Any
+    kind: str
+    device: Any
+    size: int
+    align: int = 0
+
+
+class AllocationObject:
+    """Memory that is used by its address.
+
+    Args:
+        base: its first byte.
+        request: what was asked for.
+        imported: whether it is the program's own memory.
+
+    Attributes:
+        pool: the pool that it was taken from.
+        key: the key under which its pool keeps it.
+        is_freed: whether the driver has freed it in the order of a queue.
+    """
+
+    is_freed = False
+
+    def __init__(self, base: int, request: MemoryRequest, *, imported: bool = False) -> None:
+        self.base, self.size, self.imported = base, request.size, imported
+        self.kind, self.context, self.device = request.kind, request.context, request.device
+        self.pool: Any = None
+        self.key: Any = None
+
+    @property
+    def end(self) -> int:
+        """Return the address of the first byte behind it."""
+        return self.base + self.size
+
+
+class AllocationList:
+    """The allocations of a context, found by any address in them."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []  # in order
+        self._by_base: dict[int, Any] = {}
+        self._lock = make_lock()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._by_base.values()))
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def add(self, allocation: Any) -> Any:
+        """Add an allocation, and return it."""
+        with self._lock:
+            insort(self._bases, allocation.base)
+            self._by_base[allocation.base] = allocation
+        return allocation
+
+    def remove(self, address: int) -> Any:
+        """Remove the allocation that begins at an address, and return it. It is not freed.
+
+        Raises:
+            URError: INVALID_MEM_OBJECT if none begins there.
+        """
+        with self._lock:
+            found = self._by_base.pop(address, None)
+            if found is None:
+                raise _make_unknown_error()
+            del self._bases[bisect_left(self._bases, address)]
+        return found
+
+    def find(self, address: int) -> Any:
+        """Return the allocation that contains an address, None if there is none."""
+        found = self._by_base.get(address)
+        if found is None:
+            with self._lock:
+                index = bisect_right(self._bases, address)
+                found = self._by_base[self._bases[index - 1]] if index else None
+        return found if found is not None and address < found.end else None
+
+
+def _make_unknown_error() -> URError:
+    return failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+
+
+def add_known(allocation: Any) -> Any:
+    """Add an allocation to the `allocations` of its context, and return it."""
+    return allocation.context.allocations.add(allocation)
+
+
+def find_known(context: Any, address: int) -> Any:
+    """Return which of the `allocations` of a context contains an address, or None."""
+    return context.allocations.find(address)
+
+
+def remove_known(context: Any, address: int) -> Any:
+    """Remove one of the `allocations` of a context. See `AllocationList.remove`."""
+    return context.allocations.remove(address)
 
 
 # what an adapter declares with functions of its own
@@ -156,19 +260,97 @@ def declare_memory_query(adapter: Adapter, find: Callable[[Any, int], Any]) -> N
     adapter.declare(urUSMGetMemAllocInfo=query)
 
 
+def make_release(free: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that gives memory to its pool, or else to the driver.
+
+    The function gets an allocation that was removed and that nothing uses.
+
+    Args:
+        free: gives an allocation back to the driver.
+    """
+
+    def release(allocation: Any, **how: Any) -> None:
+        if allocation.pool is not None:
+            allocation.pool.give(allocation)
+        else:
+            free(allocation, **how)
+
+    return release
+
+
+def declare_frees(
+    enqueues: EnqueueFamily,
+    *,
+    drain: Callable[[Any], None],
+    release: Callable[[Any], None],
+    free_later: Callable[[Any, Any], Any],
+    add: Callable[[Any], Any] = add_known,
+    find: Callable[[Any, int], Any] = find_known,
+    remove: Callable[[Any, int], Any] = remove_known,
+) -> None:
+    """Declare frees, at once and in a queue's order. The program's own memory is not freed.
+
+    Args:
+        enqueues: the family of the adapter's entry points.
+        drain: waits for everything that may use memory of a context.
+        release: frees an allocation that was removed and that nothing uses.
+        free_later: gets the call and an allocation that was removed. It frees the allocation when
+            the queue has come there, and returns the event.
+        add: lets an allocation be known again, because `free_later` has failed.
+        find: gets a context and an address. It returns the allocation, or None.
+        remove: gets a context and an address. It returns the allocation, which is not known then.
+    """
+
+    def check(context: Any, address: int) -> Any:
+        found = find(context, address)
+        if found is None or found.base != address or found.imported:
+            raise _make_unknown_error()
+        return found
+
+    def free(hContext: Any, pMem: int) -> None:
+        check(hContext, pMem)
+        drain(hContext)
+        release(remove(hContext, pMem))
+
+    def free_in_order(call: Any, pool: Any, address: int) -> Any:
+        found = check(call.context, address)
+        if pool is not None and found.pool is not pool:
+            raise failure("INVALID_VALUE", "the memory is of another pool")
+        allocation = remove(call.context, address)
+        try:
+            return free_later(call, allocation)
+        except BaseException:
+            if not allocation.is_freed:
+                add(allocation)
+            raise
+
+    enqueues.adapter.declare(urUSMFree=free)
+    enqueues.declare("urEnqueueUSMFreeExp", "ENQUEUE_USM_FREE_EXP", free_in_order, "pPool", "pMem")
+
+
 def declare_imports(
-    adapter: Adapter, take: Callable[[Any, int, int], None], forget: Callable[[Any, int], None]
+    adapter: Adapter,
+    *,
+    locate: Callable[[Any, int, int], Any],
+    take: Callable[[Any, int, int], None],
+    forget: Callable[[Any, Any], None],
+    find: Callable[[Any, int], Any] = find_known,
 ) -> None:
     """Declare how host memory that the program has allocated becomes USM.
 
     Args:
+        locate: raises URError unless there is memory of some bytes at an address.
         take: gets a context, an address and bytes.
-        forget: gets a context and an address.
+        forget: gets a context and an allocation that was taken.
+        find: gets a context and an address. It returns the allocation, or None.
     """
 
     def import_memory(hContext: Any, pMem: int, size: int) -> None:
         if not size:
             raise failure("INVALID_SIZE", "there is nothing to import")
+        if find(hContext, pMem) is not None:
+            raise failure("INVALID_VALUE", "the memory is USM already")
+        locate(hContext, pMem, size)
         take(hContext, pMem, size)
 
     def register(hContext: Any, pHostMem: int, size: int, pProperties: Any) -> None:
@@ -176,13 +358,19 @@ def declare_imports(
             check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
         if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
             raise failure("INVALID_VALUE", "only whole pages can be registered")
-        take(hContext, pHostMem, size)
+        import_memory(hContext, pHostMem, size)
+
+    def release(context: Any, address: int) -> None:
+        found = find(context, address)
+        if found is None or found.base != address or not found.imported or found.kind != "host":
+            raise failure("INVALID_VALUE", "no imported memory begins there")
+        forget(context, found)
 
     adapter.declare(
         urUSMImportExp=import_memory,
-        urUSMReleaseExp=lambda hContext, pMem: forget(hContext, pMem),
+        urUSMReleaseExp=lambda hContext, pMem: release(hContext, pMem),
         urUSMHostAllocRegisterExp=register,
-        urUSMHostAllocUnregisterExp=lambda hContext, pHostMem: forget(hContext, pHostMem),
+        urUSMHostAllocUnregisterExp=lambda hContext, pHostMem: release(hContext, pHostMem),
     )
 
 

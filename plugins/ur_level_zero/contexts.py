@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.base.forks import make_lock
 from ..sdk.contexts import ContextObject, declare_contexts
+from ..sdk.usm import AllocationList
 from .core import (
     ZE,
     LevelZeroError,
@@ -210,7 +211,7 @@ class LZContext(ContextObject, LZObject):
     Attributes:
         events: what events in-order lists signal.
         events_in_c: the events that C may use.
-        allocations: its USM, by address (usm.py).
+        allocations: its USM (usm.py).
     """
 
     type = "ur_context_handle_t"
@@ -220,7 +221,7 @@ class LZContext(ContextObject, LZObject):
         super().__init__(ze, devices[0].table, owned)
         self.devices = tuple(devices)
         self.deleters: list[tuple[int, int]] = []
-        self.allocations: dict[int, Any] = {}
+        self.allocations = AllocationList()
         self.events = choose_events(self.platform, len(devices))
         self.events_in_c = LZEventsInC(self.table, self.events.counts)
         made = ze, self.table, devices

@@ -5,25 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..sdk.usm import (
+    MemoryRequest,
+    add_known,
     check_descriptor,
     declare_allocation,
     declare_imports,
     declare_memory_query,
+    find_known,
 )
-from .allocations import (
-    LZRequest,
-    add,
-    allocate,
-    find,
-    forget_imported,
-    import_memory,
-    release_memory,
-    remove,
-)
+from .allocations import allocate, forget_imported, import_memory, locate
 from .contexts import LZContext
 from .core import adapter, failure
 from .devices import LZDevice
-from .unfinished_queues import drain_queues
 
 _SUPPORT: Final = {
     "host": "hostAllocCapabilities",
@@ -65,29 +58,13 @@ def allocate_usm(
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
     if not all(getattr(one.access, _SUPPORT[kind]) for one in devices):
         raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
-    request = LZRequest(context, kind, device, size, align)
+    request = MemoryRequest(context, kind, device, size, align)
     made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
-    return add(made).base
+    return add_known(made).base
 
 
 declare_allocation(adapter, allocate_usm, lambda device: 64)
 
 
-@adapter.entry
-def urUSMFree(hContext: LZContext, pMem: int) -> None:
-    found = hContext.allocations.get(pMem)
-    if found is None or found.imported:
-        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-    drain_queues(context=hContext)
-    release_memory(remove(hContext, pMem))
-
-
-declare_memory_query(adapter, find)
-
-
-def _forget_imported(context: LZContext, address: int) -> None:
-    drain_queues(context=context)
-    forget_imported(context, address)
-
-
-declare_imports(adapter, import_memory, _forget_imported)
+declare_memory_query(adapter, find_known)
+declare_imports(adapter, locate=locate, take=import_memory, forget=forget_imported)

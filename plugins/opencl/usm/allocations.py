@@ -22,6 +22,7 @@ from ...sdk.usm import (
     declare_imports,
     declare_memory_query,
     find_memory_descriptor,
+    make_release,
 )
 from ..contexts import URContext
 from ..core import adapter, failure
@@ -145,29 +146,9 @@ def _query_line(device: URDevice) -> int:
 declare_allocation(adapter, allocate, _query_line)
 
 
-def release_memory(allocation: Allocation, *, wait: bool = False) -> None:
-    """Give memory that nothing uses any more to its pool, or else to the driver.
-
-    Args:
-        allocation: the memory, which was removed from the registry.
-        wait: whether the driver may wait until it knows that nothing uses it.
-
-    Raises:
-        OpenCLError: what the driver answers.
-    """
-    if allocation.pool is not None:
-        allocation.pool.give(allocation)
-    else:
-        free(allocation, wait=wait)
-
-
-@adapter.entry
-def urUSMFree(hContext: URContext, pMem: int) -> None:
-    allocation = find(hContext, pMem)
-    if allocation is None or allocation.base != pMem or allocation.imported:
-        raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
-    drain_queues(context=hContext)
-    release_memory(remove(hContext, pMem), wait=True)
+#: Gives memory that was removed to its pool, or else to the driver. With `wait` the driver may wait
+#: until it knows that nothing uses the memory. It raises OpenCLError.
+release_memory: Final = make_release(free)
 
 
 def _find(context: URContext, address: int) -> Allocation | None:
@@ -186,9 +167,6 @@ def _import_memory(context: URContext, address: int, size: int) -> None:
         raise failure(
             "UNSUPPORTED_FEATURE", "the devices use no memory but what is allocated for them"
         )
-    if find(context, address) is not None:
-        raise failure("INVALID_VALUE", "the memory is USM already")
-    locate(context, address, size)
     add(
         AllocationRequest(context, "host", None, size).make_allocation(
             address, strategy, imported=True
@@ -196,12 +174,9 @@ def _import_memory(context: URContext, address: int, size: int) -> None:
     )
 
 
-def _forget_imported(context: URContext, address: int) -> None:
-    allocation = find(context, address)
-    if allocation is None or allocation.base != address or not allocation.imported:
-        raise failure("INVALID_VALUE", "no imported memory begins there")
+def _forget_imported(context: URContext, allocation: Allocation) -> None:
     drain_queues(context=context)
-    remove(context, address)
+    remove(context, allocation.base)
 
 
-declare_imports(adapter, _import_memory, _forget_imported)
+declare_imports(adapter, locate=locate, take=_import_memory, forget=_forget_imported, find=find)

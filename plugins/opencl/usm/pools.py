@@ -7,15 +7,18 @@ An enqueued allocation is made at once. An enqueued free happens in the queue's 
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...sdk.pools import PoolEntryPoints, USMPool, make_immediate
 from ...sdk.transfers import Location
+from ...sdk.usm import declare_frees
 from ..contexts import URContext
-from ..core import adapter, failure
-from ..enqueue import Enqueue, declare_enqueue, enqueues
+from ..core import adapter
+from ..enqueue import Enqueue, enqueues
 from ..events import UREvent, call_on_status
-from ..queues import create_queue
+from ..queues import create_queue, drain_queues
 from .allocations import allocate, release_memory
-from .registry import add, free, remove
+from .registry import add, find, free, remove
 from .strategy import Allocation, AllocationRequest
 from .transfers import fill
 
@@ -40,21 +43,24 @@ class URPool(USMPool):
 
 pools = PoolEntryPoints(adapter, URPool)
 pools.declare_allocations(
-    declare_enqueue, make_immediate(allocate, Enqueue.mark, remove, release_memory)
+    enqueues.declare, make_immediate(allocate, Enqueue.mark, release_memory, remove)
 )
 
 
-@enqueues("ENQUEUE_USM_FREE_EXP")
-def urEnqueueUSMFreeExp(enqueue: Enqueue, pPool: URPool | None, pMem: int) -> UREvent | None:
+def _free_later(enqueue: Enqueue, allocation: Allocation) -> UREvent:
     queue = enqueue.queue
-    allocation = remove(queue.context, pMem)
-    try:
-        if pPool is not None and allocation.pool is not pPool:
-            raise failure("INVALID_VALUE", "the memory is of another pool")
-        event = queue.mark(enqueue.waits, enqueue.command)
-        call_on_status(event.cl, queue.table, 0, lambda status: release_memory(allocation))
-    except BaseException:
-        add(allocation)
-        raise
+    event = queue.mark(enqueue.waits, enqueue.command)
+    call_on_status(event.cl, queue.table, 0, lambda status: release_memory(allocation))
     queue.flush()  # a callback does not flush (SPEC clSetEventCallback)
     return event
+
+
+declare_frees(
+    enqueues,
+    drain=lambda context: drain_queues(context=context),
+    release=partial(release_memory, wait=True),
+    free_later=_free_later,
+    add=add,
+    find=find,
+    remove=remove,
+)

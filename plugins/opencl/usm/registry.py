@@ -8,14 +8,13 @@ such an allocation when it looks for its address.
 
 from __future__ import annotations
 
-import bisect
 from typing import Final
 
 from ....loader.base.forks import make_lock
 from ...sdk._native import ffi, lib
-from ...sdk.usm import USM_KINDS
+from ...sdk.usm import USM_KINDS, AllocationList
 from ..contexts import URContext
-from ..core import adapter, failure
+from ..core import adapter
 from ..devices import get_device
 from .strategies import SVM, Intel
 from .strategy import Allocation, Strategy
@@ -23,21 +22,8 @@ from .strategy import Allocation, Strategy
 _lock = make_lock()
 
 
-class _ContextAllocations:
-    """The allocations of one cl_context by their addresses, and the addresses in order."""
-
-    def __init__(self) -> None:
-        self.bases: list[int] = []
-        self.allocations: dict[int, Allocation] = {}
-
-    def find(self, address: int) -> Allocation | None:
-        index = bisect.bisect_right(self.bases, address)
-        found = self.allocations[self.bases[index - 1]] if index else None
-        return found if found is not None and address < found.end else None
-
-
 #: By the cl_context, which lives as long as anything is allocated in it.
-_lists: Final[dict[int, _ContextAllocations]] = {}
+_lists: Final[dict[int, AllocationList]] = {}
 #: The driver's addresses of these allocations, and of those that are removed but not freed yet.
 _ours: Final[set[int]] = set()
 #: Those that the driver is freeing: it may give an address to another allocation before it returns.
@@ -61,9 +47,9 @@ def _is_told(allocation: Allocation) -> bool:
 
 
 def _insert(allocation: Allocation) -> None:
-    known = _lists.setdefault(allocation.context.cl, _ContextAllocations())
-    bisect.insort(known.bases, allocation.base)
-    known.allocations[allocation.base] = allocation
+    cl = allocation.context.cl
+    known = _lists[cl] = _lists.get(cl) or AllocationList()
+    known.add(allocation)
     if not allocation.imported:
         _ours.add(allocation.driver_base)
 
@@ -98,18 +84,15 @@ def remove(context: URContext, address: int) -> Allocation:
     """
     with _lock:
         known = _lists.get(context.cl)
-        if known is None or address not in known.allocations:
+        if known is None or known.find(address) is None:
             _adopt(context, address)
-            known = _lists.get(context.cl)
-        allocation = known.allocations.pop(address, None) if known is not None else None
-        if known is None or allocation is None:
-            raise failure("INVALID_MEM_OBJECT", "no USM memory of the context begins there")
+            known = _lists.get(context.cl) or AllocationList()
+        allocation = known.remove(address)
         if _is_told(allocation):
             lib.fl_remove_memory(address)
         else:
             lib.fl_add_hidden(-1)
-        del known.bases[bisect.bisect_left(known.bases, address)]
-        if not known.bases:
+        if not known:
             del _lists[context.cl]
     return allocation
 
@@ -167,15 +150,15 @@ def list_allocations(context: URContext) -> list[Allocation]:
         while address := lib.fl_find_memory(context.cl):
             _adopt(context, address)
         known = _lists.get(context.cl)
-        return list(known.allocations.values()) if known is not None else []
+        return list(known or ())
 
 
 def _forget_all() -> None:
     """Forget everything at the adapter's end, after its contexts."""
     with _lock:
         for known in _lists.values():
-            for base in known.bases:
-                lib.fl_remove_memory(base)
+            for allocation in known:
+                lib.fl_remove_memory(allocation.base)
         _lists.clear()
         _ours.clear()
 

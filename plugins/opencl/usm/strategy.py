@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from ....loader.base.operations import TransferCommand
 from ...sdk.transfers import Location
+from ...sdk.usm import AllocationObject
 from ..contexts import URContext
 from ..core import CLObject
 from ..devices import URDevice
@@ -25,7 +26,7 @@ class CLMemory(CLObject):
 
 
 @dataclass(eq=False)
-class Allocation:
+class Allocation(AllocationObject):
     """Memory that is used by its address.
 
     Attributes:
@@ -56,11 +57,6 @@ class Allocation:
     imported: bool = False
     padding: int = 0
     key: Any = None
-
-    @property
-    def end(self) -> int:
-        """Return the address of the first byte behind the memory."""
-        return self.base + self.size
 
     @property
     def driver_base(self) -> int:

@@ -154,7 +154,7 @@ def test_memory_of_another_process_is_closed_on_the_device_that_opened_it(
     context = core.adapter.registry.list_owned("ur_context_handle_t")[pair.one.context]
     second, address, closed = context.devices[1], 1 << 12, list[object]()
     request = allocations.CuRequest(context, "device", second, SIZE)
-    allocations.add(allocations.CuAllocation(address, request, imported=True))
+    context.allocations.add(allocations.CuAllocation(address, request, imported=True))
     interprocess._this[0].opened[context, address] = 2, address  # as if it was opened twice
 
     def note_call(self: object, name: str, *_: object) -> None:
