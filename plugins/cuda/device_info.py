@@ -24,7 +24,6 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "MAX_WORK_GROUP_SIZE": "MAX_THREADS_PER_BLOCK",
     "GLOBAL_MEM_CACHE_SIZE": "L2_CACHE_SIZE",
     "MAX_CONSTANT_BUFFER_SIZE": "TOTAL_CONSTANT_MEMORY",
-    "LOCAL_MEM_SIZE": "MAX_SHARED_MEMORY_PER_BLOCK",
     "MEMORY_BUS_WIDTH": "GLOBAL_MEMORY_BUS_WIDTH",
     "MAX_REGISTERS_PER_WORK_GROUP": "MAX_REGISTERS_PER_BLOCK",
     "DEVICE_ID": "PCI_DEVICE_ID",
@@ -206,6 +205,7 @@ FUNCTIONS: Final[dict[str, Callable[[CuDevice], Any]]] = {
     "USM_SYSTEM_SHARED_SUPPORT": lambda device: (
         _query_managed(device) * bool(device.query_attribute("PAGEABLE_MEMORY_ACCESS"))
     ),
+    "LOCAL_MEM_SIZE": lambda device: device.local_memory,
     "KERNEL_LAUNCH_CAPABILITIES": lambda device: (
         UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"] * device.is_cooperative
         + UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_CLUSTER_DIMENSION"] * device.has_clusters

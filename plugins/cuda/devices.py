@@ -156,6 +156,15 @@ class CuDevice(Object):
         )
 
     @cached_property
+    def local_memory(self) -> int:
+        """Return how many bytes of local memory a work-group can have.
+
+        A kernel that needs more than 48 KiB has to ask CUDA for it (kernels.py, `allow_local`).
+        """
+        names = ("MAX_SHARED_MEMORY_PER_BLOCK", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        return max(map(self.query_attribute, names if API.asks_for_local else names[:1]))
+
+    @cached_property
     def has_clusters(self) -> bool:
         """Return whether work-groups of a launch can form clusters."""
         return self.has("LaunchKernelEx") and bool(self.query_attribute("CLUSTER_LAUNCH"))

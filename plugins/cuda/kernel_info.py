@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..sdk.kernels import declare_kernels, declare_suggestions
-from .core import INVALID_VALUE, DriverError, adapter
+from .core import adapter
 from .devices import CuDevice
 from .kernels import CuKernel, take_native_kernel
 from .queues import CuQueue
@@ -93,13 +93,11 @@ declare_suggestions(adapter, _suggest)
 def _count_groups(kernel: CuKernel, device: CuDevice, local: list[int], dynamic: int) -> int:
     kernel.check_group(device, local)
     count, function = ctypes.c_int(), kernel.get_function(device)
-    name = "OccupancyMaxActiveBlocksPerMultiprocessor"
-    try:
-        device.call(name, ctypes.byref(count), function, math.prod(local), dynamic)
-    except DriverError as error:
-        if error.value != INVALID_VALUE:
-            raise
+    if kernel.count_local(device, dynamic) > device.local_memory:
         return 0  # no work-group fits
+    kernel.allow_local(device, function, dynamic)
+    name = "OccupancyMaxActiveBlocksPerMultiprocessor"
+    device.call(name, ctypes.byref(count), function, math.prod(local), dynamic)
     return count.value * device.query_attribute("MULTIPROCESSOR_COUNT")
 
 

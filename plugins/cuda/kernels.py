@@ -233,6 +233,24 @@ class CuKernel(Object):
         required = self.find_required_size(device)
         check_group_size(local, limits, self.query_group_size(device), required)
 
+    def count_local(self, device: CuDevice, dynamic: int) -> int:
+        """Return the bytes of local memory of a work-group, whose arguments have `dynamic`."""
+        return dynamic + self.query_attribute(device, "SHARED_SIZE_BYTES")
+
+    def allow_local(self, device: CuDevice, function: int, dynamic: int) -> None:
+        """Let launches of a function of the kernel have so many bytes of dynamic local memory.
+
+        Raises:
+            URError: OUT_OF_RESOURCES if the device does not have so much.
+        """
+        whole, most = self.count_local(device, dynamic), device.local_memory
+        if whole > most:
+            raise failure("OUT_OF_RESOURCES", f"{whole} bytes of local memory")
+        if whole > API.asks_for_local > 0:
+            # All that there is: another thread's launch with less must not take it back.
+            name = get_constant("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
+            device.call("FuncSetAttribute", function, name, most - whole + dynamic)
+
     def suggest(self, device: CuDevice, sizes: Sequence[int]) -> list[int]:
         """Choose a local size: the largest divisor of x up to 256, and 1 in other dimensions.
 

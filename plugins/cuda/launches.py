@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
-from operator import le, sub
+from operator import floordiv, le, mod, sub
 from typing import Any, Final, NamedTuple
 
 from ..sdk.gpu.images import DeviceImage, Sizes
@@ -23,6 +23,8 @@ from .kernels import CuKernel, PackedArguments
 
 #: Shapes of launches that a kernel remembers.
 _MOST_SHAPES: Final = 256
+#: Work-groups of a cluster. More of them need a permission, which not every device can use.
+_PORTABLE_CLUSTER: Final = 8
 #: Parts of a launch. Each needs a module of its own.
 _MOST_PARTS: Final = 16
 
@@ -82,7 +84,7 @@ def plan_parts(
     packed = kernel.pack(arguments, kernel.program.get_image(device), offset)
     if packed.shared:
         for function, _, _ in shapes:
-            _allow_shared(kernel, device, function, packed.shared)
+            kernel.allow_local(device, function, packed.shared)
     return [CuLaunch(*shape, packed) for shape in shapes]
 
 
@@ -133,24 +135,6 @@ def _check_parts(image: DeviceImage, grid: Sizes, most: Sizes) -> None:
         raise failure("INVALID_WORK_GROUP_SIZE", f"{size}: that is more than {_MOST_PARTS} parts")
 
 
-def _allow_shared(kernel: CuKernel, device: CuDevice, function: int, shared: int) -> None:
-    """Let a function have more dynamic local memory than every device has.
-
-    Raises:
-        URError: OUT_OF_RESOURCES if the device does not have so much.
-    """
-    whole = shared + kernel.query_attribute(device, "SHARED_SIZE_BYTES")
-    if not API.asks_for_local:
-        if whole > device.query_attribute("MAX_SHARED_MEMORY_PER_BLOCK"):
-            raise failure("OUT_OF_RESOURCES", f"{whole} bytes of local memory")
-        return
-    if whole <= API.asks_for_local:
-        return
-    name = get_constant("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES")
-    if device.ask("FuncSetAttribute", function, name, shared):
-        raise failure("OUT_OF_RESOURCES", f"{shared} bytes of local memory")
-
-
 def _launch(
     enqueue: CuEnqueue,
     kernel: CuKernel,
@@ -164,10 +148,12 @@ def _launch(
     """Launch a kernel (sdk/kernels.py, `declare_launches`)."""
     if given:
         kernel.set(given)
-    arguments = kernel.arguments
+    arguments, device = kernel.arguments, enqueue.queue.device
     if 0 in size:
         return enqueue.run()
-    launches = plan_parts(kernel, enqueue.queue.device, offset, size, local, arguments)
+    if cluster and local is None and not any(map(mod, size, cluster)):
+        local = list(kernel.suggest(device, list(map(floordiv, size, cluster))))
+    launches = plan_parts(kernel, device, offset, size, local, arguments)
     if len(launches) > 1 and (together or cluster):
         raise failure(
             "INVALID_WORK_GROUP_SIZE", "a launch in parts is not cooperative, and has no clusters"
@@ -181,6 +167,9 @@ def _launch(
         shape = launch.function, *launch.grid, *launch.block, launch.packed.shared
         pointers = launch.packed.pointers
         if cluster is not None:
+            if prod(cluster) > _PORTABLE_CLUSTER:
+                name = get_constant("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED")
+                enqueue.call("FuncSetAttribute", launch.function, name, 1)
             config = API.make_cluster_launch(shape[1:], stream, cluster, together)
             enqueue.call("LaunchKernelEx", config, launch.function, pointers, None)
         elif together:

@@ -16,7 +16,7 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
                   g->sharedMemBytes,
                   {0},
                   NULL};
-    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > MOST_SHARED ||
+    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > (g->func->shared ? (uint32_t)g->func->shared : MOST_SHARED) ||
         (g->func->count && !g->kernelParams))
         return CUDA_ERROR_INVALID_VALUE;
     for (int d = 0; d < DIMENSIONS; d++)
@@ -145,7 +145,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
             continue;
         if (one->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             return CUDA_ERROR_INVALID_VALUE;
-        if (!of[0] || !of[1] || !of[2] || (uint64_t)of[0] * of[1] * of[2] > 8)
+        if (!of[0] || !of[1] || !of[2] || (uint64_t)of[0] * of[1] * of[2] > (f->any_cluster ? 16 : 8))
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         for (int d = 0; d < DIMENSIONS; d++)
             if (grid[d] % of[d])

@@ -531,11 +531,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction f) {
-    (void)f;
     BEGIN;
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = MOST_THREADS; break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = MOST_SHARED; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = f->shared ? f->shared : MOST_SHARED;
+        break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 16; break;
     default: *value = 0;
     }
@@ -543,19 +544,27 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
-    (void)f;
     BEGIN;
-    return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value > MOST_SHARED
-               ? CUDA_ERROR_INVALID_VALUE
-               : CUDA_SUCCESS;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: f->any_cluster = value; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        if (value < 0 || value > MOST_ASKED)
+            return CUDA_ERROR_INVALID_VALUE;
+        f->shared = value;
+        break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, CUfunction f, int size,
                                                      size_t shared) {
-    (void)f;
     BEGIN;
+    size_t most = f->shared ? (size_t)f->shared : MOST_SHARED;
+    if (shared > most)
+        return CUDA_ERROR_INVALID_VALUE;
     int by_threads = size > 0 ? 2048 / size : 0,
-        by_memory = shared ? (int)(MOST_SHARED / shared) : by_threads;
+        by_memory = shared ? (int)(MOST_ASKED / shared) : by_threads;
     *count = by_threads < by_memory ? by_threads : by_memory;
     return CUDA_SUCCESS;
 }

@@ -16,6 +16,7 @@ struct fl_CUfunction {
     char *name;
     /* NULL: the kernel of the program with this name */
     void (*run)(void **parameters, uint32_t items);
+    int shared, any_cluster;   /* what cuFuncSetAttribute has allowed */
     uint64_t loads;   /* a bit for each parameter that is the address of its value */
     uint32_t count;
     enum { VALUE, ADDRESS, LOCAL } kinds[MOST_PARAMETERS];

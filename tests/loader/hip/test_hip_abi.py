@@ -139,6 +139,7 @@ def test_constants_of_cuda_have_names() -> None:
     assert {name for name in lacking if not name.startswith(("CU_JIT_", *engine, *images))} == {
         "CU_MEM_LOCATION_TYPE_HOST",
         "CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH",
+        "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
         "CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
         "CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS",
         "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION",

@@ -48,6 +48,26 @@ def test_two_local_arguments_do_not_overlap(work: Work) -> None:
     assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT
 
 
+@only_cuda
+def test_a_kernel_asks_for_more_local_memory(work: Work) -> None:
+    """Than 48 KiB. The next launch with little does not take it back."""
+    ur, kernel, out = work.ur, work.kernel("local_sum"), work.memory()
+    most = ur.number("urDeviceGetInfo", work.device, "UR_DEVICE_INFO_LOCAL_MEM_SIZE")
+    assert most > 48 << 10
+    for size in (60_000, 32, 60_000):
+        work.launch(kernel, out, LocalBytes(size), ctypes.c_int8(3), LocalBytes(32), local=8)
+        assert work.numbers(out) == [sum(range(8)) + 8 * 3] * COUNT
+
+    def count_groups(dynamic: int) -> int:
+        local, count = (ctypes.c_size_t * 1)(8), ctypes.c_uint32()
+        given = kernel, work.device, 1, local, dynamic, ctypes.byref(count)
+        ur.ok("urKernelSuggestMaxCooperativeGroupCount", *given)
+        return count.value
+
+    assert count_groups(0) > count_groups(most // 2) == 2 * count_groups(most) > 0
+    assert count_groups(most + 1) == 0
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 8, 12, 16, 64, 128, 256])
 def test_a_fill_repeats_a_pattern_of_any_length(work: Work, length: int) -> None:
     size = length * 6

@@ -28,7 +28,7 @@ def _properties(*cluster: int, flags: int = 0) -> Any:
 def _launch(work: Work, properties: Any, size: Any, local: Any) -> str:
     kernel, out = work.kernel("add_one"), work.memory()
     work.put(out, bytes(4 * COUNT))
-    sizes = [(ctypes.c_size_t * len(one))(*one) for one in (size, local)]
+    sizes = [one and (ctypes.c_size_t * len(one))(*one) for one in (size, local)]
     given = work.queue, kernel, len(size), None, *sizes, *work.arguments(out)
     code = work.ur(
         "urEnqueueKernelLaunchWithArgsExp", *given, ctypes.byref(properties), 0, None, None
@@ -44,6 +44,8 @@ def _launch(work: Work, properties: Any, size: Any, local: Any) -> str:
     ("size", "local", "cluster", "seen"),
     [
         ((64,), (8,), (4, 1, 1), [4, 1, 1]),
+        ((64,), (4,), (16, 1, 1), [16, 1, 1]),
+        ((64,), None, (16, 1, 1), [16, 1, 1]),
         ((64, 4), (8, 2), (2, 4, 1), [4, 2, 1]),
         ((64, 4, 1), (8, 2, 1), (1, 2, 4), [4, 2, 1]),
     ],
@@ -71,7 +73,7 @@ def test_work_groups_form_clusters(
     ("cluster", "code"),
     [
         ((3, 1, 1), "INVALID_VALUE"),  # 8 work-groups
-        ((16, 1, 1), "INVALID_WORK_GROUP_SIZE"),
+        ((32, 1, 1), "INVALID_WORK_GROUP_SIZE"),
         ((0, 1, 1), "INVALID_VALUE"),
     ],
 )
