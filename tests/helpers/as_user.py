@@ -16,25 +16,12 @@ from typing import Final
 
 TREE: Final = Path(__file__).resolve().parents[2]
 
-#: What the README's example finds.
-_BEFORE: Final = """
-import fairlead
-import numpy as np
-import pyopencl as cl
-import pyopencl.array
-
-context = cl.Context([fairlead.devices()[0].to_pyopencl()])
-queue = cl.CommandQueue(context)
-x = cl.array.to_device(queue, np.linspace(0, 1, 1024, dtype=np.float32))
-y = cl.array.zeros_like(x)
-"""
-
 
 def read_example() -> str:
-    """The README's example, with what it finds before it."""
+    """The README's example."""
     found = re.search(r"```python\n(.*?)```", (TREE / "README.md").read_text("utf-8"), re.DOTALL)
     assert found, "README.md has no example"
-    return _BEFORE + found[1]
+    return found[1]
 
 
 def run(*words: str, folder: str) -> str:
