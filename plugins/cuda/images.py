@@ -12,9 +12,10 @@ OpenCL C is linked by its compiler, and everything else by CUDA's linker.
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from .devices import CuDevice
 
 _NO_OFFSET: Final = (0, 0, 0)
+#: How DPC++ calls the variant of a kernel whose last parameter is the global offset, 3 uint32_t.
+_WITH_OFFSET: Final = "_with_offset"
 
 #: How binaries begin: cubins and fat binaries.
 MAGIC: Final = b"\x7fELF", FAT_BINARY
@@ -63,7 +66,7 @@ class CudaImage(DeviceImage):
             name = ctypes.c_char_p()
             device.call("FuncGetName", ctypes.byref(name), function)
             names.append((name.value or b"").decode(errors="replace"))
-        return names
+        return [name for name in names if name.removesuffix(_WITH_OFFSET) not in {*names} - {name}]
 
     def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         sizes: list[int] = []
@@ -73,10 +76,11 @@ class CudaImage(DeviceImage):
             sizes.append(size.value)
         return tuple(sizes)
 
-    def find_variant(self, dimensions: int, offset: Sizes) -> Any:
-        if any(offset):
-            raise failure("UNSUPPORTED_FEATURE", "CUDA has no global offsets, only OpenCL C has")
-        return None
+    def find_function_name(self, name: str, offset: Sizes) -> str:
+        return name + _WITH_OFFSET if any(offset) else name
+
+    def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
+        return [struct.pack("3I", *(*offset, 0, 0, 0)[:3])] if any(offset) else []
 
 
 class TranslatedImage(CudaImage):
@@ -95,6 +99,12 @@ class TranslatedImage(CudaImage):
     def find_refusal(self, name: str) -> str:
         found = self._ptx.kernels.get(name)
         return (found.why_not or "") if found is not None else ""
+
+    def find_function_name(self, name: str, offset: Sizes) -> str:
+        return name  # the module itself has the offset
+
+    def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
+        return []
 
     def find_required_size(self, name: str) -> Sizes | None:
         found = self._ptx.kernels.get(name)

@@ -54,7 +54,7 @@ class CuKernel(Object):
         self.lock = make_lock()
         self._arguments: dict[int, URKernelArgument] = {}
         self.shapes: dict[Any, Sequence[tuple[int, Sizes, Sizes]]] = {}
-        self._functions: dict[CuModule, int] = {}
+        self._functions: dict[tuple[CuModule, str], int] = {}
         self._attributes: dict[tuple[CuDevice, str], int] = {}
         self.parameter_sizes: tuple[int, ...] = self._read_parameters()
 
@@ -78,10 +78,11 @@ class CuKernel(Object):
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
         return image.list_parameter_sizes(self.name, function)
 
-    def _find_function(self, module: CuModule) -> int:
-        if module not in self._functions:
-            self._functions[module] = module.find_function(self.name)
-        return self._functions[module]
+    def _find_function(self, module: CuModule, offset: Sizes = (0, 0, 0)) -> int:
+        name = self.program.built[module.device].find_function_name(self.name, offset)
+        if (module, name) not in self._functions:
+            self._functions[module, name] = module.find_function(name)
+        return self._functions[module, name]
 
     def get_native(self) -> int:
         """Return the driver's function on the first device of its program."""
@@ -106,7 +107,14 @@ class CuKernel(Object):
             DriverError: what the driver answers.
         """
         x, y, z = (*(offset or ()), 0, 0, 0)[:3]
-        return self._find_function(self.program.get_module(device, dimensions, (x, y, z), part))
+        module = self.program.get_module(device, dimensions, (x, y, z), part)
+        try:
+            return self._find_function(module, (x, y, z))
+        except DriverError as error:
+            if error.value != NOT_FOUND or not any((x, y, z)):
+                raise
+            why = "only OpenCL C and kernels of DPC++ have global offsets"
+            raise failure("UNSUPPORTED_FEATURE", f"{self.name}: {why}") from error
 
     def query_attribute(self, device: CuDevice, name: str) -> int:
         """Return an attribute of its function (CU_FUNC_ATTRIBUTE_…). Raises DriverError."""

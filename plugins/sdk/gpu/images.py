@@ -53,6 +53,10 @@ class DeviceImage(ABC):
             function: the driver's function.
         """
 
+    def find_function_name(self, name: str, offset: Sizes) -> str:
+        """Return the name of the driver's function for launches of a kernel with an offset."""
+        return name
+
     def find_refusal(self, name: str) -> str:
         """Return why the driver has no kernel that the program has, "" if there is no reason."""
         return ""

@@ -13,6 +13,12 @@ static void run_scale(void **p, uint32_t items) {   /* global int *y, int factor
         y[i] = (int)((uint32_t)y[i] * (uint32_t)factor + (uint32_t)summand);
 }
 
+/* As DPC++ makes one of scale, with the global offset behind its arguments. */
+static void run_scale_with_offset(void **p, uint32_t items) {
+    int summand = *(int *)p[2] + *(int *)p[3];
+    run_scale((void *[]){p[0], p[1], &summand}, items);
+}
+
 static void run_total(void **p, uint32_t items) {   /* global int *to, global const int *from */
     int *to = *(int **)p[0], *from = *(int **)p[1];
     for (uint32_t i = 0; i < items; i++)
@@ -39,8 +45,9 @@ static const struct {
     const char *name;
     void (*run)(void **, uint32_t);
     uint32_t count;
-    size_t sizes[3];
+    size_t sizes[4];
 } kernels[] = {{"scale", run_scale, 3, {8, 4, 4}},
+               {"scale_with_offset", run_scale_with_offset, 4, {8, 4, 4, 12}},
                {"total", run_total, 2, {8, 8}},
                {"invert", run_invert, 2, {8, 8}},
                {"fl_turn", run_turn, 3, {8, 8, 8}}};

@@ -388,6 +388,35 @@ PTX = b""".version 8.0
     ret;
 }
 """
+#: Both kernels that DPC++ makes of one. The second one adds the global offset of x.
+WITH_OFFSET = (
+    PTX
+    + b""".visible .entry scale_with_offset(
+    .param .u64 scale_with_offset_param_0, .param .u32 scale_with_offset_param_1,
+    .param .u32 scale_with_offset_param_2,
+    .param .align 4 .b8 scale_with_offset_param_3[12]
+)
+{
+    .reg .b32 %r<9>;
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [scale_with_offset_param_0];
+    ld.param.u32 %r1, [scale_with_offset_param_1];
+    ld.param.u32 %r2, [scale_with_offset_param_2];
+    ld.param.u32 %r8, [scale_with_offset_param_3];
+    add.s32 %r2, %r2, %r8;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %ctaid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.s32 %r6, %r3, %r4, %r5;
+    mul.wide.s32 %d2, %r6, 4;
+    add.s64 %d3, %d1, %d2;
+    ld.global.u32 %r7, [%d3];
+    mad.lo.s32 %r7, %r7, %r1, %r2;
+    st.global.u32 [%d3], %r7;
+    ret;
+}
+"""
+)
 
 
 def cubin_of(work: Work, ptx: bytes, folder: Path, architecture: int = 0) -> bytes:
@@ -433,6 +462,28 @@ def test_a_binary_with_a_device_global(work: Work, form: str, tmp_path: Path) ->
     assert seen[0] == 42
     far = work.queue, program, name, True, 4, 8
     assert ur("urEnqueueDeviceGlobalVariableRead", *far, seen, 0, None, None) == "INVALID_VALUE"
+
+
+@only_cuda
+@pytest.mark.parametrize(
+    ("ptx", "offset", "code"),
+    [(WITH_OFFSET, 5, "SUCCESS"), (WITH_OFFSET, 0, "SUCCESS"), (PTX, 5, "UNSUPPORTED_FEATURE")],
+)
+def test_a_kernel_of_dpcpp_has_a_variant_for_global_offsets(
+    work: Work, ptx: bytes, offset: int, code: str
+) -> None:
+    ur, program = work.ur, program_of_binary(work, ptx)
+    ur.ok("urProgramBuild", work.context, program, None)
+    names = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_KERNEL_NAMES")
+    assert names.rstrip(b"\0") == b"scale"
+    kernel, out = ur.make("urKernelCreate", program, b"scale").value or 0, work.memory()
+    work.put(out, struct.pack(f"{COUNT}i", *range(COUNT)))
+    given = work.queue, kernel, 1, (ctypes.c_size_t * 1)(offset), (ctypes.c_size_t * 1)(COUNT), None
+    rows = work.arguments(out, ctypes.c_int32(3), ctypes.c_int32(1))
+    assert ur("urEnqueueKernelLaunchWithArgsExp", *given, *rows, None, 0, None, None) == code
+    added = 1 + offset if code == "SUCCESS" else 0
+    expected = [3 * number + added if added else number for number in range(COUNT)]
+    assert work.numbers(out) == expected
 
 
 def test_files_that_are_for_no_gpu_are_no_programs(work: Work) -> None:
