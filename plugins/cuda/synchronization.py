@@ -4,23 +4,21 @@ host tasks.
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any, Final
+from typing import Final
 
 from ...loader.ur.abi import UR
+from ..sdk.synchronization import declare_synchronization
 from .captures import refuse_capture
 from .clocks import make_base, make_event
-from .core import API, adapter, check, find_routine
+from .core import API, check, find_routine
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent, wait_on
 from .queues import CuQueue
 
 _TIME_STAMP: Final = UR["UR_COMMAND_TIMESTAMP_RECORDING_EXP"]
-_NativeEnqueue: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-@enqueues("EVENTS_WAIT")
-def urEnqueueEventsWait(enqueue: CuEnqueue) -> CuEvent | None:
+def _enqueue_wait(enqueue: CuEnqueue) -> CuEvent | None:
     """Wait for events, or for everything in the queue if there are none."""
     queue = enqueue.queue
     if enqueue.waits or queue.in_order:
@@ -62,53 +60,42 @@ def _enqueue_barrier(enqueue: CuEnqueue) -> CuEvent | None:
     return event
 
 
-for _name in ("urEnqueueEventsWaitWithBarrier", "urEnqueueEventsWaitWithBarrierExt"):
-    enqueues.declare(_name, "EVENTS_WAIT_WITH_BARRIER", _enqueue_barrier)
-
-
-@adapter.entry
-def urEnqueueTimestampRecordingExp(
-    hQueue: CuQueue, blocking: bool, phEventWaitList: list[CuEvent]
-) -> CuEvent:
-    """Record the device's time, on queues that do not profile, too."""
-    refuse_capture(hQueue, "record the time", phEventWaitList)
-    enqueue = CuEnqueue(hQueue, "TIMESTAMP_RECORDING_EXP", phEventWaitList, True, bool(blocking))
-    device = hQueue.device
+def _record_time(queue: CuQueue, waits: list[CuEvent]) -> CuEvent:
+    refuse_capture(queue, "record the time", waits)
+    enqueue = CuEnqueue(queue, "TIMESTAMP_RECORDING_EXP", waits)
+    device = queue.device
     base = make_base(device)
 
     def record(stream: int) -> None:
         enqueue.call("EventRecord", made.end, stream)
 
     with device.make_current():
-        made = CuEvent(hQueue.context, device, make_event(device, True), hQueue, base=base)
-    enqueue.wanted = False
+        made = CuEvent(queue.context, device, make_event(device, True), queue, base=base)
     enqueue.run(record)
     made.command = _TIME_STAMP
     return made
 
 
-@enqueues("HOST_TASK_EXP")
-def urEnqueueHostTaskExp(enqueue: CuEnqueue, pfnHostTask: int, data: int) -> CuEvent | None:
+def _call_host(enqueue: CuEnqueue, function: int, data: int) -> CuEvent | None:
     """Run a host function in the queue's order. It must not call the driver."""
     device = enqueue.queue.device
 
     def work(stream: int) -> None:
-        check(API.call_host(device, stream, pfnHostTask, data), find_routine("LaunchHostFunc"))
+        check(API.call_host(device, stream, function, data), find_routine("LaunchHostFunc"))
 
     return enqueue.run(work)
 
 
-@enqueues("ENQUEUE_NATIVE_EXP")
-def urEnqueueNativeCommandExp(
-    enqueue: CuEnqueue, pfnNativeEnqueue: int, data: int, phMemList: list[Any]
-) -> CuEvent | None:
-    """Call a function that enqueues on the queue's native handle, between two barriers."""
-    enqueue.check_context("the memory", *phMemList)
-    queue, wanted = enqueue.queue, enqueue.wanted
-    enqueue.wanted = False
-    _enqueue_barrier(enqueue)
-    _NativeEnqueue(pfnNativeEnqueue)(queue.handle, data)
+def _note_native(queue: CuQueue) -> None:
     if queue.part is not None:
         queue.part.note(None)
-    enqueue.wanted, enqueue.waits = wanted, ()
-    return _enqueue_barrier(enqueue)
+
+
+declare_synchronization(
+    enqueues,
+    wait=_enqueue_wait,
+    barrier=_enqueue_barrier,
+    record_time=_record_time,
+    call_host=_call_host,
+    after_native=_note_native,
+)

@@ -14,6 +14,7 @@ one; 0 means nothing. An adapter derives its classes from those here, and declar
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -24,10 +25,13 @@ from ._native import ffi, lib
 from .adapter import Adapter
 from .answers import make_answers
 from .conversions import failure
+from .families import AppendFamily
 from .objects import Object
 
 _BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
 _DESCRIPTOR: Final = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+#: void (*)(void *data), the function of urCommandBufferAppendNativeCommandExp.
+_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Descriptor: Final = UR.get_struct("ur_exp_command_buffer_desc_t")
 _LASTING: Final = ffi.new("int64_t[]", [UR["UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"]])
 lib.fl_keep_answers(lib.FL_OF_COMMAND_BUFFER, _LASTING, len(_LASTING))
@@ -81,6 +85,8 @@ class CommandBufferObject(Object):
         last_queue: leads to the queue of the last enqueue that Python made; None before the first.
         recording: the lock that a thread has while it appends or finalizes.
         signals: the events of commands, by the number of the command.
+        waits: what stands for the events of elsewhere that a command waits for, by its number.
+        inner_waits: the commands of this command-buffer that a command waits for by an event.
     """
 
     type = "ur_exp_command_buffer_handle_t"
@@ -91,6 +97,8 @@ class CommandBufferObject(Object):
         self.context, self.device = context, device
         self.updatable, self.in_order, self.profiling = updatable, in_order, profiling
         self.signals: dict[int, Any] = {}
+        self.waits: dict[int, list[Any]] = {}
+        self.inner_waits: dict[int, list[int]] = {}
         self.recording: Any = make_lock()
         self._answers = make_answers()
         self.last_queue: Callable[[], Any] | None = None
@@ -245,6 +253,11 @@ class CommandObject(Object):
             raise failure(_BAD_COMMAND)
         return buffer
 
+    def find_waits(self) -> tuple[Sequence[int], int]:
+        """Return what it waits for by events: commands of its command-buffer, how many others."""
+        buffer, index = self.buffer, self.index
+        return buffer.inner_waits.get(index, ()), len(buffer.waits.get(index, ()))
+
     @property
     def is_launch(self) -> bool:
         """Return whether the command launches a kernel."""
@@ -356,6 +369,44 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
         },
     )
     adapter.in_c.add("urCommandBufferGetInfoExp")  # runtimes ask before every append
+
+
+def declare_native_appends(
+    appends: AppendFamily,
+    append_native: Callable[[Any, Any, Callable[[], None]], Any],
+    *,
+    has_children: bool = False,
+) -> None:
+    """Declare the append of what a function of the program adds to the driver's command-buffer.
+
+    Args:
+        appends: the family of the adapter's entry points.
+        append_native: gets the call, a child or None, and what calls the function. It returns what
+            every append returns.
+        has_children: whether command-buffers have children.
+    """
+
+    def append(
+        hCommandBuffer: CommandBufferObject,
+        pfnNativeCommand: int,
+        pData: int,
+        hChildCommandBuffer: CommandBufferObject | None,
+        pSyncPointWaitList: list[int],
+    ) -> int:
+        if hChildCommandBuffer is not None:
+            if not has_children:
+                raise failure(
+                    "UNSUPPORTED_FEATURE",
+                    "a command-buffer has no children"
+                    " (UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP)",
+                )
+            hChildCommandBuffer.check_open()
+        with hCommandBuffer.recording:
+            call = appends.make(hCommandBuffer, pSyncPointWaitList, (), False, False)
+            function = _NativeCommand(pfnNativeCommand)
+            return append_native(call, hChildCommandBuffer, lambda: function(pData))[0]
+
+    appends.adapter.declare(urCommandBufferAppendNativeCommandExp=append)
 
 
 def _describe(buffer: CommandBufferObject) -> bytes:

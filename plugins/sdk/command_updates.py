@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ._native import ffi
@@ -122,7 +122,51 @@ def find_launch_command(adapter: Adapter, buffer: CommandBufferObject, handle: i
     return command
 
 
-def check_update_count(count: int) -> None:
-    """Raise URError (INVALID_SIZE) for no updates, or for more than any program has."""
-    if not 0 < count <= LONGEST:
-        raise failure("INVALID_SIZE", f"{count} updates")
+def declare_updates(
+    adapter: Adapter,
+    update_launches: Callable[[Any, Any, int], None],
+    replace_signal: Callable[[Any, Any], Any],
+    replace_waits: Callable[[Any, list[Any]], None],
+) -> None:
+    """Declare the updates of command-buffers.
+
+    Args:
+        update_launches: gets a command-buffer, an array of
+            ur_exp_command_buffer_update_kernel_launch_desc_t, and how many there are.
+        replace_signal: gets a command and its event. It returns another event, which the command
+            signals from now on.
+        replace_waits: gets a command, and the events of elsewhere that it waits for from now on.
+            There are as many as before, and one at least.
+    """
+
+    def change_launches(
+        hCommandBuffer: CommandBufferObject, numKernelUpdates: int, pUpdateKernelLaunch: Any
+    ) -> None:
+        hCommandBuffer.check_updatable()
+        if not 0 < numKernelUpdates <= LONGEST:
+            raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
+        update_launches(hCommandBuffer, pUpdateKernelLaunch, numKernelUpdates)
+
+    def change_signal(hCommand: CommandObject) -> Any:
+        buffer, index = hCommand.buffer, hCommand.index
+        buffer.check_updatable()
+        with buffer.recording:
+            old = buffer.signals.get(index)
+            if old is None:
+                raise failure("INVALID_OPERATION", "the command was appended without an event")
+            made = buffer.signals[index] = replace_signal(hCommand, old)
+        return made
+
+    def change_waits(hCommand: CommandObject, phEventWaitList: list[Any]) -> None:
+        buffer = hCommand.buffer
+        buffer.check_updatable()
+        with buffer.recording:
+            outside = buffer.check_waits(phEventWaitList, *hCommand.find_waits())
+            if outside:
+                replace_waits(hCommand, outside)
+
+    adapter.declare(
+        urCommandBufferUpdateKernelLaunchExp=change_launches,
+        urCommandBufferUpdateSignalEventExp=change_signal,
+        urCommandBufferUpdateWaitEventsExp=change_waits,
+    )

@@ -15,13 +15,12 @@ Copies use host memory when they run. A pattern of more than 128 bytes is copied
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
-from ...sdk.command_buffers import AppendCall
+from ...sdk.command_buffers import AppendCall, declare_native_appends
 from ...sdk.families import AppendFamily
 from ..core import adapter
 from ..events import CuEvent
@@ -29,8 +28,6 @@ from .command_buffers import CuCommand, CuCommandBuffer, CuCommandEvent
 
 #: What every append returns: sync-point, event, command.
 Appended = tuple[int, "CuCommandEvent | None", "CuCommand | None"]
-
-_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class CuAppend(AppendCall):
@@ -107,31 +104,20 @@ appends: Final = AppendFamily(adapter, CuAppend)
 declare_append: Final = appends.declare
 
 
-@adapter.entry
-def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: CuCommandBuffer,
-    pfnNativeCommand: int,
-    pData: int,
-    hChildCommandBuffer: CuCommandBuffer | None,
-    pSyncPointWaitList: list[int],
-) -> int:
-    """Call a function that adds nodes to a graph, which becomes one node.
+def _append_native(
+    append: CuAppend, child: CuCommandBuffer | None, function: Callable[[], None]
+) -> Appended:
+    """Append a graph to which a function adds nodes: that of the child.
 
-    It is the graph of the child. Without a child it is what the function gets as the native handle
-    of the command-buffer itself.
+    Without a child it is what the function gets as the native handle of the command-buffer itself.
     """
-    append = CuAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
-    child = hChildCommandBuffer
-    if child is not None:
-        child.check_open()
+    buffer = append.buffer
     with (
-        contextlib.nullcontext(child.get_native())
-        if child
-        else hCommandBuffer.make_inner_graph() as graph
+        contextlib.nullcontext(child.get_native()) if child else buffer.make_inner_graph() as graph
     ):
-        _NativeCommand(pfnNativeCommand)(pData)
+        function()
+        build = partial(buffer.add_node, "ChildGraphNode")
+        return append.add("ENQUEUE_NATIVE_EXP", lambda after: build(after, graph), child)
 
-        def build(after: Sequence[int]) -> int:
-            return hCommandBuffer.add_node("ChildGraphNode", after, graph)
 
-        return append.add("ENQUEUE_NATIVE_EXP", build, child)[0]
+declare_native_appends(appends, _append_native, has_children=True)

@@ -106,7 +106,6 @@ class CuCommandBuffer(CommandBufferObject):
         executable: the CUgraphExec, 0 before finalize.
         in_c: what C knows of it: the node that stands for each command, and launches to repeat.
         waits: the nodes that wait for events of elsewhere, and these events, by the command.
-        inner_waits: the commands of this command-buffer that commands wait for by an event.
         records: the nodes that record them: before the command (0 without profiling) and behind it.
         updates: the commands that can be updated.
         has_new_events: whether an update has changed an event.
@@ -126,8 +125,6 @@ class CuCommandBuffer(CommandBufferObject):
         _by_struct[self.in_c.address] = self
         self.recording = RecordingLock(self.in_c.struct)
         self._nodes = 0  # that Python has added
-        self.waits: dict[int, list[tuple[int, CuEvent]]] = {}
-        self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, CuCommandEvent]
         self.records: dict[int, tuple[int, int]] = {}
         self.updates: dict[int, CuCommand] = {}
@@ -226,8 +223,8 @@ class CuCommandBuffer(CommandBufferObject):
             self.in_c.struct.is_plain = not self.signals
         return event
 
-    def replace_signal(self, index: int, made: CuCommandEvent) -> None:
-        """Give a command another event. The old one lives until the launches so far have ended.
+    def keep_signal(self, index: int) -> None:
+        """Keep the present event of a command until the launches so far have ended.
 
         Args:
             index: the command's number.
@@ -242,7 +239,6 @@ class CuCommandBuffer(CommandBufferObject):
         old = self.signals[index]
         if self.first_signals.setdefault(index, old) is not old:
             self._replaced.append(old)
-        self.signals[index] = made
 
     def _make_child(self) -> int:
         """Return the graph for a capture, with what updates have changed in the executable graph.

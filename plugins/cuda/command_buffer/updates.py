@@ -16,7 +16,7 @@ from typing import Any
 
 from ...sdk.command_updates import (
     NewSizes,
-    check_update_count,
+    declare_updates,
     find_launch_command,
     read_new_arguments,
     read_new_kernel,
@@ -116,17 +116,11 @@ class CuLaunchState:
             raise failure("INVALID_VALUE", "another kernel needs all of its arguments")
 
 
-@adapter.entry
-def urCommandBufferUpdateKernelLaunchExp(
-    hCommandBuffer: CuCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
-) -> None:
-    buffer = hCommandBuffer
-    buffer.check_updatable()
-    check_update_count(numKernelUpdates)
+def _update_launches(buffer: CuCommandBuffer, updates: Any, count: int) -> None:
     with buffer.recording:
         states: dict[CuCommand, CuLaunchState] = {}
-        for number in range(numKernelUpdates):
-            update = pUpdateKernelLaunch[number]
+        for number in range(count):
+            update = updates[number]
             command = find_launch_command(adapter, buffer, update.hCommand)
             if command not in states:
                 states[command] = command.read_state().copy()
@@ -207,31 +201,23 @@ def _set_events(buffer: CuCommandBuffer, name: str, rows: Sequence[tuple[int, in
         raise
 
 
-@adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: CuCommand) -> CuEvent:
-    buffer, index = hCommand.buffer, hCommand.index
-    buffer.check_updatable()
-    with buffer.recording:
-        old = buffer.signals.get(index)
-        if old is None:
-            raise failure("INVALID_OPERATION", "the command was appended without an event")
-        made = CuCommandEvent(buffer, old.command, index)
-        rows = zip(buffer.records[index], (old.begin, old.end), (made.begin, made.end), strict=True)
-        _set_events(buffer, "EventRecordNodeSetEvent", [row for row in rows if row[0]])
-        buffer.has_new_events = True
-        buffer.replace_signal(index, made)
-        return made
+def _replace_signal(command: CuCommand, old: CuCommandEvent) -> CuCommandEvent:
+    buffer, index = command.buffer, command.index
+    made = CuCommandEvent(buffer, old.command, index)
+    rows = zip(buffer.records[index], (old.begin, old.end), (made.begin, made.end), strict=True)
+    _set_events(buffer, "EventRecordNodeSetEvent", [row for row in rows if row[0]])
+    buffer.has_new_events = True
+    buffer.keep_signal(index)
+    return made
 
 
-@adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: CuCommand, phEventWaitList: list[CuEvent]) -> None:
-    buffer, index = hCommand.buffer, hCommand.index
-    buffer.check_updatable()
-    edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
-    outside = buffer.check_waits(phEventWaitList, edges, len(waits))
-    with buffer.recording:
-        pairs = list(zip(waits, outside, strict=True))
-        rows = [(node, before.end, event.end) for (node, before), event in pairs]
-        _set_events(buffer, "EventWaitNodeSetEvent", rows)
-        buffer.has_new_events |= bool(waits)
-        buffer.waits[index] = [(node, event) for (node, _), event in pairs]
+def _replace_waits(command: CuCommand, events: list[CuEvent]) -> None:
+    buffer, index = command.buffer, command.index
+    pairs = list(zip(buffer.waits[index], events, strict=True))
+    rows = [(node, before.end, event.end) for (node, before), event in pairs]
+    _set_events(buffer, "EventWaitNodeSetEvent", rows)
+    buffer.has_new_events = True
+    buffer.waits[index] = [(node, event) for (node, _), event in pairs]
+
+
+declare_updates(adapter, _update_launches, _replace_signal, _replace_waits)

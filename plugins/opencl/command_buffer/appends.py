@@ -13,22 +13,19 @@ commands.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ....loader.ur.abi import UR
-from ...sdk.command_buffers import AppendCall
+from ...sdk.command_buffers import AppendCall, declare_native_appends
 from ...sdk.families import AppendFamily
-from ..core import adapter, failure
+from ..core import adapter
 from ..events import URCommandEvent
-from .command_buffers import URCommand, URCommandBuffer
+from .command_buffers import URCommand
 
 #: What every append returns: sync-point, event, command.
 Appended = tuple[int, "URCommandEvent | None", "URCommand | None"]
-
-_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Append(AppendCall):
@@ -84,25 +81,12 @@ appends: Final = AppendFamily(adapter, Append)
 declare_append: Final = appends.declare
 
 
-@adapter.entry
-def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: URCommandBuffer,
-    pfnNativeCommand: int,
-    pData: int,
-    hChildCommandBuffer: URCommandBuffer | None,
-    pSyncPointWaitList: list[int],
-) -> int:
-    """Call a function that adds commands to the driver's command-buffer, between two barriers."""
-    if hChildCommandBuffer is not None:
-        raise failure(
-            "UNSUPPORTED_FEATURE",
-            "OpenCL's command-buffers have no children"
-            " (UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP)",
-        )
-    with hCommandBuffer.recording:
-        append = Append(hCommandBuffer, pSyncPointWaitList, (), False, False)
-        native = hCommandBuffer.open_native()
-        native.barrier()
-        _NativeCommand(pfnNativeCommand)(pData)
-        native.barrier()
-        return append.add("barrier", "ENQUEUE_NATIVE_EXP")[0]
+def _append_native(append: Append, child: None, function: Callable[[], None]) -> Appended:
+    native = append.buffer.open_native()
+    native.barrier()
+    function()
+    native.barrier()
+    return append.add("barrier", "ENQUEUE_NATIVE_EXP")
+
+
+declare_native_appends(appends, _append_native)

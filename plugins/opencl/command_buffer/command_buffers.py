@@ -94,8 +94,6 @@ class URCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
-        waits: the events of elsewhere that commands wait for, by the index of the command.
-        inner_waits: the commands of this command-buffer that commands wait for by an event.
         updates: the commands that can be updated.
         launches: what C reads of it (`fl_launches *`).
         copies: our copies of kernels, by the kernel and what was set on it besides arguments.
@@ -108,8 +106,6 @@ class URCommandBuffer(CommandBufferObject):
     ) -> None:
         super().__init__(context, device, updatable, in_order, profiling)
         self.commands = CommandArray()
-        self.waits: dict[int, list[UREvent]] = {}
-        self.inner_waits: dict[int, list[int]] = {}
         self.signals: dict[int, URCommandEvent]
         self.updates: dict[int, URCommand] = {}
         self.launches = make_launches(context, device, self.commands, updatable, in_order)

@@ -23,7 +23,7 @@ from ....icd.errors import error as opencl_error
 from ...sdk._native import ffi, lib
 from ...sdk.command_updates import (
     NewSizes,
-    check_update_count,
+    declare_updates,
     find_launch_command,
     read_new_kernel,
     read_sizes,
@@ -164,28 +164,18 @@ def _convert_pointer(pointer: Any) -> Any:
 
 
 def _get_runner(buffer: URCommandBuffer) -> CommandBuffer:
-    """Return what runs a command-buffer. Raises URError (INVALID_OPERATION) as it is updated."""
-    buffer.check_updatable()
+    """Return what runs a command-buffer that is finalized."""
     assert buffer.runner is not None
     return buffer.runner
 
 
-@adapter.entry
-def urCommandBufferUpdateKernelLaunchExp(
-    hCommandBuffer: URCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
-) -> None:
-    runner = _get_runner(hCommandBuffer)
-    check_update_count(numKernelUpdates)
+def _update_launches(buffer: URCommandBuffer, updates: Any, count: int) -> None:
+    runner, code = _get_runner(buffer), lib.FL_NOT_PLAIN
     with runner.plans.block_updates():
-        code = lib.FL_NOT_PLAIN
         if not runner.native.python_updates:
-            code = lib.fl_update_plainly(
-                hCommandBuffer.launches, pUpdateKernelLaunch, numKernelUpdates
-            )
+            code = lib.fl_update_plainly(buffer.launches, updates, count)
         if code == lib.FL_NOT_PLAIN:
-            _update(
-                hCommandBuffer, [pUpdateKernelLaunch + number for number in range(numKernelUpdates)]
-            )
+            _update(buffer, [updates + number for number in range(count)])
         elif code:
             raise opencl_error(code, "urCommandBufferUpdateKernelLaunchExp")
 
@@ -286,23 +276,12 @@ def _make_owned(made: Any) -> Any:
     return icd_ffi.gc(made, icd_lib.fl_release_arguments)
 
 
-@adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: URCommand) -> UREvent:
-    buffer = hCommand.buffer
-    _get_runner(buffer)
-    old = buffer.signals.get(hCommand.index)
-    if old is None:
-        raise failure("INVALID_OPERATION", "the command was appended without an event")
-    made = URCommandEvent(buffer.context, old.command, old.buffer, hCommand.index)
-    buffer.signals[hCommand.index] = made
-    return made
+def _replace_signal(command: URCommand, old: URCommandEvent) -> URCommandEvent:
+    return URCommandEvent(command.buffer.context, old.command, old.buffer, command.index)
 
 
-@adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: URCommand, phEventWaitList: list[UREvent]) -> None:
-    buffer, index = hCommand.buffer, hCommand.index
-    buffer.check_updatable()
-    edges, waits = buffer.inner_waits.get(index, ()), buffer.waits.get(index, ())
-    outside = buffer.check_waits(phEventWaitList, edges, len(waits))
-    if outside:
-        buffer.waits[index] = outside
+def _replace_waits(command: URCommand, events: list[UREvent]) -> None:
+    command.buffer.waits[command.index] = events
+
+
+declare_updates(adapter, _update_launches, _replace_signal, _replace_waits)

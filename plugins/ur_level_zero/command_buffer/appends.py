@@ -5,13 +5,13 @@ native commands.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from ....loader.base.operations import TransferCommand
 from ....loader.ur.abi import UR
-from ...sdk.command_buffers import AppendCall
+from ...sdk.command_buffers import AppendCall, declare_native_appends
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import read_arguments
@@ -22,13 +22,12 @@ from ..core import adapter
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
 from ..operations import convert
-from .command_buffers import LZCommandBuffer, LZCommandEvent
+from .command_buffers import LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
 
 #: What every append returns: sync-point, event, command.
 Appended = tuple[int, "LZCommandEvent | None", "LZCommand | None"]
 
-_NativeCommand: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _BARRIER: Final = "zeCommandListAppendBarrier"
 
 
@@ -175,18 +174,10 @@ appends.declare(
 # native commands
 
 
-@adapter.entry
-def urCommandBufferAppendNativeCommandExp(
-    hCommandBuffer: LZCommandBuffer,
-    pfnNativeCommand: int,
-    pData: int,
-    hChildCommandBuffer: LZCommandBuffer | None,
-    pSyncPointWaitList: list[int],
-) -> int:
-    """Call a function that appends commands to the list, between two barriers."""
-    if hChildCommandBuffer is not None:
-        raise failure("UNSUPPORTED_FEATURE", "a command list of Level Zero has no children")
-    append = LZAppend(hCommandBuffer, pSyncPointWaitList, (), False, False)
+def _append_native(append: LZAppend, child: None, function: Callable[[], None]) -> Appended:
     append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")
-    _NativeCommand(pfnNativeCommand)(pData)
-    return append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")[0]
+    function()
+    return append.add(_BARRIER, (), "ENQUEUE_NATIVE_EXP")
+
+
+declare_native_appends(appends, _append_native)

@@ -185,6 +185,9 @@ class LZCommand(CommandObject):
         self.record, self.kernels = record, tuple(kernels)
         self.before: dict[LZKernel, dict[int, URKernelArgument]] = {}
 
+    def find_waits(self) -> tuple[Sequence[int], int]:
+        return self.record.inside, len(self.record.outside)
+
     @property
     def is_launch(self) -> bool:
         return self.record.launch is not None

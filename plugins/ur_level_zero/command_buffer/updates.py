@@ -15,7 +15,7 @@ from typing import Any, Final
 from ....loader.ur.abi import URError
 from ...sdk.command_updates import (
     NewSizes,
-    check_update_count,
+    declare_updates,
     find_launch_command,
     read_new_arguments,
     read_new_kernel,
@@ -90,16 +90,10 @@ def _check_arguments(kernel: LZKernel, arguments: dict[int, URKernelArgument]) -
         kernel.arguments = before
 
 
-@adapter.entry
-def urCommandBufferUpdateKernelLaunchExp(
-    hCommandBuffer: LZCommandBuffer, numKernelUpdates: int, pUpdateKernelLaunch: Any
-) -> None:
-    buffer = hCommandBuffer
-    buffer.check_updatable()
-    check_update_count(numKernelUpdates)
+def _update_launches(buffer: LZCommandBuffer, updates: Any, count: int) -> None:
     drafts: dict[LZCommand, _Draft] = {}
-    for number in range(numKernelUpdates):
-        update = pUpdateKernelLaunch[number]
+    for number in range(count):
+        update = updates[number]
         command = find_launch_command(adapter, buffer, update.hCommand)
         drafts.setdefault(command, _Draft(command)).read(update)
     states = {command: draft.finish() for command, draft in drafts.items()}
@@ -188,15 +182,10 @@ _OFFSET: Final = "offsetX", "offsetY", "offsetZ"
 # events
 
 
-@adapter.entry
-def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
+def _replace_signal(command: LZCommand, old: LZCommandEvent) -> LZCommandEvent:
     """Give a command another event to signal. What comes after it waits for that one."""
-    buffer, record = hCommand.buffer, hCommand.record
-    buffer.check_updatable()
-    old = buffer.signals.get(record.index)
-    if old is None or record.list is None:
-        raise failure("INVALID_OPERATION", "the command was appended without an event")
-    if not record.identifier:
+    buffer, record = command.buffer, command.record
+    if record.list is None or not record.identifier:
         raise failure("UNSUPPORTED_FEATURE", "the driver cannot change this command's events")
     cell, before = buffer.take_cell(), record.cell
     with _open_for_changes(buffer):
@@ -212,24 +201,20 @@ def urCommandBufferUpdateSignalEventExp(hCommand: LZCommand) -> LZEvent:
             made.change(routine, record.identifier, before and before.ze)
             raise
     cell.signal()
-    buffer.signals[record.index] = event = LZCommandEvent(cell, old.command, buffer, record.index)
-    return event
+    return LZCommandEvent(cell, old.command, buffer, record.index)
 
 
-@adapter.entry
-def urCommandBufferUpdateWaitEventsExp(hCommand: LZCommand, phEventWaitList: list[LZEvent]) -> None:
-    buffer, record = hCommand.buffer, hCommand.record
-    buffer.check_updatable()
-    events = buffer.check_waits(phEventWaitList, record.inside, len(record.outside))
+def _replace_waits(command: LZCommand, events: list[LZEvent]) -> None:
+    buffer, record = command.buffer, command.record
     for event in events:
         event.check_outside()
-    outside = [event.cell for event in events]
-    if not outside:
-        return
-    before, record.outside = record.outside, outside
+    before, record.outside = record.outside, [event.cell for event in events]
     try:
         with _open_for_changes(buffer):
             buffer.update_waits(record)
     except BaseException:
         record.outside = before
         raise
+
+
+declare_updates(adapter, _update_launches, _replace_signal, _replace_waits)
