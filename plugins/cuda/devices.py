@@ -319,6 +319,3 @@ declare_devices(
     divide=_refuse_parts,
     list_targets=lambda device: API.targets,
 )
-
-
-from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -294,6 +294,3 @@ declare_devices(
     divide=_divide,
     list_targets=list_binary_targets,
 )
-
-
-from . import device_info  # noqa: E402, F401  # urDeviceGetInfo

@@ -367,6 +367,3 @@ def take_native_kernel(
     kernel = URKernel(native, program)
     kernel.shared = True
     return kernel
-
-
-from . import kernel_info  # noqa: E402, F401  # declares urKernelGetInfo and others

@@ -241,6 +241,3 @@ declare_addresses(
     lambda program, device: program.kernel_names.split(";"),
     find_variable,
 )
-
-
-from . import program_builds  # noqa: E402, F401  # declares urProgramBuild and others

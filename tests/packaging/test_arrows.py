@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from helpers.support import ROOT, RunPython
+from helpers.support import ROOT
 
 ALLOWED = {
     "loader": set[str](),
@@ -91,17 +91,6 @@ def imported_folders(path: Path, folder: str, root: Path) -> Iterator[str]:
                 and parts[1] != folder
             ):
                 yield parts[1]
-
-
-#: Circles that stay, and why: each pair is one subject in two files, and the second declares entry
-#: points for the class of the first.
-CIRCLES = (
-    ("fairlead.plugins.opencl.devices", "fairlead.plugins.opencl.device_info"),
-    ("fairlead.plugins.opencl.programs", "fairlead.plugins.opencl.program_builds"),
-    ("fairlead.plugins.opencl.kernels", "fairlead.plugins.opencl.kernel_info"),
-    ("fairlead.plugins.cuda.devices", "fairlead.plugins.cuda.device_info"),
-    ("fairlead.plugins.cuda.kernels", "fairlead.plugins.cuda.kernel_info"),
-)
 
 
 def sources(folder: str) -> Iterator[Path]:
@@ -250,19 +239,13 @@ def test_the_common_ground_knows_no_api() -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     modules = {module_name(path): path for folder in ALLOWED for path in sources(folder)}
     edges = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
-    assert circles(edges) == {frozenset(circle) for circle in CIRCLES}
+    assert circles(edges) == set()
 
 
 def test_the_test_finds_circles() -> None:
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set[str]()}
     assert circles(edges) == {frozenset({"a", "b", "c"})}
     assert circles({"a": {"b"}, "b": set[str]()}) == set()
-
-
-@pytest.mark.parametrize("name", sorted(name for circle in CIRCLES for name in circle))
-def test_a_module_of_a_circle_can_be_imported_first(name: str, run_python: RunPython) -> None:
-    """Python imports any other module first, because nothing leads back to it."""
-    assert run_python(f"import {name}", fresh=True).code == 0
 
 
 def test_the_packages_of_a_module_count_as_imported() -> None:

@@ -7,7 +7,16 @@ from typing import Final
 
 #: The modules that declare entry points.
 SHARED_MODULES: Final = (
-    *("platforms", "devices", "contexts", "queues", "events", "clocks", "synchronization"),
+    *(
+        "platforms",
+        "devices",
+        "device_info",
+        "contexts",
+        "queues",
+        "events",
+        "clocks",
+        "synchronization",
+    ),
     *(
         "buffers",
         "transfers",
