@@ -92,16 +92,15 @@ def _divide(buffer: CuBuffer, flags: int, origin: int, size: int, host: int) -> 
     return CuBuffer(buffer.context, None, address, size, parent=buffer, host=host)
 
 
-declare_buffers(adapter, _create, _divide, BASE_ALIGNMENT)
-
-
-@adapter.entry
-def urMemBufferCreateWithNativeHandle(
-    hNativeMem: int, hContext: CuContext, pProperties: Any
-) -> CuBuffer:
+def _take_native(native: int, context: CuContext, properties: Any) -> CuBuffer | None:
     """Make a buffer of a CUdeviceptr, which ends where its allocation does."""
-    found = find_foreign(hContext, hNativeMem)
+    found = find_foreign(context, native)
     if found is None:
-        raise failure("INVALID_MEM_OBJECT", "there is no memory of the driver at the address")
-    found.imported = not (pProperties and pProperties.isNativeHandleOwned)
-    return CuBuffer(hContext, found, hNativeMem, found.end - hNativeMem)
+        return None
+    owned = bool(properties and properties.isNativeHandleOwned)
+    made = CuBuffer(context, found if owned else None, native, found.end - native)
+    made.is_host = found.kind == "host"
+    return made
+
+
+declare_buffers(adapter, _create, _divide, _take_native, BASE_ALIGNMENT)

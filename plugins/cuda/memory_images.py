@@ -13,14 +13,8 @@ from ...loader.base.forks import make_lock
 from ...loader.base.operations import TransferCommand
 from ...loader.cuda.abi import CUDA
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import (
-    ImageObject,
-    check_description,
-    check_host_pitches,
-    count_element_bytes,
-    declare_image_queries,
-)
-from ..sdk.rules import COPY, USE, check_memory_flags
+from ..sdk.images import IMAGE_KINDS, ImageObject, declare_images, read_format
+from ..sdk.rules import COPY, USE
 from ..sdk.transfers import declare_image_transfers
 from .arrays import CuArray, ImageShape, make_copies
 from .contexts import CuContext
@@ -68,16 +62,18 @@ class CuImage(ImageObject, Object):
         return self.array.handle
 
 
-def make_shape(pImageFormat: Any, pImageDesc: Any, host: int = 0) -> ImageShape:
+def make_shape(pImageFormat: Any, pImageDesc: Any) -> ImageShape:
     """Return the shape that a format and a description ask for.
 
     Raises:
         URError: INVALID_IMAGE_FORMAT_DESCRIPTOR.
     """
-    kind = check_description(pImageDesc, host)
-    numbers = pImageFormat.channelOrder, pImageFormat.channelType
-    check_host_pitches(pImageDesc, kind, count_element_bytes(*numbers))
-    return ImageShape(kind, numbers, kind.find_extent(pImageDesc))
+    return _make_shape(read_format(pImageFormat, pImageDesc), pImageDesc)
+
+
+def _make_shape(numbers: tuple[int, int], desc: Any) -> ImageShape:
+    kind = IMAGE_KINDS[desc.type]
+    return ImageShape(kind, numbers, kind.find_extent(desc))
 
 
 def _get_only_device(context: CuContext) -> CuDevice:
@@ -86,47 +82,42 @@ def _get_only_device(context: CuContext) -> CuDevice:
     return context.device
 
 
-@adapter.entry
-def urMemImageCreate(
-    hContext: CuContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+def _create(
+    context: CuContext, flags: int, numbers: tuple[int, int], desc: Any, host: int
 ) -> CuImage:
-    check_memory_flags(flags, pHost)
-    shape = make_shape(pImageFormat, pImageDesc, pHost)
-    device = _get_only_device(hContext)
-    made = CuImage(hContext, CuArray.create(device, shape))
+    shape, device = _make_shape(numbers, desc), _get_only_device(context)
+    made = CuImage(context, CuArray.create(device, shape))
     if flags & (USE | COPY):
         whole, stream = shape.extent, device.clock_stream.handle
-        host = shape.make_host_place(pHost, whole, pImageDesc.rowPitch, pImageDesc.slicePitch)
+        memory = shape.make_host_place(host, whole, desc.rowPitch, desc.slicePitch)
         image = made.array.make_place((0, 0, 0), whole)
-        for copy in make_copies(image, host, shape.convert_to_bytes(whole)):
+        for copy in make_copies(image, memory, shape.convert_to_bytes(whole)):
             device.call("Memcpy3DAsync", ctypes.byref(copy), stream)
         device.call("StreamSynchronize", stream)
     return made
 
 
-@adapter.entry
-def urMemImageCreateWithNativeHandle(
-    hNativeMem: int, hContext: CuContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+def _take_native(
+    native: int, context: CuContext, numbers: tuple[int, int], desc: Any, properties: Any
 ) -> CuImage:
     """Make an image of a CUarray. The program has to give its format and sizes correctly.
 
     HIP before 5.6 does not tell them. There the program is believed.
     """
-    shape, found = make_shape(pImageFormat, pImageDesc), _Array()
-    device = _get_only_device(hContext)
+    shape, found, device = _make_shape(numbers, desc), _Array(), _get_only_device(context)
     shape.check(device)
     if device.has("Array3DGetDescriptor"):
-        device.call("Array3DGetDescriptor", ctypes.byref(found), hNativeMem)
+        device.call("Array3DGetDescriptor", ctypes.byref(found), native)
         found.Flags |= _SURFACE
     else:
         found = shape.describe()
     if bytes(found) != bytes(shape.describe()):
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the array has another format or size")
-    owned = bool(pProperties and pProperties.isNativeHandleOwned)
-    return CuImage(hContext, CuArray(device, hNativeMem, shape), owned=owned)
+    owned = bool(properties and properties.isNativeHandleOwned)
+    return CuImage(context, CuArray(device, native, shape), owned=owned)
 
 
-declare_image_queries(adapter)
+declare_images(adapter, _create, _take_native)
 
 
 # transfers

@@ -19,7 +19,7 @@ from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
 from ..opencl.core import create
-from ..opencl.images import URImage, has_format, make_opencl_format, urMemImageCreate
+from ..opencl.images import URImage, create_image, has_format, make_opencl_format
 from ..opencl.usm.strategy import CLMemory
 from ..sdk._native import ffi as ur_ffi
 from ..sdk.images import count_element_bytes
@@ -109,8 +109,7 @@ def _create(context: URContext, desc: Any, format: tuple[int, int]) -> URImage:
     made.stype, made.type = UR["UR_STRUCTURE_TYPE_IMAGE_DESC"], _TYPES[desc.type][0]
     made.width, made.height, made.depth = desc.width, desc.height, desc.depth
     made.arraySize = desc.arraylevels
-    pixel = ur_ffi.new("ur_image_format_t *", format)
-    return urMemImageCreate(context, UR[f"UR_MEM_FLAG_{_find_access(desc)}"], pixel, made, 0)
+    return create_image(context, UR[f"UR_MEM_FLAG_{_find_access(desc)}"], format, made, 0)
 
 
 def _create_of_buffer(

@@ -60,9 +60,6 @@ def _divide(buffer: URBuffer, flags: int, origin: int, size: int, host: int) -> 
     return create_sub_buffer(buffer, origin, size, convert_to_opencl_flags(flags))
 
 
-declare_buffers(adapter, _create, _divide)
-
-
 def create_sub_buffer(buffer: URBuffer, origin: int, size: int, cl_flags: int = 0) -> URBuffer:
     """Create a sub-buffer.
 
@@ -91,16 +88,14 @@ def create_part(memory: CLObject, origin: int, size: int, cl_flags: int = 0) -> 
     )
 
 
-@adapter.entry
-def urMemBufferCreateWithNativeHandle(
-    hNativeMem: int, hContext: URContext, pProperties: Any
-) -> URBuffer:
-    query_native_type(hNativeMem, hContext, (OPENCL["CL_MEM_OBJECT_BUFFER"],))
-    retain_unless_owned(URBuffer, hNativeMem, hContext.table, pProperties)
-    size, host = (
-        query_memory(hNativeMem, hContext, f"CL_MEM_{name}") for name in ("SIZE", "HOST_PTR")
-    )
-    made = URBuffer(hNativeMem, hContext, size, host=host)
-    whole = query_memory(hNativeMem, hContext, "CL_MEM_ASSOCIATED_MEMOBJECT")
-    made.whole = whole or hNativeMem, query_memory(hNativeMem, hContext, "CL_MEM_OFFSET")
+def _take_native(native: int, context: URContext, properties: Any) -> URBuffer:
+    query_native_type(native, context, (OPENCL["CL_MEM_OBJECT_BUFFER"],))
+    retain_unless_owned(URBuffer, native, context.table, properties)
+    size, host = (query_memory(native, context, f"CL_MEM_{name}") for name in ("SIZE", "HOST_PTR"))
+    made = URBuffer(native, context, size, host=host)
+    whole = query_memory(native, context, "CL_MEM_ASSOCIATED_MEMOBJECT")
+    made.whole = whole or native, query_memory(native, context, "CL_MEM_OFFSET")
     return made
+
+
+declare_buffers(adapter, _create, _divide, _take_native)

@@ -17,14 +17,11 @@ from ..sdk.images import (
     IMAGE_KINDS,
     ImageKind,
     ImageObject,
-    check_description,
-    check_host_pitches,
-    count_element_bytes,
-    declare_image_queries,
+    declare_images,
     make_extent,
 )
 from ..sdk.rectangles import Rect
-from ..sdk.rules import USE, check_memory_flags
+from ..sdk.rules import USE
 from .contexts import URContext
 from .core import adapter, check, create, failure, query, retain_unless_owned
 from .devices import URDevice
@@ -179,53 +176,63 @@ def _describe(desc: Any, kind: ImageKind, host: int) -> Any:
     return made
 
 
-@adapter.entry
-def urMemImageCreate(
-    hContext: URContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+def create_image(
+    context: URContext, flags: int, numbers: tuple[int, int], desc: Any, host: int
 ) -> URImage:
-    check_memory_flags(flags, pHost)
-    kind = check_description(pImageDesc, pHost)
-    numbers = pImageFormat.channelOrder, pImageFormat.channelType
+    """Create an image.
+
+    Args:
+        context: its context.
+        flags: ur_mem_flags_t.
+        numbers: its channel order and channel type, as Unified Runtime's numbers.
+        desc: a ur_image_desc_t.
+        host: the address of host memory, or 0.
+
+    Raises:
+        URError: INVALID_IMAGE_FORMAT_DESCRIPTOR, UNSUPPORTED_FEATURE, INVALID_IMAGE_SIZE,
+            UNSUPPORTED_IMAGE_FORMAT.
+        OpenCLError: what the driver answers.
+    """
     format = make_opencl_format(*numbers)
-    check_images(hContext)
-    _check_size(hContext, kind, kind.find_extent(pImageDesc))
-    check_host_pitches(pImageDesc, kind, count_element_bytes(*numbers))
+    check_images(context)
+    kind = IMAGE_KINDS[desc.type]
+    _check_size(context, kind, kind.find_extent(desc))
     bits = convert_to_opencl_flags(flags)
     access = bits & ~(OPENCL["CL_MEM_USE_HOST_PTR"] | OPENCL["CL_MEM_COPY_HOST_PTR"])
-    if not has_format(hContext, access, _CL_KINDS[pImageDesc.type], format):
+    if not has_format(context, access, _CL_KINDS[desc.type], format):
         raise failure(
             "UNSUPPORTED_IMAGE_FORMAT", "no device of the context has images of this format"
         )
-    desc = _describe(pImageDesc, kind, pHost)
-    given = bits, ctypes.byref(format), ctypes.byref(desc), pHost or None
-    cl = create(hContext.table, "clCreateImage", hContext.cl, *given)
-    return URImage(cl, hContext, pImageDesc.type, numbers, host=pHost if flags & USE else 0)
+    described = ctypes.byref(_describe(desc, kind, host))
+    given = bits, ctypes.byref(format), described, host or None
+    cl = create(context.table, "clCreateImage", context.cl, *given)
+    return URImage(cl, context, desc.type, numbers, host=host if flags & USE else 0)
 
 
-# A driver's images may have gaps.
-declare_image_queries(
-    adapter,
-    ROW_PITCH=lambda image: image.query_image("ROW_PITCH"),
-    SLICE_PITCH=lambda image: image.query_image("SLICE_PITCH"),
-)
-
-
-@adapter.entry
-def urMemImageCreateWithNativeHandle(
-    hNativeMem: int, hContext: URContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+def _take_native(
+    native: int, context: URContext, numbers: tuple[int, int], desc: Any, properties: Any
 ) -> URImage:
     """Make an image of a native handle. The program has to give its format and type correctly."""
-    kind = _OF_CL[query_native_type(hNativeMem, hContext, _OF_CL)]
-    told = query(hContext.table, "clGetImageInfo", hNativeMem, OPENCL["CL_IMAGE_FORMAT"])
-    found = OPENCL.get_struct("cl_image_format").from_buffer_copy(told)
-    order, channel = found.image_channel_order, found.image_channel_data_type
+    found = _OF_CL[query_native_type(native, context, _OF_CL)]
+    told = query(context.table, "clGetImageInfo", native, OPENCL["CL_IMAGE_FORMAT"])
+    format = OPENCL.get_struct("cl_image_format").from_buffer_copy(told)
+    order, channel = format.image_channel_order, format.image_channel_data_type
     if order not in _UR_ORDERS or channel not in _UR_TYPES:
         raise failure("UNSUPPORTED_IMAGE_FORMAT", "Unified Runtime does not have its format")
-    format = _UR_ORDERS[order], _UR_TYPES[channel]
-    if format != (pImageFormat.channelOrder, pImageFormat.channelType) or kind != pImageDesc.type:
+    if (_UR_ORDERS[order], _UR_TYPES[channel]) != numbers or found != desc.type:
         raise failure(
             "INVALID_IMAGE_FORMAT_DESCRIPTOR", "the native image has another format or type"
         )
-    retain_unless_owned(URImage, hNativeMem, hContext.table, pProperties)
-    host = query_memory(hNativeMem, hContext, "CL_MEM_HOST_PTR")
-    return URImage(hNativeMem, hContext, kind, format, host=host)
+    retain_unless_owned(URImage, native, context.table, properties)
+    host = query_memory(native, context, "CL_MEM_HOST_PTR")
+    return URImage(native, context, found, numbers, host=host)
+
+
+declare_images(
+    adapter,
+    create_image,
+    _take_native,
+    # A driver's images may have gaps.
+    ROW_PITCH=lambda image: image.query_image("ROW_PITCH"),
+    SLICE_PITCH=lambda image: image.query_image("SLICE_PITCH"),
+)

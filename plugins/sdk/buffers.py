@@ -64,6 +64,7 @@ def declare_buffers(
     adapter: Adapter,
     create: Callable[[Any, int, int, int], Any],
     divide: Callable[[Any, int, int, int, int], Any],
+    take_native: Callable[[int, Any, Any], Any],
     alignment: int = 1,
 ) -> None:
     """Declare how buffers are made, and the queries of memory objects.
@@ -72,6 +73,8 @@ def declare_buffers(
         create: gets a context, flags, bytes, and the address of host memory or 0.
         divide: gets a buffer, flags, the first byte of the part, its bytes, and where the program's
             memory for them is, or 0.
+        take_native: gets a native handle, a context and properties. It returns None if the driver
+            has no memory there.
         alignment: what the first byte of a part is a multiple of, 1 if the driver checks that.
     """
 
@@ -91,7 +94,18 @@ def declare_buffers(
             raise failure("MISALIGNED_SUB_BUFFER_OFFSET", reason)
         return divide(hBuffer, flags, origin, pRegion.size, host + origin if host else 0)
 
-    adapter.declare(urMemBufferCreate=create_buffer, urMemBufferPartition=partition)
+    def take_buffer(hNativeMem: int, hContext: Any, pProperties: Any) -> Any:
+        made = take_native(hNativeMem, hContext, pProperties) if hNativeMem else None
+        if made is None:
+            code = "INVALID_VALUE" if hNativeMem else "INVALID_NULL_HANDLE"
+            raise failure(code, "the driver has no memory of this native handle")
+        return made
+
+    adapter.declare(
+        urMemBufferCreate=create_buffer,
+        urMemBufferPartition=partition,
+        urMemBufferCreateWithNativeHandle=take_buffer,
+    )
     adapter.info("urMemGetInfo", _INFO)
 
 

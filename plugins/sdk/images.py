@@ -14,6 +14,7 @@ from ._native import ffi
 from .adapter import Adapter
 from .conversions import failure
 from .rectangles import Rect
+from .rules import check_memory_flags
 
 _WRONG: Final = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
 
@@ -195,12 +196,52 @@ IMAGE_ANSWERS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
-def declare_image_queries(adapter: Adapter, **own: Callable[[Any], Any]) -> None:
-    """Declare urMemImageGetInfo.
+def read_format(format: Any, desc: Any, host: int = 0) -> tuple[int, int]:
+    """Return the channel order and the channel type of an image.
 
     Args:
+        format: a ur_image_format_t.
+        desc: a ur_image_desc_t.
+        host: the address of host memory, or 0.
+
+    Raises:
+        URError: INVALID_IMAGE_FORMAT_DESCRIPTOR if they do not describe an image.
+    """
+    kind, numbers = check_description(desc, host), (format.channelOrder, format.channelType)
+    check_host_pitches(desc, kind, count_element_bytes(*numbers))
+    return numbers
+
+
+def declare_images(
+    adapter: Adapter,
+    create: Callable[[Any, int, tuple[int, int], Any, int], Any],
+    take_native: Callable[[int, Any, tuple[int, int], Any, Any], Any],
+    **own: Callable[[Any], Any],
+) -> None:
+    """Declare how images are made, and urMemImageGetInfo.
+
+    Args:
+        create: gets a context, flags, what `read_format` returns, the ur_image_desc_t, and the
+            address of host memory or 0.
+        take_native: gets a native handle, a context, what `read_format` returns, the
+            ur_image_desc_t, and properties.
         own: answers that are not those of `IMAGE_ANSWERS`, by the same names.
     """
+
+    def create_image(
+        hContext: Any, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+    ) -> Any:
+        check_memory_flags(flags, pHost)
+        numbers = read_format(pImageFormat, pImageDesc, pHost)
+        return create(hContext, flags, numbers, pImageDesc, pHost)
+
+    def take_image(
+        hNativeMem: int, hContext: Any, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+    ) -> Any:
+        numbers = read_format(pImageFormat, pImageDesc)
+        return take_native(hNativeMem, hContext, numbers, pImageDesc, pProperties)
+
+    adapter.declare(urMemImageCreate=create_image, urMemImageCreateWithNativeHandle=take_image)
 
     def make_answer(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def check_and_answer(memory: Any) -> Any:

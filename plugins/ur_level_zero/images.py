@@ -15,14 +15,12 @@ from ..sdk.conversions import failure
 from ..sdk.images import (
     IMAGE_KINDS,
     ImageObject,
-    check_description,
-    check_host_pitches,
     count_element_bytes,
-    declare_image_queries,
+    declare_images,
     find_transfer_pitches,
 )
 from ..sdk.rectangles import Rect
-from ..sdk.rules import COPY, USE, check_memory_flags
+from ..sdk.rules import COPY, USE
 from ..sdk.transfers import declare_image_transfers
 from ..sdk.ze.image_formats import convert_to_ze
 from .contexts import LZContext
@@ -90,54 +88,46 @@ def _check_size(device: LZDevice, desc: Any) -> None:
         raise failure("INVALID_IMAGE_SIZE", f"the device has no images of {sizes} pixels")
 
 
-@adapter.entry
-def urMemImageCreate(
-    hContext: LZContext, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
+def _create(
+    context: LZContext, flags: int, format: tuple[int, int], desc: Any, host: int
 ) -> LZImage:
-    check_memory_flags(flags, pHost)
-    kind, device = check_description(pImageDesc, pHost), hContext.devices[0]
-    format = pImageFormat.channelOrder, pImageFormat.channelType
-    pixel = count_element_bytes(*format)
+    device = context.devices[0]
     check_images(device)
-    _check_size(device, pImageDesc)
-    check_host_pitches(pImageDesc, kind, pixel)
+    _check_size(device, desc)
     fields = convert_to_ze(*format)
     if fields is None:
         raise failure("UNSUPPORTED_IMAGE_FORMAT", "Level Zero has no such format")
-    desc = make_struct(
+    described = make_struct(
         "image_desc",
         flags=0 if flags & _READ_ONLY else _WRITTEN,
-        type=_TYPES[pImageDesc.type][0],
-        width=pImageDesc.width,
-        height=pImageDesc.height,
-        depth=pImageDesc.depth,
-        arraylevels=pImageDesc.arraySize if "arraySize" in kind.sizes else 0,
+        type=_TYPES[desc.type][0],
+        width=desc.width,
+        height=desc.height,
+        depth=desc.depth,
+        arraylevels=desc.arraySize if "arraySize" in IMAGE_KINDS[desc.type].sizes else 0,
     )
-    desc.format = _Format(**fields)
-    ze = create(hContext.table, "zeImageCreate", hContext.ze, device.ze, ctypes.byref(desc))
-    made = LZImage(ze, hContext, pImageDesc, format)
-    if pHost and flags & (USE | COPY):
-        queue = create_queue(hContext, device, 0)
-        pitches = pImageDesc.rowPitch, pImageDesc.slicePitch
+    described.format = _Format(**fields)
+    ze = create(context.table, "zeImageCreate", context.ze, device.ze, ctypes.byref(described))
+    made = LZImage(ze, context, desc, format)
+    if host and flags & (USE | COPY):
+        queue = create_queue(context, device, 0)
+        pitches = desc.rowPitch, desc.slicePitch
         for routine, arguments in _list_transfers(
-            made, (0, 0, 0), made.extent, pHost, False, *pitches
+            made, (0, 0, 0), made.extent, host, False, *pitches
         ):
             queue.append(routine, *arguments)
         queue.drain()
     return made
 
 
-@adapter.entry
-def urMemImageCreateWithNativeHandle(
-    hNativeMem: int, hContext: LZContext, pImageFormat: Any, pImageDesc: Any, pProperties: Any
+def _take_native(
+    native: int, context: LZContext, format: tuple[int, int], desc: Any, properties: Any
 ) -> LZImage:
     """Make an image of a native handle. The program has to give its format and type correctly."""
-    check_description(pImageDesc, 0)
-    format = pImageFormat.channelOrder, pImageFormat.channelType
-    return LZImage(hNativeMem, hContext, pImageDesc, format, is_owned(pProperties))
+    return LZImage(native, context, desc, format, is_owned(properties))
 
 
-declare_image_queries(adapter)
+declare_images(adapter, _create, _take_native)
 
 
 # transfers

@@ -105,20 +105,17 @@ def _divide(buffer: LZBuffer, flags: int, origin: int, size: int, host: int) -> 
     return LZBuffer(address, buffer.context, size, parent=buffer, host=host, owned=False)
 
 
-declare_buffers(adapter, _create, _divide, BUFFER_ALIGNMENT)
-
-
-@adapter.entry
-def urMemBufferCreateWithNativeHandle(
-    hNativeMem: int, hContext: LZContext, pProperties: Any
-) -> LZBuffer:
+def _take_native(native: int, context: LZContext, properties: Any) -> LZBuffer | None:
     """Make the buffer of memory that the driver knows."""
     base, size = ctypes.c_void_p(), ctypes.c_size_t()
-    given = hNativeMem, ctypes.byref(base), ctypes.byref(size)
-    if hContext.table.zeMemGetAddressRange(hContext.ze, *given):
-        raise failure("INVALID_VALUE", "no memory of the context is there")
-    room = size.value - (hNativeMem - (base.value or 0))
-    return LZBuffer(hNativeMem, hContext, room, owned=is_owned(pProperties))
+    given = native, ctypes.byref(base), ctypes.byref(size)
+    if context.table.zeMemGetAddressRange(context.ze, *given):
+        return None
+    room = size.value - (native - (base.value or 0))
+    return LZBuffer(native, context, room, owned=is_owned(properties))
+
+
+declare_buffers(adapter, _create, _divide, _take_native, BUFFER_ALIGNMENT)
 
 
 def copy_memory(enqueue: LZEnqueue, target: int, source: int, size: int, keep: Any) -> Any:

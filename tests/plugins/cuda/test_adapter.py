@@ -601,3 +601,12 @@ def test_memory_that_cannot_be_mapped_for_export_leaves_nothing(work: Work, fake
         code = ur("urMemoryExportAllocExportableMemoryExp", *given)
         fake.fail(name, 0)
         assert (code, fake.calls("MemRelease") - before) == ("OUT_OF_DEVICE_MEMORY", 1)
+
+
+def test_a_buffer_of_the_program_s_usm_does_not_own_it(work: Work) -> None:
+    ur, address, take = work.ur, work.memory(), "urMemBufferCreateWithNativeHandle"
+    ur.ok("urMemRelease", ur.make(take, address, work.context, None))
+    ur.ok("urUSMFree", work.context, address)
+    made = ctypes.byref(ctypes.c_void_p())
+    codes = [ur(take, native, work.context, None, made) for native in (0, 0x1000)]
+    assert codes == ["INVALID_NULL_HANDLE", "INVALID_VALUE"]
