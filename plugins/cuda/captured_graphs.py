@@ -8,12 +8,11 @@ commands use. (Unified Runtime: experimental graph record and replay.)
 from __future__ import annotations
 
 import ctypes
-import itertools
 import weakref
-from typing import Any, Final
+from typing import Final
 
 from ...loader.base.forks import make_lock
-from ..sdk.captures import declare_graphs
+from ..sdk.captures import GraphObject, declare_graphs
 from .captures import CuCapture
 from .contexts import CuContext
 from .core import Object, adapter, check, failure, find_routine
@@ -23,31 +22,23 @@ from .events import CuEvent
 from .queues import CuQueue
 
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_numbers: Final = itertools.count(1)
 _lock = make_lock()
 
 
 @adapter.kind
-class CuGraph(Object):
+class CuGraph(GraphObject):
     """A graph that queues are captured into.
 
     Attributes:
-        number: a number that grows with every graph.
         ends: the nodes that the next capture comes after.
-        capture: the capture that goes on, or None.
-        keep: what its commands use.
         callbacks: functions of the program that are called at the end, with their data.
     """
 
-    type = "ur_exp_graph_handle_t"
-
     def __init__(self, context: CuContext, device: CuDevice) -> None:
-        self.context, self.device = context, device
-        self.native = device.make("GraphCreate", 0)
-        self.number = next(_numbers)
+        super().__init__(context)
+        self.device, self.native = device, device.make("GraphCreate", 0)
         self.ends: tuple[int, ...] = ()
-        self.capture: CuCapture | None = None
-        self.keep: list[Any] = []
+        self.capture: CuCapture | None
         self.callbacks: list[tuple[int, int]] = []
         self._failed = False
 
@@ -63,10 +54,7 @@ class CuGraph(Object):
         if queue.device is not self.device:
             raise failure("INVALID_DEVICE", "the queue is of another device")
         with _lock, queue.lock:
-            if queue.part is not None:
-                raise failure("INVALID_OPERATION", "the queue is captured already")
-            if self.capture is not None:
-                raise failure("INVALID_GRAPH", "another queue is captured into the graph")
+            self.check_free(queue)
             self.capture = CuCapture(self, queue)
 
     def end(self) -> None:
@@ -142,50 +130,28 @@ class CuExecutableGraph(Object):
         self.device.ask("GraphExecDestroy", self.native)  # the driver does so after its launches
 
 
-# recording
+# entry points
 
 
-@adapter.entry
-def urGraphCreateExp(hContext: CuContext) -> CuGraph:
-    """Make an empty graph for the context's first device."""
-    return CuGraph(hContext, hContext.device)
-
-
-@adapter.entry
-def urQueueBeginGraphCaptureExp(hQueue: CuQueue) -> None:
-    graph = CuGraph(hQueue.context, hQueue.device)
-    graph.begin(hQueue)
-
-
-declare_graphs(adapter)
-
-
-@adapter.entry
-def urGraphSetDestructionCallbackExp(hGraph: CuGraph, pfnCallback: int, pUserData: int) -> None:
-    hGraph.callbacks.append((pfnCallback, pUserData))
-
-
-@adapter.entry
-def urGraphDumpContentsExp(hGraph: CuGraph, filePath: str) -> None:
-    """Let the driver write a picture of the graph, in the language DOT."""
-    device = hGraph.device
-    if not device.has("GraphDebugDotPrint"):
+def _dump(graph: CuGraph, path: str) -> None:
+    device, name = graph.device, "GraphDebugDotPrint"
+    if not device.has(name):
         raise failure("UNSUPPORTED_FEATURE", "the driver is too old to print graphs")
-    code = device.ask("GraphDebugDotPrint", hGraph.native, filePath.encode(), 0)
-    check(code, find_routine("GraphDebugDotPrint"), filePath)
+    check(device.ask(name, graph.native, path.encode(), 0), find_routine(name), path)
 
 
-# executable graphs
-
-
-@adapter.entry
-def urGraphInstantiateGraphExp(hGraph: CuGraph) -> CuExecutableGraph:
-    return CuExecutableGraph(hGraph)
-
-
-@enqueues("ENQUEUE_GRAPH_EXP")
-def urEnqueueGraphExp(enqueue: CuEnqueue, hGraph: CuExecutableGraph) -> CuEvent | None:
-    enqueue.check_context("the graph", hGraph)
-    if enqueue.queue.device is not hGraph.device:
+def _run(enqueue: CuEnqueue, graph: CuExecutableGraph) -> CuEvent | None:
+    if enqueue.queue.device is not graph.device:
         raise failure("INVALID_DEVICE", "the queue is of another device")
-    return enqueue.run_graph(hGraph.native, hGraph.get_source, hGraph)
+    return enqueue.run_graph(graph.native, graph.get_source, graph)
+
+
+declare_graphs(
+    enqueues,
+    create=lambda context: CuGraph(context, context.device),
+    begin=lambda queue: CuGraph(queue.context, queue.device).begin(queue),
+    call_at_end=lambda graph, function, data: graph.callbacks.append((function, data)),
+    dump=_dump,
+    instantiate=CuExecutableGraph,
+    run=_run,
+)

@@ -21,7 +21,7 @@ from .devices import CuDevice
 from .driver_pools import ATTRIBUTES, DriverPool, has_pools
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .usm import allocate_usm, make_request, release_memory
+from .usm import allocator, release_memory
 
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 
@@ -163,7 +163,7 @@ class CuPool(USMPool):
 
 
 pools = PoolEntryPoints(adapter, CuPool)
-_allocate_now = make_immediate(allocate_usm, CuEnqueue.run, release_memory)
+_allocate_now = make_immediate(allocator.allocate, CuEnqueue.run, release_memory)
 
 
 def _allocate(
@@ -176,7 +176,7 @@ def _allocate(
     queue = enqueue.queue
     if device is None or kind != "device" or queue.part is not None or not has_pools(device):
         return _allocate_now(enqueue, kind, device, pool, size)
-    request = make_request(queue.context, kind, device, None, size)
+    request = allocator.make_request(queue.context, kind, device, None, size)
     chosen: Any = pool or pools.get_default(queue.context, device)
     if not chosen.has_for(request):
         return _allocate_now(enqueue, kind, device, pool, size)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from .adapter import Adapter
 from .conversions import failure
+from .families import EnqueueFamily
+from .objects import Object
+
+_numbers: Final = itertools.count(1)
 
 
 class Capture(Protocol):
@@ -46,12 +50,65 @@ def find_capture(own: _Capture | None, waits: Sequence[_Capture | None]) -> _Cap
     return found
 
 
-def declare_graphs(adapter: Adapter) -> None:
-    """Declare the entry points of recorded graphs that are the same whatever the driver is.
+class GraphObject(Object):
+    """A graph that queues are captured into.
+
+    Attributes:
+        number: a number that grows with every graph.
+        capture: the capture that goes on, or None.
+        keep: what its commands use.
+    """
+
+    type = "ur_exp_graph_handle_t"
+
+    def __init__(self, context: Any) -> None:
+        self.context, self.number = context, next(_numbers)
+        self.capture: Any = None
+        self.keep: list[Any] = []
+
+    def check_free(self, queue: Any) -> None:
+        """Check that a queue can begin to record into the graph.
+
+        Raises:
+            URError: INVALID_GRAPH while another queue does, INVALID_OPERATION for a queue that
+                records already.
+        """
+        if queue.capture is not None:
+            raise failure("INVALID_OPERATION", "the queue is captured already")
+        if self.capture is not None:
+            raise failure("INVALID_GRAPH", "another queue is captured into the graph")
+
+
+def declare_graphs(
+    enqueues: EnqueueFamily,
+    *,
+    create: Callable[[Any], Any],
+    begin: Callable[[Any], None],
+    call_at_end: Callable[[Any, int, int], object],
+    dump: Callable[[Any, str], None],
+    instantiate: Callable[[Any], Any],
+    run: Callable[[Any, Any], Any],
+) -> None:
+    """Declare the entry points of recorded graphs.
 
     A queue has `capture`, None if it is in none. A capture has `graph`, and `first`, the queue that
-    began it. A graph has `capture`, `begin(queue)`, `end()`, `is_empty` and `number`.
+    began it. A graph is a `GraphObject` that has `begin(queue)`, `end()` and `is_empty`.
+
+    Args:
+        enqueues: the family of the adapter's entry points.
+        create: returns an empty graph of a context.
+        begin: lets a queue record into a new graph.
+        call_at_end: gets a graph, the address of a function and its argument. The function is
+            called when the graph is destroyed.
+        dump: writes a picture of a graph to a file, in the language DOT.
+        instantiate: returns the executable graph of a graph.
+        run: enqueues an executable graph. It gets the call and the graph.
     """
+    adapter = enqueues.adapter
+
+    def run_graph(call: Any, graph: Any) -> Any:
+        call.check_context("the graph", graph)
+        return run(call, graph)
 
     def get_graph(queue: Any, code: str) -> Any:
         if queue.capture is None:
@@ -92,7 +149,15 @@ def declare_graphs(adapter: Adapter) -> None:
         urQueueIsGraphCaptureEnabledExp=lambda hQueue: hQueue.capture is not None,
         urQueueGetGraphExp=show_graph,
         urGraphDestroyExp=destroy_graph,
+        urGraphCreateExp=lambda hContext: create(hContext),
+        urQueueBeginGraphCaptureExp=lambda hQueue: begin(hQueue),
+        urGraphSetDestructionCallbackExp=lambda hGraph, pfnCallback, pUserData: call_at_end(
+            hGraph, pfnCallback, pUserData
+        ),
+        urGraphDumpContentsExp=lambda hGraph, filePath: dump(hGraph, filePath),
+        urGraphInstantiateGraphExp=lambda hGraph: instantiate(hGraph),
         urGraphIsEmptyExp=lambda hGraph: hGraph.is_empty,
         urGraphGetIdExp=lambda hGraph: hGraph.number,
         urGraphExecutableGraphDestroyExp=destroy_executable,
     )
+    enqueues.declare("urEnqueueGraphExp", "ENQUEUE_GRAPH_EXP", run_graph, "hGraph")

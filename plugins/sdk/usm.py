@@ -6,6 +6,7 @@ import math
 import mmap
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
@@ -233,6 +234,61 @@ def declare_allocation(
         urUSMSharedAlloc=allocate_shared,
         urUSMPitchedAllocExp=allocate_rows,
     )
+
+
+class Allocator:
+    """How an adapter allocates USM that is in the `allocations` of its context.
+
+    Args:
+        allocate: allocates what a request asks for.
+        find_largest: returns the bytes of a device's largest allocation.
+        has_kind: gets a device, and "host", "device" or "shared".
+        kind_of_request: the class of requests.
+    """
+
+    def __init__(
+        self,
+        allocate: Callable[[Any], Any],
+        find_largest: Callable[[Any], int],
+        has_kind: Callable[[Any, str], bool],
+        kind_of_request: type[MemoryRequest] = MemoryRequest,
+    ) -> None:
+        self._allocate, self._find_largest = allocate, find_largest
+        self._has_kind, self._kind_of_request = has_kind, kind_of_request
+
+    def make_request(self, context: Any, kind: str, device: Any, descriptor: Any, size: int) -> Any:
+        """Return what is asked for. Arguments and errors are those of `allocate`."""
+        if descriptor:
+            check_descriptor(descriptor)
+        devices = (device,) if device is not None else context.devices
+        if not size or any(size > self._find_largest(one) for one in devices):
+            raise failure("INVALID_USM_SIZE", f"{size} bytes")
+        if not all(self._has_kind(one, kind) for one in devices):
+            raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
+        align = descriptor.align if descriptor else 0
+        return self._kind_of_request(context, kind, device, size, align)
+
+    def allocate(
+        self, context: Any, kind: str, device: Any, descriptor: Any, pool: Any, size: int
+    ) -> int:
+        """Allocate memory, and return its address.
+
+        Args:
+            context: its context.
+            kind: "host", "device" or "shared".
+            device: its device, None for host memory.
+            descriptor: a pointer to a ur_usm_desc_t, or None.
+            pool: a `USMPool`, or None.
+            size: bytes.
+
+        Raises:
+            URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind that the
+                device does not have.
+            CodeError: what the driver answers.
+        """
+        request = self.make_request(context, kind, device, descriptor, size)
+        new = partial(self._allocate, request)
+        return add_known(new() if pool is None else pool.take(request, new)).base
 
 
 def declare_memory_query(adapter: Adapter, find: Callable[[Any, int], Any]) -> None:

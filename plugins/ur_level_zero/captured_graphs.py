@@ -6,10 +6,9 @@ Level Zero captures into a graph once. (Unified Runtime: experimental graph reco
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Final
+from typing import Final
 
-from ..sdk.captures import declare_graphs
+from ..sdk.captures import GraphObject, declare_graphs
 from ..sdk.objects import Object
 from .captures import LZCapture, can_capture, refuse_capture
 from .contexts import LZContext
@@ -20,7 +19,6 @@ from .queues import LZQueue
 
 _TRUE: Final = ZE.codes["ZE_RESULT_QUERY_TRUE"]
 _FALSE: Final = ZE.codes["ZE_RESULT_QUERY_FALSE"]
-_numbers: Final = itertools.count(1)
 
 
 def _check(context: LZContext) -> None:
@@ -29,25 +27,17 @@ def _check(context: LZContext) -> None:
 
 
 @adapter.kind
-class LZGraph(Object):
+class LZGraph(GraphObject):
     """A graph that a queue is captured into.
 
     Args:
         ze: its ze_graph_handle_t, 0 if the driver makes it for a capture.
-
-    Attributes:
-        number: a number that grows with every graph.
-        capture: the capture that goes on, or None.
-        kept: what its commands use.
     """
 
-    type = "ur_exp_graph_handle_t"
-
     def __init__(self, context: LZContext, ze: int = 0) -> None:
-        self.context, self.table, self.ze = context, context.table, ze
-        self.number, self._is_own = next(_numbers), bool(ze)
-        self.capture: LZCapture | None = None
-        self.kept: list[Any] = []
+        super().__init__(context)
+        self.table, self.ze, self._is_own = context.table, ze, bool(ze)
+        self.capture: LZCapture | None
 
     def begin(self, queue: LZQueue) -> None:
         """Let a queue record into the graph.
@@ -59,10 +49,7 @@ class LZGraph(Object):
         """
         queue.context.check_same("the graph", self)
         with queue.lock:
-            if queue.capture is not None:
-                raise failure("INVALID_OPERATION", "the queue is captured already")
-            if self.capture is not None:
-                raise failure("INVALID_GRAPH", "another queue is captured into the graph")
+            self.check_free(queue)
             self.capture = LZCapture(self, queue)
             try:
                 if self._is_own:
@@ -79,7 +66,7 @@ class LZGraph(Object):
     def _leave(self) -> None:
         capture, self.capture = self.capture, None
         assert capture is not None
-        self.kept = capture.end()
+        self.keep = capture.end()
 
     def end(self) -> None:
         """End the capture.
@@ -124,7 +111,7 @@ class LZExecutableGraph(Object):
     def __init__(self, graph: LZGraph) -> None:
         if graph.capture is not None:
             raise failure("INVALID_GRAPH", "a capture into the graph has not ended")
-        self.context, self.table, self.kept = graph.context, graph.table, graph.kept
+        self.context, self.table, self.keep = graph.context, graph.table, graph.keep
         self.ze = create(self.table, "zeGraphInstantiateExt", graph.ze, None)
 
     def get_native(self) -> int:
@@ -134,46 +121,39 @@ class LZExecutableGraph(Object):
         call(self.table, "zeExecutableGraphDestroyExt", self.ze)
 
 
-# recording
+# entry points
 
 
-@adapter.entry
-def urGraphCreateExp(hContext: LZContext) -> LZGraph:
-    _check(hContext)
-    return LZGraph(hContext, create(hContext.table, "zeGraphCreateExt", hContext.ze, None))
+def _create(context: LZContext) -> LZGraph:
+    _check(context)
+    return LZGraph(context, create(context.table, "zeGraphCreateExt", context.ze, None))
 
 
-@adapter.entry
-def urQueueBeginGraphCaptureExp(hQueue: LZQueue) -> None:
-    _check(hQueue.context)
-    LZGraph(hQueue.context).begin(hQueue)
+def _begin(queue: LZQueue) -> None:
+    _check(queue.context)
+    LZGraph(queue.context).begin(queue)
 
 
-declare_graphs(adapter)
-
-
-@adapter.entry
-def urGraphSetDestructionCallbackExp(hGraph: LZGraph, pfnCallback: int, pUserData: int) -> None:
+def _call_at_end(graph: LZGraph, function: int, data: int) -> None:
     routine = "zeGraphSetDestructionCallbackExt"
-    call(hGraph.table, routine, hGraph.ze, pfnCallback, pUserData or None, None)
+    call(graph.table, routine, graph.ze, function, data or None, None)
 
 
-@adapter.entry
-def urGraphDumpContentsExp(hGraph: LZGraph, filePath: str) -> None:
-    """Let the driver write a picture of the graph, in the language DOT."""
-    call(hGraph.table, "zeGraphDumpContentsExt", hGraph.ze, filePath.encode(), None)
+def _dump(graph: LZGraph, path: str) -> None:
+    call(graph.table, "zeGraphDumpContentsExt", graph.ze, path.encode(), None)
 
 
-# executable graphs
-
-
-@adapter.entry
-def urGraphInstantiateGraphExp(hGraph: LZGraph) -> LZExecutableGraph:
-    return LZExecutableGraph(hGraph)
-
-
-@enqueues("ENQUEUE_GRAPH_EXP")
-def urEnqueueGraphExp(enqueue: LZEnqueue, hGraph: LZExecutableGraph) -> LZEvent | None:
-    enqueue.check_context("the graph", hGraph)
+def _run(enqueue: LZEnqueue, graph: LZExecutableGraph) -> LZEvent | None:
     refuse_capture(enqueue.queue, "run a graph", enqueue.waits)
-    return enqueue.call("zeCommandListAppendGraphExt", hGraph.ze, None, keep=hGraph)
+    return enqueue.call("zeCommandListAppendGraphExt", graph.ze, None, keep=graph)
+
+
+declare_graphs(
+    enqueues,
+    create=_create,
+    begin=_begin,
+    call_at_end=_call_at_end,
+    dump=_dump,
+    instantiate=LZExecutableGraph,
+    run=_run,
+)

@@ -16,7 +16,7 @@ from .operations import fill
 from .queues import create_queue
 from .transfers import enqueue_operation
 from .unfinished_queues import drain_queues
-from .usm import allocate_usm
+from .usm import allocator
 
 
 @adapter.kind
@@ -37,7 +37,7 @@ class LZPool(USMPool):
 
 pools = PoolEntryPoints(adapter, LZPool)
 pools.declare_allocations(
-    enqueues.declare, make_immediate(allocate_usm, LZEnqueue.mark, release_memory)
+    enqueues.declare, make_immediate(allocator.allocate, LZEnqueue.mark, release_memory)
 )
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ..sdk.usm import (
-    MemoryRequest,
-    add_known,
-    check_descriptor,
+    Allocator,
     declare_allocation,
     declare_imports,
     declare_memory_query,
     find_known,
 )
 from .allocations import allocate, forget_imported, import_memory, locate
-from .contexts import LZContext
-from .core import adapter, failure
-from .devices import LZDevice
+from .core import adapter
 
 _SUPPORT: Final = {
     "host": "hostAllocCapabilities",
@@ -25,45 +21,12 @@ _SUPPORT: Final = {
 }
 
 
-def allocate_usm(
-    context: LZContext,
-    kind: str,
-    device: LZDevice | None,
-    descriptor: Any,
-    pool: Any,
-    size: int,
-) -> int:
-    """Allocate memory, and register it.
-
-    Args:
-        kind: "host", "device" or "shared".
-        device: its device, None for host memory.
-        descriptor: a pointer to a ur_usm_desc_t, or None.
-        pool: a `LZPool`, or None.
-        size: bytes.
-
-    Returns:
-        The address.
-
-    Raises:
-        URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind
-            that the device does not have.
-        LevelZeroError: what the driver answers.
-    """
-    if descriptor:
-        check_descriptor(descriptor)
-    align = descriptor.align if descriptor else 0
-    devices = (device,) if device is not None else context.devices
-    if not size or any(size > one.properties.maxMemAllocSize for one in devices):
-        raise failure("INVALID_USM_SIZE", f"{size} bytes")
-    if not all(getattr(one.access, _SUPPORT[kind]) for one in devices):
-        raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
-    request = MemoryRequest(context, kind, device, size, align)
-    made = allocate(request) if pool is None else pool.take(request, lambda: allocate(request))
-    return add_known(made).base
-
-
-declare_allocation(adapter, allocate_usm, lambda device: 64)
+allocator: Final = Allocator(
+    allocate,
+    find_largest=lambda device: device.properties.maxMemAllocSize,
+    has_kind=lambda device, kind: bool(getattr(device.access, _SUPPORT[kind])),
+)
+declare_allocation(adapter, allocator.allocate, lambda device: 64)
 
 
 declare_memory_query(adapter, find_known)
