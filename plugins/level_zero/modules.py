@@ -33,7 +33,7 @@ from ..opencl.program_builds import (
     LinkError,
     build_program,
     link_programs,
-    urProgramSetSpecializationConstants,
+    specialize,
 )
 from ..opencl.programs import (
     URProgram,
@@ -150,7 +150,7 @@ class ModuleInput:
             for row, (number, value) in zip(rows, kept.items(), strict=True):
                 row.id, row.size = number, len(value)
                 row.pValue = int(ur_ffi.cast("uintptr_t", value))
-            urProgramSetSpecializationConstants(program, len(rows), rows)
+            specialize(program, list(rows))
         return program, options
 
 

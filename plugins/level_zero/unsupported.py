@@ -7,11 +7,11 @@ compares it.
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ...loader.ze.abi import TABLES
+from ..sdk.support_pages import list_sections
 from . import driver
 
 #: Why → a pattern of the names of functions.
@@ -128,30 +128,9 @@ def make_page() -> str:
     declared = driver.declared
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
-    parts += [
-        "\n".join(_format_section(table, names, declared))
-        for table, names in sorted(TABLES.items())
-    ]
+    parts += list_sections(TABLES, declared, find_reason)
     rows = (f"| {test} | {why} |" for test, why in FAILURES.items())
     return "\n".join([*parts, _FAILURES_HEAD, *rows])
-
-
-def _format_section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
-    there = [f"`{name}`" for name in names if name in declared]
-    yield f"## {table}: {len(there)} of {len(names)}\n"
-    if there:
-        yield _wrap(f"Implemented: {', '.join(there)}.") + "\n"
-    missing: dict[str, list[str]] = {}
-    for name in names:
-        if name not in declared:
-            missing.setdefault(find_reason(name), []).append(f"`{name}`")
-    for reason, without in missing.items():
-        yield _wrap(f"Not implemented: {', '.join(without)}. {reason}") + "\n"
-
-
-def _wrap(text: str) -> str:
-    """Wrap a paragraph at 100 columns."""
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

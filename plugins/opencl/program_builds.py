@@ -14,8 +14,7 @@ from typing import Any, Final
 from ...icd.abi import OPENCL
 from ...icd.errors import OpenCLError
 from ...loader.base.interrupts import run_aside
-from ..sdk.programs import declare_builds
-from ..sdk.rules import check_count
+from ..sdk.programs import declare_builds, declare_specialization
 from .contexts import URContext
 from .core import adapter, check, failure, make_handle_array
 from .devices import URDevice, can_take_specialization_constants
@@ -183,30 +182,32 @@ def link_programs(
 # specialization constants
 
 
-@adapter.entry
-def urProgramSetSpecializationConstants(
-    hProgram: URProgram, count: int, pSpecConstants: Any
-) -> None:
-    if not count:
-        raise failure("INVALID_SIZE", "there is no constant to set")
-    check_count(count, "INVALID_SIZE", "constants")
-    if not any(map(can_take_specialization_constants, hProgram.devices)):
+def _check_support(program: URProgram) -> None:
+    if not any(map(can_take_specialization_constants, program.devices)):
         raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
-    if not hProgram.il:
-        raise failure(
-            "INVALID_PROGRAM", "only a program made of SPIR-V has specialization constants"
-        )
-    constants = [pSpecConstants[index] for index in range(count)]
-    if not all(constant.pValue for constant in constants):
-        raise failure("INVALID_VALUE", "a constant without a value")
+
+
+def specialize(program: URProgram, constants: list[Any]) -> None:
+    """Set specialization constants.
+
+    Args:
+        constants: ur_specialization_constant_info_t.
+
+    Raises:
+        URError: UNSUPPORTED_FEATURE.
+        OpenCLError: what else the driver answers.
+    """
     routine = "clSetProgramSpecializationConstant"
     for constant in constants:
-        code = hProgram.table.clSetProgramSpecializationConstant(
-            hProgram.cl, constant.id, constant.size, constant.pValue
+        code = program.table.clSetProgramSpecializationConstant(
+            program.cl, constant.id, constant.size, constant.pValue
         )
         if code == _INVALID_OPERATION:  # the driver has the function, which does nothing
             raise failure("UNSUPPORTED_FEATURE", f"the driver has no {routine}")
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
+
+
+declare_specialization(adapter, specialize, _check_support)
 
 
 # queries

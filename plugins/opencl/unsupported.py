@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ...loader.ur.abi import UR
+from ..sdk.support_pages import list_sections, wrap
 from .core import adapter
 from .device_tables import WITHOUT
 
@@ -112,24 +112,14 @@ def make_page() -> str:
     declared = adapter.declared
     every = [name for names in TABLES.values() for name in names]
     parts = [_HEAD.format(all=len(every), there=sum(name in declared for name in every))]
-    parts += [
-        "\n".join(_format_section(table, names, declared))
-        for table, names in sorted(TABLES.items())
-    ]
+    parts += list_sections(TABLES, declared, _find_reason)
     parts.append("\n".join(_list_retired(declared)))
     parts.append("\n".join(_list_properties()))
     return "\n".join(parts)
 
 
-def _format_section(table: str, names: tuple[str, ...], declared: frozenset[str]) -> Iterator[str]:
-    there = [f"`{name}`" for name in names if name in declared]
-    yield f"## {table}: {len(there)} of {len(names)}\n"
-    if there:
-        yield _wrap(f"Implemented: {', '.join(there)}.") + "\n"
-    for reason, without in REASONS.items():
-        missing = [f"`{name}`" for name in names if name in without and name not in declared]
-        if missing:
-            yield _wrap(f"Not implemented: {', '.join(missing)}. {reason}") + "\n"
+def _find_reason(name: str) -> str:
+    return next((reason for reason, without in REASONS.items() if name in without), "")
 
 
 def _list_retired(declared: frozenset[str]) -> Iterator[str]:
@@ -139,9 +129,9 @@ def _list_retired(declared: frozenset[str]) -> Iterator[str]:
     older = ", ".join(f"`{name[:-7]}`" for name in retired if name in OLDER)
     yield "## Of earlier releases\n"
     yield "A loader of another release gets the tables of that release.\n"
-    yield _wrap(f"Implemented, and retired since: {there or 'nothing'}.") + "\n"
-    yield _wrap(f"Implemented with the parameters of 2025.3, too: {older}.") + "\n"
-    yield _wrap("Not implemented in that form: `urBindlessImagesImageCopyExp`.") + "\n"
+    yield wrap(f"Implemented, and retired since: {there or 'nothing'}.") + "\n"
+    yield wrap(f"Implemented with the parameters of 2025.3, too: {older}.") + "\n"
+    yield wrap("Not implemented in that form: `urBindlessImagesImageCopyExp`.") + "\n"
 
 
 def _list_properties() -> Iterator[str]:
@@ -149,14 +139,7 @@ def _list_properties() -> Iterator[str]:
     yield "urDeviceGetInfo answers UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION to:\n"
     for reason, names in WITHOUT.items():
         properties = ", ".join(f"`UR_DEVICE_INFO_{name}`" for name in names)
-        yield _wrap(f"- {properties}: {reason}.", indent="  ")
-
-
-def _wrap(text: str, indent: str = "") -> str:
-    """Wrap a paragraph at 100 columns."""
-    return textwrap.fill(
-        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+        yield wrap(f"- {properties}: {reason}.", indent="  ")
 
 
 if __name__ == "__main__":

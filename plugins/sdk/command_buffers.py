@@ -371,6 +371,25 @@ def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -
     adapter.in_c.add("urCommandBufferGetInfoExp")  # runtimes ask before every append
 
 
+def declare_launch_appends(
+    appends: AppendFamily, append_as_set: Callable[..., Any], append_with: Callable[..., Any]
+) -> None:
+    """Declare the appends of launches.
+
+    Args:
+        append_as_set: appends a launch with the arguments that are set on the kernel. It gets the
+            call, a kernel, the dimensions, and three sizes: the global work offset or None, the
+            global work size, the local work size or None. It also gets the kernels that an update
+            may choose instead.
+        append_with: gets arguments, too: ur_exp_kernel_arg_properties_t, and how many there are.
+    """
+    sizes = "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"
+    parameters = "hKernel", *sizes, "phKernelAlternatives"
+    appends.declare("urCommandBufferAppendKernelLaunchExp", append_as_set, *parameters)
+    name = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    appends.declare(name, append_with, *parameters, "pArgs", "numArgs")
+
+
 def declare_native_appends(
     appends: AppendFamily,
     append_native: Callable[[Any, Any, Callable[[], None]], Any],

@@ -11,7 +11,7 @@ from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
-from .rules import check_metadata, read_binaries
+from .rules import check_count, check_metadata, read_binaries
 from .wrap import name_parameters
 
 _BUILD_INFO: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -141,6 +141,34 @@ def declare_creation(
             hNativeProgram, hContext, pProperties
         ),
     )
+
+
+def declare_specialization(
+    adapter: Adapter,
+    specialize: Callable[[Any, list[Any]], None],
+    check_support: Callable[[Any], None] = lambda program: None,
+) -> None:
+    """Declare how specialization constants get values for the next build.
+
+    Args:
+        specialize: gets a program, and ur_specialization_constant_info_t that have values.
+        check_support: raises an error for a program whose devices cannot take any.
+    """
+
+    def set_constants(hProgram: Any, count: int, pSpecConstants: Any) -> None:
+        if not count:
+            raise failure("INVALID_SIZE", "there is no constant to set")
+        check_count(count, "INVALID_SIZE", "constants")
+        check_support(hProgram)
+        if not hProgram.il:
+            reason = "only a program made of SPIR-V has specialization constants"
+            raise failure("INVALID_PROGRAM", reason)
+        constants = [pSpecConstants[index] for index in range(count)]
+        if not all(constant.pValue for constant in constants):
+            raise failure("INVALID_VALUE", "a constant without a value")
+        specialize(hProgram, constants)
+
+    adapter.declare(urProgramSetSpecializationConstants=set_constants)
 
 
 def declare_addresses(

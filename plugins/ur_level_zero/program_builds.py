@@ -13,8 +13,12 @@ from typing import Any, Final
 
 from ...loader.base.spirv import read_module
 from ...loader.ur.abi import UR, URError
-from ..sdk.programs import declare_addresses, declare_builds, declare_variable_copies
-from ..sdk.rules import check_count
+from ..sdk.programs import (
+    declare_addresses,
+    declare_builds,
+    declare_specialization,
+    declare_variable_copies,
+)
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, call, failure
 from .devices import LZDevice
@@ -111,22 +115,9 @@ def urProgramDynamicLinkExp(hContext: LZContext, phPrograms: list[LZProgram]) ->
             raise failure("PROGRAM_LINK_FAILURE", log)
 
 
-@adapter.entry
-def urProgramSetSpecializationConstants(
-    hProgram: LZProgram, count: int, pSpecConstants: Any
-) -> None:
+def _specialize(program: LZProgram, constants: list[Any]) -> None:
     """Note values for the next build. The SPIR-V says which identifiers and sizes there are."""
-    if not count:
-        raise failure("INVALID_SIZE", "there is no constant to set")
-    check_count(count, "INVALID_SIZE", "constants")
-    if not hProgram.il:
-        raise failure(
-            "INVALID_PROGRAM", "only a program made of SPIR-V has specialization constants"
-        )
-    constants = [pSpecConstants[index] for index in range(count)]
-    if not all(constant.pValue for constant in constants):
-        raise failure("INVALID_VALUE", "a constant without a value")
-    known = read_module(hProgram.il).constants
+    known = read_module(program.il).constants
     for constant in constants:
         size = known.get(constant.id)
         if size is None:
@@ -134,8 +125,11 @@ def urProgramSetSpecializationConstants(
         if constant.size != size:
             raise failure("INVALID_VALUE", f"constant {constant.id} has {size} bytes")
     given = {one.id: ctypes.string_at(one.pValue, one.size) for one in constants}
-    for _, inputs in hProgram.sources.values():
+    for _, inputs in program.sources.values():
         inputs[0].constants.update(given)
+
+
+declare_specialization(adapter, _specialize)
 
 
 # addresses

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
+from ...sdk.command_buffers import declare_launch_appends
 from ...sdk.kernel_arguments import URKernelArgument, read_arguments
 from ..core import adapter, failure
 from ..kernels import CuKernel
-from .appends import Appended, CuAppend, declare_append
+from .appends import Appended, CuAppend, appends
 from .in_c import does_wait
 from .updates import CuLaunchState
 
@@ -66,12 +66,6 @@ def _append(
     return appended
 
 
-_LAUNCH: Final = (
-    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
-    "phKernelAlternatives",
-)
-
-
 def _append_as_set(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended:
     """Append a launch with the arguments that are set on the kernel."""
     dim, offset, size, local, alternatives = others
@@ -89,9 +83,4 @@ def _append_with(append: CuAppend, kernel: CuKernel, *others: Any) -> Appended:
     return _append(append, kernel, dim, offset, size, local, alternatives, arguments)
 
 
-declare_append("urCommandBufferAppendKernelLaunchExp", partial(_append_as_set), *_LAUNCH)
-declare_append(
-    "urCommandBufferAppendKernelLaunchWithArgsExp",
-    partial(_append_with),
-    *(*_LAUNCH, "pArgs", "numArgs"),
-)
+declare_launch_appends(appends, _append_as_set, _append_with)

@@ -13,10 +13,11 @@ from ....icd._native import ffi as icd_ffi
 from ....icd._native import lib as icd_lib
 from ....icd.calls import get_address
 from ...sdk._native import ffi, lib
+from ...sdk.command_buffers import declare_launch_appends
 from ...sdk.kernel_arguments import URKernelArgument, list_argument_rows
 from ..core import check, failure
 from ..kernels import URKernel
-from .appends import Append, Appended, declare_append
+from .appends import Append, Appended, appends
 from .arguments import make_argument_error
 from .command_buffers import URCommandBuffer
 
@@ -149,12 +150,6 @@ def _append_launch(
     return appended
 
 
-_LAUNCH: Final = (
-    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
-    "phKernelAlternatives",
-)
-
-
 def _append_launch_as_set(
     append: Append, kernel: URKernel, dim: int, offset: Any, size: Any, local: Any, others: Any
 ) -> Appended:
@@ -177,10 +172,7 @@ def _append_launch_as_set(
     return appended
 
 
-declare_append("urCommandBufferAppendKernelLaunchExp", _append_launch_as_set, *_LAUNCH)
-declare_append(
-    "urCommandBufferAppendKernelLaunchWithArgsExp", _append_launch, *_LAUNCH, "pArgs", "numArgs"
-)
+declare_launch_appends(appends, _append_launch_as_set, _append_launch)
 
 
 def _fill(row: Any, index: int, argument: URKernelArgument) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ....loader.base.operations import TransferCommand
 from ....loader.ur.abi import UR
-from ...sdk.command_buffers import AppendCall, declare_native_appends
+from ...sdk.command_buffers import AppendCall, declare_launch_appends, declare_native_appends
 from ...sdk.conversions import failure
 from ...sdk.families import AppendFamily
 from ...sdk.kernel_arguments import read_arguments
@@ -159,16 +159,7 @@ def _append_launch(
         return append.add(LAUNCH, numbers, "KERNEL_LAUNCH", launch=state, others=others)
 
 
-_LAUNCH: Final = (
-    *("hKernel", "workDim", "pGlobalWorkOffset", "pGlobalWorkSize", "pLocalWorkSize"),
-    "phKernelAlternatives",
-)
-appends.declare("urCommandBufferAppendKernelLaunchExp", _append_launch, *_LAUNCH)
-appends.declare(
-    "urCommandBufferAppendKernelLaunchWithArgsExp",
-    partial(_append_launch, given=True),
-    *(*_LAUNCH, "pArgs", "numArgs"),
-)
+declare_launch_appends(appends, _append_launch, partial(_append_launch, given=True))
 
 
 # native commands
