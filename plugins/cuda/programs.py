@@ -106,7 +106,14 @@ class CuProgram(Object):
         self.options = ""
 
     def get_native(self) -> int:
-        """Return the driver's module on the first device for which it is built."""
+        """Return the driver's module on the first device for which it is built.
+
+        Raises:
+            URError: UNSUPPORTED_FEATURE if it is built for no device. The query lists no other
+                code for that.
+        """
+        if not self.modules:
+            raise failure("UNSUPPORTED_FEATURE", "a program that is not built has no module")
         return self.any_module.handle
 
     @property

@@ -489,6 +489,9 @@ def test_a_kernel_of_dpcpp_has_a_variant_for_global_offsets(
 def test_files_that_are_for_no_gpu_are_no_programs(work: Work) -> None:
     program = program_of_binary(work, Path("/proc/self/exe").read_bytes())
     assert work.ur("urProgramBuild", work.context, program, None) != "SUCCESS"
+    native = ctypes.c_void_p()
+    code = work.ur("urProgramGetNativeHandle", program, ctypes.byref(native))
+    assert code == "UNSUPPORTED_FEATURE"
 
 
 def test_sub_groups_are_warps(work: Work, ur: Calls) -> None:
