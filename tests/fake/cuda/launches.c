@@ -16,8 +16,9 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *g) {
                   g->sharedMemBytes,
                   {0},
                   NULL};
-    if (!g->func || (g->kernelParams && g->extra) || g->sharedMemBytes > (g->func->shared ? (uint32_t)g->func->shared : MOST_SHARED) ||
-        (g->func->count && !g->kernelParams))
+    if (!g->func || (g->kernelParams && g->extra) || (g->func->count && !g->kernelParams))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (g->sharedMemBytes > (g->func->shared ? (uint32_t)g->func->shared : MOST_SHARED))
         return CUDA_ERROR_INVALID_VALUE;
     for (int d = 0; d < DIMENSIONS; d++)
         if (!one.grid[d] || one.grid[d] > most[d] || !one.block[d])
@@ -145,7 +146,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
             continue;
         if (one->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             return CUDA_ERROR_INVALID_VALUE;
-        if (!of[0] || !of[1] || !of[2] || (uint64_t)of[0] * of[1] * of[2] > (f->any_cluster ? 16 : 8))
+        uint64_t groups = (uint64_t)of[0] * of[1] * of[2];
+        if (!groups || groups > (f->any_cluster ? 16 : 8))
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         for (int d = 0; d < DIMENSIONS; d++)
             if (grid[d] % of[d])
