@@ -40,7 +40,9 @@ MOST_PLATFORMS: Final = 1024
 UNKNOWN: Final = True, 0
 _CL_INVALID_PLATFORM: Final = -32
 
+# void *clGetExtensionFunctionAddress(const char *name)
 _GetExtensionFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+# cl_int clIcdGetPlatformIDsKHR(cl_uint room, cl_platform_id *, cl_uint *count)
 _GetPlatformIDs = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p
 )

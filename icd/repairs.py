@@ -73,6 +73,7 @@ def _read_cpu_flags() -> frozenset[str]:
 @cache
 def _copy_forever(text: str) -> int:
     """The address of a C string that is never freed; the driver may read it until the end."""
+    # char *strdup(const char *)
     strdup = ctypes.CDLL(None).strdup
     strdup.argtypes, strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
     return strdup(text.encode())

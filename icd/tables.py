@@ -34,7 +34,9 @@ from .errors import check, describe
 
 _PLATFORM_INFO_SLOT: Final = 1
 
+# void *clIcdGetFunctionAddressForPlatformKHR(cl_platform_id, const char *name)
 GetFunction = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+# cl_int clIcdSetPlatformDispatchDataKHR(cl_platform_id, void *data)
 SetDispatchData = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 

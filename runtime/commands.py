@@ -265,7 +265,9 @@ class _Call:
     def __init__(self, function: Callable[[InteropHandle], object], interop: InteropHandle) -> None:
         self._function, self._interop = function, interop
         self._error: BaseException | None = None
+        # void (ur_queue_handle_t, void *data), of urEnqueueNativeCommandExp
         self.of_queue = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._run)
+        # void (void *data), of urCommandBufferAppendNativeCommandExp; the result is ignored
         self.of_buffer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._run)
 
     def _run(self, *_: Any) -> int:

@@ -47,6 +47,7 @@ _READ_ONLY: Final = 1
 _CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _KINDS: Final = {code: kind for kind, code in _CODES.items()}
 
+# void (DLManagedTensor *), its deleter
 _Function: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

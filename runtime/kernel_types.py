@@ -58,6 +58,7 @@ TAG: Final = 0x4F50454E434C3331
 #: CL_KERNEL_ARG_TYPE_NAME
 TYPE_NAME: Final = 0x1198
 _LONGEST: Final = 256  # bytes of a type's name
+# cl_int clGetKernelArgInfo(cl_kernel, cl_uint index, cl_kernel_arg_info, size_t, void *, size_t *)
 _Function: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_void_p,

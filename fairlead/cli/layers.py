@@ -30,6 +30,7 @@ OWN: Final = {
     "trace": trace_layer.find_library(),
 }
 
+# cl_int clGetLayerInfo(cl_layer_info, size_t size, void *value, size_t *size_ret)
 _GetLayerInfo = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
 )

@@ -16,7 +16,9 @@ from typing import Any, Final
 from .forks import make_lock
 
 _libc: Final = ctypes.CDLL(None)
+# void *malloc(size_t)
 _libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+# char *strdup(const char *)
 _libc.strdup.argtypes, _libc.strdup.restype = [ctypes.c_char_p], ctypes.c_void_p
 _lock: Final = make_lock()  # one block at a time: the variables are the process's
 

@@ -121,6 +121,7 @@ class Library(Value):
 
     def close(self) -> None:
         """Call dlclose. No address inside the library may be used afterwards."""
+        # int dlclose(void *handle)
         function = _open_libc().dlclose
         function.argtypes = [ctypes.c_void_p]
         function(self.handle)
@@ -237,6 +238,7 @@ def _find_path(handle: int) -> str:
     `l_name` is the second word of its link map (dlinfo(3)).
     """
     link_map = ctypes.POINTER(ctypes.c_char_p)()
+    # int dlinfo(void *handle, int request, void *info)
     dlinfo = _open_libc().dlinfo
     dlinfo.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
     if dlinfo(handle, _RTLD_DI_LINKMAP, ctypes.byref(link_map)) or not link_map[1]:
@@ -257,6 +259,7 @@ class _DlInfo(ctypes.Structure):
 
 def find_file(address: int) -> str:
     """Return the real path of the library that contains an address, "" if there is none."""
+    # int dladdr(const void *address, Dl_info *)
     info, dladdr = _DlInfo(), _open_libc().dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return _resolve_path(info.fname) if dladdr(address, ctypes.byref(info)) and info.fname else ""

@@ -15,6 +15,7 @@ _SIGACTION_BYTES: Final = 256  # more than a struct sigaction has; it begins wit
 _SIGNALS: Final = range(1, 65)
 
 _libc: Final = ctypes.CDLL(None)
+# char *setlocale(int category, const char *)
 _libc.setlocale.argtypes, _libc.setlocale.restype = [ctypes.c_int, ctypes.c_char_p], ctypes.c_char_p
 
 

@@ -110,6 +110,7 @@ def is_secure_process() -> bool:
     That is so for set-uid and set-gid programs and those with file capabilities (getauxval(3),
     AT_SECURE).
     """
+    # unsigned long getauxval(unsigned long type)
     getauxval = ctypes.CDLL(None).getauxval
     getauxval.argtypes, getauxval.restype = [ctypes.c_ulong], ctypes.c_ulong
     return bool(getauxval(_AT_SECURE))

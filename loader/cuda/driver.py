@@ -21,6 +21,7 @@ from ..gpu.places import PLACES
 from ..gpu.search import GpuSearch
 from .abi import CUDA, NAMES, CudaError, find_neutral_name
 
+# CUresult cuGetProcAddress_v2(const char *, void **, int version, cuuint64_t flags, int *found)
 _GetProcAddress = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_char_p,

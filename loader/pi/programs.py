@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .serve import Service
 
 
+# void (pi_program, void *data), of piProgramBuild
 _Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 

@@ -32,7 +32,9 @@ from .adapt import adapt
 
 _BUFFER_WORDS: Final = 1024  # words: several times the longest table that was ever seen
 _MARK: Final = 0x4C44_4146_0000_0001  # not an address: bits 48 to 63 of a user's address are 0
+# ur_result_t urGetPlatformProcAddrTable(ur_api_version_t, ur_platform_dditable_t *), and others
 _GetTable = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p)
+# pi_result piPluginInit(pi_plugin *)
 _PluginInit = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 

@@ -30,6 +30,7 @@ _NEEDED: Final = (
     ("zeDeviceGet",),
     ("zeDeviceGetProperties",),
 )
+# ze_result_t zeGetGlobalProcAddrTable(ze_api_version_t, ze_global_dditable_t *), and others
 _GetTable = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 
 

@@ -21,6 +21,7 @@ from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .queues import CuQueue
 
+# void (void *data), of urGraphSetDestructionCallbackExp
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = make_lock()
 

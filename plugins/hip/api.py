@@ -30,12 +30,14 @@ _Pool: Any = HIP.get_struct("hipMemPoolProps")
 _ANY_KIND: Final = HIP["hipMemcpyDefault"]
 
 
+# void (void *data), of urEnqueueHostTaskExp
 _Task: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 #: The host tasks that streams have not called yet, by numbers: function and data.
 _tasks: Final[dict[int, tuple[int, int]]] = {}
 _tokens: Final = itertools.count(1)
 
 
+# void (hipStream_t, hipError_t, void *data)
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 def _serve(stream: int | None, code: int, token: int) -> None:
     """Call a host task for hipStreamAddCallback."""

@@ -29,6 +29,7 @@ from .recording import ListCommand, ListRecording
 _TRUE: Final = ZE.codes["ZE_RESULT_QUERY_TRUE"]
 _FALSE: Final = ZE.codes["ZE_RESULT_QUERY_FALSE"]
 _SIMPLE: Final = ZE["ZE_RECORD_REPLAY_GRAPH_EXT_DUMP_MODE_SIMPLE"]
+# void (void *data), of zeGraphSetDestructionCallbackExt
 _Callback: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

@@ -26,6 +26,7 @@ from .lists import ZeCommandList
 from .recording import ListCommand, ListRecording
 from .streams import StepRun, Stream, StreamStep
 
+# void (void *data), of zeCommandListAppendHostFunction
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _ROW: Final = ffi.sizeof("ze_kernel_timestamp_result_t")
 #: The first and the last command whose times are read, None for no times.

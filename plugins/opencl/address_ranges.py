@@ -7,8 +7,10 @@ import mmap
 from typing import Final
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+# void *mmap(void *, size_t, int prot, int flags, int fd, off_t)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+# int munmap(void *, size_t)
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _PROT_NONE: Final = 0
 _FAILED: Final = ctypes.c_void_p(-1).value

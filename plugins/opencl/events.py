@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from .platforms import URPlatform
     from .queues import URQueue
 
+# void (cl_event, cl_int status, void *data), for clSetEventCallback
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
 _FAILED: Final = OPENCL.codes["CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"]
 _STATUS: Final = OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"]
+# void (void *data), of urEnqueueHostTaskExp
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

@@ -99,6 +99,8 @@ _EXTENSION: Final = "cl_intel_concurrent_dispatch"
 #: The extension's constants and its function, which Khronos' headers do not have.
 _DISPATCH_TYPE, _DEFAULT, _CONCURRENT = 0x4257, 0, 1
 _COUNT: Final = "clGetKernelMaxConcurrentWorkGroupCountINTEL"
+# cl_int (cl_command_queue, cl_kernel, cl_uint dim, const size_t *offset, const size_t *local,
+#     size_t *count)
 _CountPrototype: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, *[ctypes.c_void_p] * 2, ctypes.c_uint32, *[ctypes.c_void_p] * 3
 )

@@ -190,9 +190,11 @@ adapter.info(
 # addresses
 
 #: Functions of Intel's drivers that Khronos' headers do not have.
+# cl_int (cl_device_id, cl_program, const char *name, cl_ulong *address)
 _FunctionPointer: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, *[ctypes.c_void_p] * 2, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)
 )
+# cl_int (cl_device_id, cl_program, const char *name, size_t *size, void **address)
 _VariablePointer: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     *[ctypes.c_void_p] * 2,

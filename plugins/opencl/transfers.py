@@ -198,8 +198,9 @@ def urEnqueueMemUnmap(enqueue: Enqueue, hMem: URMemory, pMappedPtr: int) -> UREv
 
 # device global variables
 
-#: Intel's drivers have these functions, which are in no public header. The arguments are queue,
-#: program, name, blocking, size, offset, host memory and the usual ones for events.
+#: Intel's drivers have these functions, which are in no public header.
+# cl_int (cl_command_queue, cl_program, const char *name, cl_bool blocking, size_t size,
+#     size_t offset, void *host, cl_uint waits, const cl_event *, cl_event *)
 _GlobalVariable: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from .adapter import Adapter
 from .conversions import failure
 
+# void (void *data), of urContextSetExtendedDeleter
 _Deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 _INFO: Final = {

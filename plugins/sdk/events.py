@@ -13,6 +13,7 @@ from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
 
+# void (ur_event_handle_t, ur_execution_info_t, void *data), of urEventSetCallback
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
 
 _INFO: Final = {

@@ -51,9 +51,11 @@ release_memory: Final = make_release(free)
 
 #: Functions of Intel's GPU driver, which no specification has: they import and release host memory.
 _IMPORT, _RELEASE = "zexDriverImportExternalPointer", "zexDriverReleaseImportedPointer"
+# ze_result_t (ze_driver_handle_t, void *, size_t)
 _ImportPrototype: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 )
+# ze_result_t (ze_driver_handle_t, void *)
 _ReleasePrototype: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
