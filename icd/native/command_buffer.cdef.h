@@ -1,4 +1,4 @@
-/* What Python calls of command-buffers: replay programs, what engines build, enqueues, times. After
+/* What Python calls of command-buffers: sequences, what engines build, enqueues, times. After
  * native.cdef.h, for the C compiler and cffi alike. */
 
 /* --- replay.c: what is executed. A step enqueues a command, or (command == UINT32_MAX) a barrier,
@@ -13,12 +13,12 @@ typedef struct fl_step {
 typedef struct fl_prepared fl_prepared;
 
 /* `prepared` begins as NULL; it is made by the first replay and given up by fl_release. One thread
- * at a time replays a program or updates it. The last members may be 0: `externals` are events that
- * a replay waits for, `exports` the steps whose events it gives to `exported` (one reference each);
- * `others` are kernels that commands may come to name, and an `updatable` program has room for any
- * argument to be set before any launch; set_pointer, copy_memory and fill_memory are for drivers
- * that have USM and no SVM. */
-typedef struct fl_program {
+ * at a time replays a sequence or updates it. The last members may be 0: `externals` are events
+ * that a replay waits for, `exports` the steps whose events it gives to `exported` (one reference
+ * each); `others` are kernels that commands may come to name, and an `updatable` sequence has room
+ * for any argument to be set before any launch; set_pointer, copy_memory and fill_memory are for
+ * drivers that have USM and no SVM. */
+typedef struct fl_sequence {
     const fl_command *commands;
     const fl_step *steps;
     uint32_t step_count;
@@ -33,25 +33,25 @@ typedef struct fl_program {
     void **exported;
     void *const *others;
     void *set_pointer, *copy_memory, *fill_memory;
-    const uint32_t *step_of; /* the step of each command, for updates; NULL in a program that is not
+    const uint32_t *step_of; /* the step of each command, for updates; NULL if the sequence is not
                                 updatable */
     /* The caller's queue is out of order. `beside`: nothing else in it waits for a replay, or is
      * waited for; `fenced`: a replay begins and ends with a barrier. `by_transfer`: fl_put_place.
      */
     uint32_t beside, fenced, by_transfer;
     uint32_t helps; /* who waits for a replay waits for the final waits first (helping.c) */
-} fl_program;
+} fl_sequence;
 
-int fl_replay(fl_program *program, void *const *queues, uint32_t queue_count, uint32_t times,
+int fl_replay(fl_sequence *sequence, void *const *queues, uint32_t queue_count, uint32_t times,
               uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 /* The command of a step has other arguments than before; `relaunched`: or another kernel. Of
  * several changes those come first, after which the commands are all as they will be. */
-int fl_update(fl_program *program, uint32_t step, int relaunched);
-void fl_release(fl_program *program);
-/* helping.c: from now on waits for queues of this one's driver may run commands of programs that
+int fl_update(fl_sequence *sequence, uint32_t step, int relaunched);
+void fl_release(fl_sequence *sequence);
+/* helping.c: from now on waits for queues of this one's driver may run commands of sequences that
  * `helps` says so of. A code; for each 0 the other function is called once. */
 int fl_begin_help(const void *queue);
-void fl_end_help(const void *program, const void *queue);
+void fl_end_help(const void *sequence, const void *queue);
 
 /* replay.c: a barrier on a queue, after everything in it and after the list; a place in an
  * out-of-order queue, after its barriers and after the list. */
@@ -94,10 +94,10 @@ typedef struct fl_built {
      * driver can tell. */
     void *(*find_address)(void *self, void *memory);
 } fl_built;
-/* A program of replay.c as an engine's functions take it. */
-int fl_enqueue_program(void *program, void *const *queues, uint32_t queue_count, uint32_t times,
+/* A sequence of replay.c as an engine's functions take it. */
+int fl_enqueue_sequence(void *sequence, void *const *queues, uint32_t queue_count, uint32_t times,
                        uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
-int fl_update_program(void *program, uint32_t command, int relaunched);
+int fl_update_sequence(void *sequence, uint32_t command, int relaunched);
 /* The driver's own command-buffer, enqueued by clEnqueueCommandBufferKHR. */
 typedef struct fl_driver_buffer {
     void *buffer, *enqueue;
@@ -190,8 +190,8 @@ int fl_set_cells(fl_buffer *buffer, fl_value *values, uint32_t count);
  * FL_BUILD_ANEW: after *failed enqueues something cannot be what it was built as any more. */
 int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, uint32_t count,
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
-/* replay.c: fl_built.set_cell of a program. */
-int fl_set_cell_of_program(void *program, const fl_cell *cell);
+/* replay.c: fl_built.set_cell of a sequence. */
+int fl_set_cell_of_sequence(void *sequence, const fl_cell *cell);
 /* A launch takes over the sizes and arguments of another one of the same function, and everything
  * that was built of it is told. `command` is its number, `row` its place. 0, FL_PYTHON_UPDATES
  * where Python has to do it, or an error; nothing has changed then. */

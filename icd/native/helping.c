@@ -21,7 +21,7 @@ enum { MOST = 256, MOST_EVENTS = 4096 };
 /* In the order of the enqueues. The events are references. */
 static struct helped {
     uint64_t number;
-    const void *program;
+    const void *sequence;
     void *queue;    /* the program's, on which the replay ends */
     cl_event *own;  /* of queues of ours, in the order of the enqueues */
     uint32_t own_count;   /* 0 where there is only an end */
@@ -51,12 +51,12 @@ static void let_go(struct helped one) {
         CALL(fl_table_of(one.end), clReleaseEvent)(one.end);
 }
 
-/* Take one of a program. */
-static bool take_of(const void *program, struct helped *found) {
+/* Take one of a sequence. */
+static bool take_of(const void *sequence, struct helped *found) {
     bool is_found = false;
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < atomic_load(&count) && !is_found; i++) {
-        is_found = list[i].program == program;
+        is_found = list[i].sequence == sequence;
         if (is_found)
             *found = take(i);
     }
@@ -75,7 +75,7 @@ static void make_room(uint32_t own_count) {
     }
 }
 
-void fl_offer_help(const void *program, void *queue, uint32_t own_count, void *const *own,
+void fl_offer_help(const void *sequence, void *queue, uint32_t own_count, void *const *own,
                    void *end) {
     cl_event *kept = own_count ? malloc(own_count * sizeof *kept) : NULL;
     if (own_count && !kept)
@@ -90,7 +90,7 @@ void fl_offer_help(const void *program, void *queue, uint32_t own_count, void *c
     make_room(own_count);
     event_count += own_count;
     unsigned place = atomic_load(&count);
-    list[place] = (struct helped){++last_number, program, queue, kept, own_count, end};
+    list[place] = (struct helped){++last_number, sequence, queue, kept, own_count, end};
     atomic_store(&count, place + 1);
     pthread_mutex_unlock(&lock);
 }
@@ -198,11 +198,11 @@ int fl_begin_help(const void *queue) {
     return CL_SUCCESS;
 }
 
-void fl_end_help(const void *program, const void *queue) {
+void fl_end_help(const void *sequence, const void *queue) {
     struct helped gone;
     void **tables[2];
     fl_mapping known = {0};
-    while (take_of(program, &gone))
+    while (take_of(sequence, &gone))
         let_go(gone);
     for (int i = 0, number = tables_of(queue, tables); i < number; i++)
         end(tables[i], &known);

@@ -216,7 +216,7 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments);
 cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen, fl_keep *keep,
                  fl_pins *pins, enum fl_reason *reason);
 
-/* program_kernels.c: the kernels of a replay program, and what has to be set on them before each
+/* sequence_kernels.c: the kernels of a sequence, and what has to be set on them before each
  * launch. */
 typedef struct fl_set { /* small: a replay reads them all, past what the driver has left of the
                            caches */
@@ -246,7 +246,7 @@ struct fl_prepared {
     bool ready;                /* the kernels are as the last step leaves them */
     bool stale;                /* but for cells, which have changed since */
 };
-cl_int fl_prepare(fl_program *program);
+cl_int fl_prepare(fl_sequence *sequence);
 /* What turns the arguments `before` (NULL: nothing is known) into `after` is written to `sets`, or
  * only counted if that is NULL. */
 uint32_t fl_differences(const fl_arguments *before, const fl_arguments *after, fl_set *sets);

@@ -1,10 +1,10 @@
-/* Replay: a program is a flat array of steps, walked without the GIL, each one call of the driver's
- * own table.
+/* Replay: a sequence is a flat array of steps, walked without the GIL. Each step is one call of the
+ * driver's own table.
  *
  * On an in-order queue the steps carry no events at all; a step signals only if a step on another
  * queue, or on an out-of-order queue, has to wait for it. Steps that begin also wait for the
- * caller's wait list, the last gives the caller's event. Kernels are the program's own
- * (program_kernels.c). */
+ * caller's wait list, the last gives the caller's event. Kernels are the sequence's own
+ * (sequence_kernels.c). */
 #include "native.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ typedef struct workspace {
     cl_event *list;
 } workspace;
 
-static void release_signals(const fl_program *p, workspace *w) {
+static void release_signals(const fl_sequence *p, workspace *w) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (w->signals[i]) {
             fl_drop_event(w->signals[i]);
@@ -104,7 +104,7 @@ static void release_signals(const fl_program *p, workspace *w) {
 }
 
 /* The caller gets the events of the exported steps. */
-static void export_signals(const fl_program *p, workspace *w) {
+static void export_signals(const fl_sequence *p, workspace *w) {
     for (uint32_t i = 0; i < p->export_count; i++) {
         p->exported[i] = w->signals[p->exports[i]];
         CALL(fl_table_of(p->exported[i]), clRetainEvent)(p->exported[i]);
@@ -112,7 +112,7 @@ static void export_signals(const fl_program *p, workspace *w) {
 }
 
 /* All events of our own queues. Those of the caller's queue come first or last. */
-static void offer_help(const fl_program *p, workspace *w, void *queue, cl_event end) {
+static void offer_help(const fl_sequence *p, workspace *w, void *queue, cl_event end) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->step_count; i++)
         if (w->signals[i] && p->steps[i].queue)
@@ -140,7 +140,7 @@ static cl_int set(const functions *f, cl_kernel kernel, const fl_set *sets, uint
 
 /* Every kernel as its last launch leaves it: before the first replay, after a failure, and where an
  * update has changed a last launch. */
-static cl_int make_ready(const fl_program *p, const functions *f) {
+static cl_int make_ready(const fl_sequence *p, const functions *f) {
     const fl_prepared *made = p->prepared;
     cl_int code = CL_SUCCESS;
     for (uint32_t k = 0; k < made->copied.count && code == CL_SUCCESS; k++) {
@@ -157,7 +157,7 @@ static cl_int make_ready(const fl_program *p, const functions *f) {
 }
 
 /* What the cells hold now, in the kernels whose last launch leaves a cell in. */
-static cl_int refresh(const fl_program *p, const functions *f) {
+static cl_int refresh(const fl_sequence *p, const functions *f) {
     const fl_prepared *made = p->prepared;
     cl_int code = CL_SUCCESS;
     for (uint32_t k = 0; k < made->copied.count && code == CL_SUCCESS; k++) {
@@ -172,7 +172,7 @@ static cl_int refresh(const fl_program *p, const functions *f) {
     return code;
 }
 
-static functions functions_of(const fl_program *p, const void *object) {
+static functions functions_of(const fl_sequence *p, const void *object) {
     void **t = fl_table_of(object);
     return (functions){
         (fn_clSetKernelArg *)fl_patched(object, SLOT_clSetKernelArg),
@@ -195,7 +195,7 @@ static bool is_empty(const fl_launch *l) {
            (l->work_dim > 2 && !l->global[2]);
 }
 
-static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *c,
+static cl_int launch(const fl_sequence *p, const fl_launch *l, const fl_command *c,
                      const functions *f, void **t, cl_command_queue q, cl_uint waits,
                      const cl_event *list, cl_event *event) {
     cl_int code = set(f, l->kernel, p->prepared->sets + l->first_set, l->set_count);
@@ -210,7 +210,7 @@ static cl_int launch(const fl_program *p, const fl_launch *l, const fl_command *
 
 /* What the next launches need is on its way while the driver works on this one, and leaves little
  * else in the caches. */
-static void fetch(const fl_program *p, uint32_t step) {
+static void fetch(const fl_sequence *p, uint32_t step) {
     const fl_launch *l = &p->prepared->launches[step];   /* there is one more than steps */
     __builtin_prefetch(p->prepared->sets + l[1].first_set);
     if (step + 2 < p->step_count)
@@ -219,7 +219,7 @@ static void fetch(const fl_program *p, uint32_t step) {
 
 /* A step that moves and launches nothing. In a replay that is beside the caller's commands a
  * barrier of the graph orders no others: its steps wait for each other by events. */
-static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, cl_command_queue q,
+static cl_int order(const fl_sequence *p, const fl_step *s, uint16_t op, cl_command_queue q,
                     cl_uint waits, const cl_event *list, cl_event *event) {
     if (p->beside && (s->begins || (p->by_transfer && !s->queue)))
         return fl_put_place(q, p->by_transfer, waits, (void *const *)list, (void **)event);
@@ -231,7 +231,7 @@ static cl_int order(const fl_program *p, const fl_step *s, uint16_t op, cl_comma
 
 /* One pass over the steps. `head_list` goes before everything, and before the end once more: some
  * drivers run what comes after a failed command in its queue, and then the end has to fail, too. */
-static cl_int pass(const fl_program *p, const functions *f, void *const *queues, workspace *w,
+static cl_int pass(const fl_sequence *p, const functions *f, void *const *queues, workspace *w,
                    cl_uint head, const cl_event *head_list, cl_event *event, uint32_t *failed) {
     void **table = fl_table_of(queues[0]);   /* all queues are of one driver */
     const fl_step *steps = p->steps;
@@ -282,7 +282,7 @@ static cl_int pass(const fl_program *p, const functions *f, void *const *queues,
 /* After a failure the caller's queue comes after what was enqueued on the other queues. The caller
  * does not know of it. Whoever waits for that queue may then give up the memory that it uses.
  */
-static void join(const fl_program *p, void *const *queues, uint32_t queue_count) {
+static void join(const fl_sequence *p, void *const *queues, uint32_t queue_count) {
     void **table = fl_table_of(queues[0]);
     cl_event *ends = calloc(queue_count, sizeof *ends);
     cl_uint count = 0;
@@ -295,10 +295,10 @@ static void join(const fl_program *p, void *const *queues, uint32_t queue_count)
     free(ends);
 }
 
-/* Enqueue the program `times` times. *event, if wanted, is complete when all of it is. On failure
+/* Enqueue the sequence `times` times. *event, if wanted, is complete when all of it is. On failure
  * *failed is the command's number, or UINT32_MAX if it was a barrier; what was enqueued before it
  * stays enqueued. */
-int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t times,
+int fl_replay(fl_sequence *p, void *const *queues, uint32_t queue_count, uint32_t times,
               uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     workspace w = {NULL, NULL};
     cl_int code = CL_SUCCESS;
@@ -366,16 +366,16 @@ int fl_replay(fl_program *p, void *const *queues, uint32_t queue_count, uint32_t
 }
 
 /* Launches lead to the cell. Kernels whose last launch leaves it in are told by the next replay. */
-int fl_set_cell_of_program(void *program, const fl_cell *cell) {
-    fl_prepared *made = ((fl_program *)program)->prepared;
+int fl_set_cell_of_sequence(void *sequence, const fl_cell *cell) {
+    fl_prepared *made = ((fl_sequence *)sequence)->prepared;
     (void)cell;
     if (made)
         made->stale = true;
     return CL_SUCCESS;
 }
 
-int fl_enqueue_program(void *program, void *const *queues, uint32_t queue_count, uint32_t times,
+int fl_enqueue_sequence(void *sequence, void *const *queues, uint32_t queue_count, uint32_t times,
                        uint32_t wait_count, void *const *wait_list, void **event,
                        uint32_t *failed) {
-    return fl_replay(program, queues, queue_count, times, wait_count, wait_list, event, failed);
+    return fl_replay(sequence, queues, queue_count, times, wait_count, wait_list, event, failed);
 }

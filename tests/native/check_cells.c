@@ -10,7 +10,7 @@ enum { NUMBER = 7, MEMORY = 8 };
 typedef struct loop {
     fl_array array;
     fl_step steps[8];
-    fl_program program;
+    fl_sequence program;
     fl_built built;
     const fl_built *list[1];
     fl_buffer buffer;
@@ -38,10 +38,10 @@ static void make(loop *l, world *w, const fl_recording *r) {
         OK(fl_bind_arguments(&l->array.commands[i], l->cells, l->cell_count));
         l->steps[i] = (fl_step){.command = i};
     }
-    l->program = (fl_program){
+    l->program = (fl_sequence){
         .commands = l->array.commands, .steps = l->steps, .step_count = count, .updatable = 1};
-    l->built = (fl_built){.enqueue = fl_enqueue_program,
-                          .set_cell = fl_set_cell_of_program,
+    l->built = (fl_built){.enqueue = fl_enqueue_sequence,
+                          .set_cell = fl_set_cell_of_sequence,
                           .self = &l->program,
                           .count = count};
     l->list[0] = &l->built;

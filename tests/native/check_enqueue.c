@@ -7,7 +7,7 @@
 /* Four fills as two parts: commands 0 and 1, and commands 2 and 3. */
 typedef struct parts {
     fl_recording *recording;
-    fl_program programs[2];
+    fl_sequence programs[2];
     fl_built built[2];
     fl_part list[2];
     fl_buffer buffer;
@@ -25,9 +25,9 @@ static void begin_parts(world *w, parts *p, cl_command_queue queue) {
     *p = (parts){.recording = r, .queue = queue};
     for (uint32_t i = 0; i < 2; i++) {
         p->programs[i] =
-            (fl_program){.commands = command(r, 2 * i), .steps = two_steps, .step_count = 2};
+            (fl_sequence){.commands = command(r, 2 * i), .steps = two_steps, .step_count = 2};
         p->built[i] = (fl_built){
-            .enqueue = fl_enqueue_program, .self = &p->programs[i], .first = 2 * i, .count = 2};
+            .enqueue = fl_enqueue_sequence, .self = &p->programs[i], .first = 2 * i, .count = 2};
         p->list[i] = (fl_part){&p->built[i], &p->queue, 1};
     }
     p->route = (fl_route){&p->buffer, queue, queue == w->queue, 2, p->list, 0, 0};
@@ -130,7 +130,7 @@ static int enqueue_strictly(void *self, void *const *queues, uint32_t queue_coun
                             uint32_t wait_count, void *const *wait_list, void **event,
                             uint32_t *failed) {
     EQUAL(!wait_count, !wait_list);
-    return fl_enqueue_program(self, queues, queue_count, times, wait_count, wait_list, event,
+    return fl_enqueue_sequence(self, queues, queue_count, times, wait_count, wait_list, event,
                               failed);
 }
 

@@ -41,7 +41,7 @@ static const uint32_t waits[] = {0}, ends[] = {1, 2};
 typedef struct forked {
     world *w;
     fl_recording *recording;
-    fl_program program;
+    fl_sequence program;
     cl_command_queue queues[3];
     cl_event own[2]; /* of the last replay, only to be compared */
 } forked;

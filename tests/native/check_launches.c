@@ -269,7 +269,7 @@ SCENARIO(launches_updated) {
                            .step_count = 3,
                            .updatable = 1,
                            .step_of = step_of};
-        const fl_built built = {.update = fl_update_program, .self = &program, .count = 3};
+        const fl_built built = {.update = fl_update_sequence, .self = &program, .count = 3};
         b.buffer = (fl_buffer){.built = (const fl_built *[]){&built}, .built_count = 1};
         uint32_t failed;
         OK(fl_replay(&program, (void *const *)&w->queue, 1, 1, 0, NULL, NULL, &failed));

@@ -137,8 +137,8 @@ static const fl_step forked[] = {
 };
 static const uint32_t forked_waits[] = {0, 1, 0, 1}, forked_ends[] = {2, 3};
 
-static fl_program fork_of(const fl_recording *r) {
-    return (fl_program){.commands = command(r, 0),
+static fl_sequence fork_of(const fl_recording *r) {
+    return (fl_sequence){.commands = command(r, 0),
                         .steps = forked,
                         .step_count = 4,
                         .waits = forked_waits,
@@ -242,7 +242,7 @@ static fl_command launch_of(cl_kernel kernel, uint32_t count, uint64_t first) {
 }
 
 /* Three launches are replayed twice, each with the arguments that it has now. */
-static void replay_numbers(world *w, fl_program *p, const uint64_t *first) {
+static void replay_numbers(world *w, fl_sequence *p, const uint64_t *first) {
     uint32_t failed;
     mock_clear();
     OK(fl_replay(p, (void *const *)&w->queue, 1, 2, 0, NULL, NULL, &failed));

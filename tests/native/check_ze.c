@@ -41,7 +41,7 @@ static struct {
     fl_ze_queue queue;
     fl_ze_list immediate;
     fl_ze_event event;
-    fl_program program;
+    fl_sequence program;
     fl_built built;
     const fl_built *builts[1];
     fl_part part;
@@ -199,9 +199,9 @@ static void build(world *w) {
     set_all(5, 0);
     z.copy.addresses = 2;
     OK(append(LIST, KERNEL, 3));
-    z.program = (fl_program){.commands = z.array.commands, .steps = &step, .step_count = 1};
+    z.program = (fl_sequence){.commands = z.array.commands, .steps = &step, .step_count = 1};
     z.built = (fl_built){
-        .enqueue = fl_enqueue_program, .update = note_update, .self = &z.program, .count = 1};
+        .enqueue = fl_enqueue_sequence, .update = note_update, .self = &z.program, .count = 1};
     z.builts[0] = &z.built;
     z.cl_queue = w->queue;
     z.part = (fl_part){&z.built, &z.cl_queue, 1};

@@ -71,6 +71,6 @@ typedef void scenario(world *w);
 #include "scenarios.h"
 
 /* A program that gives up its kernels at the end of its scope. */
-#define PROGRAM __attribute__((cleanup(fl_release))) fl_program
+#define PROGRAM __attribute__((cleanup(fl_release))) fl_sequence
 
 #endif

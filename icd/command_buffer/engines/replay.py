@@ -1,9 +1,9 @@
 """The engine `replay`: each command by the driver's own function, from a C loop without the GIL.
 
 The loop is icd/native/replay.c. It runs every command on every driver. The commands are laid out on
-queues (../layout.py), and the layout becomes a `ReplayProgram`, a flat C array that the loop walks.
-A program has kernels of its own and sets their arguments as it goes, so one thread at a time
-replays it.
+queues (../layout.py), and the layout becomes a `ReplaySequence`: a flat C array that the loop
+walks. A sequence has kernels of its own and sets their arguments as it goes. So one thread at a
+time replays it.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Replay(Engine):
         return {name: Replay(name) for name in list_other_schedules(commands, target)}
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltCommands:
-        return ReplayProgram(commands, lay_out(commands, target, self._schedule))
+        return ReplaySequence(commands, lay_out(commands, target, self._schedule))
 
 
-class ReplayProgram(BuiltCommands):
+class ReplaySequence(BuiltCommands):
     """Commands as the C loop takes them.
 
     Args:
@@ -89,26 +89,26 @@ class ReplayProgram(BuiltCommands):
             "fill_memory": _wrap_handle(commands.memory.fill),
         }
         self._kept: Any = commands.owner, parts
-        self._program = ffi.gc(ffi.new("fl_program *", parts), lib.fl_release)
+        self._sequence = ffi.gc(ffi.new("fl_sequence *", parts), lib.fl_release)
         self.native = ffi.new(
             "fl_built *",
             {
-                "enqueue": ffi.addressof(lib, "fl_enqueue_program"),
-                "update": ffi.addressof(lib, "fl_update_program"),
-                "self": self._program,
+                "enqueue": ffi.addressof(lib, "fl_enqueue_sequence"),
+                "update": ffi.addressof(lib, "fl_update_sequence"),
+                "self": self._sequence,
                 "count": len(commands),
-                "set_cell": ffi.addressof(lib, "fl_set_cell_of_program"),
+                "set_cell": ffi.addressof(lib, "fl_set_cell_of_sequence"),
             },
         )
 
     def give_externals(self, events: Sequence[int]) -> None:
         self._outside = ffi.new("void *[]", [_wrap_handle(event) for event in events])
-        self._program.externals = self._outside
+        self._sequence.externals = self._outside
 
     def take_events(self) -> list[int]:
         return [
-            get_address(self._program.exported[place])
-            for place in range(self._program.export_count)
+            get_address(self._sequence.exported[place])
+            for place in range(self._sequence.export_count)
         ]
 
     def explain(self) -> str:
@@ -116,12 +116,12 @@ class ReplayProgram(BuiltCommands):
 
     def close(self) -> None:
         if self._helps:
-            lib.fl_end_help(self._program, _wrap_handle(self.own_queues[0]))
+            lib.fl_end_help(self._sequence, _wrap_handle(self.own_queues[0]))
             self._helps = False
         for queue in self.own_queues:
             release_queue(queue)  # that of levels is out of order, and may still be at work
         self.own_queues = ()
-        ffi.release(self._program)
+        ffi.release(self._sequence)
 
 
 def _wrap_handle(number: int) -> Any:
@@ -140,7 +140,7 @@ def _find_steps(schedule: Schedule, count: int) -> list[int]:
 def _make_steps(
     commands: CommandList, schedule: Schedule, step_of: Sequence[int]
 ) -> dict[str, Any]:
-    """The members of an `fl_program` that are its steps and what they wait for."""
+    """Return the steps of an `fl_sequence`, and what they wait for, as its members."""
     slots: dict[int, range] = {}  # of steps: their outside events
     external_count = 0
     for command, count in commands.externals.items():

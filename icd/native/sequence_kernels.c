@@ -1,10 +1,10 @@
-/* The kernels of a replay program (fl_program), which is not a cl_program.
+/* The kernels of a sequence (fl_sequence), which the engine `replay` walks.
  *
- * A launch has a copied kernel and a list of arguments. A replay program has one kernel of its own
+ * A launch has a copied kernel and a list of arguments. A sequence has one kernel of its own
  * for each copy. Before a launch it sets those arguments that differ from what the launch before it
  * left, as a program in C does. That is faster than a kernel for every launch, which drivers meet
  * with cold caches each time. What differs is worked out once, and after an update again for the
- * two launches that it touches. The replay program begins over and over, so the launch before a
+ * two launches that it touches. The sequence begins over and over, so the launch before a
  * kernel's first is its last. */
 #include "native.h"
 
@@ -15,7 +15,7 @@
 
 _Static_assert(sizeof(fl_launch) == 64, "a line of the caches");
 
-static const fl_command *launch(const fl_program *p, uint32_t step) {
+static const fl_command *launch(const fl_sequence *p, uint32_t step) {
     uint32_t command = p->steps[step].command;
     return command != NONE && p->commands[command].op == FL_KERNEL ? &p->commands[command] : NULL;
 }
@@ -41,7 +41,7 @@ uint32_t fl_differences(const fl_arguments *before, const fl_arguments *after, f
     return count;
 }
 
-static bool copy_kernels(const fl_program *p, fl_prepared *made) {
+static bool copy_kernels(const fl_sequence *p, fl_prepared *made) {
     bool with_arguments;
     for (uint32_t i = 0; i < p->step_count; i++) {
         const fl_command *c = launch(p, i);
@@ -59,7 +59,7 @@ static bool copy_kernels(const fl_program *p, fl_prepared *made) {
 }
 
 /* Which step launches which kernel, and which comes next for it. */
-static void link_steps(const fl_program *p, fl_prepared *made, uint32_t *first) {
+static void link_steps(const fl_sequence *p, fl_prepared *made, uint32_t *first) {
     for (uint32_t k = 0; k < made->copied.count; k++)
         made->last_step[k] = first[k] = NONE;
     for (uint32_t i = 0; i < p->step_count; i++) {
@@ -80,13 +80,13 @@ static void link_steps(const fl_program *p, fl_prepared *made, uint32_t *first) 
 }
 
 /* What has to be set between two launches of a kernel; `sets` NULL only counts. */
-static uint32_t between(const fl_program *p, uint32_t before, uint32_t after, fl_set *sets) {
+static uint32_t between(const fl_sequence *p, uint32_t before, uint32_t after, fl_set *sets) {
     return fl_differences(launch(p, before)->arguments, launch(p, after)->arguments, sets);
 }
 
-/* Room for the sets of every step: what they are, or in a program that will be updated, what they
+/* Room for the sets of every step: what they are, or in a sequence that will be updated, what they
  * can come to be. */
-static bool make_room(const fl_program *p, fl_prepared *made) {
+static bool make_room(const fl_sequence *p, fl_prepared *made) {
     fl_launch *launches = made->launches;
     memset(launches, 0, ((size_t)p->step_count + 1) * sizeof *launches);
     for (uint32_t i = 0; i < p->step_count; i++)
@@ -102,7 +102,7 @@ static bool make_room(const fl_program *p, fl_prepared *made) {
 }
 
 /* What a step sets, and what it launches. */
-static void describe(const fl_program *p, fl_prepared *made, uint32_t step) {
+static void describe(const fl_sequence *p, fl_prepared *made, uint32_t step) {
     const fl_command *c = launch(p, step);
     fl_launch *l = &made->launches[step];
     l->kernel = made->kernels[made->kernel_of[step]];
@@ -114,13 +114,13 @@ static void describe(const fl_program *p, fl_prepared *made, uint32_t step) {
     memcpy(l->local, c->n + 6, sizeof l->local);
 }
 
-static void work_out(const fl_program *p, fl_prepared *made) {
+static void work_out(const fl_sequence *p, fl_prepared *made) {
     for (uint32_t i = 0; i < p->step_count; i++)
         if (launch(p, i))
             describe(p, made, i);
 }
 
-static bool lay_out(const fl_program *p, fl_prepared *made) {
+static bool lay_out(const fl_sequence *p, fl_prepared *made) {
     uint32_t *first = calloc(made->copied.count + 1, sizeof *first);
     if (first)
         link_steps(p, made, first);
@@ -134,7 +134,7 @@ static bool lay_out(const fl_program *p, fl_prepared *made) {
     return true;
 }
 
-static bool allocate(const fl_program *p, fl_prepared *made) {
+static bool allocate(const fl_sequence *p, fl_prepared *made) {
     size_t steps = (size_t)p->step_count + 1;
     made->last_step = calloc(made->copied.count + 1, sizeof *made->last_step);
     made->kernel_of = calloc(steps, sizeof *made->kernel_of);
@@ -144,7 +144,7 @@ static bool allocate(const fl_program *p, fl_prepared *made) {
     return made->last_step && made->kernel_of && made->next && made->prior && made->launches;
 }
 
-void fl_release(fl_program *p) {
+void fl_release(fl_sequence *p) {
     fl_prepared *made = p->prepared;
     if (!made)
         return;
@@ -163,7 +163,7 @@ void fl_release(fl_program *p) {
     p->prepared = NULL;
 }
 
-cl_int fl_prepare(fl_program *p) {
+cl_int fl_prepare(fl_sequence *p) {
     if (p->prepared)
         return CL_SUCCESS;
     p->prepared = calloc(1, sizeof *p->prepared);
@@ -174,7 +174,7 @@ cl_int fl_prepare(fl_program *p) {
     return CL_OUT_OF_HOST_MEMORY;
 }
 
-int fl_update(fl_program *p, uint32_t step, int relaunched) {
+int fl_update(fl_sequence *p, uint32_t step, int relaunched) {
     fl_prepared *made = p->prepared;
     if (!made)
         return CL_SUCCESS;
@@ -194,7 +194,7 @@ int fl_update(fl_program *p, uint32_t step, int relaunched) {
     return CL_SUCCESS;
 }
 
-int fl_update_program(void *program, uint32_t command, int relaunched) {
-    fl_program *p = program;
+int fl_update_sequence(void *sequence, uint32_t command, int relaunched) {
+    fl_sequence *p = sequence;
     return p->step_of ? fl_update(p, p->step_of[command], relaunched) : CL_INVALID_OPERATION;
 }
