@@ -41,7 +41,7 @@ def ways() -> dict[str, int]:
     return {program().way_name(n).decode(): n for n in range(program().way_count())}
 
 
-class Graph:
+class KernelOrder:
     """Kernels with these predecessors, and which of two queues each is on."""
 
     def __init__(self, before: Sequence[Sequence[int]], queue_of: Sequence[int]) -> None:
@@ -58,15 +58,15 @@ class Graph:
         return taken
 
 
-def spread_graph(before: Sequence[Sequence[int]]) -> Graph:
+def spread_graph(before: Sequence[Sequence[int]]) -> KernelOrder:
     """Return a graph on the queues that the schedule `queues` of a captured graph would take."""
-    return Graph(before, spread_over_queues(Order(before, [False] * len(before)), (0, 1)))
+    return KernelOrder(before, spread_over_queues(Order(before, [False] * len(before)), (0, 1)))
 
 
-def path() -> Graph:
+def path() -> KernelOrder:
     """Return kernels one after the other that change the queue each time."""
     before = [[node - 1] if node else [] for node in range(_COUNT)]
-    return Graph(before, [node % 2 for node in range(_COUNT)])
+    return KernelOrder(before, [node % 2 for node in range(_COUNT)])
 
 
 def _turns() -> int:
@@ -76,7 +76,9 @@ def _turns() -> int:
     return turns_for(_LONG, many, long - empty)
 
 
-def _samples(graph: Graph, names: Sequence[str], turns: int, rounds: int) -> dict[str, list[float]]:
+def _samples(
+    graph: KernelOrder, names: Sequence[str], turns: int, rounds: int
+) -> dict[str, list[float]]:
     """Return the microseconds of a kernel in each way, measured in turns."""
     samples: dict[str, list[float]] = {name: [] for name in names}
     lot, order = Random(1), list(names)

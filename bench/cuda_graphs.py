@@ -68,7 +68,7 @@ class _Made(NamedTuple):
     node: Any
 
 
-class _Graph:
+class _Fairlead:
     """`fairlead.graph` on the adapter for CUDA."""
 
     name, finalizes = "fairlead.graph", True
@@ -352,7 +352,7 @@ def _turns(actions: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
 
 def _installed() -> list[Library]:
     found: list[Library] = []
-    for kind in (_Graph, _Captured, _Torch, _Cupy, _CudaCore):
+    for kind in (_Fairlead, _Captured, _Torch, _Cupy, _CudaCore):
         try:
             found.append(kind())
         except ImportError as missing:

@@ -77,7 +77,7 @@ SHAPES: Final[dict[str, Callable[[int, int], list[list[int]]]]] = {
 WIDTHS: Final = (1, 2, 4, 8, 32)
 
 
-class Graph:
+class CapturedKernels:
     """A captured graph of kernels with these predecessors, each of so many turns."""
 
     def __init__(self, before: Sequence[Sequence[int]], turns: int) -> None:
@@ -117,7 +117,7 @@ class Graph:
         return found.tobytes()
 
 
-def _replayed(graph: Graph, loop: Any) -> Callable[[], None]:
+def _replayed(graph: CapturedKernels, loop: Any) -> Callable[[], None]:
     def run() -> None:
         loop.replay(graph.queue)
         graph.queue.finish()
@@ -128,7 +128,10 @@ def _replayed(graph: Graph, loop: Any) -> Callable[[], None]:
 def _find_turns() -> int:
     """Return how many turns make a long kernel on this device."""
     turns, count = 1 << 14, 32
-    graphs = {"long": Graph([[]] * count, turns), "empty": Graph([[]] * count, 0)}
+    graphs = {
+        "long": CapturedKernels([[]] * count, turns),
+        "empty": CapturedKernels([[]] * count, 0),
+    }
     actions = {
         name: _replayed(graph, graph.capture().finalize(schedule="in-order"))
         for name, graph in graphs.items()
@@ -137,7 +140,7 @@ def _find_turns() -> int:
     return turns_for(_LONG, turns, taken["long"] - taken["empty"])
 
 
-def _loops(graph: Graph) -> dict[str, Any]:
+def _loops(graph: CapturedKernels) -> dict[str, Any]:
     """Return the finalized graph by the name of each way to run it."""
     captured = graph.capture()
     fixed = {name: captured.finalize(schedule=name) for name in SCHEDULES}
@@ -150,7 +153,7 @@ def on_two_cores(before: Sequence[Sequence[int]]) -> float:
     return len(before) / sum(-(-count // 2) for count in levels.values())
 
 
-def _rows(what: str, graph: Graph, rounds: int, gain: Target | None = None) -> list[Row]:
+def _rows(what: str, graph: CapturedKernels, rounds: int, gain: Target | None = None) -> list[Row]:
     """Return what `auto` takes beside the best of the others, and the in-order replay beside it.
 
     The best one may only have had luck. So it is measured once more, beside `auto`. A replay of
@@ -184,7 +187,7 @@ def measure(quick: bool) -> list[Row]:
     rows: list[Row] = []
     for shape, edges in SHAPES.items():
         for width in widths:
-            graph = Graph(edges(width, _MANY), 1)
+            graph = CapturedKernels(edges(width, _MANY), 1)
             rows += _rows(f"{shape} of width {width}, tiny kernels", graph, short_rounds)
     for shape, edges in SHAPES.items():
         for width in widths:
@@ -193,7 +196,7 @@ def measure(quick: bool) -> list[Row]:
             gain = Target("≥", round(_GAIN * on_two_cores(before), 2)) if can_gain else None
             found = list[Row]()
             for _ in range(_TRIES):
-                found = _rows(what, Graph(before, _find_turns()), long_rounds, gain)
+                found = _rows(what, CapturedKernels(before, _find_turns()), long_rounds, gain)
                 if found[-1].series["in-order"]["median"] >= _LEAST:
                     break
             rows += found

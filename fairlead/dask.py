@@ -68,7 +68,7 @@ class BatchError(FairleadError):
 
 
 @dataclass(frozen=True)
-class _SavedGraph:
+class _GraphFile:
     """A graph file that travels: what it is called, its device, its hash, and its bytes."""
 
     name: str
@@ -170,7 +170,7 @@ def _find_client() -> Client | None:
     return None
 
 
-def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _SavedGraph:
+def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _GraphFile:
     """Return the file of what was given as a graph."""
     if isinstance(graph, (str, os.PathLike)):
         opened = GraphArchive(graph)  # the refusal of a file that is not a graph
@@ -184,10 +184,10 @@ def _save_graph(graph: Any, caller: Any, names: Mapping[str, Any] | None) -> _Sa
         data = dump_graph(wanted, names)
         opened = GraphArchive(io.BytesIO(data))
     with opened as archive:
-        return _SavedGraph(name, archive.document.device, sha256(data).hexdigest(), data)
+        return _GraphFile(name, archive.document.device, sha256(data).hexdigest(), data)
 
 
-def _get_saved(saved: _SavedGraph) -> _SavedGraph:
+def _get_saved(saved: _GraphFile) -> _GraphFile:
     """Return the file, on a worker. Dask can make it again, unlike what was scattered."""
     return saved
 
@@ -226,7 +226,7 @@ def _forget() -> None:
 
 
 def _run(
-    saved: _SavedGraph, number: int, times: int, device: str, values: dict[str, Any]
+    saved: _GraphFile, number: int, times: int, device: str, values: dict[str, Any]
 ) -> dict[str, Any]:
     """Run a batch in a worker. Raises BatchError, which tells where."""
     where = "no device"
@@ -250,7 +250,7 @@ def _find_worker() -> str:
     return f"process {os.getpid()}"
 
 
-def _load_graph(saved: _SavedGraph, device: str) -> _Loaded:
+def _load_graph(saved: _GraphFile, device: str) -> _Loaded:
     """Return the graph, loaded once in this process."""
     with _lock:
         found = _executables.get((saved.key, device))

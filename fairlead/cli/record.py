@@ -15,7 +15,7 @@ from typing import Final
 
 from ..graph_files import archive
 from ..graph_files.document import CONTENTS
-from ..graph_files.recorded import RecordedGraph, make_recorded_graph
+from ..graph_files.recorded import RecordedProcess, make_recorded_process
 from ..icd import libopencl, record_layer
 from ..loader.base.errors import FairleadError
 from ..loader.base.query import escape_text
@@ -77,7 +77,7 @@ def run(
 def _write(recording: record_layer.ProcessRecording, file: Path, contents: str) -> bool:
     """Write the graph of a process. Returns whether it is complete."""
     try:
-        graph = make_recorded_graph(recording, contents)
+        graph = make_recorded_process(recording, contents)
         archive.write(file, graph.document, graph.members)
     except FairleadError as error:
         say(f"process {recording.pid} is not recorded: {error}")
@@ -86,7 +86,7 @@ def _write(recording: record_layer.ProcessRecording, file: Path, contents: str) 
     return not graph.ending
 
 
-def _say_what_was_recorded(graph: RecordedGraph, file: Path) -> None:
+def _say_what_was_recorded(graph: RecordedProcess, file: Path) -> None:
     commands, where = count_things(len(graph.document.commands), "command"), graph.document.device
     place = escape_text(f"{where['device'].strip()} ({where['platform'].strip()})")
     say(f"{commands} of process {graph.pid} in {file}, recorded on {place}")

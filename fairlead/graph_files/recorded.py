@@ -68,8 +68,8 @@ _ENDINGS: Final = {
 
 
 @dataclass
-class RecordedGraph:
-    """What was recorded of a process.
+class RecordedProcess:
+    """The commands of one process, as a graph file has them.
 
     Attributes:
         document, members: what a file has (archive.write).
@@ -84,8 +84,8 @@ class RecordedGraph:
     warnings: list[str] = field(default_factory=list)
 
 
-def make_recorded_graph(recording: ProcessRecording, contents: str) -> RecordedGraph:
-    """Return the graph of a process's commands.
+def make_recorded_process(recording: ProcessRecording, contents: str) -> RecordedProcess:
+    """Return a process's commands in the form of a graph file.
 
     Args:
         recording: what the layer wrote.
@@ -104,7 +104,7 @@ class _Writer:
     """Collects the rows of a document."""
 
     def __init__(self, recording: ProcessRecording) -> None:
-        self._made = RecordedGraph(recording.pid, Document(), {})
+        self._made = RecordedProcess(recording.pid, Document(), {})
         self._document, self._members = self._made.document, self._made.members
         self._data = recording.data
         self._rows = RecordedRows(
@@ -380,7 +380,7 @@ class _Writer:
 
     # the end
 
-    def finish(self, contents: str) -> RecordedGraph:
+    def finish(self, contents: str) -> RecordedProcess:
         """Name the inputs and outputs, and leave out contents that are not wanted."""
         document = self._document
         document.contents = contents

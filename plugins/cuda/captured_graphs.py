@@ -28,7 +28,7 @@ _lock = make_lock()
 
 @adapter.kind
 class CuGraph(GraphObject):
-    """A graph that queues are captured into.
+    """A graph of Unified Runtime that queues are captured into: a CUgraph.
 
     Attributes:
         ends: the nodes that the next capture comes after.
@@ -98,7 +98,7 @@ class CuGraph(GraphObject):
 
 @adapter.kind
 class CuExecutableGraph(Object):
-    """A graph that can be enqueued.
+    """A graph of Unified Runtime that can be enqueued: a CUgraphExec.
 
     Args:
         graph: what it is made of, as it is now.

@@ -28,7 +28,7 @@ def _check(context: LZContext) -> None:
 
 @adapter.kind
 class LZGraph(GraphObject):
-    """A graph that a queue is captured into.
+    """A graph of Unified Runtime that a queue is captured into: a ze_graph_handle_t.
 
     Args:
         ze: its ze_graph_handle_t, 0 if the driver makes it for a capture.
@@ -104,7 +104,7 @@ class LZGraph(GraphObject):
 
 @adapter.kind
 class LZExecutableGraph(Object):
-    """A graph that can be enqueued. Raises URError (INVALID_GRAPH) while it is captured."""
+    """A graph that can be enqueued. Raises URError (INVALID_GRAPH) during its capture."""
 
     type = "ur_exp_executable_graph_handle_t"
 

@@ -186,24 +186,24 @@ def test_a_page_that_cannot_be_written_is_said_before_the_command_runs(
     assert (done.code, done.out) == (1, "") and "cannot be written" in done.err
 
 
-class Graph:
+class Submitted:
     """Something that is submitted."""
 
 
 def test_each_trace_has_the_graphs_that_were_submitted_in_it() -> None:
-    graphs, traces = [Graph(), Graph()], [GraphPictures(), GraphPictures()]
+    graphs, traces = [Submitted(), Submitted()], [GraphPictures(), GraphPictures()]
     for number, each in enumerate(traces):
         each.begin()
         for graph in graphs[number:]:
             note(graph, str(graphs.index(graph)), list)
         each.end()
-    note(Graph(), "outside", list)
+    note(Submitted(), "outside", list)
     titles = [[event["args"]["title"] for event in each.make_events(1)] for each in traces]
     assert titles == [["0", "1"], ["1"]]
 
 
 def test_a_large_graph_is_drawn_in_part() -> None:
-    found, graph = GraphPictures(), Graph()
+    found, graph = GraphPictures(), Submitted()
     drawing = [(f"node {n}", [n + 1]) for n in range(MOST_NODES + 5)]
     found.begin()
     for _ in range(2):  # it is drawn once

@@ -273,7 +273,7 @@ def test_callbacks(hip: Hip, stream: int) -> None:
     assert called == [(stream, 0, 5)]
 
 
-class Graph:
+class FillCopyLaunch:
     """A graph of HIP: a fill of 8 numbers with 5, a copy of them, and a launch on the copy."""
 
     def __init__(self, hip: Hip, function: int) -> None:
@@ -303,7 +303,7 @@ class Graph:
 
 
 def test_graphs(hip: Hip, stream: int, scale: int) -> None:
-    graph = Graph(hip, scale)
+    graph = FillCopyLaunch(hip, scale)
     executable = hip.make("GraphInstantiateWithFlags", graph.graph, 0)
     assert graph.run(executable, stream) == [11] * 8 + [1]
     graph.values[1].value = 3
@@ -325,7 +325,7 @@ def test_graphs(hip: Hip, stream: int, scale: int) -> None:
 
 
 def test_nodes_are_switched_off(hip: Hip, stream: int, scale: int) -> None:
-    graph = Graph(hip, scale)
+    graph = FillCopyLaunch(hip, scale)
     empty = graph.add("EmptyNode", [])
     executable = hip.make("GraphInstantiateWithFlags", graph.graph, 8)
     switch = hip.table.hipGraphNodeSetEnabled
@@ -339,7 +339,7 @@ def test_nodes_are_switched_off(hip: Hip, stream: int, scale: int) -> None:
 
 
 def test_a_whole_graph_is_updated(hip: Hip, stream: int, scale: int) -> None:
-    graph, other = Graph(hip, scale), Graph(hip, scale)
+    graph, other = FillCopyLaunch(hip, scale), FillCopyLaunch(hip, scale)
     executable = hip.make("GraphInstantiateWithFlags", graph.graph, 0)
     clone = hip.make("GraphClone", other.graph)
     node, result = ctypes.c_void_p(), ctypes.c_uint32()
