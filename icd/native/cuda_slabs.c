@@ -1,6 +1,7 @@
 /* Imports of CUDA's memory by OpenCL, and buffers that are made of them.
  *
- * A large buffer is an import by itself, a small one a sub-buffer of a slab. A slab is filled once,
+ * A large buffer is an import by itself, a small one a sub-buffer of a slab: an import takes some
+ * 80 µs, and CUDA half a millisecond for a piece's file descriptor. A slab is filled once,
  * and given up when all its buffers are gone. Its memory is not used again, since OpenCL may still
  * run what uses it. */
 #include "cuda_buffers.h"
