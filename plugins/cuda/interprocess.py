@@ -82,7 +82,7 @@ def _read(address: int, size: int) -> tuple[_Handle, bool]:
     return made, made.process == _this[0].name
 
 
-def _put(address: int) -> None:
+def _forget_handle(address: int) -> None:
     """Forget a handle. Raises URError (INVALID_VALUE) if none is there."""
     with _lock:
         if _this[0].given.pop(address, None) is None:
@@ -119,7 +119,7 @@ def urIPCGetMemHandleExp(
 
 @adapter.entry
 def urIPCPutMemHandleExp(hContext: CuContext, pIPCMemHandleData: int) -> None:
-    _put(pIPCMemHandleData)
+    _forget_handle(pIPCMemHandleData)
 
 
 @adapter.entry
@@ -182,7 +182,7 @@ def urIPCGetEventHandleExp(hEvent: CuEvent, ppIPCEventHandleData: Any) -> int:
 
 @adapter.entry
 def urIPCPutEventHandleExp(hContext: CuContext, pIPCEventHandleData: int) -> None:
-    _put(pIPCEventHandleData)
+    _forget_handle(pIPCEventHandleData)
 
 
 @adapter.entry

@@ -122,7 +122,7 @@ class ListCapture:
 
 @driver.kind
 class ZeGraph(Object):
-    """A graph: nothing yet, a capture, or what was captured.
+    """A graph of Level Zero: nothing yet, a capture, or what was captured.
 
     Attributes:
         capture: what it is made of at the moment, or None.
@@ -180,12 +180,12 @@ class ZeGraph(Object):
 
     def close(self) -> None:
         if self.recording is not None:
-            self.recording.let_go()
+            self.recording.drop_buffers()
 
 
 @driver.kind
 class ZeExecutableGraph(Object):
-    """A graph that lists run. It keeps the graph."""
+    """A graph of Level Zero that lists run. It keeps its `ZeGraph`."""
 
     type = "ze_executable_graph_handle_t"
 

@@ -169,7 +169,7 @@ class ZeCommandList(Object):
         try:
             self.stream.submit(recording.list_steps())
         finally:  # after a failure, too: steps before the one that failed may run
-            recording.let_go()
+            recording.drop_buffers()
         self.finish_append()
 
     def finish_append(self) -> None:
@@ -204,14 +204,14 @@ class ZeCommandList(Object):
 
     def reset(self) -> None:
         """Forget what was recorded."""
-        self.recording.let_go()
+        self.recording.drop_buffers()
         self.next_id, self.touched = None, []
         if self.mutable is not None:
             self.mutable = {}
         self.recording = self._make_recording()
 
     def close(self) -> None:
-        self.recording.let_go()
+        self.recording.drop_buffers()
         if self.stream is not None:
             self.stream.close()
 

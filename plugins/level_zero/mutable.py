@@ -301,7 +301,7 @@ def _commit(made: ZeCommandList) -> None:
         and command.command.launch.kernel is not new.kernel
     ]
     if any(is_new):  # what was built does not know the kernel
-        recording.let_go()
+        recording.drop_buffers()
     by_place = {one.command.index: (one, new) for one, new in drafts.items() if one.command}
     changed = [*by_place, *(index for index in made.in_c.list_dirty() if index not in by_place)]
     for part in recording.list_parts() if changed else ():

@@ -302,7 +302,7 @@ class ListRecording:
             for old, new in zip(before, parts, strict=True):
                 new.buffer = old.buffer
         else:
-            self.let_go()
+            self.drop_buffers()
             self._build(parts)
         self._parts, self._shape = parts, True
         return parts
@@ -453,7 +453,7 @@ class ListRecording:
         numbers = [command.index - first for command in launches]
         buffer.plans.change(numbers, change, "a launch whose group count is in memory")
 
-    def let_go(self) -> None:
+    def drop_buffers(self) -> None:
         """Drop the command-buffers. What is enqueued runs to its end."""
         parts, self._parts, self._shape, self.built = self._parts, None, None, None
         for part in parts or ():

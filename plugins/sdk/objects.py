@@ -278,6 +278,7 @@ class Registry:
         self.list_owned(thing.type)[thing.handle] = thing
 
     def _lend(self, thing: Object) -> None:
+        """Give an object a handle without a reference: it ends with the object in Python."""
         self._remove(thing)
         handle = thing.handle = self._make_handle(thing, 0)
 

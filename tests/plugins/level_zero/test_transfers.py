@@ -81,14 +81,16 @@ def test_what_was_built_is_kept_if_a_step_fails(
 ) -> None:
     """Steps before the one that failed may run, and use it."""
     out, made, kept = bench.ints(count=16), bench.immediate(), list[ListRecording]()
-    let_go = ListRecording.let_go
+    drop_buffers = ListRecording.drop_buffers
 
     def fail(*_: object) -> None:
         kept.clear()  # what was built before
         raise MemoryError
 
     monkeypatch.setattr(Stream, "submit", fail)
-    monkeypatch.setattr(ListRecording, "let_go", lambda one: kept.append(one) or let_go(one))
+    monkeypatch.setattr(
+        ListRecording, "drop_buffers", lambda one: kept.append(one) or drop_buffers(one)
+    )
     row = byref(new("ze_copy_region_t", width=4, height=2, depth=1))
     rows = (out.address, row, 16, 0), (out.address + 32, row, 16, 0)
     routine = "zeCommandListAppendMemoryCopyRegion"
