@@ -156,7 +156,7 @@ def async_malloc(
     """Allocate memory as the command of a command group. In a graph it belongs to the graph.
 
     Args:
-        handler: of the command group.
+        handler: the handler of the command group.
         count: the number of elements.
         kind: "device"; outside of a graph also "host" or "shared".
         zero_init: whether the elements are zero whenever the graph is finalized.

@@ -27,7 +27,7 @@ def find_execution_order(
     lost the nodes that have some.)
 
     Args:
-        successors, predecessors: of each node of the graph.
+        successors, predecessors: those of each node of the graph.
 
     Raises:
         SYCLError: invalid, if the nodes have a cycle, which `make_edge` can make without its check.
@@ -51,7 +51,7 @@ def find_execution_orders(
     Args:
         groups: the nodes of each group.
         of: the number of each node's group, negative for none. None: one group has all nodes.
-        successors, predecessors: of each node of the graph.
+        successors, predecessors: those of each node of the graph.
     """
     waiting = list(map(len, predecessors)) if of is None else [0] * len(of)
     for node, own in enumerate(of or ()):

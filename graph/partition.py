@@ -90,7 +90,7 @@ def partition(
     """Divide a graph into partitions.
 
     Args:
-        successors, predecessors: of each node, each neighbour once.
+        successors, predecessors: the neighbours of each node, each once.
         host: whether each node is a host task.
         devices: where each other node runs; by default all on one device.
         not_in_order: nodes whose partition is not called in-order.

@@ -120,8 +120,8 @@ class BufferSegment:
     Args:
         context, device: where it runs.
         nodes: their numbers in the graph, in execution order.
-        commands: of all the graph's nodes.
-        predecessors: of all the graph's nodes.
+        commands: the commands of all the graph's nodes.
+        predecessors: the predecessors of all the graph's nodes.
         in_order: whether they are a single path, which needs no sync-points.
         updatable: whether launches can be replaced.
         profiling: whether its commands can be asked for times.

@@ -35,10 +35,10 @@ class Snapshot:
             own, there are no devices, and neighbours may be nodes: only their number is right.
 
     Attributes:
-        commands, devices: of each node.
+        commands, devices: those of each node.
         kinds: the classes of the commands.
-        predecessors, successors: of each node, as indices.
-        index: of each node of the graph itself, by its id. A sub-graph's node has none.
+        predecessors, successors: those of each node, as indices.
+        index: the indices of the graph's own nodes, by id. A sub-graph's node has none.
     """
 
     def __init__(

@@ -262,7 +262,7 @@ def means_no_platform(path: str, code: int) -> bool:
     """Whether a driver's error says that it has no platform.
 
     Args:
-        path: of the driver's library.
+        path: the path of the driver's library.
         code: its answer to the question for the number of platforms.
     """
     judges = (row.means_no_platform for row in list_active())

@@ -62,7 +62,7 @@ class Argument(NamedTuple):
         type: VALUE, POINTER, MEMORY, LOCAL or SAMPLER.
         size: in bytes.
         word: a pointer, or the address of a value.
-        flags: of a memory object (ur_mem_flags_t).
+        flags: the flags of a memory object (ur_mem_flags_t).
         keep: what must live as long as the argument is used; of a value its bytes.
         buffer: gives the memory object, or the sampler, in the context of the launch.
         dtype: of a number, None for another value, IS_MEMORY for memory; of an image or a sampler
@@ -181,7 +181,7 @@ def make_value_argument(value: bytes, dtype: Any = None, is_raw: bool = False) -
     argument, because many launches use the same few.
 
     Args:
-        dtype: of a number, None for another value.
+        dtype: the type of a number, None for another value.
         is_raw: whether the bytes are taken as they are.
     """
     key = is_raw or dtype, value
@@ -279,7 +279,7 @@ def make_argument(value: Any, index: int = 0) -> Argument:
 
     Args:
         value: see the table above.
-        index: of the argument, for messages.
+        index: the index of the argument, for messages.
 
     Raises:
         SYCLError: kernel_argument, for a value that cannot be one.

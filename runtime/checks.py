@@ -30,7 +30,7 @@ def make_type_error(value: Any, what: str, routine: str, remedy: str = "") -> SY
     Args:
         value: what was given.
         what: what was expected, in words.
-        routine: that was called.
+        routine: the function that was called.
         remedy: what to do.
     """
     kind, package = type(value), type(value).__module__.split(".")[0]

@@ -56,14 +56,14 @@ class CoherentMemory(Memory):
     Args:
         data: the first contents, which belong to it until it is closed: a NumPy array; a list of
             elements, which are copied; or a shape.
-        dtype: of the elements, None for that of the array.
+        dtype: the type of the elements, None for that of the array.
         write_back: whether `close` writes the contents to the array. By default it does if the
             array can be written to.
 
     Attributes:
         shape: how many elements it has in each dimension; of an image, how many pixels.
-        dtype: of the elements, or of a pixel's channels.
-        itemsize: of an element or a pixel, in bytes.
+        dtype: the type of the elements, or of a pixel's channels.
+        itemsize: the size of an element or a pixel, in bytes.
         size: how many elements of `dtype` it has.
         final_data, write_back: where `close` writes the contents, and whether it does.
         graphs: those that have it in a node.
@@ -154,7 +154,7 @@ class CoherentMemory(Memory):
 
         Args:
             direction: "Read" or "Write".
-            context: of the memory object.
+            context: the context of the memory object.
             queue: the handle of a queue.
             host: an address.
 

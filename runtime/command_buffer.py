@@ -22,7 +22,7 @@ class AdapterCommandBuffer(URObject):
     """A command-buffer for one device (ur_exp_command_buffer_handle_t).
 
     Attributes:
-        handles: of each command, 0 if it cannot be updated; () if none can be.
+        handles: the handle of each command, 0 if it cannot be updated; () if none can be.
     """
 
     _release, _native = "urCommandBufferReleaseExp", "urCommandBufferGetNativeHandleExp"

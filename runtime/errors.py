@@ -56,7 +56,7 @@ def make_invalid_error(message: str, *, routine: str = "", remedy: str = "") -> 
 
     Args:
         message: what is wrong.
-        routine: that was called.
+        routine: the function that was called.
         remedy: what to do.
     """
     return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
@@ -67,7 +67,7 @@ def make_unsupported_error(message: str, *, routine: str = "", remedy: str = "")
 
     Args:
         message: what cannot be done.
-        routine: that was called.
+        routine: the function that was called.
         remedy: what to do instead.
     """
     return SYCLError(Errc.feature_not_supported, message, routine=routine, remedy=remedy)
@@ -132,7 +132,7 @@ def check(
     keeps the last error of earlier codes.
 
     Args:
-        code: of a Unified Runtime function.
+        code: the code of a Unified Runtime function.
         detail: follows the sentence.
         remedy: what to do; by default what helps for the code.
         read_error: returns the adapter's last error.

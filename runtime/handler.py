@@ -267,7 +267,7 @@ class Handler:
 
         Args:
             destination: USM memory, or another object with memory.
-            value: of each byte.
+            value: the value of each byte.
             nbytes: how many bytes; by default all.
         """
         if not 0 <= as_integer(value, "value of a byte", "memset") <= 255:

@@ -85,7 +85,7 @@ class Image(CoherentMemory):
     Args:
         data: a NumPy array, which belongs to the image until that is closed; a list of elements,
             which are copied; or the shape in pixels, a number or a tuple.
-        dtype: of a channel: an integer of 8, 16 or 32 bits, float16 or float32.
+        dtype: the type of a channel: an integer of 8, 16 or 32 bits, float16 or float32.
         channels: how many numbers a pixel has. Every device has 4.
         order: which channels these are: "BGRA", "A", "INTENSITY" and so on, by default the first of
             red, green, blue and alpha (ur_image_channel_order_t).
@@ -96,7 +96,7 @@ class Image(CoherentMemory):
 
     Attributes:
         channels, order, normalized, image_array: as given.
-        channel_type: of ur_image_channel_type_t, "UNORM_INT8".
+        channel_type: a name of ur_image_channel_type_t, "UNORM_INT8".
 
     Raises:
         SYCLError: invalid. That a device lacks images, the format or the size is raised by what

@@ -189,8 +189,8 @@ def event_of(event: Any, context: Context, routine: str = "event_of") -> Event:
     """Return an event for a pyopencl.Event, of this context or of another.
 
     Args:
-        event: of PyOpenCL.
-        context: of the runtime.
+        event: a pyopencl.Event.
+        context: a runtime.Context.
         routine: named in errors.
     """
     _check(event, "Event", routine)
@@ -212,8 +212,8 @@ def kernel_of(kernel: Any, context: Context, routine: str = "kernel_of") -> Kern
     """Return a kernel for a pyopencl.Kernel of the context.
 
     Args:
-        kernel: of PyOpenCL.
-        context: of the runtime.
+        kernel: a pyopencl.Kernel.
+        context: a runtime.Context.
         routine: named in errors.
 
     Raises:

@@ -124,7 +124,7 @@ class KernelLaunch(Launch):
     arguments by index. `AdapterCommandBuffer.append_all` appends it.
 
     Attributes:
-        arguments: by index.
+        arguments: the arguments, by index.
         requirements: the accessors that it uses.
         alternatives: the kernels that an update may put in its place.
         host_memory: whether memory of other packages was among the arguments.

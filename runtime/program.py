@@ -78,7 +78,7 @@ class Program(URObject):
         context: a context, something that has one such as a queue, or a device, for its default
             context.
         code: OpenCL C (str), or SPIR-V (bytes) where the device takes it.
-        options: of the build, "-cl-fast-relaxed-math".
+        options: the options of the build, "-cl-fast-relaxed-math".
         handle: the adapter's program, if it exists already. The reference is taken over.
 
     Raises:

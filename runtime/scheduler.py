@@ -37,7 +37,7 @@ class Deferred:
     """A command that the adapter does not have yet.
 
     Args:
-        event: of its end.
+        event: the event of the command's end.
         dependencies: the events that it comes after.
         action: is called when none of these is deferred any more. It has to call `resolve`.
         always: whether the action is called after an error too.

@@ -82,7 +82,7 @@ def check_object(command: Any, index: int, kind: int, handle: int, context: int)
         index: the argument's number.
         kind: what it is to become (icd/command_buffer/edits.py).
         handle: the object, if it is one; 0 for none.
-        context: of the graph, a handle.
+        context: the context of the graph, a handle.
 
     Raises:
         SYCLError: kernel_argument, for an object of another context or driver, one that was
@@ -109,7 +109,7 @@ def check_context(name: str, kind: int, handle: int, context: int) -> None:
     Args:
         name: what it has to be, for the message.
         kind: MEMORY or SAMPLER.
-        context: of the graph, a handle.
+        context: the context of the graph, a handle.
     """
     routine, begin, what = _QUERIES[kind]
     if read_word(handle) != read_word(context):

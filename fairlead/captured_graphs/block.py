@@ -168,7 +168,7 @@ class CapturedBlock:
 
         Args:
             failed: whether an error was raised.
-            variables: of the function with the block, which name Parameters.
+            variables: the variables of the function with the block, which name Parameters.
         """
         if failed:
             self.recording.drop()

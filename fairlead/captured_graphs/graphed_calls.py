@@ -26,8 +26,8 @@ class AttributeOwner:
     """An argument whose attributes are arguments, too.
 
     Args:
-        place: of the object among the arguments.
-        names: of its attributes.
+        place: the place of the object among the arguments.
+        names: the names of its attributes.
         first: the place of the first attribute among the arguments.
     """
 
@@ -42,7 +42,7 @@ class AttributeOwner:
         """Set all attributes, and remove others.
 
         Args:
-            values: of all arguments.
+            values: the values of all arguments.
         """
         for name in set(_read_attributes(self._thing)) - set(self.names):
             object.__delattr__(self._thing, name)
@@ -68,7 +68,7 @@ class GraphedCall:
 
     Args:
         given: the arguments. Attributes of objects with arrays are added to it.
-        names: of the last arguments.
+        names: the names of the last arguments.
 
     Attributes:
         key: what has to be the same for a graph to be used again. After the names it has a member
@@ -128,7 +128,7 @@ class GraphedCall:
         """Return what the arguments are called, in the order of `given`.
 
         Args:
-            parameters: of the function, by name.
+            parameters: the parameters of the function, by name.
         """
         count = len(self.given) - sum(len(owner.names) for owner in self.owners) - len(self.names)
         names = list(parameters)[:count]
@@ -241,7 +241,7 @@ def make_parameter(value: Any, place: int, floats: bool) -> Any:
     """Return what a function gets in its block for an argument: a Parameter, or the value itself.
 
     Args:
-        place: of it among the arguments.
+        place: its place among the arguments.
         floats: whether Python floats become Parameters.
     """
     read, name = _find_reader(type(value)), f"p{place}"

@@ -39,7 +39,7 @@ def find_held_buffers(frame: FrameType) -> dict[str, int]:
     """Return the handles of buffers and arrays by how the program writes them: `u`, `self.u`.
 
     Args:
-        frame: of the function with the block.
+        frame: the frame of the function with the block.
     """
     found: dict[str, int] = {}
     seen: set[int] = set()

@@ -65,12 +65,12 @@ class OwnQueues:
         """Enqueue a graph, and return the event of its end.
 
         Args:
-            graph: is run.
+            graph: the graph that is run.
             queue: the caller's, of pyopencl.
             times: at least 1.
             waits: events, handles.
             profiled: whether the event has the times of the first and the last command.
-            before: is called with the number of each turn, before it.
+            before: a function that is called with the number of each turn, before it.
         """
         import pyopencl
 

@@ -254,7 +254,7 @@ class MemoryParameter:
         number, name: as of a Parameter.
         value: the buffer or array that it was made of.
         buffer: the same as a buffer.
-        handle: of the memory object that stands for it.
+        handle: the handle of the memory object that stands for it.
     """
 
     source = None

@@ -161,7 +161,7 @@ class _Memo(Generic[_T]):
     They are looked up by identity, because hashing code is slow.
 
     Attributes:
-        found: by the thing's identity, a weak reference to it, and what is known.
+        found: a weak reference to each thing, and what is known of it, by the thing's id.
     """
 
     def __init__(self) -> None:

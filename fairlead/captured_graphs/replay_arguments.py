@@ -92,7 +92,7 @@ def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:
 
     Args:
         wait_for: what `replay` was given.
-        context: of the graph, a handle.
+        context: the context of the graph, a handle.
 
     Raises:
         ArgumentError: it is not a list of events.
@@ -131,7 +131,7 @@ def check_flag(until: Any, context: int) -> tuple[int, int]:
 
     Args:
         until: what `replay` was given.
-        context: of the graph, a handle.
+        context: the context of the graph, a handle.
 
     Raises:
         ArgumentError: it is not a buffer, or has no room for a word.

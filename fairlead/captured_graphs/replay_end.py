@@ -122,7 +122,7 @@ def make_end(queue: Any, context: Context, ends: tuple[int, int], profiled: bool
     """Return the event of a replay.
 
     Args:
-        queue: of pyopencl.
+        queue: a pyopencl.CommandQueue.
         context: the runtime's.
         ends: the native events of its end and of its first command (0: none), references.
         profiled: whether the event has the times of both.

@@ -247,7 +247,7 @@ class CapturedSegment:
         """Return how the last `run` or `run_here` is repeated; None if it cannot be.
 
         Args:
-            queue: of pyopencl.
+            queue: a pyopencl.CommandQueue.
         """
         import pyopencl
 
@@ -421,7 +421,7 @@ class CapturedSegment:
         """Enqueue the segment on a runtime queue after `count` events. Returns its event's handle.
 
         Args:
-            queue: of the runtime.
+            queue: a runtime.Queue.
             count, waits: how many events there are, and their handles.
             times: gets the events of its first command and of its end, if it profiles.
         """
@@ -515,7 +515,7 @@ class CapturedSegment:
         """Let a launch take over the numbers and sizes of another one, by one call of C.
 
         Args:
-            number: of the launch in the graph.
+            number: the number of the launch in the graph.
             old: what the graph has in that place.
             new: what it has to be like.
 

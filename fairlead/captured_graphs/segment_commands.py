@@ -129,7 +129,7 @@ class SegmentCommands:
         Their Parameters belong to the settings from now on.
 
         Args:
-            commands: by their index in the graph.
+            commands: the commands by their index in the graph.
         """
         self._learn(as_captured(one).block for one in commands.values())
         return {self.place[node]: as_captured(one).native for node, one in commands.items()}

@@ -55,7 +55,7 @@ def convert(name: str, parameter: GraphParameter, value: Any) -> Any:
     Raises SYCLError (kernel_argument) if it is not exactly that. Floats are rounded.
 
     Args:
-        name: of the Parameter, for messages.
+        name: the name of the Parameter, for messages.
         value: a number.
     """
     dtype, code = parameter.dtype, _CODES.get(parameter.dtype)
@@ -87,7 +87,7 @@ def convert_series(name: str, parameter: GraphParameter, values: Any, times: int
     Raises SYCLError (kernel_argument).
 
     Args:
-        name: of the Parameter, for messages.
+        name: the name of the Parameter, for messages.
         values: numbers.
         times: how many there must be.
     """
@@ -284,8 +284,8 @@ class ParameterSettings:
     """The Parameters in a segment's commands.
 
     Args:
-        parameters: by number, those that its blocks know.
-        names: of those that the program made, by number.
+        parameters: the Parameters, by number, those that its blocks know.
+        names: the names of those that the program made, by number.
         context: a handle.
         swaps: the pairs of buffers that alternate.
     """
@@ -314,9 +314,9 @@ class ParameterSettings:
         """Add Parameters of commands that may be put into the array.
 
         Args:
-            parameters: by number.
+            parameters: the Parameters, by number.
             memory: as of `CapturedBlock.memory`.
-            names: of those that the program made, by number.
+            names: the names of those that the program made, by number.
             swaps: pairs of buffers that alternate.
         """
         self._parameters = {**self._parameters, **parameters}

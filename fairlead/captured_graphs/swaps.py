@@ -80,7 +80,7 @@ class Alternation:
     """A pair in the cells of a command-buffer.
 
     Args:
-        cells: of the command-buffer.
+        cells: the cells of the command-buffer.
         rows: the rows of each of the two, by its number.
     """
 
@@ -175,7 +175,7 @@ def warn_of_exchange(moved: Sequence[str], stacklevel: int) -> None:
 
     Args:
         moved: what has exchanged them.
-        stacklevel: of the frame with the block.
+        stacklevel: the stack level of the frame with the block.
     """
     names = ", ".join(moved)
     remedy = (

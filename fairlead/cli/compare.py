@@ -62,7 +62,7 @@ def compare(
 
     Args:
         times: how many runs are timed, after the first one, whose outputs are compared.
-        values: of Parameters, by name.
+        values: the values of Parameters, by name.
         tolerance: as of `find_difference`.
         reference: an archive of outputs to compare with. None: those of the first run, or those
             that the file has.

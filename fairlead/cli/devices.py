@@ -55,7 +55,7 @@ class DeviceRow(Value):
         icd_version: 1 or 2, 0 for what is not an OpenCL driver.
         library: the real path of the driver or plugin.
         interface: "OpenCL", "UR", "PI", "ZE" for Level Zero, "CUDA" or "HIP".
-        interface_version: of all but OpenCL, such as "0.12" or "15.47.1".
+        interface_version: such as "0.12" or "15.47.1".
         layout: the release whose tables an adapter has, such as "2025.3".
         selector: the value of ONEAPI_DEVICE_SELECTOR that selects this device alone; "" for what
             is neither an adapter's nor a plugin's.

@@ -216,7 +216,7 @@ def run_file(
         path: the graph file.
         device: what `find_device` takes, "" for one like that on which it was saved.
         times: how often it runs.
-        values: of Parameters, by name.
+        values: the values of Parameters, by name.
 
     Returns:
         What is to be told of it: device, platform, driver, engines, milliseconds; and the outputs.

@@ -30,8 +30,8 @@ def find_local_file(source: str, options: str) -> str:
     """Return what may read a file of this machine, "" if nothing does.
 
     Args:
-        source: of the program, "" if it has none.
-        options: that it is built with.
+        source: the source of the program, "" if it has none.
+        options: the build options.
     """
     text = _JOINT.sub("", source)
     found = _DIRECTIVE.search(text) or _WORD.search(text)

@@ -59,7 +59,7 @@ def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
     Args:
         name: what the program calls it.
         value: the object of that name.
-        size: of the memory, in bytes.
+        size: the size of the memory, in bytes.
     """
     made: dict[str, Any] = {"name": name} if name.isidentifier() else {}
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)

@@ -39,7 +39,7 @@ def make_program_row(
 
     Args:
         program, device: handles.
-        number: of the program in the file.
+        number: the number of the program in the file.
         binaries: whether the binary of the device is wanted, too.
 
     Raises:

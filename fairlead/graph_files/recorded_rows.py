@@ -66,7 +66,7 @@ class RecordedRows:
         Args:
             row, side: the transfer, and "source" or "target".
             address: where the memory lies, or what stands for that.
-            number: of the bytes that are there, 0 if nobody knows them.
+            number: the number of the bytes that the memory has now, 0 if nobody knows them.
         """
         of = self.document.find_memory(row["source" if side == "target" else "target"])
         _, size = find_extent(row, side, {"kind": HOST}, of)

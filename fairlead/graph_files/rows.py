@@ -52,7 +52,7 @@ class GraphRows:
     """The commands of a graph, and where they run.
 
     Attributes:
-        context, device: of PyOpenCL.
+        context, device: those of PyOpenCL.
         rows: each after what it depends on, sub-graphs inlined.
         runtime_context: the runtime's, None if no command is the runtime's.
         blocks: what commands were captured in, once each.

@@ -164,7 +164,7 @@ class SavedObjects:
 
         Args:
             context: the pyopencl.Context of the graph.
-            numbers: of which memory, None for all of it.
+            numbers: the numbers of the memory to add, None for all.
 
         Raises:
             GraphFileError: a driver refuses.

@@ -40,7 +40,7 @@ def try_library(path: str) -> str | None:
     """Run the self-test of a driver's file anew; nothing is remembered.
 
     Args:
-        path: of the file.
+        path: the path of the file.
 
     Returns:
         Why it is not trusted, None if it is.

@@ -64,7 +64,7 @@ def judge_libraries(paths: Sequence[str]) -> dict[str, str | None]:
     """Return why drivers' files are not trusted, None for one that is, as programs get to know it.
 
     Args:
-        paths: of the files. They are tested side by side, unless they have passed before.
+        paths: the paths of the files. They are tested side by side, unless they have passed before.
     """
     return self_tests.judge_libraries(paths, "direct", SELF_TEST)
 

@@ -42,7 +42,7 @@ class QueueKind:
     Attributes:
         context, device: handles.
         properties: CL_QUEUE_PROPERTIES.
-        use: of the replays, None where all of them run in the same way.
+        use: how replays are used, None where all of them run in the same way.
     """
 
     context: int

@@ -46,7 +46,7 @@ def why_not_library(path: str, kind: str, module: str) -> str | None:
     """Why a driver's file is not trusted, None if its self-test has passed.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         kind: what the verdict is remembered for, beside the file.
         module: the module whose `main` is the self-test.
     """
@@ -69,7 +69,7 @@ def try_library(path: str, module: str) -> str | None:
     """Run the self-test of a driver's file anew; nothing is remembered.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         module: the module whose `main` is the self-test.
 
     Returns:
@@ -227,7 +227,7 @@ def add_launch(
     """Append a launch of a kernel. Returns its number.
 
     Args:
-        commands: that it is appended to.
+        commands: the array that the launch is appended to.
         dependencies: the numbers of the commands that it comes after.
         kernel: a handle.
         values: its arguments: memory objects (handles), bytes, or local memory.

@@ -87,7 +87,7 @@ class Trial:
 
     Args:
         names: the candidates'.
-        turns: of each candidate.
+        turns: how many turns each candidate has.
         repeats: whether candidates that are close to the fastest one have as many turns again.
         in_pairs: whether each takes two turns in a row, of which the second one counts. In the
             first one the device may change from another's way to run.
@@ -211,7 +211,7 @@ def choose_fastest(
     Args:
         of_schedules: whether the candidates are schedules, of which none can do more than another.
         launches: how many each has, where that differs.
-        scatter: of the times of each.
+        scatter: how much the times of each candidate scatter.
     """
     *others, best = seconds
     clearly = _CLEARLY_OF_SCHEDULES if of_schedules else _CLEARLY

@@ -53,7 +53,7 @@ def main(name: str, key: str) -> None:
     """Search, write the verdict into a file, and print it.
 
     Args:
-        name: of the file; "" if this user has no cache.
+        name: the name of the file; "" if this user has no cache.
         key: how it begins.
     """
     answer = os.dup(1)

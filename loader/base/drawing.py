@@ -82,7 +82,7 @@ class _Folded:
     """A graph, of which nodes can become one.
 
     Attributes:
-        texts: of each box, by the number of its first node.
+        texts: the texts of each box, by the number of its first node.
         members: the numbers of all its nodes.
         before, after: the boxes that it comes directly after, and that come directly after it.
     """

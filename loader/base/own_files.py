@@ -33,7 +33,7 @@ class OwnFolder:
     """A folder of fairlead's cache. Nothing is made before something is written.
 
     Args:
-        names: of the folder in fairlead's own, and of those that it lies in.
+        names: the names of the folder in fairlead's own, and of those that it lies in.
     """
 
     def __init__(self, *names: str) -> None:

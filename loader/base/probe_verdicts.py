@@ -45,7 +45,7 @@ class _Verdict(Value):
 
     Attributes:
         at: when, in seconds since the epoch.
-        around: of a bad one: paths with their states (`describe_state`).
+        around: what a refusal depends on: paths with their states (`describe_state`).
         linker_path: LD_LIBRARY_PATH.
         lasts: for how many seconds a bad one holds.
     """

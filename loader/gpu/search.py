@@ -26,7 +26,7 @@ class GpuSearch(Generic[DriverT]):
     """The search for the driver of one API.
 
     Args:
-        name: of the API and of its folder, such as "cuda".
+        name: the name of the API and of its folder, such as "cuda".
         steps: where the driver may be, and what each place is.
         remedy: what to do if there is none.
 

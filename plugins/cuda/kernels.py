@@ -102,7 +102,7 @@ class CuKernel(Object):
 
         Args:
             offset: the global offset, None for none.
-            part: of a part of a launch what `DeviceImage.choose_part` takes.
+            part: for a part of a launch, what `DeviceImage.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel

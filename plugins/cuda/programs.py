@@ -191,7 +191,7 @@ class CuProgram(Object):
         """Return the program's module for a launch.
 
         Args:
-            part: of a part of a launch what `DeviceImage.choose_part` takes.
+            part: for a part of a launch, what `DeviceImage.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.

@@ -142,7 +142,7 @@ def get_shell(
 
     Args:
         address: the struct's address.
-        version: of the struct and the entry points of its API.
+        version: the version of the struct and the entry points of its API.
         builder: what builds such libraries.
 
     Raises:

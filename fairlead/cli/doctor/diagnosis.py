@@ -70,9 +70,9 @@ class DriverReport:
         quirks: the ids of the repairs that were applied.
         habits: the ids of the habits that apply.
         handlers: the signals whose handlers it changes in the process, "SIGINT".
-        direct: of PoCL: whether the engine `direct` runs its kernels, "on: self-tested", or
+        direct: on PoCL, whether the engine `direct` runs its kernels, "on: self-tested", or
             "off: " and why.
-        cuda: of NVIDIA's driver: the same of the engine `cuda`.
+        cuda: on NVIDIA's driver, the same for the engine `cuda`.
         notes: what is odd about it although it works.
     """
 

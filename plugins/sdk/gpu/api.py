@@ -41,7 +41,7 @@ class GpuDriver(Protocol):
 
     Attributes:
         table: its functions, under the names that it exports.
-        version: of its API, major and minor.
+        version: the version of its API, major and minor.
     """
 
     library: Any
