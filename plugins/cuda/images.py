@@ -12,12 +12,19 @@ OpenCL C is linked by its compiler, and everything else by CUDA's linker.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
+from ..sdk.gpu.images import (
+    DeviceImage,
+    ImageError,
+    ImageLinkError,
+    Sizes,
+    leave_variants_out,
+    name_variant,
+    pack_offset,
+)
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
 from .compilers import open_nvrtc
 from .core import failure, get_constant
@@ -38,8 +45,6 @@ if TYPE_CHECKING:
     from .devices import CuDevice
 
 _NO_OFFSET: Final = (0, 0, 0)
-#: How DPC++ calls the variant of a kernel whose last parameter is the global offset, 3 uint32_t.
-_WITH_OFFSET: Final = "_with_offset"
 
 #: How binaries begin: cubins and fat binaries.
 MAGIC: Final = b"\x7fELF", FAT_BINARY
@@ -66,7 +71,7 @@ class CudaImage(DeviceImage):
             name = ctypes.c_char_p()
             device.call("FuncGetName", ctypes.byref(name), function)
             names.append((name.value or b"").decode(errors="replace"))
-        return [name for name in names if name.removesuffix(_WITH_OFFSET) not in {*names} - {name}]
+        return leave_variants_out(names)
 
     def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         sizes: list[int] = []
@@ -77,10 +82,10 @@ class CudaImage(DeviceImage):
         return tuple(sizes)
 
     def find_function_name(self, name: str, offset: Sizes) -> str:
-        return name + _WITH_OFFSET if any(offset) else name
+        return name_variant(name) if any(offset) else name
 
     def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
-        return [struct.pack("3I", *(*offset, 0, 0, 0)[:3])] if any(offset) else []
+        return [pack_offset(offset)] if any(offset) else []
 
 
 class TranslatedImage(CudaImage):

@@ -14,7 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ..sdk.conversions import failure
-from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
+from ..sdk.gpu.images import (
+    DeviceImage,
+    ImageError,
+    ImageLinkError,
+    Sizes,
+    leave_variants_out,
+    name_variant,
+    pack_offset,
+)
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError
 from .code_objects import MAGIC, CodeObject, CodeObjectError, CodeObjectKernel, prepare
 from .comgr import BITCODE
@@ -45,7 +53,11 @@ class HipImage(DeviceImage):
         return found
 
     def list_kernel_names(self, module: int) -> list[str]:
-        return list(self._kernels)
+        return leave_variants_out(self._kernels)
+
+    def find_function_name(self, name: str, offset: Sizes) -> str:
+        variant = name_variant(name)
+        return variant if any(offset) and variant in self._kernels else name
 
     def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
         """Return the sizes. An image of OpenCL C is more than HIP's object for it."""
@@ -66,9 +78,11 @@ class HipImage(DeviceImage):
         return self._get_kernel(name).local_bytes
 
     def list_offsets(self, name: str, offset: Sequence[int]) -> list[bytes]:
-        start = (*offset, 0, 0, 0)
-        axes = (one for one in self._get_kernel(name).parameters if one.axis >= 0)
-        return [start[one.axis].to_bytes(one.size, "little") for one in axes]
+        x, y, z = start = (*offset, 0, 0, 0)[:3]
+        function = self.find_function_name(name, (x, y, z))
+        axes = (one for one in self._get_kernel(function).parameters if one.axis >= 0)
+        hidden = [start[one.axis].to_bytes(one.size, "little") for one in axes]
+        return hidden if function == name else [pack_offset(offset), *hidden]
 
 
 class ForeignHipImage(DeviceImage):

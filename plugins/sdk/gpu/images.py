@@ -10,11 +10,14 @@ cuda/images.py and hip/images.py derive from it. Each has these functions:
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 Sizes = tuple[int, int, int]
+
+_WITH_OFFSET: Final = "_with_offset"
 
 
 class ImageError(Exception):
@@ -23,6 +26,22 @@ class ImageError(Exception):
 
 class ImageLinkError(Exception):
     """Programs cannot be linked. The text is the linker's log."""
+
+
+def name_variant(name: str) -> str:
+    """Return how DPC++ calls the variant of a kernel whose last parameter is the global offset."""
+    return name + _WITH_OFFSET
+
+
+def pack_offset(offset: Sequence[int]) -> bytes:
+    """Return that parameter: three uint32_t."""
+    return struct.pack("3I", *(*offset, 0, 0, 0)[:3])
+
+
+def leave_variants_out(names: Collection[str]) -> list[str]:
+    """Return the names of kernels without those variants."""
+    variants = set(map(name_variant, names))
+    return [name for name in names if name not in variants]
 
 
 class DeviceImage(ABC):

@@ -13,6 +13,8 @@ from fairlead.loader.ur.abi import URError
 from fairlead.plugins.hip.code_objects import (
     CodeObject,
     CodeObjectError,
+    CodeObjectKernel,
+    CodeObjectParameter,
     find_processor,
     prepare,
 )
@@ -222,6 +224,27 @@ def test_kernels_with_images_are_refused_by_name(compiler: _Compiler) -> None:
         image.list_parameter_sizes("reads", 0)
     assert one.value.code == "UR_RESULT_ERROR_UNSUPPORTED_FEATURE"
     assert "HIP C++" in one.value.remedy
+
+
+def test_kernels_of_dpcpp_have_a_variant_for_global_offsets() -> None:
+    """It takes the offset as its last parameter. DPC++'s kernel itself ignores the hidden ones."""
+    pointer = CodeObjectParameter(0, 8, "global_buffer")
+    hidden = CodeObjectParameter(16, 8, "by_value", 1)
+    kernels = {
+        name: CodeObjectKernel(name, (pointer, *more, hidden), 24, 0, 256, None, 64)
+        for name, *more in (
+            ("f",),
+            ("f_with_offset", CodeObjectParameter(8, 12, "by_value")),
+            ("g",),
+        )
+    }
+    image = HipImage(CodeObject(b"", "", kernels))
+    assert image.list_kernel_names(0) == ["f", "g"]
+    names = [image.find_function_name(name, at) for name in "fg" for at in ((0, 0, 0), (0, 7, 0))]
+    assert names == ["f", "f_with_offset", "g", "g"]
+    seven = (7).to_bytes(8, "little")
+    assert image.list_offsets("f", (0, 7)) == [struct.pack("3I", 0, 7, 0), seven]
+    assert image.list_offsets("g", (0, 7)) == [seven] and image.list_offsets("f", ()) == [bytes(8)]
 
 
 def test_a_refused_program_has_the_compilers_log(compiler: _Compiler) -> None:
