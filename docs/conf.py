@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 include_patterns = ["*.md", "docs/**.md", "*/README.md", "bench/results/*.md"]
 exclude_patterns = ["fairlead", "build", "tests", ".*"]
 
-# "toc": results of benchmarks are linked, and not in the navigation. "header": they begin with
-# tables. "ref.python": the name of a builtin is also that of an attribute.
-suppress_warnings = ["toc.not_included", "myst.header", "ref.python"]
+# "header": results of benchmarks begin with tables. "ref.python": the name of a builtin is also
+# that of an attribute.
+suppress_warnings = ["myst.header", "ref.python"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["html_image"]
@@ -36,16 +37,26 @@ napoleon_use_ivar = True  # a property that a class lists as an attribute has on
 default_role = "code"  # docstrings write `code` as Markdown does
 
 
-def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Append the contents to README.md: one tree for each heading of docs/README.md."""
-    if name != "README":
-        return
+def find_guides() -> dict[str, list[str]]:
+    """Return the pages that docs/README.md lists, by its headings, without their endings."""
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = {}
     for part in index.split("\n## ")[1:]:
         heading, _, text = part.partition("\n")
-        files = dict.fromkeys(re.findall(r"\]\(([\w./]+\.md)\)", text))
-        pages = "\n".join(str(Path("docs", file)) for file in files)
-        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{pages}\n```\n"
+        links = dict.fromkeys(re.findall(r"\]\(([\w./]+)\.md\)", text))
+        found[heading] = [normpath(f"docs/{link}") for link in links]
+    return found
+
+
+def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Append the navigation to README.md; say of a page that is not in it that this is meant."""
+    guides = find_guides()
+    if name == "README":
+        for heading, pages in guides.items():
+            lines = ["```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```"]
+            source[0] += "\n" + "\n".join(lines) + "\n"
+    elif not any(name in pages for pages in guides.values()):
+        source[0] = f"---\norphan: true\n---\n{source[0]}"
 
 
 def mark_code(
