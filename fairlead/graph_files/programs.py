@@ -157,8 +157,7 @@ def find_sources(programs: Collection[int]) -> dict[int, str]:
     """Return the sources that living programs and kernels of PyOpenCL were made of.
 
     PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
-    Intel's driver tells nothing of a program that only its kernels keep. This looks at all objects
-    of Python, unfinished ones of other threads, too. So only the program's own thread may call it.
+    Intel's driver tells nothing of a program that only its kernels keep.
 
     Args:
         programs: handles.
@@ -169,7 +168,9 @@ def find_sources(programs: Collection[int]) -> dict[int, str]:
     import pyopencl as cl
 
     found: dict[int, str] = {}
-    for one in gc.get_objects() if programs else ():
+    # `get_objects` has tuples that other threads are filling. Python raises SystemError in such a
+    # thread if somebody else refers to its tuple. Objects refer to their type.
+    for one in gc.get_referrers(cl.Kernel, cl.Program) if programs else ():
         try:
             if type(one) is cl.Kernel:
                 handle = get_program(one.int_ptr)

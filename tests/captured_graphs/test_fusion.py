@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ from pyopencl.elementwise import ElementwiseKernel
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
+from fairlead.graph_files.programs import find_sources
 
 SOURCE = """
 constant float table[2] = {0.5f, 3.0f};
@@ -400,3 +403,28 @@ def test_who_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
         graph.finalize()
     with pytest.raises(ArgumentError, match="fuse is 3"):
         graph.finalize(fuse=3)  # type: ignore[arg-type]
+
+
+def test_the_search_for_sources_disturbs_no_other_thread(context: cl.Context) -> None:
+    """Python lists the tuples, too, that other threads are filling."""
+    program = cl.Program(context, SOURCE).build()
+    failures, ended, interval = list[SystemError](), threading.Event(), sys.getswitchinterval()
+
+    def fill() -> None:
+        while not ended.is_set():
+            try:
+                _ = tuple(number for number in range(300))
+            except SystemError as error:
+                failures.append(error)
+
+    thread = threading.Thread(target=fill)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert find_sources({program.int_ptr}) == {program.int_ptr: SOURCE}
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not failures
