@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,14 +16,18 @@ class Background:
     A forked child lacks the thread, and forgets what it had to do.
 
     Args:
-        daemon: whether Python ends without waiting for the piece that the thread does.
+        daemon: whether Python ends without waiting for the piece that the thread does. Otherwise
+            it waits, whatever Ctrl-C does: a driver that still compiles would crash.
     """
 
     def __init__(self, name: str, *, daemon: bool) -> None:
         self._name, self._daemon = name, daemon
         self._waiting = deque[Callable[[], None]]()
         self._lock, self._works = make_lock(), False
+        self._thread: threading.Thread | None = None
         call_in_child(self._forget)
+        if not daemon:
+            atexit.register(self._wait)
 
     def add(self, work: Callable[[], None]) -> bool:
         """Add a task to the end of the thread's queue.
@@ -37,12 +42,22 @@ class Background:
             self._waiting.append(work)
             if not self._works:
                 try:
-                    threading.Thread(target=self._run, name=self._name, daemon=self._daemon).start()
+                    thread = threading.Thread(target=self._run, name=self._name)
+                    thread.daemon = self._daemon
+                    thread.start()
                 except RuntimeError:
                     self._waiting.clear()
                     return False
-                self._works = True
+                self._works, self._thread = True, thread
             return True
+
+    def _wait(self) -> None:
+        """Wait for the thread. Python has done so, unless a signal's handler ended that."""
+        while self._thread is not None and self._thread.is_alive():
+            try:
+                self._thread.join()
+            except BaseException:
+                continue
 
     def _run(self) -> None:
         while True:
@@ -51,7 +66,11 @@ class Background:
                     self._works = False
                     return
                 work = self._waiting.popleft()
-            work()
+            try:
+                work()
+            except BaseException:
+                self._works = False  # the next piece gets another thread
+                raise
 
     def _forget(self) -> None:
         self._works = False

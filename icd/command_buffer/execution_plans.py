@@ -332,7 +332,8 @@ class ExecutionPlans:
 
     def learn(self, kind: QueueKind) -> bool:
         """Ask a plan what its first runs have taught. Forget it if an engine leaves commands
-        to others, if its variants shall take turns, or if all is prepared that it awaits.
+        to others, if its variants shall take turns, or if all is prepared that it awaits. Where
+        nothing was rewritten, what was built stays.
 
         Returns:
             Whether everything is known. Nothing more is learned then.
@@ -342,7 +343,15 @@ class ExecutionPlans:
             if not all(one.has_ended for one in awaits):
                 return False
             with self.block_updates():
-                self._drop(kind, {})
+                rewriting = self.rewriting if all(one is self.rewriting for one in awaits) else None
+                rewritten = rewriting.rewritten if rewriting is not None else None
+                if rewritten is None or rewritten.commands is not None:
+                    self._drop(kind, {})
+                    return True
+                self._plan_rewritten(kind, {})  # no plan, but a change may let some be rewritten
+                for one in self._found[kind]:
+                    one.awaits = ()
+                self._list()
             return True
         if self._found[kind][0].has_variants:
             if self.native.enqueued < _WORTH_VARIANTS:

@@ -181,7 +181,7 @@ def test_parts_follow_each_other(
         event = numbers.mul(3, queue=queue, wait_for=[event])
         event = cl.enqueue_copy(queue, host, numbers.buffer, is_blocking=False, wait_for=[event])
         numbers.add(5, queue=queue, wait_for=[event])
-    loop = graph.finalize()
+    loop = graph.finalize(fuse=False)
     expected, seen = 0, 0
     for times in (1, 3):
         loop.replay(queue, times=times).wait()

@@ -18,6 +18,7 @@ import pytest
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
+from fairlead.icd.command_buffer.rewrites import rewriting
 
 from .test_fusion import list_unwritten
 
@@ -355,6 +356,27 @@ def test_an_update_to_another_kernel(queue: cl.CommandQueue, kernels: Any) -> No
     assert is_fused(chain.loop, queue)
     got = np.frombuffer(chain.memory.read()[1], np.float32)
     assert np.allclose(got, chain.memory.contents[0] - np.float32(0.75), atol=1e-6)
+
+
+def test_an_update_while_the_commands_are_being_rewritten(
+    queue: cl.CommandQueue, kernels: Any
+) -> None:
+    """The thread goes on with other graphs."""
+    others: Any = cl.Program(queue.context, SOURCE.replace("] *= a", "] -= a")).build()
+    buffer, graphs = Memory(queue, 1).buffers[0], list[Any]()
+    for kernel in (kernels.scale, others.scale):
+        with capture(queue) as graph:
+            kernel(queue, (SIZE,), None, buffer, np.float32(0.5))
+        graphs.append(graph)
+    gate = threading.Event()
+    rewriting._background.add(lambda: [gate.wait()].clear())
+    try:
+        loop = graphs[0].finalize(updatable=True, fuse="auto")
+        loop.update(graphs[1])
+    finally:
+        gate.set()
+    assert Chain(queue, kernels).loop.fused
+    loop.replay(queue).wait()
 
 
 def test_replays_in_flight_keep_what_they_were_enqueued_with(

@@ -23,10 +23,10 @@ from fairlead.runtime import NDRange
 
 @pytest.fixture
 def loop(numbers: Numbers) -> Executable:
-    """A graph that adds 1, replayed twice."""
+    """A graph that adds 1, replayed twice. No kernel is made for it meanwhile."""
     with capture(numbers.queue) as graph:
         numbers.add(1)
-    made = graph.finalize(updatable=True)
+    made = graph.finalize(updatable=True, fuse=False)
     for _ in range(2):
         made.replay(numbers.queue)
     return made
@@ -179,7 +179,7 @@ def test_buffers_that_alternate(numbers: Numbers) -> None:
     u, v = numbers.new(), numbers.new(100)
     with capture(numbers.queue, swap=(u, v)) as graph:
         numbers.add(1, u)
-    loop = graph.finalize()
+    loop = graph.finalize(fuse=False)
     for queue in (numbers.queue, numbers.queue, numbers.queue, other, other, numbers.queue):
         loop.replay(queue).wait()
     again = loop._repeat

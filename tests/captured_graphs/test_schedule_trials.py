@@ -47,7 +47,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
 
 @pytest.fixture(autouse=True)
 def only_replays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No other engine takes the commands. Returns the file of what trials found."""
+    """No other engine takes the commands, and nothing is fused, which would take turns, too.
+
+    Returns the file of what trials found.
+    """
+    monkeypatch.setenv("FAIRLEAD_FUSE", "0")
     monkeypatch.setattr(choice, "ENGINES", {"replay": Replay()})
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "auto")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

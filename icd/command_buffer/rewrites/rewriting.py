@@ -76,7 +76,6 @@ class Rewriting:
     ) -> None:
         self._commands, self._find_sources, self._get_cells = commands, find_sources, get_cells
         self._checks = checks
-        self._snapshot: ListSnapshot | None = None
         self._uses: Mapping[int, MemoryUse] = {}
         self._result: Future[Rewritten] | None = None
         self._pause, self._since = _PAUSE, 0
@@ -86,13 +85,12 @@ class Rewriting:
         """Begin to rewrite the commands as they are now, unless that has begun."""
         if self._result is not None:
             return
-        self._snapshot = take_snapshot(
-            self._commands, self._find_sources, self._get_cells(), self._uses
-        )
-        self._uses = self._uses or self._snapshot.uses
-        self._result = Future()
-        if not _background.add(partial(_work, ref(self))):
-            self.work()
+        snapshot = take_snapshot(self._commands, self._find_sources, self._get_cells(), self._uses)
+        self._uses = self._uses or snapshot.uses
+        result = Future[Rewritten]()
+        if not _background.add(partial(_work, ref(self), snapshot, result)):
+            self.work(snapshot, result)
+        self._result = result
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let no variable stand for memory objects (handles) that a program can see now."""
@@ -145,10 +143,13 @@ class Rewriting:
         assert self._result is not None
         return self._result.result()
 
-    def work(self) -> None:
-        """Rewrite the commands. Called in the thread."""
-        snapshot, result = self._snapshot, self._result
-        assert snapshot is not None and result is not None
+    def work(self, snapshot: ListSnapshot, result: Future[Rewritten]) -> None:
+        """Rewrite the commands, in the thread. A change may put the rewrite off meanwhile.
+
+        Args:
+            snapshot: the commands when the rewrite began.
+            result: gets what they become.
+        """
         try:
             if not threading.main_thread().is_alive():  # the program ends, and would wait for this
                 raise RuntimeError("the program ends")
@@ -159,16 +160,16 @@ class Rewriting:
             made = fuse(self._commands, snapshot, add_readers, checks=self._checks)
         except Exception as error:  # a graph that is not rewritten runs as captured
             made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
-        self._snapshot = None
         result.set_result(made)
 
 
-#: Python waits for it at its end: a driver that still compiles would crash.
 _background: Final = Background("fairlead-rewrites", daemon=False)
 
 
-def _work(rewriting: ReferenceType[Rewriting]) -> None:
+def _work(
+    rewriting: ReferenceType[Rewriting], snapshot: ListSnapshot, result: Future[Rewritten]
+) -> None:
     """Do it, unless the graph is gone."""
     one = rewriting()
     if one is not None:
-        one.work()
+        one.work(snapshot, result)

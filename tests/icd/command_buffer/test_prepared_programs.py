@@ -79,7 +79,7 @@ class Turns:
         with capture(self.queue) as graph:
             local: Any = cl.LocalMemory(32)
             program.turns(self.queue, (64,), (8,), self._buffer, local)
-        self._loop = graph.finalize()
+        self._loop = graph.finalize(fuse=False)
 
     def replay(self) -> str:
         """Replay it, look at the numbers, and return what is said of the engine."""
@@ -252,7 +252,7 @@ program = cl.Program(context, sys.argv[2]).build("-DNOTHING=1")
 buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 256)
 with fairlead.capture(queue) as graph:
     program.turns(queue, (64,), (8,), buffer, cl.LocalMemory(32))
-loop = graph.finalize()
+loop = graph.finalize(fuse=False)
 loop.replay(queue, wait=True)
 for thread in threading.enumerate():
     if thread.name == "fairlead-prepares":
