@@ -32,6 +32,7 @@ from ..opencl.program_builds import (
     BuildError,
     LinkError,
     build_program,
+    check_specialization,
     link_programs,
     specialize,
 )
@@ -150,6 +151,7 @@ class ModuleInput:
             for row, (number, value) in zip(rows, kept.items(), strict=True):
                 row.id, row.size = number, len(value)
                 row.pValue = int(ur_ffi.cast("uintptr_t", value))
+            check_specialization(program)
             specialize(program, list(rows))
         return program, options
 

@@ -182,7 +182,8 @@ def link_programs(
 # specialization constants
 
 
-def _check_support(program: URProgram) -> None:
+def check_specialization(program: URProgram) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) for a program that takes no specialization constants."""
     if not any(map(can_take_specialization_constants, program.devices)):
         raise failure("UNSUPPORTED_FEATURE", "specialization constants need SPIR-V and OpenCL 2.2")
 
@@ -207,7 +208,7 @@ def specialize(program: URProgram, constants: list[Any]) -> None:
         check(code, routine, f"Its id is {constant.id}, its size {constant.size}.")
 
 
-declare_specialization(adapter, specialize, _check_support)
+declare_specialization(adapter, specialize, check_specialization)
 
 
 # queries
