@@ -505,13 +505,16 @@ class CommandBuffer:
         if self._route is not None and self._route.plan.is_closed:
             self._route = None
         learns = self.plans.is_learning(kind, plan)
+        if not (learns or plan.is_temporary):
+            self.plans.settle(kind, plan)
         return Route(self.native, queue, kind, plan, learns)
 
     def explain(self, queue: int) -> str:
         """Return how an enqueue on this queue runs, and why: a line for each engine."""
         with self.lock:
             kind, route = self.plans.find_kind(queue, self._use), self._route
-            if self.native.stale or (route is not None and route.kind != kind):
+            is_other = route is not None and route.kind != kind
+            if is_other or self.native.stale or self.plans.is_due:
                 self._take(None)  # what it leads to may be gone
             return self.plans.explain(kind)
 

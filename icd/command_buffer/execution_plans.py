@@ -2,8 +2,8 @@
 
 A kind of queue is planned (planning.py) and built at its first use. If a driver refuses what an
 engine built, it is planned again without that engine. If the fastest of several plans is
-unknown, all of them are built, and the first replays decide (trial.py). C knows everything that is
-built (`fl_buffer`), because it makes updates, too.
+unknown, all of them are built, and the first replays decide (trial.py). Later replays decide again
+(reviews.py). C knows everything that is built (`fl_buffer`), because it makes updates, too.
 
 A change is made as a whole or not at all. It does not affect what was enqueued, because OpenCL
 takes a kernel's arguments when a launch is enqueued. Where a driver's command-buffer must not be
@@ -27,6 +27,7 @@ from .cost import recall, remember
 from .edits import copy_command, put
 from .engine import BuiltCommands, QueueKind, Use
 from .planning import CostsByUse, ExecutionPlan, Part, compare_costs, differ_by_use, make_plans
+from .reviews import Reviews
 from .rewrites.rewriting import Rewriting
 from .trial import TURNS, TURNS_OF_SCHEDULES, Trial, choose_fastest
 from .waiting import wait
@@ -93,6 +94,9 @@ class ExecutionPlans:
         # what engines learned to leave, also of rewritten commands
         self._left: dict[tuple[QueueKind, bool], dict[str, dict[int, str]]] = {}
         self._with_variants: set[QueueKind] = set()  # where schedules take turns
+        self._reviews = Reviews()
+        self._is_review = self._has_choice = False
+        self._rewrite_at = self._review_at = 0  # after so many enqueues
         self._listed: Any = None  # what `native` points to
         self._changing = _Changing(self.native, lock)
         if given is not None:
@@ -121,7 +125,7 @@ class ExecutionPlans:
             for other in list(self._found):
                 self._drop(other, {})
         if self.is_due:
-            self._rewrite_again()
+            self._look(kind)
         unlike = replace(kind, use=None)
         if kind.use is not None and unlike in self._found:  # what was rewritten differs by use
             with self.block_updates():
@@ -149,6 +153,8 @@ class ExecutionPlans:
             part = Part(engine, 0, len(self._commands))
             part.built = self._given
             return [ExecutionPlan(self._commands, [part], {engine.name: self._choice.why})]
+        if not self._is_review:  # after what was prepared in the background: it is not again
+            self._reviews.begin(kind, self.native.enqueued)
         refused, left = self._refused.setdefault(kind, {}), self._left.get((kind, False), {})
         with_variants = kind in self._with_variants
         found = self._plan_check(kind, refused) or make_plans(
@@ -160,7 +166,8 @@ class ExecutionPlans:
                 one.awaits = [*one.awaits, self.rewriting]
         names = [one.name for one in found]
         tries_schedules = any(one.tried for one in found)
-        is_new = len(found) == 1 or tries_schedules
+        self._has_choice |= len(found) > 1
+        is_new = len(found) == 1 or tries_schedules or self._is_review
         known = None if is_new else recall(self._commands, kind, names)
         if known:
             best = next(one for one in found if one.name == choose_fastest(known))
@@ -252,7 +259,7 @@ class ExecutionPlans:
         """Take what rewrites the commands, and forget what it has made. After some replays it
         begins again."""
         self.rewriting = rewriting
-        self.native.next_look = rewriting.put_off(self.native.enqueued)
+        self._look_at(rewrite=rewriting.put_off(self.native.enqueued))
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let the next enqueue write memory objects (handles) that a program can see now."""
@@ -269,10 +276,50 @@ class ExecutionPlans:
         due = self.native.next_look
         return 0 < due <= self.native.enqueued
 
+    def _look_at(self, *, rewrite: int | None = None, review: int | None = None) -> None:
+        """Note after how many enqueues to look what is due: 0 is never, None is as it was."""
+        self._rewrite_at = self._rewrite_at if rewrite is None else rewrite
+        self._review_at = self._review_at if review is None else review
+        self.native.next_look = min(filter(None, (self._rewrite_at, self._review_at)), default=0)
+
+    def _look(self, kind: QueueKind) -> None:
+        """Do what is due. Nobody is on a route."""
+        ran = self.native.enqueued
+        if 0 < self._rewrite_at <= ran:
+            self._rewrite_again()
+        if 0 < self._review_at <= ran:
+            later = self._reviews.look(kind, ran)
+            self._look_at(review=later and ran + later)
+            if not later:
+                self._review(kind)
+
+    def _review(self, kind: QueueKind) -> None:
+        """Let the next replays on a kind of queue choose anew, as the first ones did."""
+        self._reviews.begin(kind, self.native.enqueued)
+        self._is_review = True
+        with self.block_updates():
+            for is_rewritten in (False, True):
+                self._left.pop((kind, is_rewritten), None)
+            if kind in self._found:
+                self._drop(kind, {})
+
+    def settle(self, kind: QueueKind, plan: ExecutionPlan) -> None:
+        """Note which plan is enqueued from now on, until that is reviewed. The lock is held."""
+        reviews = self._reviews
+        if reviews.kind != kind:
+            return
+        left = self._left.get((kind, plan.numbers is not None), {})
+        has_left = {name: list(one) for name, one in left.items() if one}
+        self._has_choice |= bool(has_left) or any(part.built.learns for part in plan.parts)
+        later = reviews.end((plan.name, str(has_left)), self.native.enqueued)
+        self._is_review = False
+        if self._has_choice:
+            self._look_at(review=self.native.enqueued + later)
+
     def _rewrite_again(self) -> None:
         """Begin a rewrite that a change has put off. Replays run as captured meanwhile."""
         assert self.rewriting is not None
-        self.native.next_look = 0
+        self._look_at(rewrite=0)
         self.rewriting.begin()
         for one in (one for plans in self._found.values() for one in plans):
             one.awaits = [*one.awaits, self.rewriting]
