@@ -52,9 +52,13 @@ class DirectDevice:
             code = call(device, "clGetDeviceInfo", OPENCL[name], size, get_address(value), None)
             check(code, "clGetDeviceInfo")
         self.native.most_items, self.native.local_memory = sizes, memory[0]
-        units = min(query_compute_units(device), count_cores(), lib.FL_MOST_THREADS)
-        self.native.thread_limits = {"threads": units, "least": _LEAST, "percent": _PERCENT}
         self._context, self._device = context, device
+        self.count_threads()
+
+    def count_threads(self) -> None:
+        """Take as many threads as the process may use now."""
+        units = min(query_compute_units(self._device), count_cores(), lib.FL_MOST_THREADS)
+        self.native.thread_limits = {"threads": units, "least": _LEAST, "percent": _PERCENT}
 
     def ask_for_local_sizes(self) -> None:
         """Make what the driver is asked with which local sizes it chooses. Raises OpenCLError."""

@@ -8,7 +8,8 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -16,14 +17,40 @@ _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 #: Seconds that a child may live longer than its parent lets it.
 _GRACE: Final = 60
+#: Of Linux: the control group of this process, and the folder of all of them.
+_CGROUP: Final = Path("/proc/self/cgroup")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def count_cores() -> int:
-    """Return on how many cores this process may run, all of them if nobody tells."""
+    """Return how many cores this process may use: by its affinity, and by the time that its control
+    groups give it."""
     try:
-        return len(os.sched_getaffinity(0))
+        count = len(os.sched_getaffinity(0))
     except OSError:  # a filter of system calls (seccomp) may forbid it
-        return os.cpu_count() or 1
+        count = os.cpu_count() or 1
+    return max(1, min(count, *_list_quotas(_CGROUP, _CGROUPS)))
+
+
+def _list_quotas(cgroup: Path, root: Path) -> Iterator[int]:
+    """Yield for how many cores' time the limits are: of the process's group and those around it.
+
+    Args:
+        cgroup: the file that names the group.
+        root: the folder of all groups, of version 2.
+    """
+    yield sys.maxsize
+    with suppress(OSError, ValueError, StopIteration):
+        lines = cgroup.read_text(encoding="utf-8").splitlines()
+        group = next(line[4:] for line in lines if line.startswith("0::/"))
+        for folder in (root / group, *(root / group).parents):
+            with suppress(
+                OSError, ValueError, ZeroDivisionError
+            ):  # "max 100000": there is no limit
+                quota, period = map(int, (folder / "cpu.max").read_text(encoding="utf-8").split())
+                yield -(-quota // period)
+            if folder == root:
+                break
 
 
 def count_threads() -> int | None:

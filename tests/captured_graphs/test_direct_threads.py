@@ -23,7 +23,7 @@ import fairlead
 from fairlead.icd.command_buffer import direct_device
 
 direct_device._LEAST, direct_device._PERCENT = 0, 1 << 30  # they help always
-os.sched_getaffinity = lambda process: range(8)
+direct_device.count_cores = lambda: 8
 (platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
 device, units = platform.devices[0].to_pyopencl(), int(sys.argv[2])
 if units:

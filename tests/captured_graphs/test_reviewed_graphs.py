@@ -13,7 +13,7 @@ from helpers.captures import Numbers
 
 import fairlead
 from fairlead.captured_graphs.context import capture
-from fairlead.icd.command_buffer import choice, reviews, trial
+from fairlead.icd.command_buffer import choice, direct_device, reviews, trial
 from fairlead.icd.command_buffer.engine import Engine, QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
 from fairlead.icd.command_buffer.execution_plans import ExecutionPlans
@@ -229,6 +229,32 @@ def test_what_was_left_to_others_is_taken_again(
         loop.replay(numbers.queue)
     assert reviewed and chosen(loop, numbers.queue) == "learning"
     assert numbers.value() == 2 * FEW
+
+
+def test_a_review_counts_the_cores_again(
+    numbers: Numbers, reviewed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may have got others."""
+    monkeypatch.setattr(reviews, "FIRST", 1 << 20)
+    monkeypatch.setattr(reviews, "MOST", FEW)
+    cores = 2
+    for module in (reviews, direct_device):
+        monkeypatch.setattr(module, "count_cores", lambda: cores)
+    monkeypatch.setattr(direct_device, "query_compute_units", lambda device: 2)
+    with capture(numbers.queue) as graph:
+        numbers.add(1)
+    loop = graph.finalize()
+    for _ in range(4 * FEW):
+        loop.replay(numbers.queue, wait=True)
+    if "one native kernel" not in loop.explain(numbers.queue):
+        pytest.skip("the engine direct does not run here")
+    known = direct_device.get_device(numbers.queue.context.int_ptr, numbers.queue.device.int_ptr)
+    assert not reviewed and known.native.thread_limits.threads == 2
+    cores = 1
+    for _ in range(2 * FEW):
+        loop.replay(numbers.queue, wait=True)
+    assert len(reviewed) == 1 and known.native.thread_limits.threads == 1
+    assert numbers.value() == 6 * FEW
 
 
 def test_runs_in_this_thread_count(numbers: Numbers, reviewed: list[int]) -> None:

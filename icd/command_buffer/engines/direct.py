@@ -132,7 +132,9 @@ class Direct(Engine):
         return refused
 
     def build(self, commands: CommandList, target: QueueKind) -> BuiltDirect:
-        return BuiltDirect(commands, target, self._find(commands, target))
+        found = self._find(commands, target)
+        found.device.count_threads()
+        return BuiltDirect(commands, target, found)
 
 
 class BuiltDirect(BuiltCommands):

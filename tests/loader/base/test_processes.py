@@ -12,6 +12,7 @@ import psutil
 import pytest
 from helpers.support import CHILD_TIMEOUT, FakeDriver, RunPython
 
+from fairlead.loader.base import processes
 from fairlead.loader.base.processes import count_cores
 
 
@@ -44,12 +45,47 @@ def test_no_child_outlives_a_command(
     assert not list(folder.iterdir())
 
 
-def test_cores_are_counted_where_the_call_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_counted_where_the_call_is_forbidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(number: int) -> set[int]:
         raise PermissionError(1, "forbidden")
 
     monkeypatch.setattr(os, "sched_getaffinity", refuse)
+    monkeypatch.setattr(processes, "_CGROUP", tmp_path / "missing")
     assert count_cores() == (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cores"),
+    [
+        ({"": "max 100000"}, 64),
+        ({"": "200000 100000"}, 2),
+        ({"": "250000 100000", "a/b": "max 100000"}, 3),
+        ({"": "400000 100000", "a": "50000 100000", "a/b": "800000 100000"}, 1),
+        ({"elsewhere": "100000 100000"}, 64),
+        ({"a": "not numbers", "a/b": "300000 0", "": "500000 100000"}, 5),
+    ],
+)
+def test_limits_of_control_groups_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, str], cores: int
+) -> None:
+    for folder, limit in limits.items():
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "cpu.max").write_text(limit + "\n", encoding="utf-8")
+    (tmp_path / "cgroup").write_text("1:cpu:/other\n0::/a/b\n", encoding="utf-8")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda number: set(range(64)))
+    monkeypatch.setattr(processes, "_CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(processes, "_CGROUPS", tmp_path)
+    assert count_cores() == cores
+
+
+def test_cores_are_counted_without_control_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_CGROUP", tmp_path / "missing")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda number: {3, 5})
+    assert count_cores() == 2
 
 
 def test_devices_are_found_without_proc_and_under_a_filter(run_python: RunPython) -> None:
