@@ -324,8 +324,9 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     return 1;
 }
 
-uint32_t fl_direct_shared(const fl_direct *d) {
+uint32_t fl_direct_shared(const fl_direct *d, uint32_t *threads) {
     uint32_t shared = 0;
+    *threads = d->image->shares;
     for (uint32_t place = 0; d->image->shares && place < d->count;) {
         const fl_level level = fl_level_at(d->image, place);
         shared += fl_step_at(d->image, place)->together && level.can_share ? level.count : 0;

@@ -14,8 +14,10 @@
 
 /* Passes of a new image, by either function of a launch in turns: the first one runs cold. */
 #define FL_MEASURED 4
-/* Passes after which nothing is measured: the last ones were run together with other threads. */
+/* Passes after which nothing is measured. Those from FL_MEASURED on were run together with other
+ * threads, and are made again with more threads while that is faster. */
 #define FL_KNOWN 9
+#define FL_KINDS 64 /* of launches: more share a kind */
 #define FL_ALIGNMENT 128   /* of the largest type of OpenCL C */
 #define FL_COMMON 8 /* contexts that launches share: most graphs have few shapes of launches */
 
@@ -50,7 +52,8 @@ typedef struct fl_direct_step {
     bool is_single : 1;          /* a launch of one work-group */
     bool ends : 1;               /* it is the last one of its level, in the order of levels */
     bool is_alone : 1;           /* it uses local memory, of which an image has one piece */
-    bool together : 1;           /* its level is run together, if it is the first one of it */
+    uint8_t together;            /* so many threads run its level, if it is the first one of it; 0:
+                                    one does */
     uint16_t flags;              /* MXCSR for a launch */
     uint32_t place;              /* of its data in the block, in units of FL_ALIGNMENT */
     uint32_t room;               /* of its data, in bytes */
@@ -79,11 +82,14 @@ typedef struct fl_work {
     const uint32_t *order;       /* the numbers of the steps; NULL: 0, 1, … */
     uint32_t count, pieces;      /* a step has pieces ÷ count of them, or a piece has some steps */
 } fl_work;
-/* Have the threads until they are given back. false: another run has them. */
-bool fl_take_threads(uint32_t threads);
-void fl_give_threads_back(void);
-/* Run it to the end, with their help. `flags` is the MXCSR of this thread. */
-void fl_run_together(const fl_work *work, unsigned *flags);
+typedef struct fl_team fl_team;
+/* Have up to so many threads, this one among them, until they are given back. Runs that want some
+ * at the same time share `most`. NULL: there is no other thread for this one. */
+fl_team *fl_take_threads(uint32_t threads, uint32_t most);
+uint32_t fl_team_size(const fl_team *team);
+void fl_give_threads_back(fl_team *team);   /* also NULL */
+/* Run it to the end with that many of them. `flags` is the MXCSR of this thread. */
+void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags);
 /* direct_run.c: run a piece of it; and the MXCSR of this thread. */
 void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags);
 unsigned fl_present_flags(void);
@@ -191,7 +197,11 @@ typedef struct fl_image {
     uint32_t *order;             /* its steps, level by level; NULL: each is a level of its own */
     fl_thread_limits limits;
     atomic_uint passes;          /* that were measured, at most FL_KNOWN */
-    bool shares;                 /* some levels are run together */
+    struct fl_trial {
+        uint32_t threads, missed;  /* that are tried now; how often there were fewer */
+        uint64_t best[FL_KINDS];   /* ns for all levels of a kind, by as many as are best so far */
+    } trial;
+    uint32_t shares;             /* so many threads run some levels together, 0: none does */
     atomic_int failed;           /* one did */
 } fl_image;
 /* Many buffers were in it and are not any more: a new image lets go of them. */

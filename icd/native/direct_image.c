@@ -112,6 +112,7 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
 static bool put_levels(const fl_direct *d, fl_image *image) {
     uint32_t count = d->count, most = 0;
     image->limits = d->device->thread_limits;
+    image->trial.threads = 2;
     if (!d->levels)
         return true;
     for (uint32_t i = 0; i < count; i++)
@@ -220,6 +221,7 @@ fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
     made->live = image->live;
     made->limits = image->limits;
     made->shares = image->shares;
+    made->trial = image->trial;
     atomic_store(&made->passes, atomic_load(&image->passes));
     for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
         if (s->kind == FL_STEP_LAUNCH)

@@ -14,6 +14,7 @@ static void _mm_setcsr(unsigned flags) { (void)flags; }
 #define CLEARLY 90 /* percent of the time by the other function */
 /* Of each thread: one that was late or kept from running leaves its pieces to others. */
 #define PIECES 8
+#define MOST_MISSED 64 /* passes that lacked threads: then one thread runs everything */
 
 typedef void group_function(void **arguments, const fl_group_context *context, size_t x, size_t y,
                             size_t z);
@@ -165,9 +166,9 @@ bool fl_may_share(const fl_image *image) {
     return false;
 }
 
-static void run_level_together(const fl_image *image, uint32_t place, uint32_t count,
-                               unsigned *flags) {
-    uint32_t wanted = PIECES * image->limits.threads;
+static void run_level_together(const fl_image *image, uint32_t place, uint32_t count, fl_team *team,
+                               uint32_t threads, unsigned *flags) {
+    uint32_t wanted = PIECES * threads;
     fl_work work = {.steps = fl_steps(image),
                     .count = count,
                     .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
@@ -175,26 +176,27 @@ static void run_level_together(const fl_image *image, uint32_t place, uint32_t c
         work.order = image->order + place;
     else
         work.steps += place;
-    fl_run_together(&work, flags);
+    fl_run_together(team, threads, &work, flags);
 }
 
-/* Level by level. Those that are long are tried together if `tries`, else those of which that is
- * known to be faster. */
-static void run_levels(fl_image *image, bool tries, unsigned *flags) {
+/* Level by level. Those that are long are tried with so many threads. If that is 0, those are run
+ * together of which it is known to be faster. */
+static void run_levels(fl_image *image, fl_team *team, uint32_t tried, unsigned *flags) {
     for (uint32_t place = 0; place < image->step_count;) {
         fl_direct_step *first = fl_step_at(image, place);
-        if (!image->order && !tries && !first->together) {
+        if (!image->order && !tried && !first->together) {
             run(first, flags);
             place++;
             continue;
         }
         fl_level level = fl_level_at(image, place);
-        if (level.can_share && (tries ? level.is_long : first->together)) {
-            uint64_t before = tries ? now() : 0;
-            run_level_together(image, place, level.count, flags);
-            uint64_t took = tries ? now() - before : 0;
+        uint32_t threads = !tried ? first->together : level.is_long ? tried : 0;
+        if (level.can_share && threads) {
+            uint64_t before = tried ? now() : 0;
+            run_level_together(image, place, level.count, team, threads, flags);
+            uint64_t took = tried ? now() - before : 0;
             uint64_t all = first->shared_ticks + took;
-            if (tries)
+            if (tried)
                 first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
         } else
             for (uint32_t i = place; i < place + level.count; i++)
@@ -207,7 +209,7 @@ static void run_levels(fl_image *image, bool tries, unsigned *flags) {
  * come to the same number. */
 static uint32_t kind_of(const fl_direct_step *s) {
     return (uint32_t)((((uint64_t)(uintptr_t)s->run >> 4) + groups_of(s)) * 0x9e3779b97f4a7c15u >>
-                      58);
+                      (64 - 6));
 }
 
 /* Launches of a kind are run by their other function from now on, if that was clearly faster.
@@ -215,7 +217,7 @@ static uint32_t kind_of(const fl_direct_step *s) {
 static void take_faster(fl_direct_step *first, const fl_direct_step *end) {
     struct {
         uint64_t by_run, by_other;
-    } kinds[64] = {{0, 0}};
+    } kinds[FL_KINDS] = {{0, 0}};
     for (int decides = 0; decides < 2; decides++)
         for (fl_direct_step *s = first; s < end; s++) {
             if (s->kind != FL_STEP_LAUNCH || !s->other || s->shared_ticks == UINT32_MAX)
@@ -231,14 +233,21 @@ static void take_faster(fl_direct_step *first, const fl_direct_step *end) {
         }
 }
 
-/* After the measured passes: which levels are shared from now on. All of a kind are, or none: one
- * that was interrupted decides nothing alone. Their mean time counts, not the least: where a
- * processor is not free, the threads wait for each other, and that has to be seen. */
-static void choose(fl_image *image) {
-    struct {
-        uint64_t alone, together;
-    } kinds[64] = {{0, 0}};
-    for (int decides = 0; decides < 2; decides++)
+/* After the passes with so many threads: which levels these run from now on. All of a kind are run
+ * so, or none: one that was interrupted decides nothing alone. Their mean time counts, not the
+ * least: where a processor is not free, the threads wait for each other, and that has to be seen.
+ * The answer is whether more threads may be faster still. */
+static bool choose(fl_image *image) {
+    struct fl_trial *t = &image->trial;
+    uint64_t alone[FL_KINDS] = {0}, together[FL_KINDS] = {0};
+    bool takes[FL_KINDS], gains = false;
+    for (int decides = 0; decides < 2; decides++) {
+        for (uint32_t kind = 0; decides && kind < FL_KINDS; kind++) {
+            uint64_t best = t->threads > 2 ? t->best[kind] : alone[kind];
+            takes[kind] = together[kind] < best * image->limits.percent / 100;
+            t->best[kind] = takes[kind] ? together[kind] : best;
+            gains |= takes[kind];
+        }
         for (uint32_t place = 0; place < image->step_count;) {
             fl_level level = fl_level_at(image, place);
             fl_direct_step *first = fl_step_at(image, place);
@@ -246,21 +255,36 @@ static void choose(fl_image *image) {
             place += level.count;
             if (!level.can_share || !level.is_long)
                 continue;
-            if (decides) {
-                first->together =
-                    kinds[kind].together < kinds[kind].alone * image->limits.percent / 100;
-                image->shares |= first->together;
-            } else {
-                first->shared_ticks /= FL_KNOWN - FL_MEASURED - 1;
-                kinds[kind].alone += level.ticks;
-                kinds[kind].together += first->shared_ticks;
+            if (!decides) {
+                alone[kind] += level.ticks;
+                together[kind] += first->shared_ticks / (FL_KNOWN - FL_MEASURED - 1);
+                continue;
             }
+            if (takes[kind])
+                first->together = (uint8_t)(image->shares = t->threads);
+            if (alone[kind])
+                first->shared_ticks =
+                    (uint32_t)((double)level.ticks * (double)t->best[kind] / (double)alone[kind]);
         }
+    }
+    return gains;
 }
 
-/* A measured pass. If another run has the threads, there is none to be measured with them. */
+/* A pass with so many threads as are tried now. If other runs have them, there is none. */
+static bool try_together(fl_image *image, unsigned *flags) {
+    struct fl_trial *t = &image->trial;
+    fl_team *team = fl_take_threads(t->threads, image->limits.threads);
+    bool has_all = fl_team_size(team) == t->threads;
+    if (has_all)
+        run_levels(image, team, t->threads, flags);
+    fl_give_threads_back(team);
+    return has_all;
+}
+
+/* A measured pass. Twice as many threads are tried while that is faster. */
 static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
     fl_direct_step *first = fl_steps(image), *end = first + image->step_count;
+    struct fl_trial *t = &image->trial;
     if (pass < FL_MEASURED) {
         run_measured(first, end, pass % 2, flags);
         if (pass + 1 == FL_MEASURED)
@@ -269,18 +293,25 @@ static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
                      pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
         return;
     }
-    if (!fl_take_threads(image->limits.threads)) {
+    if (!try_together(image, flags)) {
         for (const fl_direct_step *s = first; s < end; s++)
             run(s, flags);
+        if (++t->missed == MOST_MISSED) {
+            for (fl_direct_step *s = first; s < end; s++)
+                s->shared_ticks = UINT32_MAX;
+            choose(image);
+            atomic_store(&image->passes, FL_KNOWN);
+        }
         return;
     }
-    run_levels(image, true, flags);
-    fl_give_threads_back();
     for (fl_direct_step *s = first; s < end && pass == FL_MEASURED;
          s++) /* it has woken the threads */
         s->shared_ticks = 0;
-    if (pass + 1 == FL_KNOWN)
-        choose(image);
+    if (pass + 1 == FL_KNOWN && choose(image) && t->threads < image->limits.threads) {
+        uint32_t most = image->limits.threads;
+        t->threads = 2 * t->threads < most ? 2 * t->threads : most;
+        pass = FL_MEASURED - 1;
+    }
     atomic_store(&image->passes, pass + 1);
 }
 
@@ -333,19 +364,19 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
         measure(image, pass, &flags);
         stopped = stops(stop);
     }
-    bool together =
-        turn < times && !stopped && image->shares && fl_take_threads(image->limits.threads);
+    bool shares = turn < times && !stopped && image->shares;
+    fl_team *team = shares ? fl_take_threads(image->shares, image->limits.threads) : NULL;
     for (; turn < times && !stopped; turn++) {
         store(image, series, turn);
-        if (together)
-            run_levels(image, false, &flags);
+        if (team)
+            run_levels(image, team, 0, &flags);
         else
             for (const fl_direct_step *s = first; s < end; s++)
                 run(s, &flags);
         stopped = stops(stop);
     }
-    if (together)
-        fl_give_threads_back();
+    if (shares)
+        fl_give_threads_back(team);
     _mm_setcsr(before);
     look_for_failures(image);
     return turn;

@@ -47,7 +47,7 @@ enum { FL_DIRECT_MOST_ITEMS = 16777216 };
 
 /* A device, and what it is asked with: a queue of our own, a kernel that writes its local sizes
  * into a buffer. Of the last shapes the answers are known. */
-enum { FL_MOST_THREADS = 16 };   /* that run launches together: more would wait for each other */
+enum { FL_MOST_THREADS = 32 };   /* that run launches together */
 /* Up to so many threads run launches that need no order, or one launch. These must take at least so
  * many ns. With threads they must take at most so many percent of the time that one thread needs.
  */
@@ -90,8 +90,8 @@ int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, 
 /* How long each command took at best, in ns, in one thread and in the way that it runs from now on:
  * 1 if that is known, 0 if it was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint32_t *shared_times, uint64_t *groups);
-uint32_t
-fl_direct_shared(const fl_direct *direct); /* how many commands several threads run together */
+/* How many commands several threads run together, and how many threads at most. */
+uint32_t fl_direct_shared(const fl_direct *direct, uint32_t *threads);
 /* How much stack the caller's thread has left, in bytes, and how much it needs to run work-groups:
  * PoCL's own threads have 8 MiB. */
 size_t fl_stack_left(void);

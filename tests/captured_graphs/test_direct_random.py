@@ -304,7 +304,7 @@ def _left_by(world: World, seed: int) -> tuple[list[bytes], str]:
     graph, queue = _record(world, seed)
     loop = graph.finalize()
     for _ in range(2):
-        loop.replay(queue, times=6, wait=True)
+        loop.replay(queue, times=8, wait=True)
     queue.finish()
     return world.state(), loop.explain(queue)
 

@@ -337,21 +337,52 @@ SCENARIO(thread_direct_pool) {
     d.device.thread_limits = (fl_thread_limits){.threads = 3, .least = 0, .percent = UINT32_MAX};
     fl_command commands[] = {d.commands[0], d.commands[0]};
     for (int is_level = 0; is_level < 2; is_level++) {
-        uint32_t times[2], shared[2], before = atomic_load(&runs_of_group[0]);
+        uint32_t times[2], shared[2], threads, before = atomic_load(&runs_of_group[0]);
         uint64_t groups[2];
         fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 2, 0,
                                         is_level ? levels : NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 3));
         EQUAL(fl_direct_times(made, times, shared, groups), 0); /* it is still to be run together */
-        OK(fl_run_direct(made, 7));
+        OK(fl_run_direct(made, 7));   /* by two threads, and then by three */
+        EQUAL(fl_direct_times(made, times, shared, groups), 0);
+        OK(fl_run_direct(made, 4));
         EQUAL(fl_direct_times(made, times, shared, groups), 1);
-        CHECK(fl_direct_shared(made) == 2 && shared[0] != UINT32_MAX && groups[1] == 4);
+        CHECK(fl_direct_shared(made, &threads) == 2 && threads == 3);
+        CHECK(shared[0] != UINT32_MAX && groups[1] == 4);
         OK(fl_update_direct(made, 1, 0));
-        OK(fl_run_direct(made, 90));
-        EQUAL(fl_direct_shared(made), 2);
+        OK(fl_run_direct(made, 86));
+        EQUAL(fl_direct_shared(made, &threads), 2);
         for (int i = 0; i < 4; i++)
             EQUAL(atomic_load(&runs_of_group[i]), before + 200);
+        fl_release_direct(made);
+    }
+    finish(w, &d);
+}
+
+/* 2, 4 and more threads are tried, up to the limit, and no more once so many are not faster. */
+SCENARIO(thread_direct_counts) {
+    static const struct {
+        uint32_t most, percent, passes, threads;
+    } cases[] = {{6, UINT32_MAX, 19, 6}, {4, UINT32_MAX, 14, 4}, {2, UINT32_MAX, 9, 2},
+                 {6, 0, 9, 0},           {1, UINT32_MAX, 4, 0}};
+    direct d;
+    int code;
+    make(w, &d);
+    d.function.function = (void *)count_group;
+    d.function.automatic_count = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t times[1], shared[1], threads;
+        uint64_t groups[1];
+        d.device.thread_limits = (fl_thread_limits){cases[i].most, 0, cases[i].percent};
+        fl_direct *made = fl_new_direct(&d.device, &d.function, 1, d.commands, 1, 0, NULL, &code);
+        CHECK(made);
+        OK(fl_run_direct(made, cases[i].passes - 1));
+        EQUAL(fl_direct_times(made, times, shared, groups), 0);
+        OK(fl_run_direct(made, 1));
+        EQUAL(fl_direct_times(made, times, shared, groups), 1);
+        EQUAL(fl_direct_shared(made, &threads), (uint32_t)(cases[i].threads > 0));
+        EQUAL(threads, cases[i].threads);
         fl_release_direct(made);
     }
     finish(w, &d);
@@ -373,9 +404,73 @@ SCENARIO(thread_direct_pool_by_kind) {
         fl_direct *made = fl_new_direct(&d.device, &d.function, 1, commands, 64, 0, NULL, &code);
         CHECK(made);
         OK(fl_run_direct(made, 10));
-        CHECK(fl_direct_shared(made) == 0 || fl_direct_shared(made) == 64);
+        uint32_t threads, shared = fl_direct_shared(made, &threads);
+        CHECK(shared == 0 || shared == 64);
         fl_release_direct(made);
     }
+    finish(w, &d);
+}
+
+enum { RUNNERS = 4, TURNS = 100 };
+static atomic_uint runs_of[RUNNERS][4];
+
+#define COUNT_OF(runner)                                                                           \
+    static void count_of_##runner(void **arguments, const size_t *context, size_t x, size_t y,     \
+                                  size_t z) {                                                      \
+        CHECK(arguments && context[6] == 4 && y == 0 && z == 0);                                   \
+        atomic_fetch_add(&runs_of[runner][x], 1);                                                  \
+    }
+COUNT_OF(0)
+COUNT_OF(1)
+COUNT_OF(2)
+COUNT_OF(3)
+static void *const counters[] = {(void *)count_of_0, (void *)count_of_1, (void *)count_of_2,
+                                 (void *)count_of_3};
+
+struct runner_of {
+    fl_direct *made;
+    int number;
+};
+
+/* When a run returns, each group of its launches has run once, and none will run again. */
+static void *run_often(void *self) {
+    struct runner_of *r = self;
+    uint32_t runs = atomic_load(&runs_of[r->number][0]);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        OK(fl_run_direct(r->made, 1 + turn % 3));
+        runs += 2 * (1 + turn % 3);
+        for (int i = 0; i < 4; i++)
+            EQUAL(atomic_load(&runs_of[r->number][i]), runs);
+    }
+    return NULL;
+}
+
+/* Runs at the same time have a team each, and share the threads. */
+SCENARIO(thread_direct_teams) {
+    const uint32_t levels[] = {0, 0};
+    fl_group_function functions[RUNNERS];
+    struct runner_of runners[RUNNERS];
+    pthread_t threads[RUNNERS];
+    direct d;
+    int code;
+    make(w, &d);
+    d.function.automatic_count = 0;
+    d.device.thread_limits = (fl_thread_limits){.threads = 8, .least = 0, .percent = UINT32_MAX};
+    fl_command commands[] = {d.commands[0], d.commands[0]};
+    for (int i = 0; i < RUNNERS; i++) {
+        functions[i] = d.function;
+        functions[i].function = counters[i];
+        runners[i].number = i;
+        runners[i].made = fl_new_direct(&d.device, &functions[i], 1, commands, 2, 0,
+                                        i % 2 ? levels : NULL, &code);
+        CHECK(runners[i].made);
+    }
+    for (int i = 0; i < RUNNERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_often, &runners[i]) == 0);
+    for (int i = 0; i < RUNNERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < RUNNERS; i++)
+        fl_release_direct(runners[i].made);
     finish(w, &d);
 }
 
@@ -434,7 +529,8 @@ SCENARIO(thread_direct_pool_kept_off) {
     CHECK(made);
     CHECK(pthread_create(&thread, NULL, run_here_and_there, made) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    EQUAL(fl_direct_shared(made), 1);
+    uint32_t threads;
+    EQUAL(fl_direct_shared(made, &threads), 1);
     CHECK(2 * atomic_load(&meetings) <= atomic_load(&helped));
     fl_release_direct(made);
     CHECK(sched_setaffinity(0, sizeof all, &all) == 0);

@@ -226,8 +226,9 @@ class BuiltDirect(BuiltCommands):
         return 1 if self._target.in_order else max(1, self._commands.order.width)
 
     def explain(self) -> str:
-        shared = lib.fl_direct_shared(self._direct)
-        by = f"; {self._threads} threads run {shared} commands together" if shared else ""
+        threads = ffi.new("uint32_t *")
+        shared = lib.fl_direct_shared(self._direct, threads)
+        by = f"; {threads[0]} threads run {shared} commands together" if shared else ""
         return f"one native kernel, or the caller's thread for replay(wait=True){by}"
 
     def close(self) -> None:
