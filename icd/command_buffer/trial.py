@@ -59,9 +59,10 @@ class Timing:
     def __init__(self, queue: int, after: Sequence[int] | None) -> None:
         waits = [ffi.cast("void *", event) for event in after or ()]
         listed = ffi.new("void *[]", waits) if waits else ffi.NULL
-        marks, native = after is not None, ffi.cast("void *", queue)
-        holds = marks and find_device_profile(query_device(queue)).holds_events
-        made = lib.fl_begin_timing(native, marks, holds, len(waits), listed)
+        native, profile = ffi.cast("void *", queue), find_device_profile(query_device(queue))
+        made = lib.fl_begin_timing(
+            native, after is not None, profile.holds_events, len(waits), listed
+        )
         if made == ffi.NULL:
             raise MemoryError
         self._timing: Any = ffi.gc(made, lib.fl_drop_timing)

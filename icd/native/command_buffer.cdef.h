@@ -246,7 +246,7 @@ int fl_check_rewritten(fl_rewritten *rewritten, uint32_t count);
 
 /* --- timing.c: how long an enqueue takes, for the caller or, if that is more, for the device.
  * `marked`: a marker after the wait list is put before it, and the device begins when that is
- * complete. `holds`: it is held until it has ended. NULL: there is no memory. --- */
+ * complete. `holds`: its events are held until they have ended. NULL: there is no memory. --- */
 typedef struct fl_timing fl_timing;
 fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_count,
                            void *const *wait_list);

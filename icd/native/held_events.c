@@ -20,18 +20,18 @@ static struct {
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 FL_FREE_IN_CHILD(held.lock)
 
-static cl_int status_of(void *event) {
+cl_int fl_status_of(void *event) {
     cl_int status = CL_COMPLETE;
     cl_int code = CALL(fl_table_of(event), clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                                            sizeof status, &status, NULL);
     return code == CL_SUCCESS ? status : CL_COMPLETE;
 }
 
-bool fl_has_ended(void *event) { return status_of(event) <= CL_COMPLETE; }
+bool fl_has_ended(void *event) { return fl_status_of(event) <= CL_COMPLETE; }
 
 /* Of a command that waited for a failed event, Intel's CPU driver says that it is complete. */
 bool fl_has_failed(void *event) {
-    cl_int status = status_of(event);
+    cl_int status = fl_status_of(event);
     if (status == CL_COMPLETE)
         status = CALL(fl_table_of(event), clWaitForEvents)(1, (const cl_event *)&event);
     return status < CL_COMPLETE;

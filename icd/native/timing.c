@@ -7,12 +7,13 @@
 #include <time.h>
 
 /* Times in nanoseconds; 0 is "not yet". The holders are Python and the callbacks that are still to
- * come: the last of them frees it. */
+ * come: the last of them frees it. The event is a reference, which Python's drop lets go. */
 struct fl_timing {
     atomic_int holders, failed;
     _Atomic int64_t ready, end;
     int64_t begin, back;
-    int marked;
+    int marked, holds;
+    void *event;
 };
 
 static int64_t now(void) {
@@ -21,16 +22,24 @@ static int64_t now(void) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-void fl_drop_timing(fl_timing *t) {
+static void let_go(fl_timing *t) {
     if (atomic_fetch_sub(&t->holders, 1) == 1)
         free(t);
+}
+
+void fl_drop_timing(fl_timing *t) {
+    if (t->event && (t->holds || !atomic_load(&t->end)))
+        fl_hold_event(t->event);
+    else if (t->event)
+        CALL(fl_table_of(t->event), clReleaseEvent)(t->event);
+    let_go(t);
 }
 
 static void called(fl_timing *t, _Atomic int64_t *time, cl_int status) {
     if (status < 0)
         atomic_store(&t->failed, 1);
     atomic_store(time, now());
-    fl_drop_timing(t);
+    let_go(t);
 }
 
 static void is_ready(cl_event event, cl_int status, void *timing) {
@@ -48,7 +57,7 @@ static void call_back(fl_timing *t, void *event, void (*callback)(cl_event, cl_i
     if (CALL(fl_table_of(event), clSetEventCallback)(event, CL_COMPLETE, (void *)callback, t) !=
         CL_SUCCESS) {
         atomic_store(&t->failed, 1);
-        fl_drop_timing(t);
+        let_go(t);
     }
 }
 
@@ -59,7 +68,7 @@ fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_cou
     if (!t)
         return NULL;
     t->holders = 1;
-    t->marked = marked;
+    t->marked = marked, t->holds = holds;
     if (marked) {
         if (CALL(table, clEnqueueMarkerWithWaitList)(queue, wait_count, (const cl_event *)wait_list,
                                                      (cl_event *)&marker) == CL_SUCCESS) {
@@ -76,6 +85,8 @@ fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_cou
 
 void fl_end_timing(fl_timing *t, void *event) {
     t->back = now();
+    if (CALL(fl_table_of(event), clRetainEvent)(event) == CL_SUCCESS)
+        t->event = event;
     call_back(t, event, has_ended);
 }
 
@@ -87,6 +98,10 @@ int64_t fl_timing_of(const fl_timing *t) {
         return FL_NO_TIME;
     if (!end || (t->marked && !ready))
         return FL_NO_TIME_YET;
+    /* NVIDIA's driver calls back with 0 for a failed event. It is not asked in the callback, where
+     * some drivers hold a lock of it. */
+    if (t->event && fl_status_of(t->event) < CL_COMPLETE)
+        return FL_NO_TIME;
     int64_t from = ready > t->begin ? ready : t->begin, here = t->back - t->begin,
             there = end - from;
     return there > here ? there : here;

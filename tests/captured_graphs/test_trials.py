@@ -6,8 +6,9 @@ from __future__ import annotations
 import ctypes
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from helpers.captures import Numbers
 
 from fairlead.captured_graphs.context import capture
 from fairlead.icd._native import ffi, lib
+from fairlead.icd.abi import OPENCL
 from fairlead.icd.command_buffer import choice, trial
 from fairlead.icd.command_buffer.commands import CommandList
 from fairlead.icd.command_buffer.engine import BuiltCommands, Engine, QueueKind
@@ -337,6 +339,61 @@ def test_a_time_begins_after_what_an_enqueue_waits_for(
     gate.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
     assert 0 < ended(timing) < math.inf
+
+
+class AnsweredEvent:
+    """The event of a driver that calls back with 0 at once, and then tells a status.
+
+    Attributes:
+        references: how many the driver was given, less those that were released.
+    """
+
+    def __init__(self, status: int) -> None:
+        self.references = 0
+        Notify = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+
+        def call_back(event: int, when: int, function: int, data: int) -> int:
+            Notify(function)(event, 0, data)
+            return 0
+
+        def answer(event: int, name: int, size: int, value: int, written: int) -> int:
+            ctypes.c_int32.from_address(value).value = status
+            return 0
+
+        def count(by: int) -> int:
+            self.references += by
+            return 0
+
+        word, number = ctypes.c_void_p, ctypes.c_int32
+        functions: dict[str, tuple[tuple[Any, ...], Callable[..., int]]] = {
+            "clSetEventCallback": ((word, number, word, word), call_back),
+            "clGetEventInfo": ((word, number, ctypes.c_size_t, word, word), answer),
+            "clRetainEvent": ((word,), lambda event: count(1)),
+            "clReleaseEvent": ((word,), lambda event: count(-1)),
+        }
+        self._functions = {
+            OPENCL.functions[name].slot or 0: ctypes.CFUNCTYPE(number, *types)(function)
+            for name, (types, function) in functions.items()
+        }
+        self._table = (word * (max(self._functions) + 1))()
+        for slot, function in self._functions.items():
+            self._table[slot] = ctypes.cast(function, word)
+        self._words = (word * 1)(ctypes.addressof(self._table))
+        self.handle = ctypes.addressof(self._words)
+
+
+@pytest.mark.parametrize("status", [0, -5])
+def test_a_failed_replay_has_no_time(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """NVIDIA's driver calls back with 0 for it, and its event has failed."""
+    profile = SimpleNamespace(holds_events=False)
+    monkeypatch.setattr(trial, "find_device_profile", lambda device: profile)
+    timing, event = Timing(queue.int_ptr, None), AnsweredEvent(status)
+    timing.end(event.handle)
+    assert math.isfinite(ended(timing)) == (status == 0) and event.references == 1
+    del timing
+    assert event.references == 0
 
 
 # --- trials of graphs ---
