@@ -41,13 +41,13 @@ class CuImage(ImageObject, Object):
         self.shape, self.size = array.shape, array.shape.size
         self.kind, self.format, self.extent = self.shape
         self.pixel = self.shape.pixel
-        self._owned, self._surface = owned, 0
+        self.owned, self._surface = owned, 0
         self._lock = make_lock()
 
     def close(self) -> None:
         if self._surface:
             self.array.device.ask("SurfObjectDestroy", self._surface)
-        if self._owned:
+        if self.owned:
             self.array.destroy()
 
     @property

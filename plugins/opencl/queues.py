@@ -129,7 +129,8 @@ class URQueue(CLObject):
         profile = self.context.platform.profile
         if self.has_late_write:
             self.drain()
-        may_run = not self.borrowed and (self.shared or self.enqueued != self.struct.finished)
+        may_run = self.enqueued != self.struct.finished or (self.shared and self.owned)
+        may_run = may_run and not self.borrowed
         commands = UnfinishedCommands.from_queue(self) if may_run else None
         lib.fl_remove_queue(self.struct)
         used = may_run or (self.enqueued and profile.final_release_delay is not None)

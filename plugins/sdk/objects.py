@@ -62,11 +62,15 @@ class Object:
         counted: False for what lives as long as the adapter, such as platforms. Then retain and
             release change nothing.
         handle: 0 before the first reference and after the last release.
+        owned: whether `close` releases its native handle.
+        given: whether the program gave it the native handle (`isNativeHandleOwned`).
     """
 
     type: ClassVar[str]
     counted: bool = True
     handle: int = 0
+    owned: bool = True
+    given: bool = False
     _closed: bool = False
 
     @property
@@ -86,6 +90,10 @@ class Object:
         are asked for when the handle begins.
         """
         return None
+
+    def leave_native(self) -> None:
+        """Let `close` leave the native handle to the program, which gave it."""
+        self.owned = False
 
     def handle_ends(self) -> None:
         """Prepare for the end of its handle, while the handle is still valid."""
@@ -245,6 +253,9 @@ class Registry:
     ) -> None:
         """Forget every object and close it, the youngest first, but contexts and devices last.
 
+        The native handles that the program gave to them are not released. It may have given a
+        reference that another object releases, too. Unified Runtime's own suite does.
+
         Args:
             failed: is called with what an object's `close` raises, or a function.
             after_queues: functions that give back what released queues have left, and return
@@ -261,6 +272,8 @@ class Registry:
             things.sort(key=_read_number, reverse=True)
             for thing in things:
                 self._remove(thing)
+                if thing.given:
+                    thing.leave_native()
         bases = [thing for thing in things if thing.type.endswith(_BASES)]
         others = [thing.finish for thing in things if not thing.type.endswith(_BASES)]
         _call_each(others, failed)

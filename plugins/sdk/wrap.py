@@ -399,6 +399,8 @@ class _Entry:
         yield f"    {', '.join(targets)} = _value"
         for target, p in zip(targets, returned, strict=True):
             yield f"    {self._store(target, p)}"
+        if self.function.name.endswith("CreateWithNativeHandle"):
+            yield "    if pProperties and pProperties.isNativeHandleOwned: _value.given = True"
         yield "except (TypeError, ValueError, AttributeError, OverflowError) as _error:"
         yield f"    raise _unfit({self.function.name!r}, _value, _returned, _error) from None"
 

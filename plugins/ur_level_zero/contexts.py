@@ -56,12 +56,13 @@ class EventCell:
         context: its context, which it keeps: queues of other contexts may wait for it.
         supply: where it returns to, None if nobody uses it again.
         counts: whether it is counter-based.
+        owned: whether it is destroyed at the end: the program gave it.
 
     Attributes:
         capture: the capture that its command is a part of, or None.
     """
 
-    __slots__ = ("capture", "context", "counts", "supply", "table", "ze")
+    __slots__ = ("capture", "context", "counts", "owned", "supply", "table", "ze")
 
     def __init__(
         self,
@@ -69,9 +70,10 @@ class EventCell:
         context: LZContext,
         supply: EventSupply | LZEventsInC | None,
         counts: bool = False,
+        owned: bool = False,
     ) -> None:
         self.ze, self.context, self.supply, self.counts = ze, context, supply, counts
-        self.table = context.table
+        self.table, self.owned = context.table, owned
         self.capture: LZCapture | None = None
 
     @property
@@ -111,6 +113,8 @@ class EventCell:
         supply = getattr(self, "supply", None)
         if supply is not None:
             supply.returned.append(self.ze)
+        elif getattr(self, "owned", False):
+            self.table.zeEventDestroy(self.ze)
 
 
 class EventSupply:

@@ -60,6 +60,9 @@ class LZEvent(Object):
         self.cell.supply = None  # the program may use it longer than we do
         return self.cell.ze
 
+    def leave_native(self) -> None:
+        self.cell.owned = False
+
     def check_outside(self) -> None:
         """Raise URError (GRAPH_INTERNAL_EVENT) if its command is in a capture."""
         if self.cell.capture is not None:
@@ -143,19 +146,8 @@ def _find_call_time(event: LZEvent) -> int:
     return min(event.queued or latest, latest)
 
 
-class _OwnedCell(EventCell):
-    """A native event that the program gave to us."""
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        if hasattr(self, "table"):  # it was made to its end
-            self.table.zeEventDestroy(self.ze)
-
-
 def _take_native(native: int, context: LZContext, properties: Any) -> LZEvent:
-    kind = _OwnedCell if is_owned(properties) else EventCell
-    return LZEvent(kind(native, context, None), context)
+    return LZEvent(EventCell(native, context, None, owned=is_owned(properties)), context)
 
 
 def _make_completed(context: LZContext) -> LZEvent:

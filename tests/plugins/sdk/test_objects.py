@@ -195,6 +195,16 @@ def test_closing_closes_the_youngest_first_and_everything(registry: Registry) ->
     assert len(log) == 4
 
 
+def test_closing_leaves_native_handles_to_the_program_that_gave_them(registry: Registry) -> None:
+    given, own, released = Counted(), Counted(), Counted()
+    for thing in (given, own, released):
+        registry.give(thing)
+    given.given = released.given = True
+    registry.release(released)
+    registry.close(lambda error: pytest.fail(str(error)))
+    assert [thing.owned for thing in (given, own, released)] == [False, True, True]
+
+
 def test_commands_that_never_end_and_functions_that_fail_do_not_keep_contexts(
     registry: Registry,
 ) -> None:
