@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
-if "t" in sys.abiflags:  # what is compiled uses the limited API, which these builds do not have
+# These builds have no limited API, and PyOpenCL turns their GIL on (seen: 2026.1.4 on 3.14t).
+if "t" in sys.abiflags:
     raise ImportError(
         "fairlead: free-threaded builds of CPython are not supported: use the usual build of the "
         "same version"
