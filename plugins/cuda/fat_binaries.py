@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from ..sdk.gpu.images import ImageError
+from ..sdk.gpu.device_code import DeviceCodeError
 
 #: How fat binaries begin.
 MAGIC: Final = b"\x50\xed\x55\xba"
@@ -47,22 +47,22 @@ class FatBinaryPart(NamedTuple):
 
 
 def split_fat_binary(data: bytes) -> list[FatBinaryPart]:
-    """Return the parts of a fat binary. Raises ImageError if they are not all there."""
+    """Return the parts of a fat binary. Raises DeviceCodeError if they are not all there."""
     try:
         _, _, at, size = _HEAD.unpack_from(data)
         parts, end = list[FatBinaryPart](), at + size
         while at < end:
             kind, _, head, size, packed, options, architecture = _PART.unpack_from(data, at)
             if head < _PART.size or at + head + size > min(end, len(data)):
-                raise ImageError("the fat binary is damaged: a part has a wrong size")
+                raise DeviceCodeError("the fat binary is damaged: a part has a wrong size")
             if kind == _PTX:
                 _check_options(data[at : at + head], options)
                 if not packed and data[at + head + size - 1]:
-                    raise ImageError("the fat binary is damaged: a part's PTX has no end")
+                    raise DeviceCodeError("the fat binary is damaged: a part's PTX has no end")
             parts.append(FatBinaryPart(kind, architecture))
             at += head + size
     except struct.error as error:
-        raise ImageError("the fat binary is damaged: it is too short") from error
+        raise DeviceCodeError("the fat binary is damaged: it is too short") from error
     return parts
 
 
@@ -70,12 +70,12 @@ def _check_options(head: bytes, at: int) -> None:
     """Check the options of PTX, which the driver reads wherever their place says that they are.
 
     Raises:
-        ImageError: they are not in the head of their part.
+        DeviceCodeError: they are not in the head of their part.
         struct.error: their place is not in it.
     """
     text, size = _OPTIONS.unpack_from(head, at)
     if at < _PART.size or text + size > len(head):
-        raise ImageError("the fat binary is damaged: a part has no options")
+        raise DeviceCodeError("the fat binary is damaged: a part has no options")
 
 
 def check_fat_binary(data: bytes, device: int) -> None:
@@ -86,9 +86,11 @@ def check_fat_binary(data: bytes, device: int) -> None:
         device: what it is for: 90 is sm_90.
 
     Raises:
-        ImageError: it is damaged, or has nothing for the device.
+        DeviceCodeError: it is damaged, or has nothing for the device.
     """
     parts = split_fat_binary(data)
     if not any(one.may_fit(device) for one in parts):
         names = ", ".join(map(str, parts)) or "nothing"
-        raise ImageError(f"the fat binary has {names}, and the device needs code for sm_{device}")
+        raise DeviceCodeError(
+            f"the fat binary has {names}, and the device needs code for sm_{device}"
+        )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import make_lock
-from ..sdk.gpu.images import DeviceImage, Sizes
+from ..sdk.gpu.device_code import DeviceCode, Sizes
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
 from ..sdk.kernels import check_group_size, declare_kernels, declare_suggestions
 from .contexts import CuContext
@@ -69,17 +69,17 @@ class CuKernel(Object):
             DriverError: what else the driver answers.
         """
         module = self.program.any_module
-        image = self.program.built[module.device]
+        code = self.program.built[module.device]
         try:
             function = self._find_function(module)
         except DriverError as error:
             if error.value not in (NOT_FOUND, INVALID_VALUE):  # the second one: an empty name
                 raise
-            reason = image.find_refusal(self.name)
+            reason = code.find_refusal(self.name)
             if reason:
                 raise failure("UNSUPPORTED_FEATURE", f"{self.name}: {reason}") from error
             raise failure("INVALID_KERNEL_NAME", f"the program has no {self.name}") from error
-        return image.list_parameter_sizes(self.name, function)
+        return code.list_parameter_sizes(self.name, function)
 
     def _find_function(self, module: CuModule, offset: Sizes = (0, 0, 0)) -> int:
         name = self.program.built[module.device].find_function_name(self.name, offset)
@@ -102,7 +102,7 @@ class CuKernel(Object):
 
         Args:
             offset: the global offset, None for none.
-            part: for a part of a launch, what `DeviceImage.choose_part` takes.
+            part: for a part of a launch, what `DeviceCode.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
@@ -187,14 +187,14 @@ class CuKernel(Object):
     def pack(
         self,
         arguments: dict[int, URKernelArgument],
-        image: DeviceImage,
+        code: DeviceCode,
         offset: Sequence[int] | None = None,
     ) -> PackedArguments:
         """Return arguments as the driver takes them.
 
         Args:
             arguments: all arguments by index.
-            image: the program on the device of the launch.
+            code: the program on the device of the launch.
             offset: the global offset, None for none.
 
         Raises:
@@ -205,9 +205,9 @@ class CuKernel(Object):
             raise failure(
                 "INVALID_KERNEL_ARGS", f"{len(arguments)} of {count} arguments of {self.name}"
             )
-        more = image.list_offsets(self.name, offset or ())
+        more = code.list_offsets(self.name, offset or ())
         pointers, keep = (ctypes.c_void_p * max(count + len(more), 1))(), list[Any]()
-        first = place = image.find_first_local(self.name)
+        first = place = code.find_first_local(self.name)
         for index, parameter_size in enumerate(self.parameter_sizes):
             kind, size, value = arguments[index]
             if kind == _VALUE:

@@ -12,7 +12,7 @@ from math import prod
 from operator import floordiv, le, mod, sub
 from typing import Any, Final, NamedTuple
 
-from ..sdk.gpu.images import DeviceImage, Sizes
+from ..sdk.gpu.device_code import DeviceCode, Sizes
 from ..sdk.kernel_arguments import URKernelArgument
 from ..sdk.kernels import declare_launches
 from .core import API, failure, get_constant
@@ -81,7 +81,7 @@ def plan_parts(
         if len(kernel.shapes) == _MOST_SHAPES:
             kernel.shapes.clear()
         shapes = kernel.shapes[key] = _find_shapes(kernel, device, offset, size, local)
-    packed = kernel.pack(arguments, kernel.program.get_image(device), offset)
+    packed = kernel.pack(arguments, kernel.program.get_code(device), offset)
     if packed.shared:
         for function, _, _ in shapes:
             kernel.allow_local(device, function, packed.shared)
@@ -109,7 +109,7 @@ def _find_shapes(
     most = _fill_to_three(device.query_attribute(f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
     if all(map(le, grid, most)):
         return [(kernel.get_function(device, dimensions, offset), grid, block)]
-    _check_parts(kernel.program.get_image(device), grid, most)
+    _check_parts(kernel.program.get_code(device), grid, most)
     found = list[tuple[int, Sizes, Sizes]]()
     for first in product(*map(range, (0, 0, 0), grid, most)):
         start = _fill_to_three(first)
@@ -124,11 +124,11 @@ def _fill_to_three(numbers: Iterable[int]) -> Sizes:
     return x, y, z
 
 
-def _check_parts(image: DeviceImage, grid: Sizes, most: Sizes) -> None:
+def _check_parts(code: DeviceCode, grid: Sizes, most: Sizes) -> None:
     """Raise URError unless a launch that is too large for the driver can be made in parts."""
     axis, count, limit = next(one for one in zip("XYZ", grid, most, strict=True) if one[1] > one[2])
     size = f"{count} work-groups in {axis}, of {limit}"
-    if image.choose_part(image.find_variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
+    if code.choose_part(code.find_variant(1, (0, 0, 0)), (0, 0, 0), grid, (1, 1, 1)) is None:
         why = "only OpenCL C that NVIDIA's compiler has compiled is launched in parts"
         raise failure("INVALID_WORK_GROUP_SIZE", f"{size}: {why}")
     if prod(-(-whole // part) for whole, part in zip(grid, most, strict=True)) > _MOST_PARTS:

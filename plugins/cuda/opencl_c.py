@@ -3,7 +3,7 @@
 The compiler belongs to NVIDIA's OpenCL driver, which is asked for the same device by its UUID. Its
 PTX has registers and parameters that CUDA does not give kernels (icd/nvidia_ptx.py). The
 translation depends on the global offset, and in some programs on the number of dimensions. So a
-program may become several modules (images.py).
+program may become several modules (device_code.py).
 
 Without that driver the text goes to CUDA as it is. CUDA refuses it.
 """

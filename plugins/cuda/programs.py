@@ -1,8 +1,8 @@
 """Programs of CUDA and HIP: created, built, queried. A built program is a module of the driver's on
 each device.
 
-urProgramCreateWithBinary takes binaries, urProgramCreateWithIL takes text. images.py says how text
-is compiled. Unified Runtime has no function for source text, so this is an extension of ours.
+urProgramCreateWithBinary takes binaries, urProgramCreateWithIL takes text. device_code.py says how
+text is compiled. Unified Runtime has no function for source text, so this is an extension of ours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...loader.base.errors import CodeError
-from ..sdk.gpu.images import DeviceImage, ImageError, ImageLinkError, Sizes
+from ..sdk.gpu.device_code import DeviceCode, DeviceCodeError, DeviceCodeLinkError, Sizes
 from ..sdk.programs import (
     ProgramBuild,
     declare_addresses,
@@ -23,8 +23,15 @@ from ..sdk.programs import (
 from ..sdk.rules import decode_source
 from .contexts import CuContext
 from .core import API, NOT_FOUND, DriverError, Object, adapter, failure
+from .device_code import (
+    MAGIC,
+    SourceError,
+    build_code,
+    compile_object,
+    link_code,
+    make_foreign_code,
+)
 from .devices import CuDevice
-from .images import MAGIC, SourceError, build_image, compile_object, link_image, make_foreign_image
 from .jit_log import JitLog
 
 
@@ -34,8 +41,8 @@ class ModuleError(CodeError):
     api, api_name, unknown = API.abi, API.name, DriverError.unknown
 
 
-adapter.codes[ModuleError] = adapter.codes[ImageError] = "PROGRAM_BUILD_FAILURE"
-adapter.codes[ImageLinkError] = "PROGRAM_LINK_FAILURE"
+adapter.codes[ModuleError] = adapter.codes[DeviceCodeError] = "PROGRAM_BUILD_FAILURE"
+adapter.codes[DeviceCodeLinkError] = "PROGRAM_LINK_FAILURE"
 
 
 class CuModule:
@@ -51,17 +58,17 @@ class CuModule:
         self.device, self.handle, self.log, self.owned = device, handle, log, owned
 
     @classmethod
-    def load(cls, device: CuDevice, image: bytes) -> CuModule:
+    def load(cls, device: CuDevice, binary: bytes) -> CuModule:
         """Load a module.
 
         Args:
-            image: what the driver loads.
+            binary: what the driver loads.
 
         Raises:
             ModuleError: the driver does not take it.
             DriverError: what else the driver answers.
         """
-        data = ctypes.create_string_buffer(image)  # text ends with a NUL
+        data = ctypes.create_string_buffer(binary)  # text ends with a NUL
         log, made = JitLog(), ctypes.c_void_p()
         code = device.ask("ModuleLoadDataEx", ctypes.byref(made), data, *log.options)
         log.check(code, "ModuleLoadDataEx", ModuleError.from_code)
@@ -81,7 +88,7 @@ class CuProgram(Object):
     """A program.
 
     Args:
-        images: what it is made of, for each of its devices.
+        inputs: what it is made of, for each of its devices.
         il: the text that it was made of, b"" if it was made of binaries.
 
     Attributes:
@@ -95,10 +102,10 @@ class CuProgram(Object):
 
     type = "ur_program_handle_t"
 
-    def __init__(self, context: CuContext, images: dict[CuDevice, bytes], il: bytes = b"") -> None:
-        self.context, self.images, self.il = context, images, il
+    def __init__(self, context: CuContext, inputs: dict[CuDevice, bytes], il: bytes = b"") -> None:
+        self.context, self.inputs, self.il = context, inputs, il
         self.modules: dict[CuDevice, CuModule] = {}
-        self.built: dict[CuDevice, DeviceImage] = {}
+        self.built: dict[CuDevice, DeviceCode] = {}
         self.objects: dict[CuDevice, Any] = {}
         self._variants: dict[tuple[CuModule, Any], CuModule] = {}
         self.status: dict[CuDevice, str] = {}
@@ -119,7 +126,7 @@ class CuProgram(Object):
     @property
     def devices(self) -> tuple[CuDevice, ...]:
         """Return the program's devices."""
-        return tuple(self.images)
+        return tuple(self.inputs)
 
     def build(self, devices: list[CuDevice], options: str | None) -> None:
         """Build the program for devices.
@@ -130,8 +137,8 @@ class CuProgram(Object):
         """
 
         def build(device: CuDevice, data: bytes) -> None:
-            image = build_image(device, data, self.options)
-            self.adopt(CuModule.load(device, image.data), image)
+            code = build_code(device, data, self.options)
+            self.adopt(CuModule.load(device, code.data), code)
 
         self._call_for_each(devices, options, build)
 
@@ -139,7 +146,7 @@ class CuProgram(Object):
         """Compile the program for devices, to be linked.
 
         Raises:
-            ImageError: the compiler refuses it.
+            DeviceCodeError: the compiler refuses it.
         """
 
         def compile_it(device: CuDevice, data: bytes) -> None:
@@ -152,26 +159,26 @@ class CuProgram(Object):
     ) -> None:
         self.options = options or ""
         for device in devices:
-            if device not in self.images:
+            if device not in self.inputs:
                 raise failure("INVALID_DEVICE", "the program has no binary for the device")
             self.status[device], self.logs[device] = "ERROR", ""
             try:
-                work(device, self.images[device])
-            except (ModuleError, ImageError, SourceError) as error:
+                work(device, self.inputs[device])
+            except (ModuleError, DeviceCodeError, SourceError) as error:
                 self.logs[device] = str(error)
                 raise
             self.status[device] = "SUCCESS"
 
-    def adopt(self, module: CuModule, image: DeviceImage) -> None:
+    def adopt(self, module: CuModule, code: DeviceCode) -> None:
         """Note what the program is built to on the module's device.
 
         Args:
             module: the module for launches of one dimension without an offset.
-            image: what the module was loaded from.
+            code: what the module was loaded from.
         """
         device = module.device
         self.modules[device], self.logs[device] = module, module.log
-        self.built[device], self.status[device] = image, "SUCCESS"
+        self.built[device], self.status[device] = code, "SUCCESS"
 
     def get_plain_module(self, device: CuDevice) -> CuModule:
         """Return the program's module on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
@@ -180,8 +187,8 @@ class CuProgram(Object):
             raise failure("INVALID_PROGRAM_EXECUTABLE", "the program is not built for the device")
         return found
 
-    def get_image(self, device: CuDevice) -> DeviceImage:
-        """Return the program's image on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
+    def get_code(self, device: CuDevice) -> DeviceCode:
+        """Return the program's code on a device. Raises URError (INVALID_PROGRAM_EXECUTABLE)."""
         self.get_plain_module(device)
         return self.built[device]
 
@@ -191,20 +198,20 @@ class CuProgram(Object):
         """Return the program's module for a launch.
 
         Args:
-            part: for a part of a launch, what `DeviceImage.choose_part` takes.
+            part: for a part of a launch, what `DeviceCode.choose_part` takes.
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
             DriverError: what the driver answers.
         """
-        first, image = self.get_plain_module(device), self.get_image(device)
-        variant = image.find_variant(dimensions, offset)
+        first, code = self.get_plain_module(device), self.get_code(device)
+        variant = code.find_variant(dimensions, offset)
         if part:
-            variant = image.choose_part(variant, *part)
-        if variant == image.find_variant(1, (0, 0, 0)):
+            variant = code.choose_part(variant, *part)
+        if variant == code.find_variant(1, (0, 0, 0)):
             return first
         if (first, variant) not in self._variants:
-            self._variants[first, variant] = CuModule.load(device, image.make_data(variant))
+            self._variants[first, variant] = CuModule.load(device, code.make_data(variant))
         return self._variants[first, variant]
 
     @property
@@ -221,7 +228,7 @@ class CuProgram(Object):
         return next(iter(self.modules.values()))
 
 
-def is_image(data: bytes) -> bool:
+def is_binary(data: bytes) -> bool:
     """Return whether the driver may load data: a binary, or text with kernels."""
     if data.startswith(MAGIC):
         return True
@@ -236,12 +243,12 @@ def _create_from_text(context: CuContext, data: bytes) -> CuProgram:
     return CuProgram(context, dict.fromkeys(context.devices, text), text)
 
 
-def _create_from_images(
-    context: CuContext, devices: list[CuDevice], images: list[bytes]
+def _create_from_binaries(
+    context: CuContext, devices: list[CuDevice], binaries: list[bytes]
 ) -> CuProgram:
-    if not all(map(is_image, images)):
+    if not all(map(is_binary, binaries)):
         raise failure("INVALID_BINARY", f"it is neither text nor a binary of {API.name}")
-    return CuProgram(context, dict(zip(devices, images, strict=True)))
+    return CuProgram(context, dict(zip(devices, binaries, strict=True)))
 
 
 def _build(
@@ -266,23 +273,25 @@ def _link(
     """Make a program of compiled ones, and store its handle.
 
     Raises:
-        ImageLinkError: they cannot be linked.
+        DeviceCodeLinkError: they cannot be linked.
         URError: INVALID_SIZE, INVALID_CONTEXT.
         DriverError: what else the driver answers.
     """
     if not programs:
         raise failure("INVALID_SIZE", "there is no program to link")
     context.check_same("a program", *programs)
-    images = {}
+    binaries = {}
     for device in devices or context.devices:
         if not all(device in one.objects for one in programs):
-            raise ImageLinkError("urProgramCompile comes before, for each program and each device")
+            raise DeviceCodeLinkError(
+                "urProgramCompile comes before, for each program and each device"
+            )
         objects = [one.objects[device] for one in programs]
-        images[device] = link_image(device, objects, options or "")
-    made = CuProgram(context, {device: image.data for device, image in images.items()})
+        binaries[device] = link_code(device, objects, options or "")
+    made = CuProgram(context, {device: code.data for device, code in binaries.items()})
     made.options = options or ""
-    for device, image in images.items():
-        made.adopt(CuModule.load(device, image.data), image)
+    for device, code in binaries.items():
+        made.adopt(CuModule.load(device, code.data), code)
     assert adapter.registry is not None
     into[0] = adapter.registry.give(made)
 
@@ -307,17 +316,17 @@ def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
     made = CuProgram(context, {context.device: b""})
     owned = bool(properties and properties.isNativeHandleOwned)
     device = context.device
-    made.adopt(CuModule(device, native, owned=owned), make_foreign_image(device, native))
+    made.adopt(CuModule(device, native, owned=owned), make_foreign_code(device, native))
     return made
 
 
-declare_creation(adapter, _create_from_text, _create_from_images, make_program)
+declare_creation(adapter, _create_from_text, _create_from_binaries, make_program)
 
 adapter.info(
     "urProgramGetInfo",
     make_program_info(
         il=lambda program: program.il + b"\0" if program.il else b"",
-        binaries=lambda program: list(program.images.values()),
+        binaries=lambda program: list(program.inputs.values()),
         kernel_names=lambda program: program.kernel_names,
     ),
 )

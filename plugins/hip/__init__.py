@@ -1,8 +1,8 @@
 """Unified Runtime on HIP: `libur_adapter_fairlead_hip.so.0`.
 
 The modules are those of fairlead.plugins.cuda, loaded a second time under this package's name. They
-find `api.py` and `images.py` here first. So the two adapters share the code and nothing else, and a
-process may have both (tests/plugins/cuda/test_both_adapters.py).
+find `api.py` and `device_code.py` here first. So the two adapters share their modules and nothing
+else, and a process may have both (tests/plugins/cuda/test_both_adapters.py).
 
 Modules that ran once would have to take the driver's table and the adapter from an object of each
 call: more code in 250 places, and slower, since constants would be looked up in each call. What

@@ -71,7 +71,7 @@ def does_wait(state: CuLaunchState) -> bool:
 
     An update may choose another kernel, so all have to wait.
     """
-    return all(kernel.program.get_image(state.device).waits for kernel in state.kernels)
+    return all(kernel.program.get_code(state.device).waits for kernel in state.kernels)
 
 
 def _find_number(state: CuLaunchState) -> int:

@@ -43,7 +43,7 @@ def _append(
     append.check_kernels(kernel, others)
     state = CuLaunchState(buffer.device, kernel, dim, offset, size, local, arguments, others)
     if 0 in size:
-        kernel.pack(arguments, kernel.program.get_image(buffer.device))
+        kernel.pack(arguments, kernel.program.get_code(buffer.device))
         return append.mark("KERNEL_LAUNCH")
     parts = state.plan()
 

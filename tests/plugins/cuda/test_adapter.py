@@ -514,7 +514,7 @@ def test_sub_groups_are_warps(work: Work, ur: Calls) -> None:
 def test_the_code_object_says_how_large_sub_groups_are(
     work: Work, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = adapted.module("images").HipImage
+    image = adapted.module("device_code").HipCode
     kernel, room = work.kernel("store"), ctypes.c_uint32()
     monkeypatch.setattr(image, "find_sub_group_size", lambda self, name: 16)
     number = UR["UR_KERNEL_SUB_GROUP_INFO_MAX_NUM_SUB_GROUPS"]

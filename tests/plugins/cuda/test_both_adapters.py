@@ -80,7 +80,7 @@ def test_the_runtime_computes_on_both(run_python: RunPython, environment: dict[s
     ]
 
 
-@pytest.mark.parametrize("name", ["api", "images"])
+@pytest.mark.parametrize("name", ["api", "device_code"])
 def test_hip_has_the_names_of_cudas_modules(name: str) -> None:
     """The shared modules import these names, and call functions with the same arguments."""
     ours, theirs = (import_module(f"fairlead.plugins.{one}.{name}") for one in ("hip", "cuda"))

@@ -14,7 +14,7 @@ from helpers.cuda import PTX
 
 from fairlead.icd.command_buffer.cuda_order import chain_commands
 from fairlead.icd.command_buffer.order import Order
-from fairlead.plugins.cuda import devices, images, opencl_c
+from fairlead.plugins.cuda import device_code, devices, opencl_c
 from fairlead.plugins.cuda.core import DriverError
 
 from .conftest import COUNT, Adapted, Knobs, Work, only_cuda
@@ -97,7 +97,7 @@ def early(work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's compiler, whose kernels may start early."""
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
-    monkeypatch.setattr(images, "can_start_early", lambda device: True)
+    monkeypatch.setattr(device_code, "can_start_early", lambda device: True)
     one = next(iter(devices.list_platforms())).devices[0]
     assert one.early_threads == 4 * 2048 // 2
 
@@ -161,7 +161,7 @@ def test_what_does_not_start_early(
     elif how == "events":
         buffer.launch(*given, after=(buffer.launch(*given)[0],))
     else:
-        monkeypatch.setattr(images, "can_start_early", lambda device: False)
+        monkeypatch.setattr(device_code, "can_start_early", lambda device: False)
         other = work.kernel("total", b"kernel void total() {}")
         buffer.launch(*given, others=(other,), after=(buffer.launch(*given)[0],))
     buffer.finalize()

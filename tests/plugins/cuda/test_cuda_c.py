@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.loader.ur.abi import UR
-from fairlead.plugins.cuda import images
+from fairlead.plugins.cuda import device_code
 from fairlead.plugins.sdk.gpu.runtime_compilers import NVRTC, RuntimeCompiler
 
 from .conftest import COUNT, Work, only_cuda
@@ -35,7 +35,7 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     if found is None:
         pytest.skip("NVRTC names no folder with libnvrtc: `make test` fetches it")
     compiler = RuntimeCompiler(NVRTC, str(found))
-    monkeypatch.setattr(images, "open_nvrtc", lambda: compiler)
+    monkeypatch.setattr(device_code, "open_nvrtc", lambda: compiler)
 
 
 def _program(work: Work, source: bytes) -> int:
@@ -62,6 +62,6 @@ def test_a_refused_program_has_the_compilers_log(work: Work, nvrtc: None) -> Non
 
 
 def test_without_nvrtc_there_is_no_cuda_c(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "open_nvrtc", lambda: None)
+    monkeypatch.setattr(device_code, "open_nvrtc", lambda: None)
     program = _program(work, SOURCE)
     assert work.ur("urProgramBuild", work.context, program, None) == "COMPILER_NOT_AVAILABLE"

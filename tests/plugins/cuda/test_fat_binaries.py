@@ -17,7 +17,7 @@ import pytest
 from helpers.launching import last_error
 
 from fairlead.plugins.cuda.fat_binaries import check_fat_binary, split_fat_binary
-from fairlead.plugins.sdk.gpu.images import ImageError
+from fairlead.plugins.sdk.gpu.device_code import DeviceCodeError
 
 from .conftest import COUNT, Work, only_cuda
 from .test_adapter import PTX, cubin_of, program_of_binary
@@ -132,10 +132,10 @@ def test_ptx_that_would_lead_the_driver_elsewhere_is_damaged() -> None:
     for place, value in ((20, 0), (20, 76), (64, 1 << 24), (68, 9)):
         data = bytearray(whole)
         struct.pack_into("<I", data, head + place, value)
-        with pytest.raises(ImageError, match="the fat binary is damaged"):
+        with pytest.raises(DeviceCodeError, match="the fat binary is damaged"):
             split_fat_binary(bytes(data))
     whole[-1] = 32
-    with pytest.raises(ImageError, match="PTX has no end"):
+    with pytest.raises(DeviceCodeError, match="PTX has no end"):
         split_fat_binary(bytes(whole))
 
 
@@ -159,5 +159,5 @@ def test_which_part_may_be_for_a_device(
     if fits:
         check_fat_binary(data, device)
     else:
-        with pytest.raises(ImageError, match=f"needs code for sm_{device}"):
+        with pytest.raises(DeviceCodeError, match=f"needs code for sm_{device}"):
             check_fat_binary(data, device)

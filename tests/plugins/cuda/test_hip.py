@@ -70,7 +70,7 @@ def test_places_in_local_memory_begin_behind_what_the_kernel_has(
     known = objects.CodeObjectKernel(
         "f", (plain(0, 4, "dynamic_shared_pointer"), plain(4, 4, "by_value")), 8, 28, 256, None, 64
     )
-    image = adapted.module("images").HipImage(objects.CodeObject(b"", "", {"f": known}))
+    image = adapted.module("device_code").HipCode(objects.CodeObject(b"", "", {"f": known}))
     kernel = object.__new__(kernels.CuKernel)
     kernel.name, kernel.parameter_sizes = "f", image.list_parameter_sizes("f", 0)
     argument = kernels.URKernelArgument

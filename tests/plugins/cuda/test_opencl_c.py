@@ -17,7 +17,7 @@ from helpers.launching import last_error
 from helpers.support import ROOT
 
 from fairlead.icd.drivers import platforms
-from fairlead.plugins.cuda import images, opencl_c
+from fairlead.plugins.cuda import device_code, opencl_c
 from fairlead.plugins.cuda.opencl_c import SourceError, is_opencl_c
 
 from .conftest import COUNT, Knobs, Work, only_cuda
@@ -32,7 +32,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """NVIDIA's compiler, which always gives the stored PTX."""
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: PTX.encode())
-    monkeypatch.setattr(images, "can_start_early", lambda device: False)
+    monkeypatch.setattr(device_code, "can_start_early", lambda device: False)
 
 
 def _launch(work: Work, kernel: int, offset: int, *values: Any) -> str:
@@ -71,7 +71,7 @@ def translated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: source)
     monkeypatch.setattr(opencl_c, "PtxProgram", TranslatedOpenCL)
-    monkeypatch.setattr(images, "can_start_early", lambda device: False)
+    monkeypatch.setattr(device_code, "can_start_early", lambda device: False)
 
 
 def _launch_at(work: Work, kernel: int, offset: Any, size: Any, local: Any, out: int) -> str:
@@ -224,15 +224,15 @@ def test_a_compiler_of_opencl_is_called(pocl_wheel: Any) -> None:
         opencl_c._compile(device, b"kernel void f(global int *a) { *a = undeclared; }", "")
 
 
-@pytest.mark.parametrize("begin", images.MAGIC)
+@pytest.mark.parametrize("begin", device_code.MAGIC)
 def test_binaries_are_not_compiled(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_ptx(*given: object) -> None:
         raise AssertionError("a binary was given to the compiler")
 
-    monkeypatch.setattr(images, "compile_ptx", compile_ptx)
-    monkeypatch.setattr(images, "check_fat_binary", lambda data, device: None)
+    monkeypatch.setattr(device_code, "compile_ptx", compile_ptx)
+    monkeypatch.setattr(device_code, "check_fat_binary", lambda data, device: None)
     device: Any = SimpleNamespace(found=SimpleNamespace(capability=(9, 0)))
-    assert images.build_image(device, begin + b" kernel", "").data == begin + b" kernel"
+    assert device_code.build_code(device, begin + b" kernel", "").data == begin + b" kernel"
 
 
 def test_the_compiler_is_known_by_its_profile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_a_kernel_with_images_is_unsupported(
     work: Work, fake: Knobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ptx = (ROOT / "tests/icd/ptx/images.ptx").read_bytes()
-    monkeypatch.setattr(images, "can_start_early", lambda device: False)
+    monkeypatch.setattr(device_code, "can_start_early", lambda device: False)
     monkeypatch.setattr(opencl_c, "_find_opencl", lambda device: SimpleNamespace())
     monkeypatch.setattr(opencl_c, "_compile", lambda found, source, options: ptx)
     source = b"kernel void im() {}"

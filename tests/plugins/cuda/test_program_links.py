@@ -12,7 +12,7 @@ from helpers.ur_calls import array
 
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
-from fairlead.plugins.cuda import images, opencl_c
+from fairlead.plugins.cuda import device_code, opencl_c
 
 from .conftest import COUNT, Adapted, Knobs, Work, only_cuda
 
@@ -139,14 +139,14 @@ def test_opencl_c_is_linked_by_its_compiler(
 ) -> None:
     """NVIDIA's compiler gets the texts and their options, and its PTX is translated."""
     seen: list[Any] = []
-    monkeypatch.setattr(images, "check_source", lambda *given: seen.append(given[1:]))
+    monkeypatch.setattr(device_code, "check_source", lambda *given: seen.append(given[1:]))
 
     def link(device: Any, sources: Any, options: str) -> Any:
         seen.append((sources, options))
         return opencl_c._read(PTX.encode())
 
-    monkeypatch.setattr(images, "link_ptx", link)
-    monkeypatch.setattr(images, "can_start_early", lambda device: False)
+    monkeypatch.setattr(device_code, "link_ptx", link)
+    monkeypatch.setattr(device_code, "can_start_early", lambda device: False)
     first, second = _programs(work, b"kernel void scale() {}", b"kernel void total() {}")
     work.ur.ok("urProgramCompile", work.context, first, b"-DA")
     work.ur.ok("urProgramCompile", work.context, second, b"-DB")

@@ -18,7 +18,7 @@ from fairlead.plugins.hip.code_objects import (
     find_processor,
     prepare,
 )
-from fairlead.plugins.hip.images import HipImage
+from fairlead.plugins.hip.device_code import HipCode
 from fairlead.plugins.hip.messagepack import read_messagepack
 
 SOURCE = """
@@ -218,7 +218,7 @@ def test_kernels_with_images_are_refused_by_name(compiler: _Compiler) -> None:
     }
     kernel void plain(global int *out) { *out = 1; }
     """
-    image = HipImage(prepare(compiler(source)[0].read_bytes(), "gfx90a"))
+    image = HipCode(prepare(compiler(source)[0].read_bytes(), "gfx90a"))
     assert image.list_parameter_sizes("plain", 0) == (8,)
     with pytest.raises(URError, match="reads: parameter 1 is of the kind image") as one:
         image.list_parameter_sizes("reads", 0)
@@ -238,7 +238,7 @@ def test_kernels_of_dpcpp_have_a_variant_for_global_offsets() -> None:
             ("g",),
         )
     }
-    image = HipImage(CodeObject(b"", "", kernels))
+    image = HipCode(CodeObject(b"", "", kernels))
     assert image.list_kernel_names(0) == ["f", "g"]
     names = [image.find_function_name(name, at) for name in "fg" for at in ((0, 0, 0), (0, 7, 0))]
     assert names == ["f", "f_with_offset", "g", "g"]

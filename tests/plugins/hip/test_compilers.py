@@ -135,9 +135,9 @@ BUILD: Final = """
 import json, sys
 from types import SimpleNamespace
 from fairlead.plugins.hip import compilers
-from fairlead.plugins.hip.images import build_image
+from fairlead.plugins.hip.device_code import build_code
 device = SimpleNamespace(found=SimpleNamespace(architecture="gfx90a:sramecc+:xnack-"))
-image = build_image(device, sys.argv[1].encode(), "-DN=1")
+image = build_code(device, sys.argv[1].encode(), "-DN=1")
 print(json.dumps({**compilers.main({}, lambda step: None), "kernels": image.list_kernel_names(0)}))
 """
 

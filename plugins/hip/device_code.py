@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ..sdk.conversions import failure
-from ..sdk.gpu.images import (
-    DeviceImage,
-    ImageError,
-    ImageLinkError,
+from ..sdk.gpu.device_code import (
+    DeviceCode,
+    DeviceCodeError,
+    DeviceCodeLinkError,
     Sizes,
     leave_variants_out,
     name_variant,
@@ -36,10 +36,10 @@ _NOT_PASSED: Final = frozenset({"image", "sampler", "pipe", "queue"})
 _INSTEAD: Final = "write the kernel in HIP C++, with texture and surface objects"
 
 #: The shared modules catch this error of a compiler. HIP's compilers have no other one.
-SourceError: Final = ImageError
+SourceError: Final = DeviceCodeError
 
 
-class HipImage(DeviceImage):
+class HipCode(DeviceCode):
     """A program on a device."""
 
     def __init__(self, found: CodeObject) -> None:
@@ -85,7 +85,7 @@ class HipImage(DeviceImage):
         return hidden if function == name else [pack_offset(offset), *hidden]
 
 
-class ForeignHipImage(DeviceImage):
+class ForeignHipCode(DeviceCode):
     """A module that the program brings. Nothing is known of its kernels."""
 
     def list_kernel_names(self, module: int) -> list[str]:
@@ -99,7 +99,7 @@ def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
     """Return the code object of a text.
 
     Raises:
-        ImageError: the compiler refuses it.
+        DeviceCodeError: the compiler refuses it.
         URError: COMPILER_NOT_AVAILABLE.
     """
     language, architecture = HIP_C if _is_hip(data) else OPENCL_C, device.found.architecture
@@ -111,7 +111,7 @@ def _compile(device: CuDevice, data: bytes, options: str) -> bytes:
             return compiler.compile_hip(data, architecture, options)
         return compiler.compile_opencl(data, _find_target(device), options)
     except RuntimeCompilerError as error:
-        raise ImageError(str(error)) from error
+        raise DeviceCodeError(str(error)) from error
 
 
 def _is_hip(data: bytes) -> bool:
@@ -122,7 +122,7 @@ def _find_target(device: CuDevice) -> str:
     return f"amdgcn-amd-amdhsa--{device.found.architecture}"
 
 
-def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
+def build_code(device: CuDevice, data: bytes, options: str) -> DeviceCode:
     """Return a program on a device.
 
     Args:
@@ -130,7 +130,7 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
         options: the compiler's.
 
     Raises:
-        ImageError: the compiler refuses the program, or the code object cannot be read.
+        DeviceCodeError: the compiler refuses the program, or the code object cannot be read.
         URError: COMPILER_NOT_AVAILABLE.
     """
     if not data.startswith(MAGIC):
@@ -138,12 +138,12 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
     return _prepare(device, data)
 
 
-def _prepare(device: CuDevice, data: bytes) -> DeviceImage:
-    """Return a code object or a bundle as a program. Raises ImageError."""
+def _prepare(device: CuDevice, data: bytes) -> DeviceCode:
+    """Return a code object or a bundle as a program. Raises DeviceCodeError."""
     try:
-        return HipImage(prepare(data, device.found.architecture.split(":")[0]))
+        return HipCode(prepare(data, device.found.architecture.split(":")[0]))
     except CodeObjectError as error:
-        raise ImageError(str(error)) from error
+        raise DeviceCodeError(str(error)) from error
 
 
 def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
@@ -154,7 +154,7 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
         options: the compiler's.
 
     Raises:
-        ImageError: the compiler refuses the program.
+        DeviceCodeError: the compiler refuses the program.
         URError: COMPILER_NOT_AVAILABLE, or UNSUPPORTED_FEATURE for what becomes no bitcode.
     """
     if data.startswith(BITCODE):
@@ -164,36 +164,36 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
     try:
         return get_compiler(OPENCL_C).compile_bitcode(data, _find_target(device), options)
     except RuntimeCompilerError as error:
-        raise ImageError(str(error)) from error
+        raise DeviceCodeError(str(error)) from error
 
 
-def link_image(device: CuDevice, objects: Sequence[bytes], options: str) -> DeviceImage:
+def link_code(device: CuDevice, objects: Sequence[bytes], options: str) -> DeviceCode:
     """Return bitcode as one program.
 
     Args:
         options: those of clLinkProgram.
 
     Raises:
-        ImageLinkError: they cannot be linked.
-        ImageError: the code object cannot be read.
+        DeviceCodeLinkError: they cannot be linked.
+        DeviceCodeError: the code object cannot be read.
         URError: COMPILER_NOT_AVAILABLE.
     """
     try:
         return _prepare(device, get_compiler(OPENCL_C).link(objects, _find_target(device), options))
     except RuntimeCompilerError as error:
-        raise ImageLinkError(str(error)) from error
+        raise DeviceCodeLinkError(str(error)) from error
 
 
-def make_foreign_image(device: CuDevice, module: int) -> DeviceImage:
+def make_foreign_code(device: CuDevice, module: int) -> DeviceCode:
     """Return what is known of a module of the program's: nothing."""
-    return ForeignHipImage(b"")
+    return ForeignHipCode(b"")
 
 
 __all__ = [
     "MAGIC",
     "SourceError",
-    "build_image",
+    "build_code",
     "compile_object",
-    "link_image",
-    "make_foreign_image",
+    "link_code",
+    "make_foreign_code",
 ]

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..sdk.gpu.images import (
-    DeviceImage,
-    ImageError,
-    ImageLinkError,
+from ..sdk.gpu.device_code import (
+    DeviceCode,
+    DeviceCodeError,
+    DeviceCodeLinkError,
     Sizes,
     leave_variants_out,
     name_variant,
@@ -50,7 +50,7 @@ _NO_OFFSET: Final = (0, 0, 0)
 MAGIC: Final = b"\x7fELF", FAT_BINARY
 
 
-class CudaImage(DeviceImage):
+class CudaCode(DeviceCode):
     """A program for the driver. The driver knows its kernels.
 
     Args:
@@ -88,7 +88,7 @@ class CudaImage(DeviceImage):
         return [pack_offset(offset)] if any(offset) else []
 
 
-class TranslatedImage(CudaImage):
+class TranslatedCode(CudaCode):
     """A program of OpenCL C. Its translation depends on the launch.
 
     Args:
@@ -125,7 +125,7 @@ class TranslatedImage(CudaImage):
         return self._ptx.translate(variant).encode()
 
 
-def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
+def build_code(device: CuDevice, data: bytes, options: str) -> DeviceCode:
     """Return a program on a device. Without the compiler that it needs the driver gets the text.
 
     Args:
@@ -133,7 +133,7 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
         options: the compiler's.
 
     Raises:
-        ImageError: the compiler refuses the program, or a fat binary has nothing for the device.
+        DeviceCodeError: the compiler refuses the program, or a fat binary lacks the device.
         SourceError: NVIDIA's OpenCL compiler does.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
     """
@@ -141,11 +141,11 @@ def build_image(device: CuDevice, data: bytes, options: str) -> DeviceImage:
         major, minor = device.found.capability
         check_fat_binary(data, 10 * major + minor)
     if data.startswith(MAGIC) or not is_opencl_c(data):
-        return CudaImage(device, data)
+        return CudaCode(device, data)
     if _is_cuda_c(data):
-        return CudaImage(device, _compile_cuda_c(device, data, options))
+        return CudaCode(device, _compile_cuda_c(device, data, options))
     ptx = compile_ptx(device, data, options)
-    return CudaImage(device, data) if ptx is None else TranslatedImage(device, ptx)
+    return CudaCode(device, data) if ptx is None else TranslatedCode(device, ptx)
 
 
 def _is_cuda_c(data: bytes) -> bool:
@@ -153,7 +153,7 @@ def _is_cuda_c(data: bytes) -> bool:
 
 
 def _compile_cuda_c(device: CuDevice, data: bytes, options: str) -> bytes:
-    """Return the PTX of CUDA C. Raises ImageError, URError (COMPILER_NOT_AVAILABLE)."""
+    """Return the PTX of CUDA C. Raises DeviceCodeError, URError (COMPILER_NOT_AVAILABLE)."""
     compiler = open_nvrtc()
     if compiler is None:
         raise failure("COMPILER_NOT_AVAILABLE", "CUDA C needs NVRTC, which was not found")
@@ -161,7 +161,7 @@ def _compile_cuda_c(device: CuDevice, data: bytes, options: str) -> bytes:
     try:
         return compiler.compile(data, f"{architecture} {options}")
     except RuntimeCompilerError as error:
-        raise ImageError(str(error)) from error
+        raise DeviceCodeError(str(error)) from error
 
 
 class CudaObject(NamedTuple):
@@ -179,7 +179,7 @@ class CudaObject(NamedTuple):
 
 
 def compile_object(device: CuDevice, data: bytes, options: str) -> CudaObject:
-    """Return a program that can be linked on a device. Arguments and errors are `build_image`'s."""
+    """Return a program that can be linked on a device. Arguments and errors are `build_code`'s."""
     if data.startswith(MAGIC) or not is_opencl_c(data):
         return CudaObject(data, "", False)
     if _is_cuda_c(data):
@@ -189,38 +189,38 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> CudaObject:
     return CudaObject(data, options, True)
 
 
-def link_image(device: CuDevice, objects: Sequence[CudaObject], options: str) -> DeviceImage:
+def link_code(device: CuDevice, objects: Sequence[CudaObject], options: str) -> DeviceCode:
     """Return programs as one. Without the compiler that it needs the driver gets OpenCL C.
 
     Args:
         options: the linker's, for OpenCL C.
 
     Raises:
-        ImageLinkError: they cannot be linked.
+        DeviceCodeLinkError: they cannot be linked.
         OpenCLError: NVIDIA's OpenCL compiler does not link them.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
         DriverError: what else the driver answers.
     """
     kinds = {one.is_opencl_c for one in objects}
     if len(kinds) > 1:
-        raise ImageLinkError("OpenCL C is linked with OpenCL C alone")
+        raise DeviceCodeLinkError("OpenCL C is linked with OpenCL C alone")
     if kinds == {True}:
         ptx = link_ptx(device, [(one.data, one.options) for one in objects], options)
         if ptx is not None:
-            return TranslatedImage(device, ptx)
-    return CudaImage(device, _link(device, [one.data for one in objects]))
+            return TranslatedCode(device, ptx)
+    return CudaCode(device, _link(device, [one.data for one in objects]))
 
 
 #: How the kinds of the linker's inputs begin. What begins in another way is PTX.
 _INPUTS: Final = dict(zip(MAGIC, ("CUBIN", "FATBINARY"), strict=True))
 
 
-def _make_link_error(code: int, routine: str, log: str) -> ImageLinkError:
-    return ImageLinkError(f"{routine}: {log or f'code {code}'}")
+def _make_link_error(code: int, routine: str, log: str) -> DeviceCodeLinkError:
+    return DeviceCodeLinkError(f"{routine}: {log or f'code {code}'}")
 
 
 def _link(device: CuDevice, parts: Sequence[bytes]) -> bytes:
-    """Return what the driver makes of binaries and PTX. Raises ImageLinkError, DriverError."""
+    """Return what the driver makes of binaries and PTX. Raises DeviceCodeLinkError, DriverError."""
     log, state = JitLog(), ctypes.c_void_p()
     device.call("LinkCreate", *log.options, ctypes.byref(state))
     try:
@@ -238,16 +238,16 @@ def _link(device: CuDevice, parts: Sequence[bytes]) -> bytes:
         device.ask("LinkDestroy", state)
 
 
-def make_foreign_image(device: CuDevice, module: int) -> DeviceImage:
+def make_foreign_code(device: CuDevice, module: int) -> DeviceCode:
     """Return the program of a CUmodule. It has no data."""
-    return CudaImage(device, b"")
+    return CudaCode(device, b"")
 
 
 __all__ = [
     "MAGIC",
     "SourceError",
-    "build_image",
+    "build_code",
     "compile_object",
-    "link_image",
-    "make_foreign_image",
+    "link_code",
+    "make_foreign_code",
 ]

@@ -1,11 +1,11 @@
-"""What a program is on one device apart from the driver's module: `DeviceImage`.
+"""What a program is on one device apart from the driver's module: `DeviceCode`.
 
-cuda/images.py and hip/images.py derive from it. Each has these functions:
+cuda/device_code.py and hip/device_code.py derive from it. Each has these functions:
 
-- `build_image(device, data, options)` compiles a program if need be.
+- `build_code(device, data, options)` compiles a program if need be.
 - `compile_object(device, data, options)` compiles a program that is linked later.
-- `link_image(device, objects, options)` links such programs.
-- `make_foreign_image(device, module)` is for a module that the program brings.
+- `link_code(device, objects, options)` links such programs.
+- `make_foreign_code(device, module)` is for a module that the program brings.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Sizes = tuple[int, int, int]
 _WITH_OFFSET: Final = "_with_offset"
 
 
-class ImageError(Exception):
+class DeviceCodeError(Exception):
     """A program cannot be built. The text is the compiler's log."""
 
 
-class ImageLinkError(Exception):
+class DeviceCodeLinkError(Exception):
     """Programs cannot be linked. The text is the linker's log."""
 
 
@@ -44,7 +44,7 @@ def leave_variants_out(names: Collection[str]) -> list[str]:
     return [name for name in names if name not in variants]
 
 
-class DeviceImage(ABC):
+class DeviceCode(ABC):
     """A program on a device.
 
     Args:
