@@ -21,6 +21,7 @@ from ..runtime.interop import context_of, device_of
 from ..runtime.platform import Device
 from . import pyopencl_client as _client
 from .parameter import MemoryParameter, find_names, find_parameter, list_living_memory
+from .random_numbers import Draw, set_back
 
 
 class PyOpenCLObserver:
@@ -39,7 +40,9 @@ class PyOpenCLObserver:
         self.parameters: dict[int, Any] = {}
         #: Calls on queues that are not captured: by file and line, the first one's function.
         self.uncaptured_at: dict[tuple[str, int], str] = {}
-        #: The places of launches that draw random numbers.
+        #: The launches that draw random numbers, by index; and the places of those of which that
+        #: is all that is known.
+        self.draws: dict[int, Draw] = {}
         self.random_at: set[tuple[str, int]] = set()
 
     def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
@@ -60,8 +63,18 @@ class PyOpenCLObserver:
         self.places.append(place)
         if new_objects:
             self.hold_pooled_buffers(caller)
-            if _client.is_random(caller) and (frame := _client.find_program_frame(caller)):
-                self.random_at.add((frame.f_code.co_filename, frame.f_lineno))
+        if new_objects or self.draws:  # a generator has kernels of its own
+            self._note_draw(caller)
+
+    def _note_draw(self, caller: FrameType | None) -> None:
+        filling = _client.find_filling_frame(caller)
+        if filling is None:
+            return
+        draw, frame = Draw.from_frame(filling), _client.find_program_frame(caller)
+        if draw is not None:
+            self.draws[len(self.places) - 1] = draw
+        elif frame is not None:
+            self.random_at.add((frame.f_code.co_filename, frame.f_lineno))
 
     def hold_pooled_buffers(self, caller: FrameType | None) -> None:
         for pooled in _client.find_pooled_buffers(caller):
@@ -170,6 +183,7 @@ class CapturedBlock:
             failed: whether an error was raised.
             variables: the variables of the function with the block, which name Parameters.
         """
+        set_back(self.draws.values())
         if failed:
             self.recording.drop()
             return
@@ -200,8 +214,18 @@ class CapturedBlock:
 
     @property
     def random_launches(self) -> Iterable[tuple[str, int]]:
-        """Where pyopencl.clrandom was called in the block: file and line."""
+        """Where pyopencl.clrandom was called in a way that is not known: file and line."""
         return sorted(self._observer.random_at)
+
+    @property
+    def draws(self) -> Mapping[int, Draw]:
+        """The launches that draw random numbers, by the index of the command."""
+        return self._observer.draws
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether replays have arguments of their own: Parameters and random numbers."""
+        return bool(self.parameters or self.draws)
 
     @property
     def parameters(self) -> dict[int, Any]:

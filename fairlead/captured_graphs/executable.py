@@ -32,6 +32,7 @@ from .commands import CapturedLaunch, get_command
 from .nodes import CapturedNode, make_nodes
 from .own_queues import OwnQueues
 from .parameter import OPTIONS
+from .random_numbers import RandomLaunch
 from .replay_arguments import (
     check_flag,
     check_queue,
@@ -249,7 +250,8 @@ class Executable(Drawable, Pickles):
         with self._lock:
             self._set_parts(values)
 
-    def _set_parts(self, values: Mapping[str, Any]) -> None:
+    def _set_parts(self, values: Mapping[str, Any], draws: Iterable[RandomLaunch] = ()) -> None:
+        """Set Parameters of several segments, and the next random numbers of launches."""
         parts = [
             (one, one.settings.writers) for one in self._list_captured_segments() if one.settings
         ]
@@ -261,6 +263,8 @@ class Executable(Drawable, Pickles):
         try:
             for segment, writers in parts:
                 segment.stage({name: values[name] for name in values if name in writers})
+            for launch in draws:
+                launch.stage()
         except BaseException:
             for segment, _ in parts:
                 segment.unstage()
@@ -491,8 +495,8 @@ class Executable(Drawable, Pickles):
             ran, stopped = only.run_until_here(handle, times, flag)
         if stopped or ran == times:
             return EndedLoop(queue.context, ran, stopped)
-        alternates = only is not None and only.settings is not None and only.settings.alternations
-        if only is not None and not alternates:
+        changes = only is not None and only.settings is not None and only.settings.changes
+        if only is not None and not changes:
             more, stopped = only.run_until(handle, times - ran, every, flag, waits)
             return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
@@ -517,9 +521,17 @@ class Executable(Drawable, Pickles):
         profiled: bool,
         series: Mapping[str, Any],
     ) -> Any:
+        settings = [one.settings for one in self._list_captured_segments() if one.settings]
+        draws = sorted(
+            (launch for one in settings for launch in one.draws.launches), key=lambda one: one.node
+        )
+
         def set_series(turn: int) -> None:
-            if series:
-                self._set_parts({name: value[turn] for name, value in series.items()})
+            if not (series or draws):
+                return
+            self._set_parts({name: value[turn] for name, value in series.items()}, draws)
+            for one in settings:
+                one.has_drawn = bool(draws)
 
         return self._own_queues.replay(
             self.executable_graph, queue, handle, times, waits, profiled, set_series

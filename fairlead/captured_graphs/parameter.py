@@ -48,6 +48,11 @@ _ids: Final = itertools.count(1)
 _alive: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
 
 
+def make_number() -> int:
+    """Return a number that no Parameter has."""
+    return next(_ids)
+
+
 def find_parameter(number: int) -> Any:
     """Return the Parameter of a number, None if it is gone."""
     return _alive.get(number)
@@ -112,7 +117,7 @@ class GraphParameter(Expressions):
         return _make_memory_parameter(value, _check_name(name))
 
     def __init__(self, value: Any, *, name: str | None = None) -> None:
-        self.name, self.number = _check_name(name), next(_ids)
+        self.name, self.number = _check_name(name), make_number()
         self._value = np.asarray(value)[()]
         self.dtype = self._value.dtype
         #: What it is computed from, and how; None for one that the program made.
@@ -262,7 +267,7 @@ class MemoryParameter:
     def __init__(self, value: Any, buffer: Any, alias: Any, name: str | None) -> None:
         import pyopencl
 
-        self.number, self.name = next(_ids), name
+        self.number, self.name = make_number(), name
         self.value, self.buffer, self.handle = value, buffer, alias.int_ptr
         #: While this lives no other memory object has the handle. It does not refer to the alias.
         self._kept = pyopencl.Buffer.from_int_ptr(self.handle)

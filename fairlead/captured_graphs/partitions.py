@@ -48,7 +48,7 @@ class Replays:
             array.order,
             (array, list(blocks)),
             schedule=graph.schedule,
-            updatable=graph.updatable or any(block.parameters for block in blocks),
+            updatable=graph.updatable or any(block.has_cells for block in blocks),
             fenced=has_barrier(array.array, array.order),
             first=array.order.first if graph.profiling else None,
             title=" and ".join(dict.fromkeys(block.title for block in blocks)) or "a graph",

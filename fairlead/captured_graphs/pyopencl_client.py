@@ -220,12 +220,12 @@ def find_program_frame(caller: FrameType | None) -> FrameType | None:
     return frame
 
 
-def warn_in_program(text: str, caller: FrameType) -> None:
-    """Give a RuntimeWarning in the program's line that led to a frame."""
+def warn_in_program(text: str, caller: FrameType, category: type[Warning] = RuntimeWarning) -> None:
+    """Give a warning in the program's line that led to a frame."""
     frame = find_program_frame(caller) or caller
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(
-        text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry
+        text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry
     )
 
 
@@ -258,10 +258,10 @@ def is_housekeeping(caller: FrameType | None) -> bool:
     )
 
 
-def is_random(caller: FrameType | None) -> bool:
-    """Return whether pyopencl.clrandom is filling an array: it counts on by itself."""
+def find_filling_frame(caller: FrameType | None) -> FrameType | None:
+    """Return the frame of pyopencl.clrandom that is filling an array, None if none is."""
     own = _find_package_folder() + "clrandom.py"
-    return any(frame.f_code.co_filename == own for frame in _walk_frames(caller))
+    return next((frame for frame in _walk_frames(caller) if frame.f_code.co_filename == own), None)
 
 
 #: Whether an object has the buffer protocol. Python itself tells from 3.12 on alone.

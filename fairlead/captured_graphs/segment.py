@@ -24,6 +24,7 @@ from ..icd.calls import (
     query_properties,
     query_status,
 )
+from ..icd.command_buffer.cells import Cells
 from ..icd.command_buffer.choice import choose
 from ..icd.command_buffer.command_buffer import CommandBuffer, Route
 from ..icd.command_buffer.engine import Use
@@ -220,7 +221,7 @@ class CapturedSegment:
         with self._lock:
             if self._pending:
                 waits += self._list_pending()
-            if series or (self.settings is not None and self.settings.alternations):
+            if series or (self.settings is not None and self.settings.changes):
                 return self._run_series(queue, times, waits, series or {})
             if self._listed.first is None:
                 return self._run(queue, times, waits)
@@ -255,9 +256,11 @@ class CapturedSegment:
             route = None if self._pending else self._buffer.again
             if route is None:
                 return None
-            alternates = self.settings is not None and self.settings.alternations
-            enqueue = self._pick_alternate if alternates else lib.fl_enqueue_again
-            run = lib.fl_run_again if route.runs_here and not alternates else None
+            changes = self.settings is not None and self.settings.changes
+            enqueue = self._enqueue_next if changes else lib.fl_enqueue_again
+            run = lib.fl_run_again if route.runs_here else None
+            if changes and run is not None:
+                run = None if self._alternates() else self._run_next
             if not route.serves(Use.WAITED):
                 run = _look_again
             if not route.serves(Use.ONCE):
@@ -265,16 +268,31 @@ class CapturedSegment:
             to_event = pyopencl.Event.from_int_ptr
             return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event)
 
-    def _pick_alternate(self, route: Any) -> int:
+    def _alternates(self) -> bool:
+        return self.settings is not None and bool(self.settings.alternations)
+
+    def _enqueue_next(self, route: Any) -> int:
+        """Enqueue it again, with the buffers and random numbers of its turn."""
+        return self._take_turn(
+            lambda cells, turn: lib.fl_enqueue_turn(route, cells.rows, cells.count, turn)
+        )
+
+    def _run_next(self, route: Any) -> int:
+        """Run it again in this thread, with the random numbers of its turn."""
+        return self._take_turn(lambda cells, turn: lib.fl_run_again(route))
+
+    def _take_turn(self, run: Callable[[Cells, int], int]) -> int:
         settings = self.settings
         assert settings is not None
         with self._lock:
-            rows, count = settings.cells.rows, settings.cells.count
             before = self._buffer.enqueued
             try:
-                return lib.fl_enqueue_turn(route, rows, count, settings.turn % 2)
+                if settings.draws.launches:
+                    settings.draws.stage()
+                    self._buffer.plans.set_cells(settings.cells)
+                return run(settings.cells, settings.turn % 2)
             finally:
-                settings.turn += self._buffer.enqueued - before
+                settings.end_series(self._buffer.enqueued - before)
 
     def note_use(self, times: int, *, waited: bool) -> None:
         """Note what kind of replays come: `CommandBuffer.note_use`."""
@@ -290,10 +308,13 @@ class CapturedSegment:
             OpenCLError: a command has failed, or one from before the capture.
         """
         with self._lock:
-            if self.settings is not None and self.settings.alternations:
+            settings = self.settings
+            if settings is not None and (self._alternates() or (settings.changes and times > 1)):
                 return times
             if self._listed.first is not None or (self._pending and self._list_pending()):
                 return times
+            if settings is not None and settings.changes:
+                return 0 if self._take_turn(lambda *_: self._buffer.run(queue, 1)) else times
             for count in split_repetitions(times) if times > 1 else (1,):
                 if not self._buffer.run(queue, count):
                     break
@@ -346,15 +367,15 @@ class CapturedSegment:
         if self._listed.first is not None or (self._pending and self._list_pending()):
             return 0, False
         settings, run = self.settings, self._buffer.run_until
-        if settings is None or not settings.alternations:
+        if settings is None or not settings.changes:
             return run(queue, times, flag, is_set=is_set, looks_first=first)
         settings.begin_series({}, times)
+        settings.advance(0, times)
         before = self._buffer.enqueued
         try:
             return run(queue, times, flag, is_set=is_set, looks_first=first, series=settings.cells)
         finally:
-            settings.turn += self._buffer.enqueued - before
-            settings.end_series()
+            settings.end_series(self._buffer.enqueued - before)
 
     def run_until(
         self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
@@ -396,8 +417,7 @@ class CapturedSegment:
         try:
             return self._run(queue, times, waits, settings)
         finally:
-            settings.turn += self._buffer.enqueued - before
-            settings.end_series()
+            settings.end_series(self._buffer.enqueued - before)
 
     def _run(
         self, queue: int, times: int, waits: Sequence[int], series: ParameterSettings | None = None
@@ -405,7 +425,7 @@ class CapturedSegment:
         event, exported, done = 0, list[int](), 0
         for count in split_repetitions(times) if times > 1 else (1,):
             if series is not None:
-                series.advance(done)
+                series.advance(done, count)
                 done += count
             for one in exported:  # of the replays before these
                 call(one, "clReleaseEvent")

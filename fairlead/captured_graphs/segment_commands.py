@@ -12,6 +12,7 @@ from ..icd.command_buffer.commands import CommandList, has_barrier
 from ..icd.command_buffer.edits import has_all_arguments, have_same_function, put
 from .block import CapturedBlock
 from .commands import Captured, as_captured
+from .random_numbers import PlacedDraw, place_draws
 from .settings import ParameterSettings
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def _make_settings(
-    listed: CommandList, blocks: Iterable[CapturedBlock]
+    listed: CommandList, blocks: Iterable[CapturedBlock], drawn: Mapping[int, PlacedDraw]
 ) -> ParameterSettings | None:
-    """Return the settings of the Parameters in commands, None without any. They have their own
+    """Return the settings of what changes in commands, None if nothing does. They have their own
     array."""
-    parameters, memory, names, swaps = {}, {}, {}, []
+    parameters, memory, names, swaps = dict[int, Any](drawn), {}, {}, []
     for block in blocks:
         swaps += block.swaps
         parameters |= block.parameters
@@ -57,7 +58,11 @@ class SegmentCommands:
     ) -> None:
         self.listed, self.blocks = listed, blocks
         self._command_at, self.nodes = command_at, nodes
-        self.settings = _make_settings(listed, blocks)
+        drawn: dict[int, PlacedDraw] = {}
+        if any(block.draws for block in blocks):
+            drawn = place_draws(self._list_captured(), nodes, listed.array)
+        self.settings = _make_settings(listed, blocks, drawn)
+        self._new: Mapping[int, Captured] = {}
 
     @classmethod
     def from_block(
@@ -76,7 +81,7 @@ class SegmentCommands:
             profiled: whether the first command's event is wanted.
         """
         array, owner = block.recording.commands, block
-        if block.parameters:  # they change in commands of its own
+        if block.has_cells:  # they change in commands of its own
             copied = copy_commands(array, len(block))
             array, owner = copied.commands, (block, copied)
         listed = CommandList(
@@ -86,7 +91,7 @@ class SegmentCommands:
             block.order,
             owner,
             schedule=schedule,
-            updatable=bool(block.parameters),
+            updatable=block.has_cells,
             fenced=has_barrier(array, block.order),
             first=block.order.first if profiled else None,
             title=block.title,
@@ -97,6 +102,11 @@ class SegmentCommands:
     def place(self) -> dict[int, int]:
         """The place in the array of a command, by its index in the graph."""
         return {node: number for number, node in enumerate(self.nodes)}
+
+    def _list_captured(self) -> dict[int, Captured]:
+        """Return the captured commands by their places."""
+        commands = map(self._command_at, self.nodes)
+        return {place: one for place, one in enumerate(commands) if isinstance(one, Captured)}
 
     def get_cells(self) -> Cells | None:
         """Return the cells of the Parameters in them, None if there are none."""
@@ -131,8 +141,9 @@ class SegmentCommands:
         Args:
             commands: the commands by their index in the graph.
         """
-        self._learn(as_captured(one).block for one in commands.values())
-        return {self.place[node]: as_captured(one).native for node, one in commands.items()}
+        self._new = {self.place[node]: as_captured(one) for node, one in commands.items()}
+        self._learn(one.block for one in self._new.values())
+        return {place: one.native for place, one in self._new.items()}
 
     def keep_kernels(self, new: Mapping[int, Any]) -> bool:
         """Whether each command can use the kernel of the command that it replaces."""
@@ -154,7 +165,7 @@ class SegmentCommands:
     def _learn(self, blocks: Iterable[CapturedBlock]) -> None:
         """Add the Parameters of blocks whose commands are put into the array."""
         for block in dict.fromkeys(blocks):
-            if not block.parameters:
+            if not block.has_cells:
                 continue
             if self.settings is None:
                 cells = Cells(self.listed.array, len(self.listed), {})
@@ -179,4 +190,6 @@ class SegmentCommands:
             if keeps_kernel[number]:
                 row.kernel = kernel
         if self.settings is not None:
+            put_now = {place: self._new[place] for place in new}
+            self.settings.learn(place_draws(put_now, self.nodes, self.listed.array), {}, {})
             self.settings.take(list(new))

@@ -20,6 +20,7 @@ from ..runtime.errors import Errc, SYCLError
 from .argument_objects import check_context
 from .parameter import GraphParameter, MemoryParameter, find_root
 from .pyopencl_client import ArgumentError
+from .random_numbers import Draws, PlacedDraw
 from .swaps import Alternation, Swap
 
 #: The codes of `struct` for numbers, which refuse what is not such a number.
@@ -301,6 +302,8 @@ class ParameterSettings:
         self.cells, self._swaps = cells, list(swaps)
         #: How many enqueues there were.
         self.turn = 0
+        #: Whether the next enqueue's random numbers are set already.
+        self.has_drawn = False
         self._parameters, self._names, self._context = parameters, names, context
         self._list_settings()
 
@@ -345,9 +348,13 @@ class ParameterSettings:
                 function = _make_conversion(parameter, key.conversion, key.size)
             rows.setdefault(root.number, []).append((number, function))
         self.alternations = [Alternation(one, cells, collect_rows(cells)) for one in self._swaps]
+        drawn = {one.number: one for one in roots.values() if isinstance(one, PlacedDraw)}
+        self.draws = Draws(
+            [(one, [row for row, _ in rows[number]]) for number, one in drawn.items()], cells
+        )
         swapped = {one.number for swap in self._swaps for one in swap.pair}
         for number, root in roots.items():
-            if number in swapped:
+            if number in swapped or number in drawn:
                 continue
             name = names.get(number, "")
             if name in self.by_name and name:
@@ -369,14 +376,23 @@ class ParameterSettings:
         for setting in self.by_name.values():
             setting.clear()
 
+    @property
+    def changes(self) -> bool:
+        """Whether each enqueue has arguments of its own, without being told: buffers that
+        alternate, or random numbers."""
+        return bool(self.alternations or self.draws.launches)
+
+    def _list_series(self) -> list[Alternation | Draws]:
+        return [*self.alternations, *([] if self.has_drawn else [self.draws])]
+
     def begin_series(self, values: Mapping[str, Any], times: int) -> None:
-        """Have the enqueues take one value each, of arrays; and the buffers that alternate."""
+        """Have the enqueues take one value each, of arrays; and what changes by itself."""
         begun: list[NumberSetting] = []
         for setting in self.by_name.values():
             if setting.series:  # Ctrl-C came before its end
                 setting.end_series()
-        for alternation in self.alternations:
-            alternation.begin(self.turn, times)
+        for one in self._list_series():
+            one.begin(self.turn)
         try:
             for name, array in values.items():
                 self.by_name[name].begin_series(array, times)
@@ -386,18 +402,20 @@ class ParameterSettings:
                 setting.end_series()
             raise
 
-    def advance(self, done: int) -> None:
-        """Give the next enqueue the values number `done` of all series."""
-        for alternation in self.alternations:
-            alternation.advance(done)
+    def advance(self, done: int, times: int) -> None:
+        """Give the next `times` enqueues their values, after `done` others."""
+        for one in self._list_series():
+            one.advance(done, times)
         for setting in self.by_name.values():
             if setting.series:
                 setting.advance(done)
 
-    def end_series(self) -> None:
-        """Keep the last values: all enqueues have theirs."""
-        for alternation in self.alternations:
-            alternation.end()
+    def end_series(self, ran: int) -> None:
+        """Keep the last values: all enqueues, of which there were `ran`, have theirs."""
+        for one in self._list_series():
+            one.end(ran)
+        self.turn += ran
+        self.has_drawn &= not ran
         for setting in self.by_name.values():
             if setting.series:
                 setting.end_series()

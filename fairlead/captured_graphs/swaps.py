@@ -92,22 +92,24 @@ class Alternation:
             for one, pattern in zip(swap.pair, patterns, strict=True)
             for row in rows.get(one.number, ())
         ]
+        self._turn = 0
         self._arrays: list[np.ndarray] = []
         self._cycles = [np.array(pattern, np.uint64) for _, pattern in self._rows]
         for (row, _), cycle in zip(self._rows, self._cycles, strict=True):
             row.cycle = ffi.cast("void *", cycle.ctypes.data)
 
-    def begin(self, turn: int, times: int) -> None:
-        """Give enqueues from number `turn` on their buffers, `times` of them."""
-        self._arrays = [np.tile(cycle, times // 2 + 1)[turn % 2 :] for cycle in self._cycles]
-        self.advance(0)
+    def begin(self, turn: int) -> None:
+        """Begin a series of enqueues with number `turn`."""
+        self._turn = turn
 
-    def advance(self, done: int) -> None:
-        """Give the next enqueue the buffers of turn number `done`."""
+    def advance(self, done: int, times: int) -> None:
+        """Give the next `times` enqueues their buffers, after `done` others."""
+        first = (self._turn + done) % 2
+        self._arrays = [np.tile(cycle, times // 2 + 1)[first:] for cycle in self._cycles]
         for (row, _), array in zip(self._rows, self._arrays, strict=True):
-            row.series = ffi.cast("void *", array.ctypes.data + 8 * done)
+            row.series = ffi.cast("void *", array.ctypes.data)
 
-    def end(self) -> None:
+    def end(self, ran: int) -> None:
         """Take no more buffers: all enqueues have theirs."""
         for row, _ in self._rows:
             row.series = ffi.NULL
@@ -206,14 +208,12 @@ def warn_of_others(uncaptured_calls: Mapping[tuple[str, int], str]) -> None:
 
 
 def warn_of_random_numbers(places: Iterable[tuple[str, int]]) -> None:
-    """Warn of launches of pyopencl.clrandom: by file and line.
-
-    Its generators count in Python, which a replay does not run.
-    """
+    """Warn of launches of pyopencl.clrandom whose counter was not found: by file and line."""
     for file, line in places:
         warnings.warn_explicit(
-            "pyopencl.clrandom in a capture block: every replay draws the same numbers again. "
-            "Remedy: fill the array before each replay, outside of the block",
+            "pyopencl.clrandom in a capture block: every replay draws the same numbers again, "
+            "because this version of PyOpenCL counts in another way. Remedy: fill the array "
+            "before each replay, outside of the block",
             CaptureWarning,
             file,
             line,

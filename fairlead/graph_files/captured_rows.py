@@ -6,11 +6,14 @@ A command is an `fl_command`. What it names by a handle or an address is a row o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..captured_graphs.block import CapturedBlock
 from ..captured_graphs.parameter import MemoryParameter
+from ..captured_graphs.pyopencl_client import warn_in_program
+from ..captured_graphs.swaps import CaptureWarning
 from ..icd._native import ffi, lib
 from ..icd.calls import get_address
 from ..icd.command_buffer.commands import NAMES, ORDER_ONLY, get_operand
@@ -37,6 +40,13 @@ class CapturedRows:
         self._parameters: dict[Any, int] = {}
         swaps = [swap for block in blocks for swap in block.swaps]
         self._swapped = {one.number for swap in swaps for one in swap.pair}
+        if any(block.draws for block in blocks):
+            warn_in_program(
+                "a graph file has no generator of pyopencl.clrandom: every replay of it draws the "
+                "same numbers. Remedy: fill the array before each replay, or pass it as an input",
+                sys._getframe(1),
+                CaptureWarning,
+            )
         self.document.swaps += [
             [objects.number_memory(one.handle) for one in swap.pair] for swap in swaps
         ]

@@ -135,31 +135,58 @@ fl_arguments *fl_change_arguments(const fl_arguments *base, uint32_t count,
     return list;
 }
 
+/* Give a launch the cells of an array with a member for each argument; NULL leaves an argument as
+ * it is. */
+static int put_cells(fl_command *command, fl_cell *const *cells) {
+    const fl_arguments *base = command->arguments;
+    fl_argument *arguments = calloc(base->count, sizeof *arguments);
+    if (!arguments)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (uint32_t i = 0; i < base->count; i++) {
+        arguments[i] = base->list[i];
+        if (cells[i])
+            arguments[i].cell = cells[i];
+    }
+    fl_arguments *list = fl_new_holding_list(arguments, base->count);
+    free(arguments);
+    if (!list)
+        return CL_OUT_OF_HOST_MEMORY;
+    fl_release_arguments(command->arguments);
+    command->arguments = list;
+    return CL_SUCCESS;
+}
+
 int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_count) {
     const fl_arguments *base = command->arguments;
     uint32_t count = base ? base->count : 0, bound = 0;
-    fl_argument *arguments = calloc(count + 1, sizeof *arguments);
-    if (!arguments)
+    fl_cell **mine = calloc(count + 1, sizeof *mine);
+    if (!mine)
         return CL_OUT_OF_HOST_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
-        arguments[i] = base->list[i];
-        const fl_cell *old = arguments[i].cell;
+        const fl_cell *old = base->list[i].cell;
         for (uint32_t k = 0; old && k < cell_count; k++)
             if (cells[k] != old && cells[k]->id == old->id &&
                 cells[k]->conversion == old->conversion && cells[k]->size == old->size) {
-                arguments[i].cell = cells[k];
+                mine[i] = cells[k];
                 bound++;
             }
     }
-    fl_arguments *list = bound ? fl_new_holding_list(arguments, count) : NULL;
-    free(arguments);
-    if (bound && !list)
+    int code = bound ? put_cells(command, mine) : CL_SUCCESS;
+    free(mine);
+    return code;
+}
+
+int fl_put_cell(fl_command *command, uint32_t index, fl_cell *cell) {
+    uint32_t count = fl_argument_count(command->arguments);
+    if (index >= count || command->arguments->list[index].size != cell->size)
+        return CL_INVALID_ARG_INDEX;
+    fl_cell **cells = calloc(count, sizeof *cells);
+    if (!cells)
         return CL_OUT_OF_HOST_MEMORY;
-    if (list) {
-        fl_release_arguments(command->arguments);
-        command->arguments = list;
-    }
-    return CL_SUCCESS;
+    cells[index] = cell;
+    int code = put_cells(command, cells);
+    free(cells);
+    return code;
 }
 
 int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t size,

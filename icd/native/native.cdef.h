@@ -187,6 +187,8 @@ uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cel
 /* A launch uses those of `cells` that are of the same Parameter and kind as its own. It has a
  * reference to its arguments. 0 or an error. */
 int fl_bind_arguments(fl_command *command, fl_cell *const *cells, uint32_t cell_count);
+/* A launch's argument, a number, becomes a cell of the same size; as above. */
+int fl_put_cell(fl_command *command, uint32_t index, fl_cell *cell);
 
 /* --- command_array.c: commands; each has a reference to its arguments --- */
 typedef struct fl_array {

@@ -4,7 +4,6 @@ done."""
 from __future__ import annotations
 
 import gc
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ import pyopencl.array
 import pytest
 from helpers.captures import Numbers
 from helpers.programs import build_once
-from pyopencl.clrandom import PhiloxGenerator
 
 from fairlead.captured_graphs.context import capture
-from fairlead.captured_graphs.swaps import CaptureWarning
 
 SOURCE = """
 __kernel void scale(__global float *a, float s) { int i = get_global_id(0); a[i] = s * a[i] + 1; }
@@ -511,20 +508,3 @@ def test_a_block_that_is_dropped_unfinished_gives_its_queues_back(numbers: Numbe
     with capture(numbers.queue, swap=(u, v)) as again:
         numbers.add(1)
     assert len(again) == 1
-
-
-def test_random_numbers_in_a_block_are_told(queue: cl.CommandQueue) -> None:
-    x = pyopencl.array.zeros(queue, 64, np.float32)
-    generator = PhiloxGenerator(queue.context)
-    generator.fill_uniform(x)
-    message = "clrandom.*same numbers again"
-    with pytest.warns(CaptureWarning, match=message) as caught, capture(queue):
-        x += 1
-        for _ in range(2):
-            generator.fill_normal(x)
-    found = [one for one in caught if one.category is CaptureWarning]  # compilers warn, too
-    assert len(found) == 1 and found[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CaptureWarning)
-        with capture(queue):
-            x *= 2

@@ -109,6 +109,13 @@ SCENARIO(cells_of_numbers) {
     OK(fl_enqueue_series(&l.route, 2, l.values, 1, 0, NULL, NULL, &failed));
     EQUAL(mock_count(), 8);
     CHECK(number_at(0) == 5 && number_at(2) == 5 && number_at(4) == 6 && number_at(7) == 2);
+    fl_cell *put = fl_new_cell(NUMBER + 100, FL_AS_IT_IS, sizeof equal, &number);
+    EQUAL(fl_put_cell(&l.array.commands[1], 3, put), CL_INVALID_ARG_INDEX);
+    EQUAL(fl_put_cell(&l.array.commands[1], 0, put), CL_INVALID_ARG_INDEX);   /* of another size */
+    OK(fl_put_cell(&l.array.commands[1], 2, put));
+    CHECK(fl_has_cell(l.array.commands[1].arguments, put));
+    CHECK(fl_has_cell(l.array.commands[0].arguments, l.cells[0]));
+    fl_release_cell(put);
     fl_forget_parameter(NUMBER);
     give_up(&l);
     drop(w, r);
