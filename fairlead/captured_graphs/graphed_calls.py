@@ -83,24 +83,29 @@ class GraphedCall:
         CannotBeGraphedError: there is no queue, or an argument cannot be told from others.
     """
 
+    queues: dict[int, Any]
+    owners: list[AttributeOwner]
+    identical: list[Any]
+
     def __init__(self, given: list[Any], names: tuple[str, ...]) -> None:
-        self.given, self.names = given, names
-        self.queues, self._other_queues = dict[int, Any](), dict[int, Any]()
-        self.owners, self.identical, self.has_floats = list[AttributeOwner](), list[Any](), False
-        self._memory, self._lists = list[int](), list[int]()
+        self.given, self.names = given, names  # no more work than this: each call comes here
+        self.queues, self.owners, self.identical, self.has_floats = {}, [], [], False
+        self._other_queues: dict[int, Any] = {}
+        self._memory: list[int] = []
+        self._lists: list[int] = []
         self._refusal, self._reads_attributes = "", False
         kinds: list[Hashable] = [names]
         attributes: list[Any] = []
         for place, value in enumerate(given):
             read = _find_reader(type(value))
-            members = _read_attributes(value) if read is GraphedCall._read_object else {}
-            if any(_is_memory(type(one)) for one in members.values()):
-                owner = AttributeOwner(place, value, tuple(members), len(given) + len(attributes))
-                self.owners.append(owner)
-                attributes += members.values()
-                kinds.append((type(value), owner.names))
-            else:
+            owner = None
+            if read is GraphedCall._read_object:
+                owner = self._make_owner(place, value, len(given) + len(attributes))
+            if owner is None:
                 kinds.append(read(self, value))
+            else:
+                attributes += _read_attributes(value).values()
+                kinds.append((type(value), owner.names))
         self._reads_attributes = True
         kinds += [_find_reader(type(value))(self, value) for value in attributes]
         given += attributes
@@ -115,6 +120,15 @@ class GraphedCall:
             # Those with the same list of events are ordered by it, as an array and its views are.
             kinds.append(tuple(map(self._lists.index, self._lists)))
         self.key: tuple[Hashable, ...] = tuple(kinds)
+
+    def _make_owner(self, place: int, value: Any, first: int) -> AttributeOwner | None:
+        """Return an object with memory in its attributes, None for another one."""
+        members = _read_attributes(value)
+        if not any(_is_memory(type(one)) for one in members.values()):
+            return None
+        owner = AttributeOwner(place, value, tuple(members), first)
+        self.owners.append(owner)
+        return owner
 
     def make_constant_key(self) -> tuple[Hashable, ...]:
         """Return the key if Python floats are constants."""
