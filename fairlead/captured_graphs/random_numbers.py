@@ -153,7 +153,7 @@ class RandomLaunch:
         counter[:] = _count_on((first, second, third, fourth), self.count, generator.counter_max)
 
 
-class _Generator:
+class _DrawingGenerator:
     """A generator, and the launches that draw from it, in their order."""
 
     def __init__(self, launches: Sequence[RandomLaunch]) -> None:
@@ -224,7 +224,7 @@ class Draws:
         by_generator: dict[int, list[RandomLaunch]] = {}
         for launch in self.launches:
             by_generator.setdefault(id(launch.generator), []).append(launch)
-        self._generators = [_Generator(launches) for launches in by_generator.values()]
+        self._generators = [_DrawingGenerator(launches) for launches in by_generator.values()]
 
     def begin(self, turn: int) -> None:
         """Begin a series of replays."""
