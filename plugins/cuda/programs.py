@@ -268,18 +268,13 @@ def _link(
     devices: Sequence[CuDevice],
     programs: Sequence[CuProgram],
     options: str | None,
-    into: Any,
-) -> None:
-    """Make a program of compiled ones, and store its handle.
+) -> tuple[CuProgram, None]:
+    """Make a program of compiled ones.
 
     Raises:
         DeviceCodeLinkError: they cannot be linked.
-        URError: INVALID_SIZE, INVALID_CONTEXT.
         DriverError: what else the driver answers.
     """
-    if not programs:
-        raise failure("INVALID_SIZE", "there is no program to link")
-    context.check_same("a program", *programs)
     binaries = {}
     for device in devices or context.devices:
         if not all(device in one.objects for one in programs):
@@ -292,8 +287,7 @@ def _link(
     made.options = options or ""
     for device, code in binaries.items():
         made.adopt(CuModule.load(device, code.data), code)
-    assert adapter.registry is not None
-    into[0] = adapter.registry.give(made)
+    return made, None
 
 
 def _find_build(program: CuProgram, device: CuDevice) -> ProgramBuild:

@@ -120,26 +120,6 @@ def build_program(
     check(code, routine)
 
 
-def _link(
-    context: URContext,
-    devices: Sequence[URDevice],
-    programs: list[URProgram],
-    options: str | None,
-    into: Any,
-) -> None:
-    """Link programs, and store the handle of what is made, also after a failure.
-
-    The log of such a program says why (ur_api.h, urProgramLink).
-    """
-    assert adapter.registry is not None
-    into[0] = 0
-    made, failed = link_programs(context, devices, programs, options)
-    if made is not None:
-        into[0] = adapter.registry.give(made)
-    if failed is not None:
-        raise failed
-
-
 def link_programs(
     context: URContext,
     devices: Sequence[URDevice],
@@ -150,7 +130,7 @@ def link_programs(
 
     Args:
         devices: what to link for, nothing for all devices of the context.
-        programs: what to link.
+        programs: what to link, one at least, of the context.
         options: the linker's options.
 
     Returns:
@@ -158,12 +138,8 @@ def link_programs(
         None if they are.
 
     Raises:
-        URError: INVALID_SIZE, INVALID_CONTEXT.
         OpenCLError: what else the driver answers.
     """
-    if not programs:
-        raise failure("INVALID_SIZE", "there is no program to link")
-    context.check_same("a program", *programs)
     code = ctypes.c_int32()
     listed, text, parts = (
         make_handle_array(devices),
@@ -250,4 +226,4 @@ class _Build:
         return decode_text(self._ask("BUILD_LOG"))
 
 
-declare_builds(adapter, build_program, _link, _Build)
+declare_builds(adapter, build_program, link_programs, _Build)

@@ -55,15 +55,16 @@ class BuildProgram(Protocol):
 def declare_builds(
     adapter: Adapter,
     build: BuildProgram,
-    link: Callable[..., None],
+    link: Callable[..., tuple[Any, Exception | None]],
     find_build: Callable[[Any, Any], Any],
 ) -> None:
     """Declare builds, compilations and links, with devices and without, and queries about them.
 
     Args:
         build: builds or compiles a program.
-        link: gets a context, devices, programs, options, and where it stores the handle of what it
-            makes. It chooses the devices if they are empty.
+        link: gets a context, devices, programs and options. It chooses the devices if they are
+            empty. It returns the program that it makes and why that is not linked, or None for
+            either. The log of a program that is not linked says why, too (ur_api.h, urProgramLink).
         find_build: gets a program and a device. It returns what has a `ProgramBuild`'s fields.
     """
 
@@ -84,14 +85,26 @@ def declare_builds(
         check_devices(devices)
         build(program, devices, options, flags, only_compiles=only_compiles)
 
+    def link_any(context: Any, devices: Any, programs: Any, options: Any, into: Any) -> None:
+        into[0] = 0
+        if not programs:
+            raise failure("INVALID_SIZE", "there is no program to link")
+        context.check_same("a program", *programs)
+        made, failed = link(context, devices, programs, options)
+        assert adapter.registry is not None
+        if made is not None:
+            into[0] = adapter.registry.give(made)
+        if failed is not None:
+            raise failed
+
     def link_all(hContext: Any, phPrograms: list[Any], pOptions: Any, phProgram: Any) -> None:
-        link(hContext, (), phPrograms, pOptions, phProgram)
+        link_any(hContext, (), phPrograms, pOptions, phProgram)
 
     def link_some(
         hContext: Any, phDevices: list[Any], phPrograms: list[Any], pOptions: Any, phProgram: Any
     ) -> None:
         check_devices(phDevices)
-        link(hContext, phDevices, phPrograms, pOptions, phProgram)
+        link_any(hContext, phDevices, phPrograms, pOptions, phProgram)
 
     for name, only_compiles in (("urProgramBuild", False), ("urProgramCompile", True)):
         for_all, for_some = partial(build_all, only_compiles), partial(build_some, only_compiles)

@@ -48,24 +48,17 @@ def _link(
     devices: Sequence[LZDevice],
     programs: list[LZProgram],
     options: str | None,
-    into: Any,
-) -> None:
+) -> tuple[LZProgram, URError | None]:
     """Link programs that are compiled.
 
     Args:
         devices: what to link for, nothing for all devices of the first program.
         programs: what to link.
         options: the linker's options.
-        into: where the program's handle is stored, also after a failure, because its log says why.
 
     Raises:
-        URError: INVALID_SIZE, INVALID_CONTEXT, INVALID_OPERATION, PROGRAM_LINK_FAILURE.
+        URError: INVALID_OPERATION, INVALID_DEVICE, PROGRAM_LINK_FAILURE.
     """
-    assert adapter.registry is not None
-    into[0] = 0
-    if not programs:
-        raise failure("INVALID_SIZE", "there is no program to link")
-    context.check_same("a program", *programs)
     chosen = devices or programs[0].devices
     if any(program.builds[one].module is None for program in programs for one in program.devices):
         raise failure("INVALID_OPERATION", "a program to link is not compiled")
@@ -90,14 +83,13 @@ def _link(
             if code:
                 raise failure("PROGRAM_LINK_FAILURE", log)
             made.builds[device] = LZBuild(build.module, "SUCCESS", _EXECUTABLE, log=build.log)
-        into[0] = adapter.registry.give(made)
-        return
-    into[0] = adapter.registry.give(made)
+        return made, None
     try:
         made.build(chosen, options or "", _EXECUTABLE)
-    except URError as error:
+    except URError:
         log = "\n".join(build.log for build in made.builds.values())
-        raise failure("PROGRAM_LINK_FAILURE", log) from error
+        return made, failure("PROGRAM_LINK_FAILURE", log)
+    return made, None
 
 
 declare_builds(adapter, _build, _link, LZProgram.find_build)
