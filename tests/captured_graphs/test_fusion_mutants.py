@@ -1,74 +1,149 @@
-"""Wrong proofs of fusion are caught: with each mutant a program of the tests gives other bits."""
+"""Wrong proofs of fusion are caught: random programs give other bits with each mutant.
+
+A mutant is a function of the rewrites in which one text is exchanged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyopencl as cl
 import pytest
+from helpers.fusion_programs import Kernels, RandomProgram
 
-from fairlead.icd.command_buffer.rewrites import reductions, used_bytes, uses
+from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
+from fairlead.icd.command_buffer.rewrites import (
+    launches,
+    places,
+    reductions,
+    runs,
+    transfers,
+    used_bytes,
+)
 
-from . import test_fused_reductions, test_fusion
+from . import test_fused_reductions as reduced
 
 pytestmark = [pytest.mark.thorough, pytest.mark.one_driver("pocl_wheel")]
 
-
-def _read_as_if_it_wrote_nothing(*arguments: Any, read: Any = reductions._read_reader) -> Any:
-    found = read(*arguments)
-    return replace(found, memory=[replace(one, writes=False) for one in found.memory])
-
-
-def _leave_all_out(
-    commands: Any, sources: Any, known: Any, handle: int, reader: int
-) -> uses.MemoryUse:
-    return replace(known[handle], commands=frozenset())
-
-
-#: What is wrong, where, and the program that shows it.
-MUTANTS: dict[str, tuple[Any, str, Callable[..., Any], Callable[[cl.CommandQueue], Any]]] = {
-    "items never meet": (
-        used_bytes.UsedBytes,
-        "allows",
-        lambda self, other: True,
-        lambda queue: test_fusion.test_a_kernel_that_reads_its_neighbours(
-            queue, cl.Program(queue.context, test_fusion.SOURCE).build(), "neighbours"
-        ),
+#: What is wrong: the function, its text, and what stands there instead.
+MUTANTS: dict[str, tuple[Any, str, str]] = {
+    "items never meet": (used_bytes.UsedBytes.allows, "if not self.meets(other)", "if True"),
+    "places are alike": (used_bytes.UsedBytes.allows, "return same and", "return"),
+    "reads never meet writes": (
+        used_bytes.UsedBytes.meets,
+        "not (self.writes or other.writes)",
+        "not (self.writes and other.writes)",
     ),
-    "nobody holds memory": (
-        uses,
-        "_count_references",
-        lambda memory: 1,
-        test_fusion.test_what_the_program_holds_is_written,
+    "views are apart": (
+        used_bytes.UsedBytes.meets,
+        "self.root != other.root",
+        "self.handle != other.handle",
     ),
-    "nobody else reads": (
-        reductions,
-        "_leave_out",
-        _leave_all_out,
-        test_fused_reductions.test_what_others_read_is_written,
+    "all launches have as many items": (
+        runs.Run.why_not,
+        "if first.items != launch.items",
+        "if False",
+    ),
+    "nobody holds memory": (places.find_temporaries, "use.others or", ""),
+    "others do not use memory": (places.find_temporaries, "or not use.commands <= run", ""),
+    "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
+    "ids are numbers of items": (
+        kernels_read._check_ids,
+        'access.ids - {"get_global_id"}',
+        "set()",
+    ),
+    "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
+    "buffers begin with their views": (
+        used_bytes.find_root,
+        "return parent, ",
+        "return parent, 0 * ",
+    ),
+    "patterns are items": (
+        transfers.read_transfer,
+        "value != value[:width] * (len(value) // width)",
+        "False",
     ),
     "readers write nothing": (
-        reductions,
-        "_read_reader",
-        _read_as_if_it_wrote_nothing,
-        lambda queue: test_fused_reductions.test_kernels_that_work_in_groups(queue, "turns"),
+        reductions.ReaderRun.is_right,
+        "and not {one.root for one in memory} & written",
+        "",
     ),
     "pointers are never moved": (
-        reductions.ReaderRun,
-        "_is_at_first",
-        lambda self, name, variable: True,
-        lambda queue: test_fused_reductions.test_kernels_that_work_in_groups(queue, "behind"),
+        reductions.ReaderRun._is_at_first,
+        "if name == variable",
+        "if True",
+    ),
+    "loops over items run alone": (
+        launches.make_launch,
+        "if kernel.loop is not None and not all(",
+        "if False and not all(",
     ),
 }
+
+#: The kernels that show a mutant, where few programs have them together.
+LIKES = {
+    "ids are numbers of items": ["ids", "scaled"],
+}
+#: The mutants of reductions, and a program that shows each.
+SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
+    "readers write nothing": lambda queue: reduced.test_kernels_that_work_in_groups(queue, "turns"),
+    "pointers are never moved": lambda queue: reduced.test_kernels_that_work_in_groups(
+        queue, "behind"
+    ),
+}
+#: Programs that are tried with each mutant.
+PROGRAMS = 24
+
+
+def exchange(function: Any, old: str, new: str) -> Any:
+    """Return the code of a function with another text."""
+    plain = inspect.unwrap(function)
+    text = textwrap.dedent(inspect.getsource(plain))
+    assert text.count(old) == 1, f"{plain.__qualname__} has other text now"
+    found = dict[str, Any]()
+    source = "from __future__ import annotations\n" + text.replace(old, new)
+    exec(source, plain.__globals__, found)
+    return inspect.unwrap(found[plain.__name__]).__code__
+
+
+@pytest.fixture
+def forget() -> Iterator[None]:
+    """Let nothing that a mutant has found out be known before it, or after it."""
+    cached = (
+        kernels_read.make_kernel_read,
+        kernels_read.find_kinds,
+        kernels_read.find_elements,
+        kernels_read.parse_kernel,
+    )
+    for one in cached:
+        one.cache_clear()
+    yield
+    for one in cached:
+        one.cache_clear()
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(
-    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, name: str
+    queue: cl.CommandQueue,
+    context: cl.Context,
+    monkeypatch: pytest.MonkeyPatch,
+    forget: None,
+    name: str,
 ) -> None:
-    where, attribute, mutant, show = MUTANTS[name]
-    monkeypatch.setattr(where, attribute, mutant)
-    with pytest.raises(AssertionError, match=r"^wait"):
-        show(queue)
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "replay")  # engines compile kernels, too
+    function, old, new = MUTANTS[name]
+    monkeypatch.setattr(inspect.unwrap(function), "__code__", exchange(function, old, new))
+    if name in SHOWN:
+        with pytest.raises(AssertionError, match=r"^\('wait', \["):
+            SHOWN[name](queue)
+        return
+    kernels = Kernels(context)
+    for seed in range(PROGRAMS):
+        try:
+            RandomProgram(queue, kernels, seed, LIKES.get(name, ())).check(ways=["wait"])
+        except AssertionError:
+            return
+    pytest.fail(f"{PROGRAMS} programs gave the same bits")
