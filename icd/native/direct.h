@@ -1,18 +1,18 @@
-/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_image.c
- * makes images of them, and direct_run.c runs them. direct_threads.c has the threads that help.
+/* What the parts of the engine `direct` share: direct_layout.c lays commands out, direct_script.c
+ * makes scripts of them, and direct_run.c runs them. direct_threads.c has the threads that help.
  * direct_memory.c knows where buffers lie, and direct_cells.c what Parameters are. direct.c is what
  * Python and enqueues call.
  *
- * An image is a list of steps in one piece of memory with all that they need: the arguments of
+ * A script is a list of steps in one piece of memory with all that they need: the arguments of
  * work-group functions as PoCL's launcher hands them over, what is copied from where to where, and
- * room for local memory. Running it calls nothing of the driver. An image that a queue still has to
+ * room for local memory. Running it calls nothing of the driver. A script that a queue still has to
  * run is never changed: an update changes a copy, which the next enqueue takes. */
 #ifndef FL_DIRECT_H
 #define FL_DIRECT_H
 
 #include "native.h"
 
-/* Passes of a new image, by either function of a launch in turns: the first one runs cold. */
+/* Passes of a new script, by either function of a launch in turns: the first one runs cold. */
 #define FL_MEASURED 4
 /* Passes after which nothing is measured. Those from FL_MEASURED on were run together with other
  * threads, and are made again with more threads while that is faster. */
@@ -51,7 +51,7 @@ typedef struct fl_direct_step {
     _Alignas(64) uint8_t kind;   /* a line of the cache each */
     bool is_single : 1;          /* a launch of one work-group */
     bool ends : 1;               /* it is the last one of its level, in the order of levels */
-    bool is_alone : 1;           /* it uses local memory, of which an image has one piece */
+    bool is_alone : 1;           /* it uses local memory, of which a script has one piece */
     uint8_t together;            /* so many threads run its level, if it is the first one of it; 0:
                                     one does */
     uint16_t flags;              /* MXCSR for a launch */
@@ -119,7 +119,7 @@ void fl_forget_memory(fl_direct_memory *memory);
 /* The local sizes that the driver chooses for a launch without any. */
 bool fl_choose_local(fl_direct_device *device, const fl_command *launch, size_t *local);
 
-/* direct_cells.c: Parameters. An image has one place for each cell, which all launches lead to.
+/* direct_cells.c: Parameters. A script has one place for each cell, which all launches lead to.
  * What these places are to hold goes with each enqueue and is stored when that begins to run. So a
  * change is a store, and reaches nothing that a queue has. */
 typedef struct fl_direct_cells {
@@ -174,15 +174,15 @@ typedef struct fl_layout {
     size_t scratch_at;
     const fl_direct_cells *cells;   /* NULL where it is only asked what can be run */
     unsigned char *cell_places;
-    struct fl_image *image;      /* where `base` is in */
+    struct fl_script *script;      /* where `base` is in */
     bool asks;                   /* which special functions there could be */
 } fl_layout;
 /* Lay a command out: its step, and what that leads to. FL_DIRECT_FINE, or why it cannot be run. */
 int fl_put_command(fl_layout *layout, const fl_command *command, fl_direct_step *step);
 
-/* direct_image.c */
-typedef struct fl_image {
-    struct fl_image *next;
+/* direct_script.c */
+typedef struct fl_script {
+    struct fl_script *next;
     cl_event event;              /* of the last enqueue; NULL if no queue has it */
     fl_direct_memory memory;
     unsigned char *block;        /* steps, data, local memory */
@@ -203,27 +203,27 @@ typedef struct fl_image {
     } trial;
     uint32_t shares;             /* so many threads run some levels together, 0: none does */
     atomic_int failed;           /* one did */
-} fl_image;
-/* Many buffers were in it and are not any more: a new image lets go of them. */
-static inline bool fl_has_many(const fl_image *image) {
-    return image->memory.keep.count > 2 * image->live + 8;
+} fl_script;
+/* Many buffers were in it and are not any more: a new script lets go of them. */
+static inline bool fl_has_many(const fl_script *script) {
+    return script->memory.keep.count > 2 * script->live + 8;
 }
-static inline fl_direct_step *fl_steps(const fl_image *image) {
-    return (fl_direct_step *)image->block;
+static inline fl_direct_step *fl_steps(const fl_script *script) {
+    return (fl_direct_step *)script->block;
 }
-static inline fl_group_context *fl_contexts(const fl_image *image) {
-    return (fl_group_context *)(image->block + image->contexts_at);
+static inline fl_group_context *fl_contexts(const fl_script *script) {
+    return (fl_group_context *)(script->block + script->contexts_at);
 }
 
-/* An image of commands and their cells; NULL with a code. `before` may have addresses that are
+/* A script of commands and their cells; NULL with a code. `before` may have addresses that are
  * needed. */
-fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before,
+fl_script *fl_make_script(const fl_direct *d, const fl_direct_cells *cells, const fl_script *before,
                         int *code);
 /* A copy, in `spare` (or NULL) if that is large enough. */
-fl_image *fl_copy_image(const fl_image *image, fl_image *spare);
+fl_script *fl_copy_script(const fl_script *script, fl_script *spare);
 /* Store a changed command in place. FL_DIRECT_NO_PLACE: it needs more room than it has. */
-int fl_store(fl_direct *d, fl_image *image, uint32_t command);
-void fl_free_image(fl_image *image);
+int fl_store(fl_direct *d, fl_script *script, uint32_t command);
+void fl_free_script(fl_script *script);
 
 /* direct_run.c: the level that begins at a place: how many steps it has, how long they take one
  * after the other (ns), and whether other threads can help with it. */
@@ -232,12 +232,12 @@ typedef struct fl_level {
     uint64_t ticks;
     bool can_share, is_long;
 } fl_level;
-fl_level fl_level_at(const fl_image *image, uint32_t place);
-static inline fl_direct_step *fl_step_at(const fl_image *image, uint32_t place) {
-    return &fl_steps(image)[image->order ? image->order[place] : place];
+fl_level fl_level_at(const fl_script *script, uint32_t place);
+static inline fl_direct_step *fl_step_at(const fl_script *script, uint32_t place) {
+    return &fl_steps(script)[script->order ? script->order[place] : place];
 }
 /* Whether a level is long enough to be shared, as far as it is known. */
-bool fl_may_share(const fl_image *image);
+bool fl_may_share(const fl_script *script);
 /* After which run to stop: when the word is not 0, or if that is not `wanted`, when it is. */
 typedef struct fl_stop {
     const unsigned char *word;
@@ -245,15 +245,15 @@ typedef struct fl_stop {
 } fl_stop;
 /* Run it with these values in the places of its cells, and with those of a series (or NULL) in each
  * pass. `stop` may be NULL. The answer is how often it was run. */
-uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values,
+uint32_t fl_run_script(fl_script *script, uint32_t times, const unsigned char *values,
                       const fl_direct_series *series, fl_stop *stop);
 
 /* What a native kernel is given, by value. */
 typedef struct fl_ticket {
-    fl_image *image;
+    fl_script *script;
     fl_direct_series *series;
     uint32_t times;
-    unsigned char values[];      /* of the places of the image's cells */
+    unsigned char values[];      /* of the places of the script's cells */
 } fl_ticket;
 
 struct fl_direct {
@@ -263,7 +263,7 @@ struct fl_direct {
     const fl_command *commands;
     const uint32_t *levels;      /* of each command, NULL: each is a level of its own */
     bool fenced;                 /* barriers stand before and after it */
-    fl_image *image, *retired;
+    fl_script *script, *retired;
     fl_direct_cells cells;
     fl_ticket *ticket;           /* of the next enqueue */
 };

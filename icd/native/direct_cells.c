@@ -1,4 +1,4 @@
-/* Parameters in the engine `direct`: which places an image has for them, and what these hold in an
+/* Parameters in the engine `direct`: which places a script has for them, and what these hold in an
  * enqueue. */
 #include "direct.h"
 

@@ -80,19 +80,20 @@ static void *special_of(fl_group_function *f, const fl_group_context *c, bool as
 }
 
 /* Where a launch's context is kept: among those of other launches, or in its step's own place. */
-static fl_group_context *keep_context(fl_image *image, const fl_direct_step *s,
+static fl_group_context *keep_context(fl_script *script, const fl_direct_step *s,
                                       const fl_group_context *context) {
-    fl_group_context *common = fl_contexts(image),
-                     *own = common + FL_COMMON + (s - fl_steps(image));
-    for (uint32_t i = 0; i < image->common_count; i++)
+    fl_group_context *common = fl_contexts(script),
+                     *own = common + FL_COMMON + (s - fl_steps(script));
+    for (uint32_t i = 0; i < script->common_count; i++)
         if (!memcmp(&common[i], context, sizeof *context))
             return &common[i];
-    fl_group_context *kept = image->common_count < FL_COMMON ? &common[image->common_count++] : own;
+    fl_group_context *kept =
+        script->common_count < FL_COMMON ? &common[script->common_count++] : own;
     *kept = *context;
     return kept;
 }
 
-/* Local memory belongs to whoever runs the image, and one thread at a time does. */
+/* Local memory belongs to whoever runs the script, and one thread at a time does. */
 static void *local_memory(fl_layout *l, size_t size) {
     void *taken = l->scratch ? l->scratch + l->scratch_at : NULL;
     l->scratch_at = fl_up(l->scratch_at + size, FL_ALIGNMENT);
@@ -122,7 +123,7 @@ static int pointer_of(fl_layout *l, const fl_argument *a, void **pointer) {
     return reason;
 }
 
-/* An argument that is a Parameter: its place in the image, which the run fills. */
+/* An argument that is a Parameter: its place in the script, which the run fills. */
 static int put_cell(const fl_layout *l, const fl_cell *cell, void **argument) {
     if (!l->cells)
         return FL_DIRECT_FINE;
@@ -206,7 +207,7 @@ static int put_launch(fl_layout *l, const fl_command *c, fl_direct_step *s) {
     if (arguments) {
         s->function = f;
         s->arguments = arguments;
-        s->context = keep_context(l->image, s, &context);
+        s->context = keep_context(l->script, s, &context);
         s->run = special ? special : f->function;
         s->other = special ? f->function : NULL;
         s->is_single = context.groups[0] * context.groups[1] * context.groups[2] == 1;

@@ -1,4 +1,4 @@
-/* Running an image: no call of the driver, no lock, no memory that is asked for. */
+/* Running a script: no call of the driver, no lock, no memory that is asked for. */
 #include "direct.h"
 
 #include <string.h>
@@ -137,28 +137,28 @@ static void run_measured(fl_direct_step *s, const fl_direct_step *end, bool othe
     }
 }
 
-fl_level fl_level_at(const fl_image *image, uint32_t place) {
-    fl_level level = {.can_share = image->limits.threads > 1};
+fl_level fl_level_at(const fl_script *script, uint32_t place) {
+    fl_level level = {.can_share = script->limits.threads > 1};
     uint64_t groups = 0;
     bool ended = false;
-    for (uint32_t i = place; !ended && i < image->step_count; i++) {
-        const fl_direct_step *s = fl_step_at(image, i);
+    for (uint32_t i = place; !ended && i < script->step_count; i++) {
+        const fl_direct_step *s = fl_step_at(script, i);
         level.count++;
         level.ticks += s->ticks;
         level.can_share &= !s->is_alone;
         groups += groups_of(s);
-        ended = !image->order || s->ends;
+        ended = !script->order || s->ends;
     }
     level.can_share &= groups > 1;
-    level.is_long = level.ticks >= image->limits.least && level.ticks < UINT32_MAX;
+    level.is_long = level.ticks >= script->limits.least && level.ticks < UINT32_MAX;
     return level;
 }
 
-bool fl_may_share(const fl_image *image) {
-    if (image->limits.threads < 2)
+bool fl_may_share(const fl_script *script) {
+    if (script->limits.threads < 2)
         return false;
-    for (uint32_t place = 0; place < image->step_count;) {
-        fl_level level = fl_level_at(image, place);
+    for (uint32_t place = 0; place < script->step_count;) {
+        fl_level level = fl_level_at(script, place);
         if (level.can_share && level.is_long)
             return true;
         place += level.count;
@@ -166,14 +166,14 @@ bool fl_may_share(const fl_image *image) {
     return false;
 }
 
-static void run_level_together(const fl_image *image, uint32_t place, uint32_t count, fl_team *team,
-                               uint32_t threads, unsigned *flags) {
+static void run_level_together(const fl_script *script, uint32_t place, uint32_t count,
+                               fl_team *team, uint32_t threads, unsigned *flags) {
     uint32_t wanted = PIECES * threads;
-    fl_work work = {.steps = fl_steps(image),
+    fl_work work = {.steps = fl_steps(script),
                     .count = count,
                     .pieces = count < wanted ? (wanted + count - 1) / count * count : wanted};
-    if (image->order)
-        work.order = image->order + place;
+    if (script->order)
+        work.order = script->order + place;
     else
         work.steps += place;
     fl_run_together(team, threads, &work, flags);
@@ -181,26 +181,26 @@ static void run_level_together(const fl_image *image, uint32_t place, uint32_t c
 
 /* Level by level. Those that are long are tried with so many threads. If that is 0, those are run
  * together of which it is known to be faster. */
-static void run_levels(fl_image *image, fl_team *team, uint32_t tried, unsigned *flags) {
-    for (uint32_t place = 0; place < image->step_count;) {
-        fl_direct_step *first = fl_step_at(image, place);
-        if (!image->order && !tried && !first->together) {
+static void run_levels(fl_script *script, fl_team *team, uint32_t tried, unsigned *flags) {
+    for (uint32_t place = 0; place < script->step_count;) {
+        fl_direct_step *first = fl_step_at(script, place);
+        if (!script->order && !tried && !first->together) {
             run(first, flags);
             place++;
             continue;
         }
-        fl_level level = fl_level_at(image, place);
+        fl_level level = fl_level_at(script, place);
         uint32_t threads = !tried ? first->together : level.is_long ? tried : 0;
         if (level.can_share && threads) {
             uint64_t before = tried ? now() : 0;
-            run_level_together(image, place, level.count, team, threads, flags);
+            run_level_together(script, place, level.count, team, threads, flags);
             uint64_t took = tried ? now() - before : 0;
             uint64_t all = first->shared_ticks + took;
             if (tried)
                 first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
         } else
             for (uint32_t i = place; i < place + level.count; i++)
-                run(fl_step_at(image, i), flags);
+                run(fl_step_at(script, i), flags);
         place += level.count;
     }
 }
@@ -237,20 +237,20 @@ static void take_faster(fl_direct_step *first, const fl_direct_step *end) {
  * so, or none: one that was interrupted decides nothing alone. Their mean time counts, not the
  * least: where a processor is not free, the threads wait for each other, and that has to be seen.
  * The answer is whether more threads may be faster still. */
-static bool choose(fl_image *image) {
-    struct fl_trial *t = &image->trial;
+static bool choose(fl_script *script) {
+    struct fl_trial *t = &script->trial;
     uint64_t alone[FL_KINDS] = {0}, together[FL_KINDS] = {0};
     bool takes[FL_KINDS], gains = false;
     for (int decides = 0; decides < 2; decides++) {
         for (uint32_t kind = 0; decides && kind < FL_KINDS; kind++) {
             uint64_t best = t->threads > 2 ? t->best[kind] : alone[kind];
-            takes[kind] = together[kind] < best * image->limits.percent / 100;
+            takes[kind] = together[kind] < best * script->limits.percent / 100;
             t->best[kind] = takes[kind] ? together[kind] : best;
             gains |= takes[kind];
         }
-        for (uint32_t place = 0; place < image->step_count;) {
-            fl_level level = fl_level_at(image, place);
-            fl_direct_step *first = fl_step_at(image, place);
+        for (uint32_t place = 0; place < script->step_count;) {
+            fl_level level = fl_level_at(script, place);
+            fl_direct_step *first = fl_step_at(script, place);
             uint32_t kind = kind_of(first);
             place += level.count;
             if (!level.can_share || !level.is_long)
@@ -261,7 +261,7 @@ static bool choose(fl_image *image) {
                 continue;
             }
             if (takes[kind])
-                first->together = (uint8_t)(image->shares = t->threads);
+                first->together = (uint8_t)(script->shares = t->threads);
             if (alone[kind])
                 first->shared_ticks =
                     (uint32_t)((double)level.ticks * (double)t->best[kind] / (double)alone[kind]);
@@ -271,74 +271,74 @@ static bool choose(fl_image *image) {
 }
 
 /* A pass with so many threads as are tried now. If other runs have them, there is none. */
-static bool try_together(fl_image *image, unsigned *flags) {
-    struct fl_trial *t = &image->trial;
-    fl_team *team = fl_take_threads(t->threads, image->limits.threads);
+static bool try_together(fl_script *script, unsigned *flags) {
+    struct fl_trial *t = &script->trial;
+    fl_team *team = fl_take_threads(t->threads, script->limits.threads);
     bool has_all = fl_team_size(team) == t->threads;
     if (has_all)
-        run_levels(image, team, t->threads, flags);
+        run_levels(script, team, t->threads, flags);
     fl_give_threads_back(team);
     return has_all;
 }
 
 /* A measured pass. Twice as many threads are tried while that is faster. */
-static void measure(fl_image *image, uint32_t pass, unsigned *flags) {
-    fl_direct_step *first = fl_steps(image), *end = first + image->step_count;
-    struct fl_trial *t = &image->trial;
+static void measure(fl_script *script, uint32_t pass, unsigned *flags) {
+    fl_direct_step *first = fl_steps(script), *end = first + script->step_count;
+    struct fl_trial *t = &script->trial;
     if (pass < FL_MEASURED) {
         run_measured(first, end, pass % 2, flags);
         if (pass + 1 == FL_MEASURED)
             take_faster(first, end);
-        atomic_store(&image->passes,
-                     pass + 1 == FL_MEASURED && !fl_may_share(image) ? FL_KNOWN : pass + 1);
+        atomic_store(&script->passes,
+                     pass + 1 == FL_MEASURED && !fl_may_share(script) ? FL_KNOWN : pass + 1);
         return;
     }
-    if (!try_together(image, flags)) {
+    if (!try_together(script, flags)) {
         for (const fl_direct_step *s = first; s < end; s++)
             run(s, flags);
         if (++t->missed == MOST_MISSED) {
             for (fl_direct_step *s = first; s < end; s++)
                 s->shared_ticks = UINT32_MAX;
-            choose(image);
-            atomic_store(&image->passes, FL_KNOWN);
+            choose(script);
+            atomic_store(&script->passes, FL_KNOWN);
         }
         return;
     }
     for (fl_direct_step *s = first; s < end && pass == FL_MEASURED;
          s++) /* it has woken the threads */
         s->shared_ticks = 0;
-    if (pass + 1 == FL_KNOWN && choose(image) && t->threads < image->limits.threads) {
-        uint32_t most = image->limits.threads;
+    if (pass + 1 == FL_KNOWN && choose(script) && t->threads < script->limits.threads) {
+        uint32_t most = script->limits.threads;
         t->threads = 2 * t->threads < most ? 2 * t->threads : most;
         pass = FL_MEASURED - 1;
     }
-    atomic_store(&image->passes, pass + 1);
+    atomic_store(&script->passes, pass + 1);
 }
 
 /* Work-group functions of PoCL 7.0 and later say in the context that they failed. Those of earlier
  * versions never write there. */
-static void look_at(fl_image *image, fl_group_context *context) {
+static void look_at(fl_script *script, fl_group_context *context) {
     if (context->failed) {
         context->failed = 0;
-        atomic_store(&image->failed, 1);
+        atomic_store(&script->failed, 1);
     }
 }
 
-static void look_for_failures(fl_image *image) {
-    const fl_direct_step *end = fl_steps(image) + image->step_count;
-    for (uint32_t i = 0; i < image->common_count; i++)
-        look_at(image, &fl_contexts(image)[i]);
-    if (image->common_count == FL_COMMON) /* steps may have their own */
-        for (const fl_direct_step *s = fl_steps(image); s < end; s++)
+static void look_for_failures(fl_script *script) {
+    const fl_direct_step *end = fl_steps(script) + script->step_count;
+    for (uint32_t i = 0; i < script->common_count; i++)
+        look_at(script, &fl_contexts(script)[i]);
+    if (script->common_count == FL_COMMON) /* steps may have their own */
+        for (const fl_direct_step *s = fl_steps(script); s < end; s++)
             if (s->kind == FL_STEP_LAUNCH)
-                look_at(image, s->context);
+                look_at(script, s->context);
 }
 
 /* What the places of cells hold in a pass. */
-static void store(fl_image *image, const fl_direct_series *series, uint32_t turn) {
+static void store(fl_script *script, const fl_direct_series *series, uint32_t turn) {
     for (uint32_t i = 0; series && i < series->column_count; i++) {
         const struct fl_direct_column *c = &series->columns[i];
-        memcpy(image->block + image->cells_at + c->at, c->values + turn * c->size, c->size);
+        memcpy(script->block + script->cells_at + c->at, c->values + turn * c->size, c->size);
     }
 }
 
@@ -351,25 +351,25 @@ static bool stops(fl_stop *stop) {
     return stop->stopped = (word != 0) == stop->wanted;
 }
 
-uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *values,
+uint32_t fl_run_script(fl_script *script, uint32_t times, const unsigned char *values,
                       const fl_direct_series *series, fl_stop *stop) {
     unsigned before = _mm_getcsr(), flags = before;
     uint32_t turn = 0, pass;
     bool stopped = false;
-    fl_direct_step *const first = fl_steps(image), *const end = first + image->step_count;
-    if (image->cells_size)
-        memcpy(image->block + image->cells_at, values, image->cells_size);
-    for (; turn < times && !stopped && (pass = atomic_load(&image->passes)) < FL_KNOWN; turn++) {
-        store(image, series, turn);
-        measure(image, pass, &flags);
+    fl_direct_step *const first = fl_steps(script), *const end = first + script->step_count;
+    if (script->cells_size)
+        memcpy(script->block + script->cells_at, values, script->cells_size);
+    for (; turn < times && !stopped && (pass = atomic_load(&script->passes)) < FL_KNOWN; turn++) {
+        store(script, series, turn);
+        measure(script, pass, &flags);
         stopped = stops(stop);
     }
-    bool shares = turn < times && !stopped && image->shares;
-    fl_team *team = shares ? fl_take_threads(image->shares, image->limits.threads) : NULL;
+    bool shares = turn < times && !stopped && script->shares;
+    fl_team *team = shares ? fl_take_threads(script->shares, script->limits.threads) : NULL;
     for (; turn < times && !stopped; turn++) {
-        store(image, series, turn);
+        store(script, series, turn);
         if (team)
-            run_levels(image, team, 0, &flags);
+            run_levels(script, team, 0, &flags);
         else
             for (const fl_direct_step *s = first; s < end; s++)
                 run(s, &flags);
@@ -378,6 +378,6 @@ uint32_t fl_run_image(fl_image *image, uint32_t times, const unsigned char *valu
     if (shares)
         fl_give_threads_back(team);
     _mm_setcsr(before);
-    look_for_failures(image);
+    look_for_failures(script);
     return turn;
 }

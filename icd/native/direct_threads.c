@@ -1,4 +1,4 @@
-/* The threads that run long launches together with the thread that runs an image: pieces of one
+/* The threads that run long launches together with the thread that runs a script: pieces of one
  * launch, or launches that need no order.
  *
  * A run takes a team of threads that no other run has. While several runs want threads at the same
@@ -47,7 +47,7 @@ struct fl_team {
     bool taken;
     uint32_t size;
     atomic_uint threads;       /* of the present work */
-    _Atomic(member *) members[FL_MOST_THREADS];   /* the one that runs the image is the first one */
+    _Atomic(member *) members[FL_MOST_THREADS];   /* the one that runs the script is the first */
     fl_work work;
     bool is_second;
 };

@@ -77,7 +77,7 @@ fl_direct *fl_new_direct(fl_direct_device *device, fl_group_function *functions,
                          uint32_t function_count, const fl_command *commands, uint32_t count,
                          int fenced, const uint32_t *levels, int *code);
 void fl_release_direct(fl_direct *direct);   /* what is enqueued runs to its end */
-void fl_release_direct_images(void);         /* those that queues have run, of what was released */
+void fl_release_direct_scripts(void);         /* those that queues have run, of what was released */
 int fl_enqueue_direct(void *direct, void *const *queues, uint32_t queue_count, uint32_t times,
                       uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed);
 int fl_update_direct(void *direct, uint32_t command, int relaunched);

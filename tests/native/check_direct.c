@@ -159,7 +159,7 @@ static void finish(world *w, direct *d) {
     if (d->made)
         fl_release_direct(d->made);
     run_pending();
-    fl_release_direct_images();
+    fl_release_direct_scripts();
     fl_release_arguments(d->commands[0].arguments);
     fl_release_cell(d->cell);
     EQUAL(mock_references(d->a), 2);   /* ours, and the recording's */

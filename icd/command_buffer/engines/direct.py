@@ -138,7 +138,7 @@ class Direct(Engine):
 
 
 class BuiltDirect(BuiltCommands):
-    """Commands as an image that is run without calling the driver.
+    """Commands as a script that is run without calling the driver.
 
     Args:
         commands: what is run; all of them can be.

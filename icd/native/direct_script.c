@@ -1,4 +1,4 @@
-/* Images of commands. Each command is laid out twice by the same function (direct_layout.c):
+/* Scripts of commands. Each command is laid out twice by the same function (direct_layout.c):
  * without a block, which says what it needs and whether it can be run, and into the block. */
 #include "direct.h"
 
@@ -44,7 +44,7 @@ static int code_of(int reason) {
     return codes[reason];
 }
 
-static fl_image *new_image(size_t used, size_t scratch, fl_image *spare) {
+static fl_script *new_image(size_t used, size_t scratch, fl_script *spare) {
     if (spare && spare->size >= used + scratch) {
         fl_forget_memory(&spare->memory);
         fl_free_series(&spare->series, true);
@@ -52,26 +52,26 @@ static fl_image *new_image(size_t used, size_t scratch, fl_image *spare) {
         spare->order = NULL;
         return spare;
     }
-    fl_image *image = calloc(1, sizeof *image);
+    fl_script *script = calloc(1, sizeof *script);
     size_t size = fl_up(used + scratch + FL_ALIGNMENT, FL_ALIGNMENT);
-    if (!image || !(image->block = aligned_alloc(FL_ALIGNMENT, size))) {
-        free(image);
+    if (!script || !(script->block = aligned_alloc(FL_ALIGNMENT, size))) {
+        free(script);
         return NULL;
     }
-    image->size = size;
-    return image;
+    script->size = size;
+    return script;
 }
 
-void fl_free_image(fl_image *image) {
-    if (!image)
+void fl_free_script(fl_script *script) {
+    if (!script)
         return;
-    if (image->event)
-        CALL(fl_table_of(image->event), clReleaseEvent)(image->event);
-    fl_forget_memory(&image->memory);
-    fl_free_series(&image->series, true);
-    free(image->order);
-    free(image->block);
-    free(image);
+    if (script->event)
+        CALL(fl_table_of(script->event), clReleaseEvent)(script->event);
+    fl_forget_memory(&script->memory);
+    fl_free_series(&script->series, true);
+    free(script->order);
+    free(script->block);
+    free(script);
 }
 
 /* How much all commands need: of their data, from `*used` on, and of local memory. */
@@ -89,16 +89,16 @@ static int measure(const fl_direct *d, const fl_direct_cells *cells, fl_direct_m
     return FL_DIRECT_FINE;
 }
 
-static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image *image,
+static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_script *script,
                      uint32_t number, size_t place) {
-    fl_direct_step *s = &fl_steps(image)[number];
+    fl_direct_step *s = &fl_steps(script)[number];
     fl_layout l = {.d = d,
-                   .memory = &image->memory,
-                   .base = image->block + place,
-                   .scratch = image->block + image->used,
+                   .memory = &script->memory,
+                   .base = script->block + place,
+                   .scratch = script->block + script->used,
                    .cells = cells,
-                   .cell_places = image->block + image->cells_at,
-                   .image = image};
+                   .cell_places = script->block + script->cells_at,
+                   .script = script};
     *s = (fl_direct_step){.kind = FL_STEP_NOTHING,
                           .place = (uint32_t)(place / FL_ALIGNMENT),
                           .ticks = UINT32_MAX,
@@ -109,33 +109,33 @@ static void put_step(const fl_direct *d, const fl_direct_cells *cells, fl_image 
 }
 
 /* The steps level by level, each level in the order of recording. false: there is no memory. */
-static bool put_levels(const fl_direct *d, fl_image *image) {
+static bool put_levels(const fl_direct *d, fl_script *script) {
     uint32_t count = d->count, most = 0;
-    image->limits = d->device->thread_limits;
-    image->trial.threads = 2;
+    script->limits = d->device->thread_limits;
+    script->trial.threads = 2;
     if (!d->levels)
         return true;
     for (uint32_t i = 0; i < count; i++)
         most = d->levels[i] > most ? d->levels[i] : most;
     uint32_t *ends =
         calloc((size_t)most + 2, sizeof *ends); /* where each level begins, then where it ends */
-    image->order = malloc((size_t)count * sizeof *image->order);
-    if (ends && image->order) {
+    script->order = malloc((size_t)count * sizeof *script->order);
+    if (ends && script->order) {
         for (uint32_t i = 0; i < count; i++)
             ends[d->levels[i] + 1]++;
         for (uint32_t level = 0; level < most; level++)
             ends[level + 1] += ends[level];
         for (uint32_t i = 0; i < count; i++)
-            image->order[ends[d->levels[i]]++] = i;
+            script->order[ends[d->levels[i]]++] = i;
         for (uint32_t i = 0; i < count; i++)
-            fl_steps(image)[image->order[i]].ends = i + 1 == ends[d->levels[image->order[i]]];
+            fl_steps(script)[script->order[i]].ends = i + 1 == ends[d->levels[script->order[i]]];
     }
-    bool fine = ends && image->order;
+    bool fine = ends && script->order;
     free(ends);
     return fine;
 }
 
-fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const fl_image *before,
+fl_script *fl_make_script(const fl_direct *d, const fl_direct_cells *cells, const fl_script *before,
                         int *code) {
     fl_direct_memory memory = {0};
     size_t places = fl_up((size_t)d->count * sizeof(fl_direct_step), FL_ALIGNMENT), scratch = 0;
@@ -143,43 +143,43 @@ fl_image *fl_make_image(const fl_direct *d, const fl_direct_cells *cells, const 
     int reason = measure(d, cells, &memory, before ? &before->memory : NULL, &contexts, &scratch);
     size_t used =
         fl_up(contexts + ((size_t)d->count + FL_COMMON) * sizeof(fl_group_context), FL_ALIGNMENT);
-    fl_image *image =
+    fl_script *script =
         reason || used / FL_ALIGNMENT > UINT32_MAX ? NULL : new_image(used, scratch, NULL);
     *code = reason ? code_of(reason) : CL_OUT_OF_HOST_MEMORY;
-    if (!image) {
+    if (!script) {
         fl_forget_memory(&memory);
         return NULL;
     }
-    image->memory = memory;
-    image->used = used;
-    image->scratch = scratch;
-    image->cells_at = places;
-    image->cells_size = cells->size;
-    image->contexts_at = contexts;
-    image->common_count = 0;
-    image->step_count = d->count;
-    image->live = memory.keep.count;
-    atomic_store(&image->passes, 0);
+    script->memory = memory;
+    script->used = used;
+    script->scratch = scratch;
+    script->cells_at = places;
+    script->cells_size = cells->size;
+    script->contexts_at = contexts;
+    script->common_count = 0;
+    script->step_count = d->count;
+    script->live = memory.keep.count;
+    atomic_store(&script->passes, 0);
     for (uint32_t i = 0; i < d->count; i++) {
-        put_step(d, cells, image, i, steps);
-        steps += fl_up(fl_steps(image)[i].room, FL_ALIGNMENT);
+        put_step(d, cells, script, i, steps);
+        steps += fl_up(fl_steps(script)[i].room, FL_ALIGNMENT);
     }
-    if (!put_levels(d, image)) {
-        fl_free_image(image);
+    if (!put_levels(d, script)) {
+        fl_free_script(script);
         return NULL;
     }
     *code = CL_SUCCESS;
-    return image;
+    return script;
 }
 
 /* Pointers into the old block lead to the same places of the new one. Nothing else lies in a block.
  */
-static void *moved(void *pointer, const fl_image *from, const fl_image *to) {
+static void *moved(void *pointer, const fl_script *from, const fl_script *to) {
     size_t at = (size_t)((unsigned char *)pointer - from->block);
     return at < from->used + from->scratch ? to->block + at : pointer;
 }
 
-static void move_launch(fl_direct_step *s, const fl_image *from, const fl_image *to) {
+static void move_launch(fl_direct_step *s, const fl_script *from, const fl_script *to) {
     const fl_group_function *f = s->function;
     s->context = moved(s->context, from, to);
     s->arguments = moved(s->arguments, from, to);
@@ -190,63 +190,63 @@ static void move_launch(fl_direct_step *s, const fl_image *from, const fl_image 
     }
 }
 
-fl_image *fl_copy_image(const fl_image *image, fl_image *spare) {
-    fl_image *made = new_image(image->used, image->scratch, spare);
+fl_script *fl_copy_script(const fl_script *script, fl_script *spare) {
+    fl_script *made = new_image(script->used, script->scratch, spare);
     if (!made)
         return NULL;
-    for (uint32_t i = 0; i < image->memory.keep.count; i++) {
+    for (uint32_t i = 0; i < script->memory.keep.count; i++) {
         int reason;
-        cl_mem buffer = image->memory.keep.entries[i].object;
-        if (!fl_find_memory(NULL, &made->memory, &image->memory, buffer, &reason)) {
+        cl_mem buffer = script->memory.keep.entries[i].object;
+        if (!fl_find_memory(NULL, &made->memory, &script->memory, buffer, &reason)) {
             if (made != spare)
-                fl_free_image(made);
+                fl_free_script(made);
             return NULL;
         }
     }
-    if (image->order && !(made->order = malloc(image->step_count * sizeof *made->order))) {
+    if (script->order && !(made->order = malloc(script->step_count * sizeof *made->order))) {
         if (made != spare)
-            fl_free_image(made);
+            fl_free_script(made);
         return NULL;
     }
-    if (image->order)
-        memcpy(made->order, image->order, image->step_count * sizeof *made->order);
-    memcpy(made->block, image->block, image->used);
-    made->used = image->used;
-    made->scratch = image->scratch;
-    made->cells_at = image->cells_at;
-    made->cells_size = image->cells_size;
-    made->contexts_at = image->contexts_at;
-    made->common_count = image->common_count;
-    made->step_count = image->step_count;
-    made->live = image->live;
-    made->limits = image->limits;
-    made->shares = image->shares;
-    made->trial = image->trial;
-    atomic_store(&made->passes, atomic_load(&image->passes));
+    if (script->order)
+        memcpy(made->order, script->order, script->step_count * sizeof *made->order);
+    memcpy(made->block, script->block, script->used);
+    made->used = script->used;
+    made->scratch = script->scratch;
+    made->cells_at = script->cells_at;
+    made->cells_size = script->cells_size;
+    made->contexts_at = script->contexts_at;
+    made->common_count = script->common_count;
+    made->step_count = script->step_count;
+    made->live = script->live;
+    made->limits = script->limits;
+    made->shares = script->shares;
+    made->trial = script->trial;
+    atomic_store(&made->passes, atomic_load(&script->passes));
     for (fl_direct_step *s = fl_steps(made), *end = s + made->step_count; s < end; s++)
         if (s->kind == FL_STEP_LAUNCH)
-            move_launch(s, image, made);
+            move_launch(s, script, made);
         else if (s->kind == FL_STEP_COPY)
-            s->copy = moved(s->copy, image, made);
+            s->copy = moved(s->copy, script, made);
         else if (s->kind == FL_STEP_FILL) {
-            s->fill = moved(s->fill, image, made);
-            s->fill->pattern = moved((void *)s->fill->pattern, image, made);
+            s->fill = moved(s->fill, script, made);
+            s->fill->pattern = moved((void *)s->fill->pattern, script, made);
         }
     return made;
 }
 
-int fl_store(fl_direct *d, fl_image *image, uint32_t number) {
-    fl_layout l = {.d = d, .memory = &image->memory, .cells = &d->cells};
-    fl_direct_step *s = &fl_steps(image)[number], step;
-    if (fl_has_many(image))
+int fl_store(fl_direct *d, fl_script *script, uint32_t number) {
+    fl_layout l = {.d = d, .memory = &script->memory, .cells = &d->cells};
+    fl_direct_step *s = &fl_steps(script)[number], step;
+    if (fl_has_many(script))
         return FL_DIRECT_NO_PLACE;
     int reason = fl_put_command(&l, &d->commands[number], &step);
     if (reason)
         return reason;
-    if (l.at > s->room || l.scratch_at > image->scratch)
+    if (l.at > s->room || l.scratch_at > script->scratch)
         return FL_DIRECT_NO_PLACE;
     fl_direct_step old = *s;
-    put_step(d, &d->cells, image, number, (size_t)s->place * FL_ALIGNMENT);
+    put_step(d, &d->cells, script, number, (size_t)s->place * FL_ALIGNMENT);
     s->room = old.room;
     s->ticks = old.ticks;
     s->shared_ticks = old.shared_ticks;
