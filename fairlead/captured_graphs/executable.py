@@ -21,9 +21,10 @@ from ..graph.executable import ExecutableGraph
 from ..graph.files import Pickles
 from ..graph.picture import Drawable, describe_box, note_submission
 from ..graph.snapshot import Snapshot
-from ..icd.calls import read_word
+from ..icd.calls import find_device_profile, read_word
 from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
+from ..icd.command_buffer.waiting import wait as wait_for_event
 from ..icd.errors import check
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
@@ -488,24 +489,26 @@ class Executable(Drawable, Pickles):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
-        ran, stopped = 0, False
+        profile, ran, stopped = find_device_profile(queue.device.int_ptr), 0, False
+        # Not by the queue: if one fails meanwhile, PoCL may never end the read of the flag.
+        for event in waits:
+            wait_for_event(event, False, profile.waits_one_at_a_time)
         if only is not None:
             only.note_use(times, waited=True)
-        if only is not None and not waits:
             ran, stopped = only.run_until_here(handle, times, flag)
         if stopped or ran == times:
             return EndedLoop(queue.context, ran, stopped)
         changes = only is not None and only.settings is not None and only.settings.changes
         if only is not None and not changes:
-            more, stopped = only.run_until(handle, times - ran, every, flag, waits)
+            more, stopped = only.run_until(handle, times - ran, every, flag)
             return EndedLoop(queue.context, ran + more, stopped)
         while ran < times and not stopped:
             count = min(every, times - ran)
             if only is not None:
-                end = make_end(queue, self.context, only.run(handle, count, waits), False)
+                end = make_end(queue, self.context, only.run(handle, count, ()), False)
             else:
                 with self._lock:
-                    end = self._replay_parts(queue, handle, count, waits, False, {})
+                    end = self._replay_parts(queue, handle, count, (), False, {})
                 end.wait()
             code, word = read_word(handle, *flag, [end.int_ptr])
             check(code, "replay")

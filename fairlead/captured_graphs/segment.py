@@ -378,7 +378,7 @@ class CapturedSegment:
             settings.end_series(self._buffer.enqueued - before)
 
     def run_until(
-        self, queue: int, times: int, every: int, flag: tuple[int, int], waits: list[int]
+        self, queue: int, times: int, every: int, flag: tuple[int, int]
     ) -> tuple[int, bool]:
         """Enqueue the segment until a word is not 0, and wait (`CommandBuffer.enqueue_until`).
 
@@ -387,7 +387,6 @@ class CapturedSegment:
             times: how often at most.
             every: after how many enqueues the word is read.
             flag: a memory object (a handle), and the offset of the word in it, in bytes.
-            waits: events, handles.
 
         Returns:
             How often it was enqueued, and whether the word was set.
@@ -396,7 +395,7 @@ class CapturedSegment:
         for count in split_repetitions(times):
             while count > 0 and not stopped:  # one that may be refused runs `every` at a time
                 with self._lock:
-                    after = [*waits, *self._list_pending()] if self._pending else waits
+                    after = self._list_pending() if self._pending else []
                     code, done, stopped, failed = self._buffer.enqueue_until(
                         queue, count, min(every, count), flag, after
                     )

@@ -14,6 +14,7 @@ from helpers.captures import Numbers, seen_between
 
 import fairlead
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.segment import CapturedSegment
 from fairlead.icd.command_buffer import choice
 from fairlead.icd.command_buffer.engine import QueueKind
 from fairlead.icd.command_buffer.engines.replay import Replay
@@ -193,3 +194,22 @@ def test_a_loop_with_a_flag_fails_with_an_event_that_it_waits_for(
     cl.enqueue_fill_buffer(numbers.queue, numbers.buffer, np.array(0, np.int32), 0, 256).wait()
     loop.replay(numbers.queue, until=flag, times=1)
     assert numbers.value() == 3
+
+
+def test_a_loop_with_a_flag_begins_when_events_have_ended(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one failed while it was enqueued, PoCL might never end the read of the flag."""
+    loop, gate, seen = add_and_multiply(numbers), cl.UserEvent(numbers.queue.context), list[int]()
+    run_until = CapturedSegment.run_until
+
+    def look(segment: CapturedSegment, *given: Any) -> tuple[int, bool]:
+        seen.append(gate.command_execution_status)
+        return run_until(segment, *given)
+
+    monkeypatch.setattr(CapturedSegment, "run_until", look)
+    opening = threading.Timer(0.05, gate.set_status, [cl.command_execution_status.COMPLETE])
+    opening.start()
+    loop.replay(numbers.queue, times=1, wait_for=[gate], until=numbers.new())
+    opening.join()
+    assert numbers.value() == 3 and not any(seen)
