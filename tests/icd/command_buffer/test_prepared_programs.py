@@ -41,10 +41,12 @@ class Children:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.outcome = Outcome({})
+        self.began = threading.Event()
         self._gate = threading.Event()
 
     def run_all(self, requests: list[Request], timeout: float) -> list[Outcome]:
         self.requests += requests
+        self.began.set()
         self._gate.wait()
         return [self.outcome]
 
@@ -221,6 +223,7 @@ def test_the_line_is_no_part_of_what_a_child_came_to(run_python: RunPython) -> N
 def test_a_fork_begins_again(context: cl.Context, children: Children) -> None:
     turns = Turns(context, 12)
     turns.replay()
+    children.began.wait()  # a thread that has not begun would lose its work, as no child's does
     prepared_programs._background._forget()
     prepared_programs._begin_in_child()
     assert prepared_programs._known == {} and not prepared_programs._background._works
