@@ -489,9 +489,10 @@ class Executable(Drawable, Pickles):
                 remedy="replay(queue, times=10_000, until=flag, every=16)",
             )
         flag, only = check_flag(until, self._block.recording.context), self._get_only_segment()
-        profile, ran, stopped = find_device_profile(queue.device.int_ptr), 0, False
+        ran, stopped = 0, False
         # Not by the queue: if one fails meanwhile, PoCL may never end the read of the flag.
         for event in waits:
+            profile = find_device_profile(queue.device.int_ptr)
             wait_for_event(event, False, profile.waits_one_at_a_time)
         if only is not None:
             only.note_use(times, waited=True)
