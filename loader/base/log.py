@@ -150,6 +150,8 @@ def read_trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
     after 0x, else the leading digits, else 0.
     """
     text = filter_environ(environ).get(name, "").strip()
+    if not text:
+        return 0
     if hexadecimal := re.fullmatch(r"([+-]?)0[xX]([0-9a-fA-F]+)", text):
         return int(hexadecimal[1] + hexadecimal[2], 16)
     decimal = re.match(r"[+-]?[0-9]+", text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from .fact_cache import FactCache, describe_state, identify_library
 from .frozen_value import Value
@@ -91,13 +91,13 @@ def judge(
     """
     if not is_probing():
         return {}
-    verdicts = _read()
+    facts = _CACHE.read()
     paths = {candidate: locate(candidate) for candidate in candidates}
     identities = {candidate: _identify(kind, path) for candidate, path in paths.items()}
     refusals: dict[Candidate, Refusal] = {}
     unknown: list[Candidate] = []
     for candidate, identity in identities.items():
-        verdict = verdicts.get(identity or "")
+        verdict = _read(facts.get(identity or ""))
         if verdict is None or not verdict.holds():
             if identity is not None:  # opening a missing file runs no code, and says why
                 unknown.append(candidate)
@@ -109,6 +109,7 @@ def judge(
     if unknown:
         begun = time.monotonic()
         reports = list(probe_all(unknown))
+        found: dict[str, dict[str, Any]] = {}
         lasts = find_duration(time.monotonic() - begun)
         for report in reports:
             candidate, identity = report.candidate, identities[report.candidate]
@@ -118,7 +119,7 @@ def judge(
                 )
             if identity and report.probed:
                 around = () if report.ok else list_surroundings(paths[candidate])
-                verdicts[identity] = _Verdict(
+                verdict = _Verdict(
                     report.ok,
                     report.reason,
                     report.remedy,
@@ -127,7 +128,8 @@ def judge(
                     _get_linker_path(),
                     lasts,
                 )
-        _CACHE.add({key: verdict.get_fields() for key, verdict in verdicts.items()})
+                found[identity] = verdict.get_fields()
+        _CACHE.add(found)
     return refusals
 
 
@@ -170,9 +172,9 @@ def _get_linker_path() -> str:
     return filter_environ().get("LD_LIBRARY_PATH", "")
 
 
-def _read() -> dict[str, _Verdict]:
-    """Read all verdicts of the file. Those of another form are ignored."""
+def _read(fact: dict[str, Any] | None) -> _Verdict | None:
+    """Return a fact of the file as a verdict, None for one that another version has written."""
     try:
-        return {key: _Verdict(**fact) for key, fact in _CACHE.read().items()}
+        return None if fact is None else _Verdict(**fact)
     except TypeError:
-        return {}
+        return None

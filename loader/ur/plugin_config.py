@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -115,6 +114,19 @@ def map_sycl_be_names(entries: Iterable[PluginEntry | Refusal]) -> dict[str, str
     return names
 
 
+def _split(line: str) -> list[str]:
+    """Return the fields of a line.
+
+    Raises:
+        ValueError: a quote or a backslash has no end.
+    """
+    if line.isascii() and not set(line) & set("'\"\\#\v\f"):
+        return line.split()
+    import shlex  # it is slow, and few lines need it
+
+    return shlex.split(line, comments=True)
+
+
 def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
     """Parse a line."""
 
@@ -122,7 +134,7 @@ def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEn
         return Refusal(f"{path}:{number}", reason, remedy, found_via)
 
     try:
-        fields = shlex.split(line, comments=True)
+        fields = _split(line)
     except ValueError:
         return make_refusal(
             f"a quote or a backslash in {line!r} has no end",

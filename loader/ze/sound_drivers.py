@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ..base.probe_verdicts import Report, judge
 from ..base.search import Candidate, Refusal, SearchResult, find_excluding_pattern
 from .discovery import OWN, find_drivers
+
+if TYPE_CHECKING:
+    from ..base.probe_verdicts import Report
 
 
 def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | None:
@@ -29,6 +32,10 @@ def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | 
 def find_unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
     """Return why some candidates failed their probe."""
     others = [candidate for candidate in candidates if candidate.library != str(OWN)]
+    if not others:
+        return {}
+    from ..base.probe_verdicts import judge  # `fairlead run` waits for what this imports
+
     return judge(others, _probe_all, "ze")
 
 

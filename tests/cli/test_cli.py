@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from helpers.support import FakeDriver, FakePlugin, Output, RunPython
+from helpers.support import FakeDriver, FakePlugin, Output, RunPython, list_imports
 
 from fairlead.cli.env import write_manifests
 from fairlead.cli.main import main
@@ -70,6 +70,18 @@ def test_the_table_fits_80_columns_and_nothing_is_cut_off(
     assert max(map(len, done.out.splitlines())) <= 80
     assert set(words) <= set(done.out.split())
     assert done.out.count("x") == 50
+
+
+def test_what_devices_imports(fake_driver: FakeDriver, tmp_path: Path) -> None:
+    """People wait for it: once its verdict is known, a driver costs no child and no parser."""
+    env = vendors(tmp_path, fake_driver()) | {"XDG_CACHE_HOME": str(tmp_path)}
+    list_imports("devices", env=env)
+    imported = list_imports("devices", env=env)
+    assert "fairlead.icd.drivers" in imported
+    unwanted = {"click", "dataclasses", "shlex", "subprocess", "selectors", "numpy", "pyopencl"}
+    assert not imported & {*unwanted, "fairlead.icd.probe", "fairlead.plugins"}
+    own = {name for name in imported if name.startswith("fairlead")}
+    assert len(own) <= 62, sorted(own)
 
 
 def test_devices_as_json(run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.support import FakeDriver, RunPython
+from helpers.support import FakeDriver, RunPython, list_imports
 
 from fairlead.icd import libopencl
 from fairlead.loader.base.errors import FairleadError
@@ -109,19 +109,22 @@ def test_the_program_takes_the_place_of_this_process() -> None:
 
 def test_what_it_imports() -> None:
     """Each program waits for it: neither a parser of options, nor what opens drivers."""
-    env = {**os.environ, "ZE_ENABLE_ALT_DRIVERS": "/nowhere.so"}
-    run = [sys.executable, "-X", "importtime", "-m", "fairlead", "run", "true"]
-    done = subprocess.run(run, env=env, stderr=subprocess.PIPE, text=True, check=True)
-    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    imported = list_imports("run", "true", env={"ZE_ENABLE_ALT_DRIVERS": "/nowhere.so"})
     assert "fairlead.cli.run" in imported
     assert not imported & {
         "click",
         "subprocess",
         "dataclasses",
+        "json",
+        "shlex",
+        "threading",
         "fairlead.loader.base._native",
         "fairlead.loader.base.children",
+        "fairlead.loader.base.probe_verdicts",
         "fairlead.plugins",
     }
+    own = {name for name in imported if name.startswith("fairlead")}
+    assert len(own) <= 20, sorted(own)
 
 
 @pytest.mark.parametrize(("option", "found"), [("--share-cuda", "1"), ("--", "None")])

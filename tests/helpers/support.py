@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -183,3 +185,16 @@ class WatchedLock:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def list_imports(*command: str, env: Mapping[str, str]) -> set[str]:
+    """Return the modules that a command of fairlead imports. It must succeed.
+
+    Args:
+        env: variables to set.
+    """
+    run = [sys.executable, "-X", "importtime", "-m", "fairlead", *command]
+    done = subprocess.run(
+        run, env={**os.environ, **env}, capture_output=True, text=True, check=True
+    )
+    return {line.split("|")[-1].strip() for line in done.stderr.splitlines()}

@@ -192,6 +192,18 @@ def test_a_memory_of_another_form_is_replaced(
     assert len(json.loads(memory.read_text())) == 1
 
 
+def test_facts_of_another_version_hide_no_verdict(
+    tmp_path: Path, probes: Probes, memory: Path
+) -> None:
+    good = library(tmp_path, "good.so")
+    judge([good], probes, "cl")
+    facts = json.loads(memory.read_text())
+    old = {"ok": True, "at": 1.5}
+    memory.write_text(json.dumps({"an old one": old, **facts, "another one": old}))
+    assert probes.take() == ["good.so"]
+    assert judge([good], probes, "cl") == {} and not probes.take()
+
+
 ASK = """
 import sys
 from types import SimpleNamespace
