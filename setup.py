@@ -49,20 +49,25 @@ def version() -> str:
     return metadata["metadata"]["version"]
 
 
-def registered_adapters() -> dict[str, str]:
-    """The Unified Runtime adapters that setup.cfg registers: file → module."""
+def list_registered(group: str) -> dict[str, str]:
+    """What setup.cfg registers in a group: name → module."""
     metadata = ConfigParser()
     metadata.read("setup.cfg", encoding="utf-8")
-    lines = metadata["options.entry_points"]["fairlead.adapters"].split()
-    rows = (line.split("=") for line in lines)
-    return {f"libur_adapter_{name}.so.0": value.split(":")[0] for name, value in rows}
+    rows = (line.split("=") for line in metadata["options.entry_points"][group].split())
+    return {name: value.split(":")[0] for name, value in rows}
 
 
 #: What is made of a shell (loader/base/shell_copies.py): file → shell, module or library.
 ADAPTERS = {
-    **{name: ("sdk.libfairlead_shell", module) for name, module in registered_adapters().items()},
+    **{
+        f"libur_adapter_{name}.so.0": ("sdk.libfairlead_shell", module)
+        for name, module in list_registered("fairlead.adapters").items()
+    },
+    **{
+        f"libze_{name}.so.1": ("sdk.libfairlead_ze_shell", module)
+        for name, module in list_registered("fairlead.drivers").items()
+    },
     "libpi_fairlead.so": ("sdk.libfairlead_pi_shell", "libur_adapter_fairlead.so.0"),
-    "libze_fairlead.so.1": ("sdk.libfairlead_ze_shell", "fairlead.plugins.level_zero"),
     "libfairlead_command_buffer.so": (
         "command_buffer_layer.libfairlead_layer",
         "fairlead.plugins.command_buffer_layer",

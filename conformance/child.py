@@ -1,4 +1,4 @@
-"""The child process of the suite. It runs the cases of one interface with pytest.
+"""The child process of a suite. It runs its cases with pytest.
 
 `harness` starts it with a `SuiteRequest`. The child writes lines of JSON:
 
@@ -54,14 +54,14 @@ ENDING: Final = Case(
 
 @dataclasses.dataclass(frozen=True)
 class SuiteRequest:
-    """What a child has to run: the cases of `interface`, except those in `done`.
+    """What a child has to run: the cases of the suite in `package`, except those in `done`.
 
     `areas` limits them to these areas, unless it is empty. `forks` says that every case that may
     crash the library runs in a fork: also of entry points that have failed no such case yet.
     """
 
     library: str
-    interface: str
+    package: str
     device: str = ""
     areas: tuple[str, ...] = ()
     beyond: bool = False
@@ -74,11 +74,11 @@ class SuiteRequest:
 class LibraryUnderTest:
     """The library under test, as the fixture `target` gives it.
 
-    `opened` is what the interface's `open_library` returned.
+    `opened` is what the suite's `open_library` returned. `package` is the name of its package.
     """
 
     library: str
-    interface: str
+    package: str
     device: str
     timeout: float
     tell: Callable[..., None]
@@ -106,7 +106,7 @@ class Reporter:
         self.request, self.tell = request, tell
         self._failed = set[str]()  # entry points
         self.target_ = LibraryUnderTest(
-            request.library, request.interface, request.device, request.timeout, tell
+            request.library, request.package, request.device, request.timeout, tell
         )
         self.failure: BaseException | None = None
 
@@ -313,8 +313,8 @@ def run_request(pipe: int, parent: int, text: str) -> None:
 
 
 def _open(target: LibraryUnderTest, tell: Callable[..., None]) -> bool:
-    """Open the library with its interface's `open_library`. Returns whether it opened."""
-    fixtures = importlib.import_module(f"fairlead.conformance.{target.interface}.fixtures")
+    """Open the library with its suite's `open_library`. Returns whether it opened."""
+    fixtures = importlib.import_module(f"{target.package}.fixtures")
     tell(begin=dataclasses.asdict(OPENING))
     failure = None
     try:
@@ -331,7 +331,7 @@ def _open(target: LibraryUnderTest, tell: Callable[..., None]) -> bool:
 def _run_pytest(request: SuiteRequest, reporter: Reporter) -> int:
     # Other installed pytest plugins would be imported in each child and change the cases.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    package = importlib.import_module(f"fairlead.conformance.{request.interface}")
+    package = importlib.import_module(request.package)
     folder = Path(next(iter(package.__path__)))
     settings = (
         "-c",
@@ -341,7 +341,7 @@ def _run_pytest(request: SuiteRequest, reporter: Reporter) -> int:
         "--import-mode=importlib",
     )
     without = [part for name in _PLUGINS_LEFT_OUT for part in ("-p", f"no:{name}")]
-    fixtures: Sequence[str] = ("-p", f"fairlead.conformance.{request.interface}.fixtures")
+    fixtures: Sequence[str] = ("-p", f"{request.package}.fixtures")
     return pytest.main(
         [*settings, *without, *fixtures, "--capture=no", *list_cases(folder, request.areas)],
         plugins=[reporter],

@@ -25,13 +25,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
 from fairlead.loader.base.children import describe_exit
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.forked import ForkedChild, may_fork
+from fairlead.loader.base.registered import Registered, list_registered
 from fairlead.loader.ur.preview import examine_file
 
 from .child import ENDING, OPENING, SuiteRequest, find_area, run_request
@@ -82,16 +82,41 @@ def find_interface(library: str) -> str:
     )
 
 
-def list_areas(interface: str) -> list[str]:
-    """Return the areas that an interface has cases for."""
-    package = import_module(f"fairlead.conformance.{interface}")
-    folders = (Path(folder) for folder in package.__path__)
-    return sorted(find_area(path) for folder in folders for path in folder.glob("test_*.py"))
+def find_suite(name: str) -> Registered:
+    """Return a suite that a package registers in the group `fairlead.suites`.
+
+    The suite of an interface has its name.
+
+    Raises:
+        UsageError: there is no such suite.
+    """
+    known = {one.name: one for one in list_registered("fairlead.suites")}
+    if name not in known:
+        raise UsageError(
+            f"there is no conformance suite {name!r}",
+            remedy=f"name one of {', '.join(known)}, or install the package that has it",
+        )
+    return known[name]
+
+
+def list_areas(suite: Registered) -> list[str]:
+    """Import the package of a suite, and return the areas that it has cases for.
+
+    Raises:
+        FairleadError: it cannot be imported, or has no cases.
+    """
+    folders = map(Path, getattr(suite.load(), "__path__", ()))
+    areas = sorted(find_area(path) for folder in folders for path in folder.glob("test_*.py"))
+    if not areas:
+        remedy = "register NAME=PACKAGE, a package with fixtures.py and test_….py"
+        raise suite.refuse("has no cases", remedy)
+    return areas
 
 
 def run(
     library: str,
     *,
+    suite: str = "",
     area: str | Sequence[str] = "",
     device: str = "",
     timeout: float = 20.0,
@@ -101,6 +126,7 @@ def run(
     """Run the cases on a library, in child processes.
 
     Args:
+        suite: the name of a suite. "" is the one of the library's interface.
         area: run the cases of one area only, or of several. "" means all.
         device: the device to test: its number, or a device selector's term. "" is the first one.
         timeout: seconds that a case may take.
@@ -108,11 +134,13 @@ def run(
         progress: called with each case when it is over.
 
     Raises:
-        UsageError: there is no such area or device.
+        UsageError: there is no such suite, area or device.
+        FairleadError: the suite's package cannot be imported.
     """
     path = os.path.abspath(library)
-    report = SuiteReport(path, find_interface(path))
-    known = list_areas(report.interface)
+    report = SuiteReport(path, suite or find_interface(path))
+    found = find_suite(report.interface)
+    known = list_areas(found)
     areas = ((area,) if area else ()) if isinstance(area, str) else tuple(area)
     for name in areas:
         if name not in known:
@@ -122,7 +150,7 @@ def run(
             )
     begun = time.monotonic()
     for beyond in (False, True):
-        request = SuiteRequest(path, report.interface, device, areas, beyond, timeout=timeout)
+        request = SuiteRequest(path, found.module, device, areas, beyond, timeout=timeout)
         cases_beyond = _run_all(report, request, {**os.environ, **(environment or {})}, progress)
         if report.trouble or not cases_beyond:
             break

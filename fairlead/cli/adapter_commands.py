@@ -16,6 +16,12 @@ from .output import keep_stdout_to_ourselves
 
 @click.command()
 @click.option(
+    "--suite",
+    default="",
+    metavar="NAME",
+    help="Run this suite, which a package registers. [default: that of the library's interface]",
+)
+@click.option(
     "--area",
     default="",
     metavar="NAME",
@@ -44,7 +50,13 @@ from .output import keep_stdout_to_ourselves
 @click.argument("library", type=click.Path(path_type=Path))
 @click.pass_context
 def conformance(
-    ctx: click.Context, library: Path, area: str, device: str, as_json: bool, timeout: float
+    ctx: click.Context,
+    library: Path,
+    suite: str,
+    area: str,
+    device: str,
+    as_json: bool,
+    timeout: float,
 ) -> None:
     """Test an adapter, a PI plugin, an OpenCL or Level Zero driver against its specification.
 
@@ -54,12 +66,13 @@ def conformance(
     the library does not implement is unsupported. Each failure is a line: entry point, rule,
     expected, got.
 
-    The exit code is 1 if a case failed, 2 if there is no such area or device.
+    The exit code is 1 if a case failed, 2 if there is no such suite, area or device.
     """
     from .conformance import run
 
     keep_stdout_to_ourselves()
-    ctx.exit(run(library, area=area, device=device, as_json=as_json, timeout=timeout))
+    given = {"suite": suite, "area": area, "device": device}
+    ctx.exit(run(library, **given, as_json=as_json, timeout=timeout))
 
 
 @click.command("build-adapter")
@@ -124,9 +137,9 @@ class _AdapterCommand(click.Command):
 
 def _list_adapters() -> dict[str, Registered]:
     """Return the registered adapters by the names of their options, without the usual one."""
-    from ..loader.ur.registered_adapters import list_adapters
+    from ..loader.base.registered_libraries import ADAPTERS
 
-    named = (one for one in list_adapters() if one.name.isidentifier())
+    named = (one for one in ADAPTERS.list() if one.name.isidentifier())
     found = {one.name.removeprefix("fairlead_"): one for one in named}
     return {name: one for name, one in found.items() if name not in ("fairlead", "pi", "help")}
 
@@ -151,7 +164,7 @@ def adapter(**chosen: bool) -> None:
     UR_ADAPTERS_FORCE_LOAD=$(fairlead adapter) PROGRAM
     """
     from .. import plugins
-    from ..loader.ur.registered_adapters import find_library
+    from ..loader.base.registered_libraries import ADAPTERS
 
     names = [name for name, wanted in chosen.items() if wanted]
     if len(names) > 1:
@@ -161,7 +174,7 @@ def adapter(**chosen: bool) -> None:
     elif names == ["pi"]:
         path = plugins.reference_plugin()
     else:
-        path = find_library(_list_adapters()[names[0]])
+        path = ADAPTERS.find_library(_list_adapters()[names[0]])
     if not os.path.exists(path):
         raise FairleadError(
             f"the library {path} is missing",

@@ -18,7 +18,7 @@ from ..api import devices
 from ..graph_files.archive import GraphArchive
 from ..graph_files.devices import find_similar_devices
 from ..graph_files.errors import CANNOT_READ, GraphFileError
-from ..icd.command_buffer.choice import ENGINES
+from ..icd.command_buffer.choice import list_engines
 from ..loader.base.children import Request, run_all
 from ..loader.base.query import escape_text
 
@@ -80,7 +80,7 @@ def compare(
     numbered = sorted(enumerate(devices()), key=lambda pair: (*similar, pair[1]).index(pair[1]))
     with tempfile.TemporaryDirectory(prefix="fairlead-compare-") as folder:
         for number, device in numbered:
-            for engine in reversed(ENGINES):  # the last one runs everything
+            for engine in reversed(list_engines()):  # the last one runs everything
                 place = Path(folder) / f"{number}-{engine}.npz"
                 data = {
                     "file": str(file.absolute()),

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from ..conformance.report import Case
 
 
-def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float) -> int:
+def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, timeout: float) -> int:
     """Run the suite.
 
     Args:
         library: the file of the library under test.
+        suite: the name of a suite; "" is the one of the library's interface.
         area: run only the cases of this area; "" runs all.
         device: the number or the selector of a device; "" is the first.
         as_json: print JSON.
@@ -53,6 +54,7 @@ def run(library: Path, *, area: str, device: str, as_json: bool, timeout: float)
     progress = _Progress()
     report = run_suite(
         str(library),
+        suite=suite,
         area=area,
         device=device,
         timeout=timeout,

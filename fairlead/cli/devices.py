@@ -142,7 +142,7 @@ def find_devices(
         NotFoundError: there is no device; it is the first interface's, with every reason.
     """
     libopencl.forget_refusals()  # whoever asks may have repaired something
-    probe_verdicts.forget_refusals()
+    probe_verdicts.forget_refusals(slow=False)  # but a library that hangs must not hold it up twice
     own, interfaces = bool(interfaces), interfaces or tuple(INTERFACES)
     any_device = False
     errors: list[NotFoundError] = []

@@ -1,6 +1,7 @@
 """`fairlead layers`: the OpenCL layers that libOpenCL.so.1 would load, and what they say.
 
-Those that come with fairlead have names (`OWN`), which `fairlead run --layers` takes, too.
+Those that fairlead and other packages register have names, which `fairlead run --layers` takes,
+too. An entry point of the group `fairlead.layers` names a function that returns the library's path.
 """
 
 from __future__ import annotations
@@ -12,23 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..icd import trace_layer
 from ..loader.base.errors import FairleadError, explain_error
 from ..loader.base.library import Library, open_library
 from ..loader.base.manifests import search_directory
+from ..loader.base.registered import Registered, list_registered
 from ..loader.base.search import Candidate, Refusal, filter_environ, split_list
-from ..plugins import command_buffer_layer
 
 #: Where the Khronos loader looks for manifests of layers.
 SYSTEM_LAYERS: Final = Path("/etc/OpenCL/layers")
 _API_VERSION, _NAME = 0x4240, 0x4241
 _ENTRIES: Final = ("clInitLayer", "clInitLayerWithProperties", "clDeinitLayer")
-
-#: The layers that come with fairlead, by their names.
-OWN: Final = {
-    "command-buffer": command_buffer_layer.find_library(),
-    "trace": trace_layer.find_library(),
-}
 
 # cl_int clGetLayerInfo(cl_layer_info, size_t size, void *value, size_t *size_ret)
 _GetLayerInfo = ctypes.CFUNCTYPE(
@@ -55,28 +49,54 @@ class LayerRow:
         return f"{self.name} | {self.version} | {' '.join(self.entries)} | {self.library}"
 
 
-def expand(names: str) -> str:
-    """Return a `:`-list of layers with paths in place of the names of our own.
+def list_registered_layers() -> dict[str, Registered]:
+    """Return the layers that packages register, by their names."""
+    return {one.name: one for one in list_registered("fairlead.layers")}
+
+
+def find_layer(registered: Registered) -> str:
+    """Return the path of a registered layer's library.
 
     Raises:
-        FairleadError: an element is neither such a name nor like the name of a library.
+        FairleadError: its package cannot be imported, or does not return a path.
     """
+    path = registered.call()
+    try:
+        return os.fspath(path)
+    except TypeError:
+        remedy = "return the path of the layer's library"
+        raise registered.refuse("returns no path", remedy) from None
+
+
+def expand(names: str) -> str:
+    """Return a `:`-list of layers with paths in place of the names of registered ones.
+
+    Raises:
+        FairleadError: an element is neither such a name nor like the name of a library. Or the
+            package of one cannot be imported.
+    """
+    known = list_registered_layers()
     for name in filter(None, names.split(":")):
-        if name not in OWN and "/" not in name and ".so" not in name:
+        if name not in known and "/" not in name and ".so" not in name:
             raise FairleadError(
                 f"there is no OpenCL layer called '{name}'",
-                remedy=f"name {' or '.join(OWN)}, or a library; `:` separates several",
+                remedy=f"name {' or '.join(known)}, or a library; `:` separates several",
             )
-    return ":".join(str(OWN.get(name, name)) for name in names.split(":"))
+    return ":".join(find_layer(known[name]) if name in known else name for name in names.split(":"))
 
 
-def list_own() -> list[str]:
-    """Return the layers that come with fairlead: name, then as in `list_layers`.
+def list_named_layers() -> tuple[list[str], list[str]]:
+    """Return the layers that packages register: name, then as in `list_layers`.
 
-    Raises:
-        FairleadError: one is missing.
+    The second list says why others cannot be used.
     """
-    return [f"{name} | {describe(str(path))}" for name, path in OWN.items()]
+    rows, warnings = [], []
+    for name, registered in list_registered_layers().items():
+        try:
+            rows.append(f"{name} | {describe(find_layer(registered))}")
+        except FairleadError as error:
+            warnings.append(f"{name}: {explain_error(error)}")
+    return rows, warnings
 
 
 def list_layers() -> tuple[list[LayerRow], list[str]]:

@@ -15,7 +15,7 @@ from .output import keep_stdout_to_ourselves
     "--layers",
     default="",
     metavar="LIST",
-    help="OpenCL layers to load, as OPENCL_LAYERS; also command-buffer and trace.",
+    help="OpenCL layers to load, as OPENCL_LAYERS; also names that `fairlead layers --own` lists.",
 )
 @click.option(
     "--share-cuda",
@@ -39,21 +39,19 @@ def run(layers: str, share_cuda: bool, command: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.option("--own", is_flag=True, help="List those that come with fairlead, by their names.")
+@click.option(
+    "--own", is_flag=True, help="List those of fairlead and of other packages, by their names."
+)
 def layers(own: bool) -> None:
     """List the OpenCL layers that OPENCL_LAYERS and OPENCL_LAYER_PATH name, the innermost first.
 
     \b
     name | version of the interface | how it starts and ends | library
     """
-    from .layers import list_layers, list_own
+    from .layers import list_layers, list_named_layers
 
     keep_stdout_to_ourselves()
-    if own:
-        for line in list_own():
-            click.echo(escape_text(line))
-        return
-    rows, warnings = list_layers()
+    rows, warnings = list_named_layers() if own else list_layers()
     for warning in warnings:
         click.echo(f"warning: {escape_text(warning)}", err=True)
     for row in rows:

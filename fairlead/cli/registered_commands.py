@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ..loader.base.errors import FairleadError
 from ..loader.base.registered import Registered, list_registered
 
 
@@ -21,9 +20,6 @@ def load_command(registered: Registered) -> click.Command:
     """
     found = registered.load()
     if not isinstance(found, click.Command):
-        raise FairleadError(
-            f"{registered.module}:{registered.variable} of the package {registered.package} is not "
-            "a click.Command",
-            remedy="register a function with the decorator click.command",
-        )
+        remedy = "register a function with the decorator click.command"
+        raise registered.refuse("is not a click.Command", remedy)
     return found

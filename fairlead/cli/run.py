@@ -21,7 +21,7 @@ def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -
 
     Args:
         command: the program and its arguments.
-        layers: OpenCL layers to load, a `:`-list of libraries and of names of fairlead's own
+        layers: OpenCL layers to load, a `:`-list of libraries and of names of registered
             layers; "" leaves OPENCL_LAYERS as it is.
         share_cuda: whether buffers are shared with CUDA (FAIRLEAD_CUDA=1).
 

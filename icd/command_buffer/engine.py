@@ -5,7 +5,8 @@ cannot run and why, and what it costs. It builds what runs a list of commands: `
 is a row of C functions (`fl_built`), so that an enqueue is one native call whatever the engines
 are. planning.py divides the commands among the engines. command_buffer.py enqueues what they built.
 
-A new engine is a new file in engines/ and a line of the table ENGINES in choice.py.
+A new engine is a new file in engines/ and a line of the table ENGINES in choice.py. Another package
+registers its own (docs/write_an_adapter.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 keeps verdicts in `$XDG_CACHE_HOME/fairlead/probes.json`. A good one holds until the library's file
 or fairlead changes. A bad one holds for half a minute, or twenty times as long as its probe took.
 So programs wait for probes for a twentieth of their time at most. It ends before that when
-something changes that its remedy names, and by `fairlead doctor` and `fairlead devices`.
+something changes that its remedy names, and by `fairlead doctor`. `fairlead devices` ends those of
+probes that took no time.
 """
 
 from __future__ import annotations
@@ -149,9 +150,13 @@ def find_duration(seconds: float) -> float:
     return min(max(_SHORTEST, _PROBE_TIMES * seconds), _LONGEST)
 
 
-def forget_refusals() -> None:
-    """Let the next search probe all libraries that were refused."""
-    _CACHE.forget(lambda fact: not fact.get("ok"))
+def forget_refusals(*, slow: bool = True) -> None:
+    """Let the next search probe libraries that were refused.
+
+    Args:
+        slow: whether also those whose probe took long, such as one that hangs.
+    """
+    _CACHE.forget(lambda fact: not fact.get("ok") and (slow or fact.get("lasts", 0) <= _SHORTEST))
 
 
 def list_surroundings(path: str) -> Iterator[str]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from ..base.elf import check_file
-from ..base.errors import FairleadError, LibraryError
+from ..base.errors import LibraryError
 from ..base.frozen_value import Value
+from ..base.registered_libraries import ADAPTERS
 from ..base.search import (
     Candidate,
     Finding,
@@ -39,7 +40,6 @@ from .plugin_variables import (
     is_true,
     split_quoted_list,
 )
-from .registered_adapters import find_library, list_adapters
 
 _NOUNS: Final = {"UR": ("adapter", "adapters"), "PI": ("plugin", "plugins")}
 _VERSION: Final = re.compile(r"(\.so)(\.\d+)+$")
@@ -149,23 +149,14 @@ def _find_adapters(request: PluginSearch) -> Iterator[Finding]:
         elif item.interface == "UR":
             wanted.append(_WantedEntry(item, "plugins.conf", find_shipped_config()))
     yield from _search(request, UR_STEPS, sorted(wanted, key=lambda one: one.entry.library))
-    if request.prefix is None:  # another Python environment's modules are not for this Python
-        yield from _find_registered_adapters(request)
-
-
-def _find_registered_adapters(request: PluginSearch) -> Iterator[Finding]:
-    """Yield the adapters that other packages register. fairlead's own are for a device's user to
-    name: their devices have a driver that is found without them."""
-    for adapter in list_adapters():
-        via = f"the package {adapter.package}"
-        try:
-            library = "" if adapter.is_own else find_library(adapter)
-        except FairleadError as error:
-            yield Refusal(adapter.name, error.message, error.remedy, via)
+    # Another Python environment's modules are not for this Python.
+    for found in ADAPTERS.search() if request.prefix is None else ():
+        if isinstance(found, Refusal):
+            yield found
         else:
+            library, via = found
             entry = PluginEntry(library, "UR", UNKNOWN)
-            if library:
-                yield _accept(library, via, _WantedEntry(entry, via), request)
+            yield _accept(library, via, _WantedEntry(entry, via), request)
 
 
 def _find_forced_adapters(paths: Sequence[str], request: PluginSearch) -> Iterator[Finding]:

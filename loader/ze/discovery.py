@@ -2,7 +2,8 @@
 
 ZE_ENABLE_ALT_DRIVERS replaces the whole search, as in the Level Zero loader. Otherwise the names
 that this loader knows (`NAMES`) are looked up in the Python environment, in LD_LIBRARY_PATH and in
-the linker's places. The last candidate is fairlead's own driver, if it is installed.
+the linker's places. Then come the drivers that packages register. The last candidate is fairlead's
+own driver, if it is installed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from ..base.elf import check_file
 from ..base.errors import LibraryError
 from ..base.linker import find_library
+from ..base.registered_libraries import DRIVERS
 from ..base.search import (
     Candidate,
     Finding,
@@ -98,6 +100,9 @@ def _find_all(
     for folder, via in _list_folders(environ, prefix).items():
         yield from _find_in_folder(folder, via, found)
     yield from _find_in_system(found)
+    # Another Python environment's modules are not for this Python.
+    for registered in DRIVERS.search() if prefix is None else ():
+        yield registered if isinstance(registered, Refusal) else _check_file(*registered)
     if own:
         yield from _find_own_driver(own)
 

@@ -122,7 +122,7 @@ def test_compare_runs_it_everywhere(
     file: Path, selector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By two engines. test_an_unmodified_python_program of test_record_command.py takes all."""
-    monkeypatch.setattr("fairlead.cli.compare.ENGINES", ("direct", "replay"))
+    monkeypatch.setattr("fairlead.cli.compare.list_engines", lambda: ("direct", "replay"))
     done = ran("compare", "--json", "--times", 2, file)
     told = json.loads(done.stdout)
     states = {run["engine"]: run["state"] for run in told["runs"] if run["state"] != "not possible"}
@@ -130,7 +130,7 @@ def test_compare_runs_it_everywhere(
     assert told["runs"][0]["platform"] == platforms()[int(selector.partition(":")[0])].name
     assert set(states) >= {"replay"} and set(states.values()) <= {"same", "reference"}
     np.savez(tmp_path / "wrong.npz", host=np.zeros(64, np.int32))
-    monkeypatch.setattr("fairlead.cli.compare.ENGINES", ("replay",))
+    monkeypatch.setattr("fairlead.cli.compare.list_engines", lambda: ("replay",))
     done = ran("compare", "--reference", tmp_path / "wrong.npz", file)
     assert done.exit_code == 1
     assert "host[0] is 10, not 0; 64 of 64 differ" in done.stdout

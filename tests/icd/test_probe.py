@@ -380,6 +380,21 @@ def test_a_bad_verdict_is_remembered_for_an_hour_and_says_so(vendors: Vendors) -
     assert vendors.times_opened("bad") == 1
 
 
+@pytest.mark.parametrize(("lasts", "kept"), [(30.0, 0), (400.0, 1)])
+def test_devices_does_not_wait_again_for_what_hangs(
+    vendors: Vendors, lasts: float, kept: int
+) -> None:
+    vendors.add("bad", at_load="abort();")
+    vendors.list()
+    ((key, verdict),) = json.loads(vendors.remembered.read_text()).items()
+    vendors.remembered.write_text(json.dumps({key: {**verdict, "lasts": lasts}}))
+    for options, left in (("slow=False", kept), ("", 0)):
+        code = "from fairlead.loader.base import probe_verdicts as it; "
+        env = {"XDG_CACHE_HOME": str(vendors.cache)}
+        vendors.run_python(f"{code}it.forget_refusals({options})", env=env)
+        assert len(json.loads(vendors.remembered.read_text())) == left
+
+
 def test_a_bad_verdict_is_forgotten_when_the_user_follows_the_remedy(
     vendors: Vendors, compile_c: Callable[..., Path], tmp_path: Path
 ) -> None:

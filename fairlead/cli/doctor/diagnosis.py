@@ -4,8 +4,8 @@
 drivers. The result is a `Diagnosis` of plain values: `dataclasses.asdict` makes JSON of it,
 report.py makes text. No driver is loaded into this process. plugins.py examines adapters and
 plugins; level_zero.py and gpus.py examine the drivers of Level Zero, CUDA and HIP; packages.py
-examines commands of other packages. problems.py says what is a problem, and which problems make the
-exit code 1.
+examines what other packages register. problems.py says what is a problem, and which problems make
+the exit code 1.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Diagnosis:
     plugins: PluginSurvey = field(default_factory=PluginSurvey)
     level_zero: level_zero.ZESurvey = field(default_factory=level_zero.ZESurvey)
     gpus: tuple[gpus.GpuDriverState, ...] = ()
-    packages: tuple[packages.PackageCommand, ...] = ()
+    packages: tuple[packages.PackageEntry, ...] = ()
     clients: tuple[clients.Client, ...] = ()
     misread: tuple[clients.MisreadManifest, ...] = ()
     problems: tuple[Problem, ...] = ()

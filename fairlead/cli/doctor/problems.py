@@ -24,7 +24,7 @@ These are warnings, and `ok` stays True:
 - a driver finds no device, and all device nodes are accessible: its hardware is not in this
   machine;
 - an adapter or plugin finds no device;
-- a command that another package registers cannot be imported;
+- what another package registers cannot be imported;
 - PyOpenCL or libOpenCL.so.1 finds some of the usable drivers, and not all;
 - something is odd about a usable driver, adapter or plugin: a platform was refused, a device does
   not describe itself, a context cannot be made, it crashes at exit, it changes the process;
@@ -83,11 +83,7 @@ def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_find_client_problems(facts),
         *_find_plugin_problems(facts),
         *_find_gpu_problems(facts),
-        *(
-            Problem("warning", f"fairlead {one.name}", one.reason, one.remedy)
-            for one in facts.packages
-            if one.reason
-        ),
+        *(problem for one in facts.packages for problem in one.problems),
         *_find_search_problems(facts),
         *_find_variable_problems(facts),
         *_find_machine_problems(facts),

@@ -86,7 +86,7 @@ def _format_facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_
             level_zero.format_lines(facts.level_zero, paint_state),
         ),
         ("CUDA and HIP", gpus.format_lines(facts.gpus, paint_state)),
-        ("Commands of other packages", packages.format_lines(facts.packages, paint_state)),
+        ("What other packages register", packages.format_lines(facts.packages, paint_state)),
         (
             "Repairs and habits of drivers (docs/driver_profiles.md)",
             (

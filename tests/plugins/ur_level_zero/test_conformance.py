@@ -10,10 +10,10 @@ import pytest
 from helpers.drivers import Driver
 from helpers.suites import RunSuite, check_own_adapter
 
-from fairlead.conformance.harness import list_areas
+from fairlead.conformance.harness import find_suite, list_areas
 from fairlead.plugins import level_zero_adapter
 
-AREAS = list_areas("ur")
+AREAS = list_areas(find_suite("ur"))
 #: No case passes here, because no OpenCL driver has virtual memory.
 WITHOUT = {"virtual-memory"}
 #: The longest areas, for a process of their own.
