@@ -9,10 +9,11 @@ calling functions. PyOpenCL is not imported before it is needed.
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, wraps
 from os import fsdecode
@@ -22,6 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
+from ..icd.calls import query_program
 from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
@@ -369,4 +371,37 @@ def find_pooled_buffers(caller: FrameType | None) -> list[Any]:
                 found.append(thing)
         elif kind == _POOLED:
             found.append(thing)
+    return found
+
+
+def find_sources(programs: Collection[int]) -> dict[int, str]:
+    """Return the sources that living programs and kernels of PyOpenCL were made of.
+
+    PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
+    Intel's driver tells nothing of a program that only its kernels keep.
+
+    Args:
+        programs: handles.
+
+    Returns:
+        Those that are known, by handle.
+    """
+    import pyopencl as cl
+
+    found: dict[int, str] = {}
+    # `get_objects` has tuples that other threads are filling. Python raises SystemError in such a
+    # thread if somebody else refers to its tuple. Objects refer to their type.
+    for one in gc.get_referrers(cl.Kernel, cl.Program) if programs else ():
+        try:
+            if type(one) is cl.Kernel:
+                handle = query_program(one.int_ptr)
+            elif type(one) is cl.Program:
+                handle = one.int_ptr
+            else:
+                continue
+            source = getattr(one, "_source", "") if handle in programs else ""
+        except Exception:  # one that was never built, or was made of a binary
+            continue
+        if source:
+            found[handle] = source if isinstance(source, str) else source.decode("utf-8", "replace")
     return found

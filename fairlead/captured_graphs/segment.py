@@ -36,6 +36,7 @@ from ..loader.base.interrupts import split_repetitions
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .commands import CapturedLaunch, as_captured
+from .pyopencl_client import find_sources
 from .segment_commands import SegmentCommands
 from .settings import ParameterSettings
 
@@ -145,7 +146,7 @@ class CapturedSegment:
             return
         listed, cells = self._listed, self._commands.get_cells
         with self._lock:
-            rewriting = Rewriting(listed, _find_sources, cells, checks=how == "check")
+            rewriting = Rewriting(listed, find_sources, cells, checks=how == "check")
             self._buffer.plans.rewriting = rewriting
             rewriting.begin()
         if how != "auto":
@@ -573,12 +574,6 @@ class CapturedSegment:
         memory = self._commands.list_host_memory() if event else []
         if memory:
             _unfinished.keep_until(event, memory)
-
-
-def _find_sources(programs: Collection[int]) -> dict[int, str]:
-    from ..graph_files.programs import find_sources  # for drivers that do not tell sources
-
-    return find_sources(programs)
 
 
 def reveal_memory(memory: Collection[int]) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import warnings
-from collections.abc import Collection
 from typing import Any, Final
 
+from ..captured_graphs.pyopencl_client import find_sources
 from ..icd._native import ffi
 from ..icd.calls import query_bytes
 from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import query_binaries
 from .errors import make_save_error
-from .queries import decode, get_program, identify_device, query_data, query_text
+from .queries import decode, identify_device, query_data, query_text
 
 _KEEP_PROGRAMS: Final = "keep the pyopencl.Program of each kernel alive until the graph is saved"
 _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -151,39 +150,6 @@ def strip_includes(options: str) -> str:
 
     own = re.escape(_find_pyopencl_include_path())
     return re.sub(rf"(?<!\S)-I\s*{own}(?!\S)", "", options).strip()
-
-
-def find_sources(programs: Collection[int]) -> dict[int, str]:
-    """Return the sources that living programs and kernels of PyOpenCL were made of.
-
-    PyOpenCL's cache makes programs from binaries, of which the driver does not know the source.
-    Intel's driver tells nothing of a program that only its kernels keep.
-
-    Args:
-        programs: handles.
-
-    Returns:
-        Those that are known, by handle.
-    """
-    import pyopencl as cl
-
-    found: dict[int, str] = {}
-    # `get_objects` has tuples that other threads are filling. Python raises SystemError in such a
-    # thread if somebody else refers to its tuple. Objects refer to their type.
-    for one in gc.get_referrers(cl.Kernel, cl.Program) if programs else ():
-        try:
-            if type(one) is cl.Kernel:
-                handle = get_program(one.int_ptr)
-            elif type(one) is cl.Program:
-                handle = one.int_ptr
-            else:
-                continue
-            source = getattr(one, "_source", "") if handle in programs else ""
-        except Exception:  # one that was never built, or was made of a binary
-            continue
-        if source:
-            found[handle] = source if isinstance(source, str) else source.decode("utf-8", "replace")
-    return found
 
 
 def _get_binary(program: int, device: int) -> bytes:

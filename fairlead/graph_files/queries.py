@@ -65,11 +65,6 @@ def decode(text: bytes) -> str:
     return text.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "")
 
 
-def get_program(kernel: int) -> int:
-    """Return the program of a kernel, a handle."""
-    return query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
-
-
 def identify_device(device: int) -> dict[str, str]:
     """Return what a binary is for: a device, and a version of its driver."""
     return {

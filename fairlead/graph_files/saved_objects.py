@@ -21,11 +21,11 @@ from .errors import make_save_error
 from .naming import describe_memory, find_buffers
 from .programs import make_program_row
 from .queries import (
-    get_program,
     identify_device,
     make_kernel_row,
     make_memory_row,
     make_sampler_row,
+    query_number,
     query_text,
 )
 
@@ -80,7 +80,7 @@ class SavedObjects:
         known = self._known_kernels.get(handle)
         if known is not None:
             return known
-        program = get_program(handle)
+        program = query_number(handle, "clGetKernelInfo", "CL_KERNEL_PROGRAM")
         name = query_text(handle, "clGetKernelInfo", "CL_KERNEL_FUNCTION_NAME")
         key = program, name, count
         if key not in self._kernels:

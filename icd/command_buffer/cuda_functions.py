@@ -21,10 +21,8 @@ from ...loader.base.errors import FairleadError, explain_error
 from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA, check
 from .._native import ffi, lib
-from ..abi import OPENCL
-from ..calls import call, get_address, query_bytes, query_kernel_name
+from ..calls import get_address, query_bytes, query_kernel_name, query_program
 from ..cuda_sharing import SharedDevice
-from ..errors import check as check_opencl
 from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, make_loading_name
 from .commands import CommandList
 from .group_functions import query_binary
@@ -246,14 +244,10 @@ class CudaFunctions:
         return row
 
     def _get_program(self, kernel: int) -> _CudaProgram:
-        value = ffi.new("uintptr_t *")
-        code = call(
-            kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None
-        )
-        check_opencl(code, "clGetKernelInfo")
-        if value[0] not in self._programs:
-            self._programs[value[0]] = _CudaProgram(value[0], self._device)
-        return self._programs[value[0]]
+        program = query_program(kernel)
+        if program not in self._programs:
+            self._programs[program] = _CudaProgram(program, self._device)
+        return self._programs[program]
 
 
 def query_ptx(program: int) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from .._native import ffi, lib
-from ..abi import OPENCL
-from ..calls import call, get_address, query_kernel_name
+from ..calls import get_address, query_kernel_name, query_program
 from ..errors import check, error
 
 #: Kinds of arguments (enum fl_argument_kind). Local memory is a value without an address. The
@@ -131,15 +130,6 @@ def have_same_function(one: Any, other: Any) -> bool:
     first, second = get_address(one), get_address(other)
     return first == second or (
         bool(first and second)
-        and _query_program(first) == _query_program(second)
+        and query_program(first) == query_program(second)
         and query_kernel_name(first) == query_kernel_name(second)
     )
-
-
-def _query_program(kernel: int) -> int:
-    value = ffi.new("uintptr_t *")
-    check(
-        call(kernel, "clGetKernelInfo", OPENCL["CL_KERNEL_PROGRAM"], 8, get_address(value), None),
-        "clGetKernelInfo",
-    )
-    return value[0]

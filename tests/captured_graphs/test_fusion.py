@@ -20,8 +20,7 @@ from pyopencl.elementwise import ElementwiseKernel
 
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
-from fairlead.captured_graphs.pyopencl_client import ArgumentError
-from fairlead.graph_files.programs import find_sources
+from fairlead.captured_graphs.pyopencl_client import ArgumentError, find_sources
 
 SOURCE = """
 constant float table[2] = {0.5f, 3.0f};
