@@ -83,7 +83,6 @@ class _Decision:
         """Run a graph in this thread for as long as the word is not 0, if its engine can.
 
         Args:
-            graph: what is run.
             times: how often at most.
             while_set: False to run it for as long as the word is 0.
 

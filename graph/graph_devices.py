@@ -16,7 +16,6 @@ def find_graph_devices(
     """Return the devices of a graph.
 
     Args:
-        context: the graph's context.
         device: one or several of its devices; None means the first one.
 
     Raises:

@@ -36,7 +36,6 @@ def find_changes(
     Raises SYCLError (invalid).
 
     Args:
-        executable: the graph that is updated.
         what, strict: as of `ExecutableGraph.update`.
     """
     executable.context.adapter.check_open("update")

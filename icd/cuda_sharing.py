@@ -39,7 +39,6 @@ class SharedDevice:
     Args:
         opencl: OpenCL's handle.
         device: the same device in CUDA.
-        driver: CUDA's driver.
 
     Attributes:
         native: what C knows of it, an `fl_cuda_device *`.
@@ -223,7 +222,6 @@ def share_device(opencl: int, device: CudaDevice, driver: CudaDriver, importer: 
     Args:
         opencl: OpenCL's handle of the device.
         device: the same device in CUDA.
-        driver: CUDA's driver.
         importer: see `share_memory`.
 
     Raises:

@@ -124,7 +124,6 @@ def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> 
     """Probe candidates in child processes, on all cores.
 
     Args:
-        candidates: what to probe.
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
 
     Returns:

@@ -37,7 +37,6 @@ class Command:
     Attributes:
         node_type: the type of a graph's node with this command (SYCL-Graph, node_type).
         title: its name in messages, "USM copy".
-        requirements: the accessors that it uses.
         keep: what must live as long as the command.
         segment_maker: makes what runs the command in a graph, instead of the adapter's
             command-buffers (graph/segments.py). None for these.

@@ -125,7 +125,6 @@ class KernelLaunch(Launch):
 
     Attributes:
         arguments: the arguments, by index.
-        requirements: the accessors that it uses.
         alternatives: the kernels that an update may put in its place.
         host_memory: whether memory of other packages was among the arguments.
     """

@@ -39,7 +39,6 @@ class ModelUserEvent:
     """An event that the program completes itself. `TaskLevels.user_event` makes it.
 
     Attributes:
-        model: whose event it is.
         name: for tables and pictures.
         is_complete: whether commands no longer wait for it.
     """
@@ -111,7 +110,6 @@ class ModelQueue:
     """A command queue of the model. `TaskLevels.queue` makes it.
 
     Attributes:
-        model: whose queue it is.
         name: for tables and pictures.
         in_order: whether each command comes after the one before it.
         profiling: whether its commands are profiled. They then share no batch.

@@ -27,7 +27,6 @@ class AttributeOwner:
 
     Args:
         place: the place of the object among the arguments.
-        names: the names of its attributes.
         first: the place of the first attribute among the arguments.
     """
 

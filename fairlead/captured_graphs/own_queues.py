@@ -65,7 +65,6 @@ class OwnQueues:
         """Enqueue a graph, and return the event of its end.
 
         Args:
-            graph: the graph that is run.
             queue: the caller's, of pyopencl.
             times: at least 1.
             waits: events, handles.

@@ -132,7 +132,6 @@ class RandomLaunch:
     """A launch that draws, in a command-buffer.
 
     Args:
-        placed: the launch.
         rows: those of its four words.
         cells: of the command-buffer.
     """

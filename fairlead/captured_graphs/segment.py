@@ -98,9 +98,6 @@ class CapturedSegment:
     """Captured commands that are enqueued as one. Thread-safe: each enqueue comes after the one
     before.
 
-    Args:
-        commands: what is run.
-
     Attributes:
         settings: those of the commands' Parameters, None if there are none.
     """

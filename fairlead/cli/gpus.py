@@ -27,7 +27,6 @@ def query_gpu(interface: str, device: DriverDevice) -> dict[str, Any]:
 
     Args:
         interface: a key of SEARCHES.
-        device: one of its devices.
     """
     driver = SEARCHES[interface].get()
     told = {name.upper(): vars(device)[name] for name in vars(device).keys() - _LEFT_OUT}

@@ -44,7 +44,6 @@ class CommandBuffer:
     """Commands that can be enqueued on queues of their context. Thread-safe.
 
     Args:
-        commands: what is run.
         choice: the engines that may run it; by default those that FAIRLEAD_COMMAND_BUFFER names.
         given: what an engine has built of all the commands already, for any queue. Then the choice
             has only this engine.

@@ -67,7 +67,6 @@ class ExecutionPlans:
     """The plans of a command list, by the kind of queue, and what changes the commands.
 
     Args:
-        commands: what is run.
         given: what an engine has built already, to be used on whatever queue, or None.
         lock: held by Python threads that enqueue or change it.
 

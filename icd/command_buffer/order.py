@@ -191,8 +191,7 @@ def schedule_by_events(
     Order-only nodes become steps that wait and signal.
 
     Args:
-        queues: the queue of each.
-        in_order_queues: those that are in order.
+        in_order_queues: the numbers of in-order queues.
         kind: what `explain` calls it.
         fenced: whether an out-of-order queue 0 begins and ends with a barrier.
         seen: the nodes that wait for outside events, or whose events somebody wants.

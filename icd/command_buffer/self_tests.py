@@ -266,7 +266,6 @@ def run_built(
     """Run what an engine has built, and close it. Returns what the buffer then has.
 
     Args:
-        built: what is run.
         buffer: a handle.
         before: what the buffer has before.
         times: how often it is run.

@@ -24,7 +24,6 @@ class Variables:
 
     Attributes:
         line: Where the walk is.
-        known: The values of variables.
         program_scope: The variables of the program: nothing is known of them.
     """
 

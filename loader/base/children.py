@@ -100,7 +100,6 @@ def run_all(requests: Sequence[Request], timeout: float | None = None) -> list[O
     A child that has run for a second waits for something. It holds up no other from then on.
 
     Args:
-        requests: what to run.
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
 
     Returns:

@@ -75,7 +75,6 @@ def identify_library(kind: str, path: str) -> str | None:
 
     Args:
         kind: the kind of the facts: an API, for example.
-        path: the library's.
 
     Returns:
         None if there is no such file.

@@ -33,7 +33,6 @@ class Registered(Value):
     """An object that a package registers by an entry point.
 
     Attributes:
-        module: the module that has it.
         package: the package's name and version, "toy_adapter 1.0".
     """
 

@@ -52,7 +52,6 @@ def probe_all(
 
     Args:
         api: the folder of the API, such as "cuda".
-        candidates: what to probe.
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
 
     Returns:

@@ -93,7 +93,6 @@ class Selector(Value):
     """Which devices a program may use. `str(selector)` is the shortest form of its value.
 
     Attributes:
-        variable: the variable that selects.
         terms: the meaning of the value.
         ignored: assignments that have no effect beside it, such as "SYCL_BE=PI_CUDA".
     """

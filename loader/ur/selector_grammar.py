@@ -129,7 +129,6 @@ class Term(Value):
     """Accepts or discards the devices of a backend that match any of the patterns.
 
     Attributes:
-        discard: whether it discards.
         backend: the backend, "*" for every backend.
     """
 

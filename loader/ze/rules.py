@@ -35,7 +35,6 @@ def get_rules(api: Any, function: Any) -> tuple[Rule, ...]:
 
     Args:
         api: the ABI data of Level Zero.
-        function: one of its functions.
     """
     return tuple(_make_rules(api, function)) if function.error_channel == "return" else ()
 

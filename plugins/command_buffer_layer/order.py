@@ -11,11 +11,7 @@ from collections.abc import Sequence
 
 
 class LayerQueueOrder:
-    """What has been recorded for one queue, as far as later commands come after it.
-
-    Args:
-        in_order: whether the queue is in order.
-    """
+    """What has been recorded for one queue, as far as later commands come after it."""
 
     def __init__(self, in_order: bool) -> None:
         self._in_order = in_order

@@ -205,7 +205,6 @@ def refuse_capture(queue: CuQueue, what: str, waits: Sequence[CuEvent] = ()) -> 
     Args:
         queue: the queue of the command.
         what: what it would do.
-        waits: the events that it waits for.
 
     Raises:
         URError: GRAPH_CAPTURE_UNSUPPORTED if the queue is captured, or would be.

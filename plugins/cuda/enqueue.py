@@ -93,7 +93,7 @@ class CuEnqueue(EnqueueCall):
         Args:
             executable: the CUgraphExec.
             child: returns the CUgraph for a capture.
-            keep: what it uses.
+            keep: the objects that live until it has run.
             ended: a CUevent that is recorded behind it, or 0.
 
         Returns:

@@ -82,7 +82,6 @@ def check_fat_binary(data: bytes, device: int) -> None:
     """Check a fat binary before a driver reads it.
 
     Args:
-        data: the fat binary.
         device: what it is for: 90 is sm_90.
 
     Raises:

@@ -84,7 +84,6 @@ def read_argument(
     """Read an argument from the caller's memory.
 
     Args:
-        index: which argument.
         size: its bytes.
         where: the address of its bytes, 0 for local memory, a null pointer, or a value of zeros.
 

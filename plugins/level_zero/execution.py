@@ -64,8 +64,6 @@ def append_steps(
 
     Args:
         make: returns what is run.
-        signal: the event that it signals, or None.
-        waits: the events that it waits for.
 
     Raises:
         LevelZeroError: INVALID_COMMAND_LIST_TYPE, INVALID_SYNCHRONIZATION_OBJECT,

@@ -84,8 +84,6 @@ def transfer_at_once(
     """Enqueue a copy. Returns whether that is possible.
 
     Args:
-        signal: the event that it signals, or None.
-        waits: the events that it waits for.
         keep: what has to live until it has ended.
 
     Raises:

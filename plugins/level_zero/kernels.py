@@ -184,7 +184,6 @@ class ZeKernel(Object):
         """Read an argument from the caller's memory.
 
         Args:
-            index: which argument.
             size: its bytes.
             address: where it is, 0 for local memory, a null pointer, or a value of zeros.
             known: what the driver has taken for it before, None if nothing.

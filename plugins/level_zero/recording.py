@@ -94,9 +94,6 @@ class ListCommand:
         index: its place in the array.
         role: "command"; "barrier": what follows comes after all before it; "wait": what follows
             comes after its events; "signal" or "reset", of `signal`; "host": `run` enqueues it.
-        waits: the events that it waits for.
-        signal: the event that it signals, or None.
-        launch: what it launches, or None.
         run: what enqueues it, if the host runs it.
         reads: the events whose times it reads.
         counts: where its group counts are read when it runs, or those of the launches that it was

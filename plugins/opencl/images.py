@@ -182,7 +182,6 @@ def create_image(
     """Create an image.
 
     Args:
-        context: its context.
         flags: ur_mem_flags_t.
         numbers: its channel order and channel type, as Unified Runtime's numbers.
         desc: a ur_image_desc_t.

@@ -69,7 +69,6 @@ def query_native_type(native: int, context: URContext, types: Container[int]) ->
     Args:
         native: the handle.
         context: the context that it has to belong to.
-        types: the types that it may have.
 
     Raises:
         URError: INVALID_CONTEXT, or INVALID_MEM_OBJECT for another type.

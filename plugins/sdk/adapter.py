@@ -379,7 +379,6 @@ def get_live_object(adapter: Adapter, type_name: str, handle: int, code: str) ->
     """Return the object of a handle that a struct has.
 
     Args:
-        adapter: whose object it is.
         type_name: the type of the handle.
         code: the code if it is not alive.
 

@@ -56,7 +56,6 @@ def read_new_kernel(adapter: Adapter, update: Any, kernels: Any) -> Any:
     """Return the kernel that an update asks for, None for the present one.
 
     Args:
-        adapter: whose kernel it is.
         update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
         kernels: the kernels that the command may launch.
 

@@ -274,7 +274,6 @@ class Allocator:
         """Allocate memory, and return its address.
 
         Args:
-            context: its context.
             kind: "host", "device" or "shared".
             device: its device, None for host memory.
             descriptor: a pointer to a ur_usm_desc_t, or None.

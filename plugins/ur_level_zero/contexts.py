@@ -214,7 +214,6 @@ class LZContext(ContextObject, LZObject):
 
     Attributes:
         events: what events in-order lists signal.
-        events_in_c: the events that C may use.
         allocations: its USM (usm.py).
     """
 

@@ -91,7 +91,7 @@ def ask(table: DispatchTable, routine: str, handle: int, name: str, **how: Any) 
 
     Args:
         table: the driver's functions.
-        handle: what it is about.
+        handle: the object that is asked.
         name: see `make_struct`.
         how: see `make_struct`.
 

@@ -296,7 +296,6 @@ def encode_argument(
     """Return size and value of an argument as Level Zero takes them.
 
     Args:
-        index: which argument.
         argument: what it is set to.
 
     Raises:

@@ -53,7 +53,6 @@ def _link(
 
     Args:
         devices: what to link for, nothing for all devices of the first program.
-        programs: what to link.
         options: the linker's options.
 
     Raises:

@@ -58,6 +58,7 @@ class Read(NamedTuple):
     docstrings: list[str]
     comments: list[str]
     messages: list[str]
+    empty_entries: list[str]
 
 
 @cache
@@ -65,11 +66,12 @@ def read(path: Path) -> Read:
     """Read a module, or the comments of a file in C."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return Read([], list(comments_of_c(text)), [])
+        return Read([], list(comments_of_c(text)), [], [])
     nodes = list(ast.walk(ast.parse(text)))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docstrings = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented)]
-    return Read(docstrings, list(comments_of_python(text)), list(messages_of(nodes)))
+    comments, messages = list(comments_of_python(text)), list(messages_of(nodes))
+    return Read(docstrings, comments, messages, list(empty_entries(nodes)))
 
 
 def written_in(path: Path) -> Iterator[str]:
@@ -217,3 +219,75 @@ def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
     assert read(strings).messages == ["One. is FIELD or FIELD", "two"]
     assert long_parts(["Short. " + "word " * WORDS]) == [f"{WORDS} words: {'word ' * WORDS}"]
     assert [" ".join(text.split()) for text in written_in(c)] == ["One two.", "three"]
+
+
+#: Words of an entry that say nothing, besides those of its name, its type and its function.
+_WORDS = """a about all and any as be by come each every for from given has have in is it its may
+of on one or run s select some that the their this to updated use what which who whom whose whether
+will with"""
+_FILLER = frozenset(_WORDS.split())
+_ENTRY = re.compile(r"^ {4}((?:[*\w]+, )*[*\w]+): (.*(?:\n {5,}.*)*)", re.M)
+#: What says a value, or where more is said.
+_VALUE = re.compile(r"[\"`\d]|None|as (?:of|given)|see ")
+
+
+def empty_entries(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the entries of docstrings that say no more than the signature."""
+    for node in nodes:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            for section in re.split(r"\n\n", ast.get_docstring(node) or ""):
+                entries = section.startswith(("Args:\n", "Attributes:\n"))
+                for names, text in _ENTRY.findall(section) if entries else ():
+                    known = _stems(f"{node.name} {names} {_types_of(node, names)}")
+                    if not (_VALUE.search(text) or _stems(text) - known - _FILLER):
+                        yield f"{node.name}: {names}: {' '.join(text.split())}"
+
+
+def _types_of(node: ast.ClassDef | ast.FunctionDef, names: str) -> str:
+    """Return the annotations of parameters or attributes, the names of which are given."""
+    found = [
+        (ast.unparse(one.target) if isinstance(one, ast.AnnAssign) else one.arg, one.annotation)
+        for one in ast.walk(node)
+        if isinstance(one, (ast.AnnAssign, ast.arg)) and one.annotation
+    ]
+    wanted = re.findall(r"\w+", names)
+    return " ".join(ast.unparse(type_) for name, type_ in found if name.split(".")[-1] in wanted)
+
+
+def _stems(text: str) -> set[str]:
+    """Return the words of a text or of names, without their plurals."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", text)
+    return {re.sub(r"(?<=\w{3})s$", "", part.lower()) for part in parts}
+
+
+def test_entries_say_more_than_the_signature() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {entry}"
+        for path in SOURCES
+        for entry in read(path).empty_entries
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_empty_entries_are_found() -> None:
+    source = '''
+class Queue:
+    """A queue.
+
+    Args:
+        context: its context.
+        names: its names.
+        devices: the devices
+            that it uses.
+        size: bytes.
+        other: its context, or None.
+
+    Attributes:
+        events: the events.
+    """
+
+    def __init__(self, context: Context, names: list[str], devices: int, size: int, other: int):
+        self.events: set[int] = set()
+'''
+    found = [entry.split(": ")[1] for entry in empty_entries(ast.walk(ast.parse(source)))]
+    assert found == ["context", "names", "devices", "events"]

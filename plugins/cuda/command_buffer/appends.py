@@ -47,7 +47,7 @@ class CuAppend(AppendCall):
         Args:
             command: the name of its ur_command_t after UR_COMMAND_.
             build: adds its nodes after some nodes, and returns the last one.
-            keep: what it uses.
+            keep: the objects that live as long as the command.
             waits: whether it is a launch that waits for the one before it (`in_c.does_wait`).
 
         Returns:

@@ -158,7 +158,6 @@ class CuCommandBuffer(CommandBufferObject):
 
         Args:
             name: the driver's function after "GraphAdd", such as "KernelNode".
-            after: the nodes that it comes after.
             parameters: what the function takes after the dependencies.
 
         Raises:

@@ -80,7 +80,6 @@ def make_argument_error(code: int, index: int, kernel: URKernel) -> URError:
 
     Args:
         code: a ur_result_t.
-        index: the argument that it is about.
     """
     name = UR.errors[code][0].removeprefix("UR_RESULT_ERROR_")
     return failure(name, _WHY.get(name, "").format(index=index, count=kernel.argument_count))

@@ -117,7 +117,6 @@ class _Arguments:
     """The new arguments of an update.
 
     Args:
-        kernel: the kernel that it will launch.
         update: the ur_exp_command_buffer_update_kernel_launch_desc_t.
 
     Raises:

@@ -54,7 +54,6 @@ class RuntimeCompiler:
     """An open compiler.
 
     Args:
-        names: which one it is.
         library: its library's name or path.
 
     Attributes:

@@ -53,8 +53,7 @@ class LZAppend(AppendCall):
             routine: see `LZCommandBuffer.add`.
             arguments: see `LZCommandBuffer.add`.
             command: the name of its ur_command_t after UR_COMMAND_.
-            keep: what it uses.
-            launch: what it launches.
+            keep: the objects that live as long as the command.
             others: the kernels that an update may choose instead.
             copies: see `LZCommandBuffer.add`.
 

@@ -69,7 +69,6 @@ class LZCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
-        records: its commands.
         commands: the handles of those that can be updated.
         lock: held while it is recorded, enqueued or updated.
         path: how it runs.

@@ -45,7 +45,6 @@ class LZCommandList:
     """A regular command list, which is destroyed when nobody holds it.
 
     Args:
-        group: the group of queues that run it.
         in_order: whether its commands run in their order.
         mutable: whether its commands can be changed.
 
@@ -116,7 +115,6 @@ class LZCommandList:
 
         Args:
             kernels: the kernels that it may launch, if that can be changed.
-            launches: whether it is a launch.
 
         Raises:
             LevelZeroError: the driver gives a launch none.
@@ -154,7 +152,7 @@ class CommandRecord:
         identifier: by which it can be changed, 0 if it cannot.
         launch: what it launches, None if it is not a launch.
         exported: whether the program has an event of it.
-        keep: what it uses.
+        keep: the objects that live as long as the command.
     """
 
     index: int
@@ -174,7 +172,6 @@ class LZCommand(CommandObject):
     """A command that can be updated. It lives as long as its command-buffer.
 
     Attributes:
-        kernels: the kernels that it may launch.
         before: the arguments that it launched other kernels with, for an update back to them.
     """
 
