@@ -210,7 +210,6 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
     """Open one driver in this process, without a probe. An open driver is returned as it is.
 
     Args:
-        candidate: what to open.
         progress: is called with a sentence before each step; a driver may never return from one.
 
     Raises:
@@ -298,16 +297,7 @@ def find_unusable(
         probe_all: probes those about which nothing is known. With FAIRLEAD_PROBE=0 it is not
             called.
     """
-    excluded = {
-        candidate: Refusal(
-            candidate.library,
-            f"excluded by FAIRLEAD_EXCLUDE ({pattern})",
-            "change FAIRLEAD_EXCLUDE",
-            candidate.found_via,
-        )
-        for candidate in candidates
-        if (pattern := find_excluding_pattern(candidate))
-    }
+    excluded = search.find_exclusions(candidates, find_excluding_pattern)
     others = [candidate for candidate in candidates if candidate not in excluded]
     return excluded | judge(others, probe_all, "cl", lambda one: driver_profiles.locate(one)[0])
 

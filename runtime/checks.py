@@ -31,7 +31,6 @@ def make_type_error(value: Any, what: str, routine: str, remedy: str = "") -> SY
         value: what was given.
         what: what was expected, in words.
         routine: the function that was called.
-        remedy: what to do.
     """
     kind, package = type(value), type(value).__module__.split(".")[0]
     shown = "None" if value is None else kind.__name__
@@ -51,7 +50,6 @@ def expect(
         value: what was given.
         kinds: the classes that it may have.
         routine: named in the error.
-        remedy: what to do.
         what: names the kinds in the message. By default their class names do.
     """
     if not isinstance(value, kinds):

@@ -55,9 +55,7 @@ def make_invalid_error(message: str, *, routine: str = "", remedy: str = "") -> 
     """Return the error for a misuse.
 
     Args:
-        message: what is wrong.
         routine: the function that was called.
-        remedy: what to do.
     """
     return SYCLError(Errc.invalid, message, routine=routine, remedy=remedy)
 

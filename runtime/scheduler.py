@@ -249,7 +249,6 @@ def run_on_host(
 
     Args:
         dependencies: the events that it comes after.
-        work: what to call.
         always: whether it is called after a failed dependency too.
 
     Returns:

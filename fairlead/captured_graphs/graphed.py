@@ -46,7 +46,6 @@ class _CapturedCall:
     """A captured call.
 
     Attributes:
-        loop: what is replayed.
         queue: the first queue, on which it is replayed.
         others: the other queues, which wait for it and it for them.
         used: the places and names of what the graph uses.

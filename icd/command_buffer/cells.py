@@ -35,13 +35,12 @@ class Cells:
 
     Args:
         array: the commands, an `fl_command *`; each has a reference to its arguments.
-        count: how many.
         memory: the number and the first memory (a handle) of each Parameter, by the handle of its
             own memory object.
 
     Attributes:
         rows: an `fl_value` for each cell; `bytes` points to memory for the next contents.
-        keys: which cells these are.
+        keys: for each row, what its cell is of.
     """
 
     def __init__(self, array: Any, count: int, memory: Mapping[int, tuple[int, int]]) -> None:

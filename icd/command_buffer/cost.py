@@ -38,8 +38,7 @@ def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> di
     """Return the seconds of candidates for a replay of such commands, from a trial of any process.
 
     Args:
-        commands: what is replayed.
-        names: the candidates'.
+        names: those of the candidates.
 
     Returns:
         The seconds by name; empty if these candidates have not been tried.

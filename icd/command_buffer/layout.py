@@ -58,7 +58,6 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
     device, or as many as a schedule needs.
 
     Args:
-        commands: what is laid out.
         variant: one of `list_other_schedules`, or "".
     """
     queues, others = _group_by_device(commands, target.device)

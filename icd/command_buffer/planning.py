@@ -227,7 +227,6 @@ def make_plan(
     """Divide commands among engines.
 
     Args:
-        commands: all of them.
         choice: the engines, and whether their costs decide.
         refused: why the driver has refused what an engine built, by the engine's name.
         left: the commands that an engine has learned to leave to others and why, by its name.

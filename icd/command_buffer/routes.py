@@ -35,7 +35,6 @@ class Route:
     Args:
         buffer: the command-buffer as C knows it, an `fl_buffer *`.
         queue: a handle.
-        plan: what is enqueued.
         learns: whether its first runs may teach an engine to leave commands to others.
     """
 

@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from .errors import FairleadError
 from .frozen_value import Value
-from .query import escape_text
 
 _LARGEST: Final = 1 << 20  # bytes of a file of entry points
 #: A named pipe is not waited for.
@@ -120,7 +119,7 @@ def _list_packages(folder: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(file: str, group: str, package: str) -> Iterator[Registered]:
-    """Yield what a file has in a group. Control characters of its texts are escaped."""
+    """Yield what a file has in a group. A line with control characters names nothing."""
     try:
         with os.fdopen(os.open(file, _OPEN), "rb") as stream:
             is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
@@ -130,10 +129,10 @@ def _read(file: str, group: str, package: str) -> Iterator[Registered]:
     if group not in text:
         return
     section = ""
-    for line in map(str.strip, escape_text(text).splitlines()):
+    for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             section = line.strip("[]").strip()
-        elif section == group and "=" in line and line[0] not in "#;":
+        elif section == group and "=" in line and line[0] not in "#;" and line.isprintable():
             name, _, value = line.partition("=")
             module, _, variable = value.partition("[")[0].partition(":")
             yield Registered(name.strip(), module.strip(), variable.strip(), package)

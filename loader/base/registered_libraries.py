@@ -16,7 +16,6 @@ from typing import Final
 
 from .errors import FairleadError
 from .frozen_value import Value
-from .own_files import OwnFolder
 from .registered import Registered, list_registered
 from .search import Refusal
 
@@ -72,6 +71,7 @@ class LibraryGroup(Value):
             )
         import hashlib  # only here: on most machines `fairlead devices` finds no such package
 
+        from .own_files import OwnFolder
         from .shell_copies import make_configuration, make_library
 
         try:

@@ -156,6 +156,27 @@ def find_excluding_pattern(*libraries: str) -> str:
     )
 
 
+def find_exclusions(
+    candidates: Iterable[Candidate],
+    find_pattern: Callable[[Candidate], str] = lambda one: find_excluding_pattern(one.library),
+) -> dict[Candidate, Refusal]:
+    """Return the refusals of the candidates that FAIRLEAD_EXCLUDE leaves out.
+
+    Args:
+        find_pattern: returns the pattern that leaves one out, else "".
+    """
+    return {
+        candidate: Refusal(
+            candidate.library,
+            f"excluded by FAIRLEAD_EXCLUDE ({pattern})",
+            "change FAIRLEAD_EXCLUDE",
+            candidate.found_via,
+        )
+        for candidate in candidates
+        if (pattern := find_pattern(candidate))
+    }
+
+
 def explain_variables(
     variables: Iterable[Variable],
     effect: Callable[[Variable, Mapping[str, str]], str],

@@ -135,7 +135,6 @@ class DeviceDriver(ABC, Generic[DeviceT]):
 
         Args:
             name: its neutral name.
-            arguments: what it takes.
         """
         code = getattr(self.table, self.names[name])(*arguments)
         if code:

@@ -11,38 +11,21 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
-from ..base.children import Outcome, Request, decode_candidate, run_all
-from ..base.errors import FairleadError, explain_error
+from ..base.children import Outcome, Request, decode_candidate, make_refusal, read_fields, run_all
+from ..base.errors import FairleadError
+from ..base.library_report import LibraryReport
 from ..base.search import Candidate
 
 
 @dataclass(frozen=True)
-class GpuReport:
-    """The result of a probe.
+class GpuReport(LibraryReport):
+    """The result of probing a driver: it works if it has a device.
 
     Attributes:
-        ok: whether it has a device. True if `probed` is False.
-        idle: whether it works, and has no device.
-        reason: why it cannot be used.
-        remedy: what to do about it.
-        version: the version of its API, such as "13.0".
         devices: the names of its devices.
-        seconds: how long the probe took.
-        notes: what is odd about it.
-        probed: whether a child could be started; if not, a note says why.
     """
 
-    candidate: Candidate
-    ok: bool
-    idle: bool = False
-    reason: str = ""
-    remedy: str = ""
-    version: str = ""
     devices: tuple[str, ...] = ()
-    real_path: str = ""
-    seconds: float = 0.0
-    notes: tuple[str, ...] = ()
-    probed: bool = True
 
 
 def probe_all(
@@ -63,19 +46,8 @@ def probe_all(
 
 
 def _make_report(candidate: Candidate, outcome: Outcome) -> GpuReport:
-    seconds = outcome.seconds
-    if outcome.report is None:
-        return GpuReport(
-            candidate,
-            not outcome.probed,
-            reason=outcome.reason,
-            remedy=outcome.remedy,
-            seconds=seconds,
-            notes=outcome.notes,
-            probed=outcome.probed,
-        )
-    found = {**outcome.report, "devices": tuple(outcome.report["devices"])}
-    return GpuReport(candidate, seconds=seconds, notes=outcome.notes, **found)
+    fields = read_fields(outcome)
+    return GpuReport(candidate, devices=tuple(fields.pop("devices", ())), **fields)
 
 
 def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
@@ -87,13 +59,8 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     try:
         driver = search.driver.open(candidate.library, candidate.found_via)
     except FairleadError as error:
-        return {
-            "ok": False,
-            "idle": error.code in search.driver.no_device,
-            "reason": explain_error(error, with_code=True),
-            "remedy": error.remedy,
-            "devices": (),
-        }
+        refusal = make_refusal(error, with_code=True)
+        return {**refusal, "idle": refusal["reason"] * (error.code in search.driver.no_device)}
     return {
         "ok": True,
         "version": "{}.{}".format(*driver.version),

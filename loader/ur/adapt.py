@@ -60,7 +60,7 @@ class _Adaptation:
     Attributes:
         function: the function of the newest API.
         needs: the functions of the adapter that `answer` calls.
-        answer: answers a call.
+        answer: serves a call by them.
     """
 
     function: str

@@ -13,8 +13,8 @@ from typing import Any
 
 from ..base.children import Outcome, Request, make_refusal, read_fields, run_all
 from ..base.errors import FairleadError
+from ..base.library_report import LibraryReport
 from ..base.process_state import ProcessState
-from ..base.search import Candidate
 from .adapters import find_backend_library, load
 from .devices import PluginPlatform
 from .discovery import PluginCandidate
@@ -41,40 +41,17 @@ class PluginPlatformReport:
 
 
 @dataclass(frozen=True)
-class PluginReport:
-    """The result of probing a candidate.
+class PluginReport(LibraryReport):
+    """The result of probing an adapter or plugin.
 
     Attributes:
-        ok: whether it works. True if `probed` is False.
-        reason: why it does not work, in plain words.
-        remedy: what to do about it.
-        seconds: how long the probe took.
-        real_path: the real path of the library.
-        version: the version of its interface.
         layout: the release whose tables an adapter has.
-        idle: why a working plugin has no platform.
-        missing: the shared libraries that it needs and that were not found.
         opened: the real path of its backend's library, "" if it opened none.
-        notes: remarks about it.
-        warnings: what is wrong although it works.
-        probed: whether a child could be started.
     """
 
-    candidate: Candidate
-    ok: bool
-    reason: str = ""
-    remedy: str = ""
-    seconds: float = 0.0
-    real_path: str = ""
-    version: str = ""
     layout: str = ""
-    idle: str = ""
-    missing: tuple[str, ...] = ()
     opened: str = ""
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     platforms: tuple[PluginPlatformReport, ...] = ()
-    probed: bool = True
 
 
 def probe_all(

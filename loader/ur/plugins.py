@@ -28,7 +28,7 @@ from ..base.search import (
     Refusal,
     SearchResult,
     filter_environ,
-    find_excluding_pattern,
+    find_exclusions,
 )
 from .discovery import FIND, PluginCandidate
 from .plugin_config import PluginEntry, find_shipped_config, map_sycl_be_names, read_config
@@ -228,10 +228,13 @@ def open_plugins(
     wanted = selector or read_selector(environ)
     found = FIND[interface](environ, accepts_backend=wanted.accepts_backend if wanted else None)
     _log_search(interface, found)
-    refusals = list(found.refusals)
-    candidates = list(
-        _filter_excluded([c for c in found.candidates if isinstance(c, PluginCandidate)], refusals)
-    )
+    excluded = find_exclusions(found.candidates)
+    refusals = [*found.refusals, *excluded.values()]
+    candidates = [
+        candidate
+        for candidate in found.candidates
+        if isinstance(candidate, PluginCandidate) and candidate not in excluded
+    ]
     plugins: dict[int, Plugin] = {}
     waiting = dict(enumerate(candidates))
     while waiting:  # a refused file is replaced by the file of its name in the next place
@@ -305,19 +308,6 @@ def read_selector(environ: Mapping[str, str] | None = None) -> Selector | None:
         if isinstance(entry, PluginEntry)
     ]
     return from_environment(environ, sycl_be={**SYCL_BE_NAMES, **map_sycl_be_names(entries)})
-
-
-def _filter_excluded(
-    candidates: Sequence[PluginCandidate], refusals: list[Refusal]
-) -> Iterator[PluginCandidate]:
-    for candidate in candidates:
-        if pattern := find_excluding_pattern(candidate.library):
-            reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
-            refusals.append(
-                Refusal(candidate.library, reason, "change FAIRLEAD_EXCLUDE", candidate.found_via)
-            )
-        else:
-            yield candidate
 
 
 def _probe(

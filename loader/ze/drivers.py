@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.search import Refusal, SearchResult
 from .discovery import ALT_DRIVERS, OWN, find_drivers
-from .sound_drivers import filter_excluded, find_unsound
+from .sound_drivers import find_unsound
 
 if TYPE_CHECKING:  # a process without a candidate does without it
     from .driver import ZEDevice, ZEDriver
@@ -108,10 +108,9 @@ def open_drivers(environ: Mapping[str, str] | None = None, *, own: bool = True) 
     """
     found = find_drivers(environ, own=OWN if own else None)
     refusals = list(found.refusals)
-    wanted = filter_excluded(found, refusals)
-    unsound = find_unsound(wanted)
+    unsound = find_unsound(found.candidates)
     drivers: list[ZEDriver] = []
-    for candidate in wanted:
+    for candidate in found.candidates:
         from .driver import load
 
         if candidate in unsound:

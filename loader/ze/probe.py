@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base.children import Outcome, Request, decode_candidate, make_refusal, read_fields, run_all
 from ..base.errors import FairleadError
+from ..base.library_report import LibraryReport
 from ..base.process_state import ProcessState
 from ..base.search import Candidate
 from .driver import ZEDriver, load
@@ -27,38 +28,15 @@ class ZEDeviceReport:
 
 
 @dataclass(frozen=True)
-class ZEDriverReport:
-    """The result of probing a candidate.
+class ZEDriverReport(LibraryReport):
+    """The result of probing a driver.
 
     Attributes:
-        ok: whether it works. True if `probed` is False.
-        reason: why it does not work, in plain words.
-        remedy: what to do about it.
-        seconds: how long the probe took.
-        real_path: the real path of the library.
-        version: the version of Level Zero that it reports.
         tables: the version of its tables, as far as fairlead knows them.
-        idle: why a working driver has no device.
-        missing: the shared libraries that it needs and that were not found.
-        notes: remarks about it.
-        warnings: what is wrong although it works.
-        probed: whether a child could be started.
     """
 
-    candidate: Candidate
-    ok: bool
-    reason: str = ""
-    remedy: str = ""
-    seconds: float = 0.0
-    real_path: str = ""
-    version: str = ""
     tables: str = ""
-    idle: str = ""
-    missing: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     devices: tuple[ZEDeviceReport, ...] = ()
-    probed: bool = True
 
 
 def probe_all(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..base.search import Candidate, Refusal, SearchResult, find_excluding_pattern
+from ..base.search import Candidate, Refusal, find_exclusions
 from .discovery import OWN, find_drivers
 
 if TYPE_CHECKING:
@@ -24,35 +24,22 @@ def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | 
     found = find_drivers(environ)
     if not found.candidates:
         return None
-    wanted = filter_excluded(found, [])
-    unsound = find_unsound(wanted)
-    return [candidate.library for candidate in wanted if candidate not in unsound]
+    unsound = find_unsound(found.candidates)
+    return [one.library for one in found.candidates if one not in unsound]
 
 
 def find_unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
-    """Return why some candidates failed their probe."""
-    others = [candidate for candidate in candidates if candidate.library != str(OWN)]
+    """Return why some candidates failed their probe, or FAIRLEAD_EXCLUDE leaves them out."""
+    excluded = find_exclusions(candidates)
+    others = [one for one in candidates if one not in excluded and one.library != str(OWN)]
     if not others:
-        return {}
+        return excluded
     from ..base.probe_verdicts import judge  # `fairlead run` waits for what this imports
 
-    return judge(others, _probe_all, "ze")
+    return excluded | judge(others, _probe_all, "ze")
 
 
 def _probe_all(unknown: Sequence[Candidate]) -> Iterable[Report]:
     from . import probe  # which imports all that opens a driver
 
     return probe.probe_all(unknown)
-
-
-def filter_excluded(found: SearchResult, refusals: list[Refusal]) -> list[Candidate]:
-    """Return the candidates that FAIRLEAD_EXCLUDE leaves, and append the others to `refusals`."""
-    wanted: list[Candidate] = []
-    for candidate in found.candidates:
-        if pattern := find_excluding_pattern(candidate.library):
-            reason = f"excluded by FAIRLEAD_EXCLUDE ({pattern})"
-            remedy = "change FAIRLEAD_EXCLUDE"
-            refusals.append(Refusal(candidate.library, reason, remedy, candidate.found_via))
-        else:
-            wanted.append(candidate)
-    return wanted

@@ -87,7 +87,6 @@ def read_numbers(where: int | None, kind: str, count: int) -> list[int]:
 
     Args:
         kind: the C type of its elements.
-        count: how many they are.
     """
     return list(ffi.unpack(ffi.cast(f"{kind} *", where), count)) if count else []
 
@@ -183,7 +182,6 @@ def ask_all(handle: int, routine: str, name: str, kind: str, count: int, *first:
     Args:
         routine: the function that is asked.
         kind: the C type of each number.
-        count: how many they are.
         first: the parameters before the constant.
     """
     value = ffi.new(f"{kind}[]", count)

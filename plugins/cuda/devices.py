@@ -105,7 +105,6 @@ class CuDevice(Object):
 
         Args:
             name: its neutral name, such as "MemAlloc".
-            arguments: what it takes.
         """
         function = getattr(self.table, find_routine(name))
         with self.make_current():
@@ -116,7 +115,6 @@ class CuDevice(Object):
 
         Args:
             name: its neutral name, such as "EventRecord".
-            arguments: what it takes.
         """
         routine = find_routine(name)
         check(getattr(self.table, routine)(*arguments), routine)
@@ -126,7 +124,6 @@ class CuDevice(Object):
 
         Args:
             name: its neutral name, such as "MemAlloc".
-            arguments: what it takes.
         """
         check(self.ask(name, *arguments), find_routine(name))
 

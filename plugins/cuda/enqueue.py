@@ -39,7 +39,6 @@ class CuEnqueue(EnqueueCall):
 
         Args:
             name: its neutral name.
-            arguments: what it takes.
         """
         self.queue.device.call_here(name, *arguments)
 

@@ -212,7 +212,6 @@ class ListInC:
         """Return room for commands that can be changed, by Python alone at first.
 
         Args:
-            count: how many they are.
             built: what stands for their build.
         """
         self._built = built

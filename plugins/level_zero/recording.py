@@ -432,7 +432,7 @@ class ListRecording:
         """Give launches their group counts.
 
         Args:
-            buffer: what runs them.
+            buffer: the command-buffer that runs the launches.
             first: the place of its first command.
             counts: the group counts of each.
 

@@ -58,8 +58,8 @@ def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
     Ctrl-C ends the wait. The function continues, so its programs are retained.
 
     Args:
-        programs: what it needs.
-        work: calls it.
+        programs: the programs that the function uses.
+        work: calls the function.
 
     Returns:
         What `work` returns.

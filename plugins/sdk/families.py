@@ -74,7 +74,6 @@ class EnqueueFamily:
     """The entry points that enqueue a command.
 
     Args:
-        adapter: whose they are.
         make: what is called for each call. It gets the queue, the name of the ur_command_t after
             UR_COMMAND_, the wait list, whether an event is wanted, and whether the call blocks.
     """
@@ -150,7 +149,6 @@ class AppendFamily:
     """The entry points that append a command to a command-buffer.
 
     Args:
-        adapter: whose they are.
         make: what is called for each call. It gets the command-buffer, the sync-points, the events
             to wait for, whether an event is wanted, and whether a command handle is wanted.
     """

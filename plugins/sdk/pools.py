@@ -236,7 +236,6 @@ class PoolEntryPoints:
     """The entry points of pools. One object of it declares them.
 
     Args:
-        adapter: whose they are.
         kind: the class of its pools. `kind(context, device, flags, is_default=False)` makes one.
     """
 

@@ -14,9 +14,9 @@ from typing import Final
 from ...loader.base.children import Outcome, Request, run_all
 from ...loader.base.linker import find_library
 from ...loader.base.search import Candidate
-from ...loader.gpu.places import find_refusal
-from ...loader.gpu.probe import GpuReport, probe_all
+from ...loader.gpu.probe import probe_all
 from ..gpus import SEARCHES
+from .states import LibraryState, explain_exclusion, format_reason, read_report
 
 #: Variables of the drivers that hide devices.
 _HIDING: Final = (
@@ -33,35 +33,18 @@ _COMPILERS: Final = {
 
 
 @dataclass(frozen=True)
-class GpuDriverState:
+class GpuDriverState(LibraryState):
     """A driver that was found, and its state.
-
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child
-    process did not start) or "excluded" by FAIRLEAD_EXCLUDE.
 
     Attributes:
         interface: "CUDA" or "HIP".
-        library: what was found via `found_via`.
-        real_path: the file.
-        reason: why it is not usable; `remedy` says what to do.
-        version: the version of its API.
         devices: the names of its devices.
-        warnings: what is odd about it.
         compilers: which compiler the adapter takes, or why it has none, by the language. Empty for
             a driver that does not load.
     """
 
-    interface: str
-    library: str
-    found_via: str
-    state: str
-    real_path: str = ""
-    reason: str = ""
-    remedy: str = ""
-    seconds: float = 0.0
-    version: str = ""
+    interface: str = ""
     devices: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     compilers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -107,32 +90,17 @@ def _find_states(interface: str, timeout: float | None) -> Iterator[GpuDriverSta
         path = name if "/" in name else find_library(name)
         if path and os.path.exists(path):
             files.setdefault(os.path.realpath(path), candidate)
-    refused = {path: find_refusal(candidate) for path, candidate in files.items()}
-    wanted = [candidate for path, candidate in files.items() if not refused[path]]
+    excluded = {path: explain_exclusion(candidate) for path, candidate in files.items()}
+    wanted = [candidate for path, candidate in files.items() if not excluded[path]]
     reports = iter(probe_all(search.name, wanted, timeout))
-    for path, candidate in files.items():
-        found = (interface, candidate.library, candidate.found_via)
-        why = refused[path]
+    for path, why in excluded.items():
         if why:
-            yield GpuDriverState(*found, "excluded", path, why.reason)
+            yield GpuDriverState(**why, real_path=path, interface=interface)
         else:
-            yield _make_state(found, path, next(reports))
-
-
-def _make_state(found: tuple[str, str, str], path: str, report: GpuReport) -> GpuDriverState:
-    states = {"unprobed": not report.probed, "usable": report.ok, "idle": report.idle}
-    state = next((name for name, applies in states.items() if applies), "refused")
-    return GpuDriverState(
-        *found,
-        state,
-        path,
-        "; ".join(report.notes) if state == "unprobed" else report.reason,
-        report.remedy,
-        round(report.seconds, 3),
-        report.version,
-        report.devices,
-        report.notes if state != "unprobed" else (),
-    )
+            report = next(reports)
+            fields = read_report(report, has_device=bool(report.devices))
+            fields["real_path"] = path
+            yield GpuDriverState(**fields, interface=interface, devices=report.devices)
 
 
 def report_variables() -> Iterator[tuple[str, str, str]]:
@@ -154,9 +122,7 @@ def format_lines(
         version = f", {one.version}" if one.version else ""
         yield f"{painted(one.state)}: {one.interface} {one.real_path}{version}"
         yield f"  found via: {one.found_via}"
-        for name, text in (("why", one.reason), ("next", one.remedy)):
-            if text:
-                yield f"  {name}: {text}"
+        yield from format_reason(one)
         yield from (f"  GPU: {device}" for device in one.devices)
         yield from (f"  compiler of {language}: {name}" for language, name in one.compilers.items())
         yield from (f"  note: {warning}" for warning in one.warnings)

@@ -9,47 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ...loader.base.search import (
-    Candidate,
-    Place,
-    Refusal,
-    Variable,
-    explain_variables,
-    find_excluding_pattern,
-)
+from ...loader.base.search import Place, Refusal, Variable, explain_variables
 from ...loader.ze.discovery import OWN, VARIABLES, find_drivers
 from ...loader.ze.probe import ZEDeviceReport, ZEDriverReport, probe_all
+from .states import LibraryState, explain_exclusion, format_reason, read_report
 
 
 @dataclass(frozen=True)
-class ZEDriverState:
+class ZEDriverState(LibraryState):
     """A Level Zero driver that was found, and its state.
 
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child
-    process did not start) or "excluded" by FAIRLEAD_EXCLUDE.
-
     Attributes:
-        library: what was found via `found_via`.
-        real_path: the file that was opened, "" if none was.
-        reason: why it is not usable; `remedy` says what to do.
-        missing: the libraries that it needs and that were not found.
-        version: the version of Level Zero that it reports.
         tables: the version of its tables, at most that of fairlead.
     """
 
-    library: str
-    found_via: str
-    state: str
-    real_path: str = ""
-    reason: str = ""
-    remedy: str = ""
-    missing: tuple[str, ...] = ()
-    seconds: float = 0.0
-    version: str = ""
     tables: str = ""
     devices: tuple[ZEDeviceReport, ...] = ()
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,46 +48,20 @@ def survey(timeout: float | None = None) -> ZESurvey:
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
     found = find_drivers(own=None)
-    patterns = {
-        candidate: find_excluding_pattern(candidate.library) for candidate in found.candidates
-    }
-    wanted = [candidate for candidate, pattern in patterns.items() if not pattern]
+    excluded = {candidate: explain_exclusion(candidate) for candidate in found.candidates}
+    wanted = [candidate for candidate, why in excluded.items() if not why]
     reports = {report.candidate: report for report in probe_all(wanted, timeout)}
     states = (
-        _make_state(reports[candidate])
-        if candidate in reports
-        else _make_excluded_state(candidate, pattern)
-        for candidate, pattern in patterns.items()
+        ZEDriverState(**why) if why else _make_state(reports[candidate])
+        for candidate, why in excluded.items()
     )
     own = str(OWN) if OWN.exists() else ""
     return ZESurvey(found.places, tuple(states), found.refusals, own)
 
 
-def _make_excluded_state(candidate: Candidate, pattern: str) -> ZEDriverState:
-    reason = f"FAIRLEAD_EXCLUDE leaves it out ({pattern})"
-    return ZEDriverState(candidate.library, candidate.found_via, "excluded", reason=reason)
-
-
 def _make_state(report: ZEDriverReport) -> ZEDriverState:
-    state = "refused" if not report.ok else "usable" if report.devices else "idle"
-    why = report.idle or ("it has no device" if state == "idle" else "")
-    if not report.probed:
-        state, why = "unprobed", "; ".join(report.warnings)
-    return ZEDriverState(
-        report.candidate.library,
-        report.candidate.found_via,
-        state,
-        real_path=report.real_path,
-        reason=report.reason or why,
-        remedy=report.remedy,
-        missing=report.missing,
-        seconds=round(report.seconds, 3),
-        version=report.version,
-        tables=report.tables,
-        devices=report.devices,
-        notes=report.notes,
-        warnings=report.warnings if report.probed else (),
-    )
+    fields = read_report(report, has_device=bool(report.devices))
+    return ZEDriverState(**fields, tables=report.tables, devices=report.devices)
 
 
 def report_variables() -> Iterator[tuple[str, str, str]]:
@@ -141,9 +90,7 @@ def format_lines(survey: ZESurvey, painted: Callable[[str], str]) -> Iterator[st
         if driver.real_path and driver.real_path != driver.library:
             yield f"  found as: {driver.library}"
         yield f"  found via: {driver.found_via}"
-        for name, text in (("why", driver.reason), ("next", driver.remedy)):
-            if text:
-                yield f"  {name}: {text}"
+        yield from format_reason(driver)
         for device in driver.devices:
             yield f"  {device.type}: {device.name}, driver {device.driver_version}"
         yield from (f"  note: {note}" for note in (*driver.notes, *driver.warnings))

@@ -19,6 +19,7 @@ from ...loader.base.registered import Registered, list_registered
 from ..layers import find_layer
 from ..registered_commands import load_command
 from .problems import Problem
+from .states import format_reason
 
 _MOST: Final = 1000  # lines of a section
 
@@ -135,7 +136,5 @@ def format_lines(entries: Iterable[PackageEntry], painted: Callable[[str], str])
     for one in entries:
         state = painted("refused" if one.reason else "usable")
         yield f"{state}: {one.what}, of the package {one.package}"
-        if one.reason:
-            yield f"  why: {one.reason}"
-            yield f"  next: {one.remedy}"
+        yield from format_reason(one)
         yield from (f"  {line}" for line in one.lines)

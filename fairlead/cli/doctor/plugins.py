@@ -8,12 +8,12 @@ selectors do. No plugin is loaded into this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.base.log import LEGAL, LEVELS, Settings, parse, read_trace_bits
-from ...loader.base.search import Place, Refusal, filter_environ, find_excluding_pattern
+from ...loader.base.search import Place, Refusal, filter_environ
 from ...loader.trace.trace import APIS
 from ...loader.ur.discovery import FIND, PluginCandidate
 from ...loader.ur.plugin_config import find_shipped_config
@@ -27,6 +27,7 @@ from ...loader.ur.selector_grammar import (
     SelectorError,
 )
 from ...loader.ur.validation import parse_layer_names
+from .states import LibraryState, explain_exclusion, read_report
 
 if TYPE_CHECKING:
     from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
@@ -80,39 +81,21 @@ class PluginPlatformFacts:
 
 
 @dataclass(frozen=True)
-class PluginState:
-    """An adapter or plugin that was found, and its state.
-
-    `state` is "usable", "idle" (it loads, and has no device), "refused", "unprobed" (its child
-    process did not start), "excluded" by FAIRLEAD_EXCLUDE, or "duplicate".
+class PluginState(LibraryState):
+    """An adapter or plugin that was found, and its state, which may also be "duplicate".
 
     Attributes:
         interface: "UR" or "PI".
-        library: what was found via `found_via`.
-        real_path: the file that was opened, "" if none was.
-        reason: why it is not usable; `remedy` says what to do.
-        missing: the libraries that it needs and that were not found.
-        version: that of its interface; `layout` is the release whose tables it has.
+        layout: the release whose tables it has.
         opened: the library of its backend that it found, "" if none. For OpenCL it is the
             libOpenCL.so.1 that it uses.
     """
 
-    interface: str
-    library: str
-    found_via: str
-    backend: str
-    state: str
-    real_path: str = ""
-    reason: str = ""
-    remedy: str = ""
-    missing: tuple[str, ...] = ()
-    seconds: float = 0.0
-    version: str = ""
+    interface: str = ""
+    backend: str = ""
     layout: str = ""
     opened: str = ""
     platforms: tuple[PluginPlatformFacts, ...] = ()
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[PluginDeviceFacts, ...]:
@@ -165,18 +148,18 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
     candidates = [
         c for search in found.values() for c in search.candidates if isinstance(c, PluginCandidate)
     ]
-    patterns = {candidate: find_excluding_pattern(candidate.library) for candidate in candidates}
-    wanted = [candidate for candidate in candidates if not patterns[candidate]]
+    excluded = {candidate: explain_exclusion(candidate) for candidate in candidates}
+    wanted = [candidate for candidate, why in excluded.items() if not why]
     environment = register_drivers(drivers) if wanted else {}
     reports = {report.candidate: report for report in probe_all(wanted, timeout, environment)}
     selector, report = _read_selector()
     states: list[PluginState] = []
     for candidate in candidates:
-        if patterns[candidate]:
-            reason = f"FAIRLEAD_EXCLUDE leaves it out ({patterns[candidate]})"
-            states.append(PluginState(*_describe_candidate(candidate), "excluded", reason=reason))
+        what: dict[str, Any] = {"interface": candidate.interface, "backend": candidate.backend}
+        if excluded[candidate]:
+            states.append(PluginState(**excluded[candidate], **what))
         else:
-            states.append(_mark_duplicate(_make_state(candidate, reports[candidate]), states))
+            states.append(_mark_duplicate(_make_state(reports[candidate], what), states))
     return PluginSurvey(
         config=filter_environ().get("SYCL_PI_CONFIG") or str(find_shipped_config()),
         selector=report,
@@ -196,32 +179,15 @@ def _read_selector() -> tuple[Selector | None, SelectorReport | None]:
     return selector, SelectorReport(selector.variable, selector.explain()) if selector else None
 
 
-def _describe_candidate(candidate: PluginCandidate) -> tuple[str, str, str, str]:
-    return candidate.interface, candidate.library, candidate.found_via, candidate.backend
-
-
-def _make_state(candidate: PluginCandidate, report: PluginReport) -> PluginState:
+def _make_state(report: PluginReport, what: Mapping[str, Any]) -> PluginState:
     """Return the report of a probe, with its state. The selectors of its devices are not known
     yet."""
-    has_device = any(platform.devices for platform in report.platforms)
-    state = "refused" if not report.ok else "usable" if has_device else "idle"
-    why = "it has no device" if state == "idle" else ""
-    if not report.probed:
-        state, why = "unprobed", "; ".join(report.warnings)
     return PluginState(
-        *_describe_candidate(candidate),
-        state,
-        real_path=report.real_path,
-        reason=report.reason or report.idle or why,
-        remedy=report.remedy,
-        missing=report.missing,
-        seconds=round(report.seconds, 3),
-        version=report.version,
+        **read_report(report, has_device=any(one.devices for one in report.platforms)),
+        **what,
         layout=report.layout,
         opened=report.opened,
         platforms=tuple(map(_make_platform, report.platforms)),
-        notes=report.notes,
-        warnings=report.warnings if report.probed else (),
     )
 
 

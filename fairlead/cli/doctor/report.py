@@ -12,6 +12,7 @@ from . import gpus, level_zero, packages
 from .clients import PROGRAMS
 from .diagnosis import Diagnosis, DriverReport
 from .plugins import PluginState, PluginSurvey
+from .states import format_reason
 
 _COLOURS: Final = {
     "usable": "green",
@@ -36,7 +37,6 @@ def render(
     """Return the report as text.
 
     Args:
-        facts: what to report.
         paint: colours a headline or keyword; it gets the text and the colour, "" for none.
         short: whether the verdict is all.
         width: columns at which lines are wrapped, 0 for none.
@@ -125,10 +125,7 @@ def _format_driver(driver: DriverReport, paint: Callable[[str, str], str]) -> It
     if driver.real_path and driver.real_path != driver.library:
         yield f"  registered as: {driver.library}"
     yield f"  found via: {driver.found_via}" + (f", {driver.manifest}" if driver.manifest else "")
-    if driver.reason:
-        yield f"  why: {driver.reason}"
-    if driver.remedy:
-        yield f"  next: {driver.remedy}"
+    yield from format_reason(driver)
     for platform in driver.platforms:
         yield f"  platform: {platform.name}, {platform.version} (ICD {platform.icd_version})"
         yield from (f"    note: {note}" for note in platform.notes)
@@ -190,13 +187,9 @@ def _format_plugin(
     if plugin.real_path and plugin.real_path != plugin.library:
         yield f"  found as: {plugin.library}"
     yield f"  found via: {plugin.found_via}, for {plugin.backend} devices"
-    for name, text in (
-        ("why", plugin.reason),
-        ("next", plugin.remedy),
-        ("layout of its tables", plugin.layout),
-    ):
-        if text:
-            yield f"  {name}: {text}"
+    yield from format_reason(plugin)
+    if plugin.layout:
+        yield f"  layout of its tables: {plugin.layout}"
     if plugin.opened:
         told = (
             f", which is told of {', '.join(survey.drivers)}"

@@ -101,7 +101,6 @@ def _append_launch(
         local: the local work size, or None.
         others: the kernels that an update may choose instead.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
-        count: how many they are.
         native: whether the objects in `rows` are OpenCL's handles instead of ours.
 
     Raises:

@@ -132,7 +132,6 @@ def _append_launch(
         local: the local work size, or None.
         others: the kernels that an update may choose instead.
         rows: the arguments, ur_exp_kernel_arg_properties_t.
-        count: how many they are.
         given: whether all arguments have to be in `rows`.
     """
     buffer = append.buffer

@@ -430,11 +430,11 @@ def test_what_variables_do(machine: PluginMachine, variables: dict[str, tuple[st
 
 GPU = PluginDeviceFacts("level_zero:0", True, "gpu", "GPU", "1")
 USABLE = PluginState(
-    "UR",
     "/lib/libur_adapter_level_zero.so.0",
     "system",
-    "level_zero",
     "usable",
+    interface="UR",
+    backend="level_zero",
     platforms=(PluginPlatformFacts("Level Zero", "1.3", "level_zero", (GPU,)),),
 )
 DRIVER = DriverReport("/lib/libgood.so", "/etc/OpenCL/vendors", "", "usable")

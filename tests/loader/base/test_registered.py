@@ -33,6 +33,7 @@ b=two.parts:thing
 a = one : thing [extra]
 module = one
 no value
+\x1b[31mred = one:thing
 [more]
 c = three:thing
 """
