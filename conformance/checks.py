@@ -76,15 +76,12 @@ def name_of(api: Api, code: int) -> str:
 
 
 def expect(api: Api, code: int, *names: str, what: str = "") -> str:
-    """Check that a call answers an expected code.
+    """Check that a call answers an expected code, and return the code's symbolic name.
 
     Args:
         code: what the call returned.
         names: the symbolic names of the expected codes, the best one first.
         what: the report puts it before the code.
-
-    Returns:
-        The symbolic name of the code.
 
     Raises:
         Mismatch: it is another code.

@@ -9,14 +9,13 @@ partition). Those with equal makers can be in one partition.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
 from ..runtime.coherent_memory import CoherentMemory
 from ..runtime.command_buffer import AdapterCommandBuffer
-from ..runtime.commands import Barrier, Command, Empty, HostTask
+from ..runtime.commands import Barrier, Command, Empty, HostTask, enqueue_wait
 from ..runtime.context import Context
 from ..runtime.event import Event
 from ..runtime.handles import make_handle_array
@@ -45,12 +44,7 @@ class EmptySegment:
     """No operation. Its event is complete when what it waits for is."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any, times: list[Event]) -> int:
-        event = ctypes.c_void_p()
-        queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, ctypes.byref(event)),
-            "urEnqueueEventsWait",
-        )
-        return event.value or 0
+        return enqueue_wait(queue, count, waits)
 
     def update(self, changes: Mapping[int, tuple[Command, Command]]) -> None:
         pass

@@ -52,7 +52,12 @@ _ANSWERS: Final = {
 }
 
 
-def _query_number(handle: int, routine: str, name: str, kind: str) -> int:
+def query_number(handle: int, routine: str, name: str, kind: str) -> int:
+    """Return a number that a query answers. Raises OpenCLError.
+
+    Args:
+        kind: its C type, one of those above.
+    """
     answer, size = _ANSWERS[kind]
     value = ffi.new(answer)
     check(call(handle, routine, OPENCL[name], size, get_address(value), None), routine)
@@ -96,12 +101,12 @@ def make_queue(context: int, device: int, properties: int = 0) -> int:
 
 def query_properties(queue: int) -> int:
     """Return CL_QUEUE_PROPERTIES of a queue. Raises OpenCLError."""
-    return _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
+    return query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_PROPERTIES", "uint64_t")
 
 
 def query_device(queue: int) -> int:
     """Return CL_QUEUE_DEVICE of a queue, a handle. Raises OpenCLError."""
-    return _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
+    return query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_DEVICE", "uintptr_t")
 
 
 def is_in_order(properties: int) -> bool:
@@ -181,7 +186,7 @@ def query_status(event: int) -> int:
     Raises:
         OpenCLError: the query failed.
     """
-    return _query_number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
+    return query_number(event, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS", "int32_t")
 
 
 # devices and kernels
@@ -189,12 +194,12 @@ def query_status(event: int) -> int:
 
 def query_compute_units(device: int) -> int:
     """Return CL_DEVICE_MAX_COMPUTE_UNITS of a device. Raises OpenCLError."""
-    return _query_number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
+    return query_number(device, "clGetDeviceInfo", "CL_DEVICE_MAX_COMPUTE_UNITS", "uint32_t")
 
 
 def query_platform(device: int) -> int:
     """Return CL_DEVICE_PLATFORM of a device, a handle. Raises OpenCLError."""
-    return _query_number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
+    return query_number(device, "clGetDeviceInfo", "CL_DEVICE_PLATFORM", "uintptr_t")
 
 
 def find_device_profile(device: int) -> DriverProfile:
@@ -270,9 +275,9 @@ def build_program(context: int, device: int, source: bytes, options: bytes = b""
 
 def query_program(kernel: int) -> int:
     """Return the program of a kernel (handles). Raises OpenCLError."""
-    return _query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t")
+    return query_number(kernel, "clGetKernelInfo", "CL_KERNEL_PROGRAM", "uintptr_t")
 
 
 def query_kernel_count(program: int) -> int:
     """Return CL_PROGRAM_NUM_KERNELS of a program, a handle. Raises OpenCLError."""
-    return _query_number(program, "clGetProgramInfo", "CL_PROGRAM_NUM_KERNELS", "uint64_t")
+    return query_number(program, "clGetProgramInfo", "CL_PROGRAM_NUM_KERNELS", "uint64_t")

@@ -121,13 +121,10 @@ def probe(candidate: Candidate, timeout: float | None = None) -> ProbeReport:
 
 
 def probe_all(candidates: Sequence[Candidate], timeout: float | None = None) -> list[ProbeReport]:
-    """Probe candidates in child processes, on all cores.
+    """Probe candidates in child processes, on all cores. Return the reports in their order.
 
     Args:
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
-
-    Returns:
-        The reports, in the order of the candidates.
     """
     return _run(candidates, timeout, devices=True)
 

@@ -150,16 +150,13 @@ class CoherentMemory(Memory):
     def transfer(
         self, direction: str, context: Context, queue: int, host: int, count: int, waits: Any
     ) -> int:
-        """Enqueue a transfer of all contents between a context and host memory.
+        """Enqueue a transfer of all contents between a context and host memory. Return its event.
 
         Args:
             direction: "Read" or "Write".
             context: the context of the memory object.
             queue: the handle of a queue.
             host: an address.
-
-        Returns:
-            The handle of its event.
         """
         event = ctypes.c_void_p()
         routine, area = self._transfer_by(direction)

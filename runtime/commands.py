@@ -153,16 +153,19 @@ class HostTask(Command):
         return [f"function: {getattr(self.function, '__qualname__', repr(self.function))}"]
 
 
+def enqueue_wait(queue: Queue, count: int, waits: Any, routine: str = "urEnqueueEventsWait") -> int:
+    """Enqueue a wait for events, and return the handle of its event."""
+    event = ctypes.c_void_p()
+    code = getattr(queue.adapter.ur, routine)(queue.handle, count, waits, _byref(event))
+    queue.adapter.check(code, routine)
+    return event.value or 0
+
+
 class Empty(Command):
     """No operation. The command is there for its dependencies."""
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        event = ctypes.c_void_p()
-        queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWait(queue.handle, count, waits, _byref(event)),
-            "urEnqueueEventsWait",
-        )
-        return event.value or 0
+        return enqueue_wait(queue, count, waits)
 
 
 class Barrier(Command):
@@ -173,14 +176,7 @@ class Barrier(Command):
     title = "barrier"
 
     def enqueue(self, queue: Queue, count: int, waits: Any) -> int:
-        event = ctypes.c_void_p()
-        queue.adapter.check(
-            queue.adapter.ur.urEnqueueEventsWaitWithBarrier(
-                queue.handle, count, waits, _byref(event)
-            ),
-            "urEnqueueEventsWaitWithBarrier",
-        )
-        return event.value or 0
+        return enqueue_wait(queue, count, waits, "urEnqueueEventsWaitWithBarrier")
 
 
 class NativeCommand(Command):

@@ -39,13 +39,10 @@ class Block:
         self._changes = b""
 
     def describe(self, changes: Sequence[Change], context: Context) -> int:
-        """Describe the launches that differ.
+        """Describe the launches that differ, and return how many they are.
 
         They point to what the new launches keep, and to what the block keeps until it is used
         again.
-
-        Returns:
-            How many differ.
 
         Raises:
             SYCLError: feature_not_supported, if one has another sampler; what is wrong with a

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, timeout: float) -> int:
-    """Run the suite.
+    """Run the suite, and return the exit code: 1 if a case failed, or was not run.
 
     Args:
         library: the file of the library under test.
@@ -32,9 +32,6 @@ def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, tim
         device: the number or the selector of a device; "" is the first.
         as_json: print JSON.
         timeout: seconds for each case.
-
-    Returns:
-        The exit code: 1 if a case failed, or was not run.
 
     Raises:
         FairleadError: there are no cases for the library, or pytest is missing.

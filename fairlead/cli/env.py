@@ -31,15 +31,12 @@ class ManifestError(FairleadError):
 
 
 def write_manifests(paths: Sequence[str]) -> Path:
-    """Write a manifest for each driver into a directory of the user's cache.
+    """Write a manifest for each driver into a directory of the user's cache. Return the directory.
 
     The directory's name depends on what is in it, so what a program uses never changes.
 
     Args:
         paths: the drivers' libraries.
-
-    Returns:
-        The directory.
 
     Raises:
         ManifestError: It cannot be written.

@@ -81,7 +81,7 @@ def run(
     html: Path | None = None,
     dump: Path | None = None,
 ) -> int:
-    """Run a command and trace it.
+    """Run a command and trace it, and return the exit code for the shell.
 
     Args:
         command: the program and its arguments.
@@ -93,9 +93,6 @@ def run(
         wanted: which calls are shown, None for all.
         html: the file for a page of it, None for none.
         dump: the folder for sources and build logs of programs, None for none.
-
-    Returns:
-        The exit code for the shell.
 
     Raises:
         CommandError: the command cannot be run.

@@ -13,15 +13,12 @@ from .loading import load
 
 
 def main(data: Mapping[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Run a graph file.
+    """Run a graph file, and return `load_ms`, `run_ms` of one run, and `explain`.
 
     Args:
         data: `file`; `device`, a number in `fairlead.devices()`; `engine`; `times`; `values` of
             Parameters; `outputs`, the archive to be written.
         progress: is told what comes next.
-
-    Returns:
-        `load_ms`, `run_ms` of one run, and `explain`.
     """
     os.environ["FAIRLEAD_COMMAND_BUFFER"] = data["engine"]
     os.environ.pop("FAIRLEAD_PROBE", None)  # without which `direct` cannot test itself

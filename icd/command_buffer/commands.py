@@ -87,15 +87,12 @@ class CommandArray:
         order_only: bool = False,
         **operands: Any,
     ) -> int:
-        """Append a command.
+        """Append a command, and return its number.
 
         Args:
             dependencies: the numbers of the commands that it comes after.
             order_only: whether it is only there for its order.
             operands: as `put_operands` takes them.
-
-        Returns:
-            Its number.
 
         Raises:
             MemoryError: there is no memory.
@@ -107,14 +104,11 @@ class CommandArray:
         return self.count_added(dependencies, order_only)
 
     def add_copy(self, command: Any, dependencies: Sequence[int], queue: int) -> int:
-        """Append a copy of a command, with arguments of its own.
+        """Append a copy of a command, with arguments of its own, and return its number.
 
         Args:
             command: the command, an `fl_command *`.
             dependencies: the numbers of the commands that it comes after.
-
-        Returns:
-            Its number.
 
         Raises:
             MemoryError: there is no memory.

@@ -9,7 +9,14 @@ from ...loader.base.forks import make_lock
 from ...loader.base.processes import count_cores
 from .._native import ffi, lib
 from ..abi import OPENCL
-from ..calls import call, get_address, identify_device, make_queue, query_compute_units
+from ..calls import (
+    call,
+    get_address,
+    identify_device,
+    make_queue,
+    query_compute_units,
+    query_number,
+)
 from ..errors import check
 from .group_functions import query_binary
 from .queue_release import release_queue
@@ -44,14 +51,11 @@ class DirectDevice:
         finalize(self, _release, self._objects, queue).atexit = False
         self.native: Any = ffi.new("fl_direct_device *")
         self.native.queue = ffi.cast("void *", queue)
-        sizes, memory = ffi.new("size_t[3]"), ffi.new("uint64_t *")
-        for name, size, value in (
-            ("CL_DEVICE_MAX_WORK_ITEM_SIZES", 24, sizes),
-            ("CL_DEVICE_LOCAL_MEM_SIZE", 8, memory),
-        ):
-            code = call(device, "clGetDeviceInfo", OPENCL[name], size, get_address(value), None)
-            check(code, "clGetDeviceInfo")
-        self.native.most_items, self.native.local_memory = sizes, memory[0]
+        sizes, ask = ffi.new("size_t[3]"), "clGetDeviceInfo"
+        name = OPENCL["CL_DEVICE_MAX_WORK_ITEM_SIZES"]
+        check(call(device, ask, name, ffi.sizeof(sizes), get_address(sizes), None), ask)
+        self.native.most_items = sizes
+        self.native.local_memory = query_number(device, ask, "CL_DEVICE_LOCAL_MEM_SIZE", "uint64_t")
         self._context, self._device = context, device
         self.count_threads()
 

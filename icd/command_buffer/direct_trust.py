@@ -11,16 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...loader.base.forks import make_lock
-from .._native import ffi
 from ..abi import OPENCL
-from ..calls import (
-    call,
-    find_device_profile,
-    find_driver_file,
-    get_address,
-    identify_device,
-)
-from ..errors import OpenCLError, check
+from ..calls import find_device_profile, find_driver_file, identify_device, query_number
+from ..errors import OpenCLError
 from . import self_tests
 
 #: The module whose `main` is the self-test.
@@ -53,9 +46,10 @@ def why_not_device(device: int) -> str | None:
 def _judge(device: int, identity: Sequence[str]) -> str | None:
     if not find_device_profile(device).has_kernels_in_process:
         return "the driver is not PoCL, or a row of driver_profiles.py forbids its version"
-    if not _query_number(device, "CL_DEVICE_TYPE") & _CPU:
+    ask, kind = "clGetDeviceInfo", "uint64_t"
+    if not query_number(device, ask, "CL_DEVICE_TYPE", kind) & _CPU:
         return "the device is not a CPU"
-    if not _query_number(device, "CL_DEVICE_EXECUTION_CAPABILITIES") & _NATIVE_KERNEL:
+    if not query_number(device, ask, "CL_DEVICE_EXECUTION_CAPABILITIES", kind) & _NATIVE_KERNEL:
         return "the device runs no native kernels"
     return self_tests.why_not_library(find_driver_file(device), "direct", SELF_TEST)
 
@@ -67,10 +61,3 @@ def judge_libraries(paths: Sequence[str]) -> dict[str, str | None]:
         paths: the paths of the files. They are tested side by side, unless they have passed before.
     """
     return self_tests.judge_libraries(paths, "direct", SELF_TEST)
-
-
-def _query_number(device: int, name: str) -> int:
-    value = ffi.new("uint64_t *")
-    code = call(device, "clGetDeviceInfo", OPENCL[name], 8, get_address(value), None)
-    check(code, "clGetDeviceInfo")
-    return value[0]

@@ -18,11 +18,18 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from ...loader.base.forks import call_in_child, make_lock
-from .._native import ffi
 from ..abi import OPENCL
-from ..calls import call, enqueue_marker, find_device_profile, get_address, query_properties
+from ..calls import (
+    call,
+    enqueue_marker,
+    find_device_profile,
+    query_device,
+    query_number,
+    query_properties,
+    query_status,
+)
 from ..driver_profiles import DriverProfile
-from ..errors import OpenCLError, check
+from ..errors import OpenCLError
 
 _OUT_OF_ORDER: Final = OPENCL["CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 
@@ -87,10 +94,7 @@ def release_ended() -> bool:
         for queue, one in list(_running.items()):
             if not one.marker:
                 _running[queue] = one._replace(marker=_enqueue_marker(queue))
-            elif (
-                _query_number(one.marker, "clGetEventInfo", "CL_EVENT_COMMAND_EXECUTION_STATUS")
-                <= 0
-            ):
+            elif query_status(one.marker) <= 0:
                 ended.append(one.marker)
                 del _running[queue]
                 _idle[queue] = now + one.delay, one.device
@@ -122,14 +126,7 @@ def _release_running() -> None:
 
 def _find_profile(queue: int) -> DriverProfile:
     """Return the profile of a queue's driver, found by its device."""
-    device = ffi.new("uintptr_t *")
-    check(
-        call(
-            queue, "clGetCommandQueueInfo", OPENCL["CL_QUEUE_DEVICE"], 8, get_address(device), None
-        ),
-        "clGetCommandQueueInfo",
-    )
-    return find_device_profile(device[0])
+    return find_device_profile(query_device(queue))
 
 
 def _enqueue_marker(queue: int) -> int:
@@ -137,19 +134,13 @@ def _enqueue_marker(queue: int) -> int:
 
     Returns its event.
     """
-    if _query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT") > 1:
+    if query_number(queue, "clGetCommandQueueInfo", "CL_QUEUE_REFERENCE_COUNT", "uint32_t") > 1:
         return 0
     with suppress(OpenCLError):  # it is asked again
         made = enqueue_marker(queue, ())
         call(queue, "clFlush")
         return made
     return 0
-
-
-def _query_number(handle: int, routine: str, name: str) -> int:
-    value = ffi.new("int32_t *")
-    check(call(handle, routine, OPENCL[name], 4, get_address(value), None), routine)
-    return value[0]
 
 
 @call_in_child

@@ -128,13 +128,10 @@ def stop_if_interrupted() -> None:
 
 
 def run_aside(work: Callable[[], T]) -> T:
-    """Call `work`, and let Ctrl-C end the wait for it.
+    """Call `work`, and return what it returns. Ctrl-C ends the wait for it.
 
     In the main thread, another thread calls `work` and continues after an interrupt. `work` must
     keep alive what it uses.
-
-    Returns:
-        What `work` returns.
 
     Raises:
         KeyboardInterrupt: The program was interrupted.

@@ -31,14 +31,11 @@ class GpuReport(LibraryReport):
 def probe_all(
     api: str, candidates: Sequence[Candidate], timeout: float | None = None
 ) -> list[GpuReport]:
-    """Probe candidates in child processes.
+    """Probe candidates in child processes, and return the reports in their order.
 
     Args:
         api: the folder of the API, such as "cuda".
         timeout: seconds for each; None means FAIRLEAD_PROBE_TIMEOUT.
-
-    Returns:
-        The reports, in the order of the candidates.
     """
     requests = [Request(__name__, {**asdict(one), "api": api}) for one in candidates]
     outcomes = run_all(requests, timeout)

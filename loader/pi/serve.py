@@ -171,15 +171,12 @@ class Service:
         return query_handles(getattr(self.ur, name), name, check, *arguments)
 
     def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
-        """Write the answer of a query to the caller's memory.
+        """Write the answer of a query to the caller's memory, and return the pi_result.
 
         Args:
             size: the size of the memory at `value` in bytes.
             value: where the answer is written, 0 if it is not wanted.
             size_ret: where its length is written, 0 if it is not wanted.
-
-        Returns:
-            The pi_result.
         """
         if value and size < len(data):
             return PI.codes["PI_ERROR_INVALID_VALUE"]

@@ -59,15 +59,12 @@ def probe_all(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[PluginReport]:
-    """Probe candidates, on all cores.
+    """Probe candidates on all cores, and return the reports in their order.
 
     Args:
         candidates: the files to probe.
         timeout: the limit for each in seconds, None for the default of `children`.
         environment: variables that are set while a plugin loads (`adapters.load`).
-
-    Returns:
-        The reports in the order of `candidates`.
     """
     requests = [
         Request(__name__, {"candidate": asdict(candidate), "environment": dict(environment or {})})

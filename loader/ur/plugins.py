@@ -163,13 +163,10 @@ class Plugins:
         return chosen
 
     def unload_unused(self, used: Sequence[PluginDevice] = ()) -> tuple[Plugin, ...]:
-        """Close the plugins that have no device in `used`.
+        """Close the plugins that have no device in `used`, and return them.
 
         Args:
             used: the devices in use, by default those that the environment selects.
-
-        Returns:
-            The closed plugins.
         """
         if not used:
             used = tuple(self.selector.select(self.devices)) if self.selector else self.devices

@@ -42,14 +42,11 @@ class ZEDriverReport(LibraryReport):
 def probe_all(
     candidates: Sequence[Candidate], timeout: float | None = None
 ) -> list[ZEDriverReport]:
-    """Probe candidates, on all cores.
+    """Probe candidates on all cores, and return the reports in their order.
 
     Args:
         candidates: the files to probe.
         timeout: the limit for each in seconds, None for the default of `children`.
-
-    Returns:
-        The reports in the order of `candidates`.
     """
     requests = [Request(__name__, asdict(candidate)) for candidate in candidates]
     outcomes = run_all(requests, timeout)

@@ -43,15 +43,12 @@ class CuEnqueue(EnqueueCall):
         self.queue.device.call_here(name, *arguments)
 
     def run(self, work: Callable[[int], Any] | None = None, keep: Any = None) -> CuEvent | None:
-        """Enqueue a command.
+        """Enqueue a command, and return the event, None if it is not wanted.
 
         Args:
             work: calls the driver's functions with a CUstream, in the device's context. None
                 enqueues nothing but the command's place in the order.
             keep: what the command uses, and the event keeps.
-
-        Returns:
-            The event, None if it is not wanted.
 
         Raises:
             URError: an event of the wait list is of another context; what a capture does not

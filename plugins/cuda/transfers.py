@@ -26,16 +26,13 @@ def copy_bytes(
 def fill_bytes(
     enqueue: CuEnqueue, address: int, pattern: bytes, size: int, keep: Any = None
 ) -> CuEvent | None:
-    """Enqueue a fill.
+    """Enqueue a fill, and return the event, if one is wanted.
 
     Args:
         address: the first byte.
         pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
         keep: what the command uses.
-
-    Returns:
-        The event, if one is wanted.
     """
     sets = make_sets(address, pattern, size)
     if sets is not None:

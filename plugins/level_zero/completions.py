@@ -60,13 +60,10 @@ class Completion:
         return False
 
     def wait(self, deadline: int | None) -> bool:
-        """Wait for the end of the work.
+        """Wait for the end of the work, and return whether it has ended.
 
         Args:
             deadline: the time (time.monotonic_ns) until which to wait, None for ever.
-
-        Returns:
-            Whether it has ended.
 
         Raises:
             LevelZeroError: DEVICE_LOST if it has failed.

@@ -18,14 +18,11 @@ COPIES: Final = frozenset({"svm_copy", "copy", "read", "write"})
 
 
 def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) -> int:
-    """Call a function that enqueues a command.
+    """Call a function that enqueues a command, and return a reference to the command's event.
 
     Args:
         waits: the events that the command waits for.
         arguments: its arguments before them.
-
-    Returns:
-        The command's event, a reference.
 
     Raises:
         OpenCLError: what the driver answers.

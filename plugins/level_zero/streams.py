@@ -125,13 +125,10 @@ class Signal(Object):
         return 0
 
     def wait(self, timeout: int) -> int:
-        """Wait until it is signaled.
+        """Wait until it is signaled, and return 0, or NOT_READY after that time.
 
         Args:
             timeout: nanoseconds; FOREVER for no end.
-
-        Returns:
-            0, or NOT_READY after that time.
 
         Raises:
             LevelZeroError: DEVICE_LOST if what should signal it has failed.
@@ -268,13 +265,10 @@ class Stream:
         return not self.pending and all(event.signaled for event in waits)
 
     def wait(self, timeout: int) -> int:
-        """Wait for all steps.
+        """Wait for all steps, and return 0, or NOT_READY after that time.
 
         Args:
             timeout: nanoseconds; FOREVER for no end.
-
-        Returns:
-            0, or NOT_READY after that time.
 
         Raises:
             LevelZeroError: DEVICE_LOST if one has failed.

@@ -25,13 +25,10 @@ def _count_room(size: int) -> int:
 
 
 def reserve(size: int) -> int:
-    """Reserve addresses that nobody else gets and nobody can touch.
+    """Reserve addresses that nobody else gets and nobody can touch. Return the first address.
 
     Args:
         size: bytes.
-
-    Returns:
-        The first address.
 
     Raises:
         MemoryError: the address space is full.

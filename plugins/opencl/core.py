@@ -111,16 +111,13 @@ class CLObject(Object):
 
 
 def query_number(table: DispatchTable, routine: str, native: int, name: str) -> int:
-    """Ask the driver about an object.
+    """Ask the driver about an object, and return the answer.
 
     Args:
         table: the driver's table.
         routine: the query, such as "clGetKernelInfo".
         native: the driver's handle.
         name: a property that is a number.
-
-    Returns:
-        The answer.
 
     Raises:
         OpenCLError: what the driver answers.

@@ -55,15 +55,12 @@ class Enqueue(EnqueueCall):
         self.blocks, self.waits_for_event = False, self.blocking
 
     def call(self, routine: str, *arguments: Any, function: Any = None) -> UREvent | None:
-        """Enqueue one command.
+        """Enqueue one command, and return the event, or None if nobody needs it.
 
         Args:
             routine: the name of OpenCL's function, which may be an extension function.
             arguments: its arguments between the queue and the wait list.
             function: the function itself, if icd/opencl.abi does not have it.
-
-        Returns:
-            The event, or None if nobody needs it.
 
         Raises:
             URError: a wait list that the queue cannot wait for, or no such function.

@@ -288,16 +288,13 @@ def _ask(
 def suggest_local_size(
     kernel: URKernel, device: URDevice, sizes: Sequence[int], most: int = sys.maxsize
 ) -> list[int]:
-    """Choose a local size that divides the global one and gives each compute unit a work-group.
+    """Return a local size that divides the global one and gives each compute unit a work-group.
 
     In the first dimension it is a multiple of what the device prefers, if such a size divides.
 
     Args:
         sizes: the global work size.
         most: how many work-items a work-group may have, if the device does not say less.
-
-    Returns:
-        The local work size.
     """
     required = kernel.find_required_size(device)
     if required:

@@ -53,16 +53,13 @@ def _convert_options(text: str | None) -> bytes | None:
 
 
 def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
-    """Call a function of the driver that may take long.
+    """Call a function of the driver that may take long, and return what `work` returns.
 
     Ctrl-C ends the wait. The function continues, so its programs are retained.
 
     Args:
         programs: the programs that the function uses.
         work: calls the function.
-
-    Returns:
-        What `work` returns.
     """
     cls = [program.cl for program in programs]
     table = programs[0].table

@@ -208,7 +208,7 @@ class URQueue(CLObject):
         wanted: bool,
         function: Any = None,
     ) -> UREvent | None:
-        """Call one of OpenCL's clEnqueue… functions.
+        """Call one of OpenCL's clEnqueue… functions. Return the event, None if it is not wanted.
 
         Args:
             command: the name of a ur_command_t after UR_COMMAND_.
@@ -216,9 +216,6 @@ class URQueue(CLObject):
             waits: the events of the wait list.
             wanted: whether an event is made.
             function: the function, if it is not in the dispatch table.
-
-        Returns:
-            The event, None if it is not wanted.
 
         Raises:
             URError: an event of the wait list cannot be waited for.

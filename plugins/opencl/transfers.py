@@ -137,16 +137,13 @@ def create_temporary_buffer(context: URContext, data: bytes | int) -> URBuffer:
 def fill_memory(
     enqueue: Enqueue, memory: CLObject, pattern: bytes, offset: int, size: int
 ) -> UREvent | None:
-    """Fill bytes of a cl_mem.
+    """Fill bytes of a cl_mem, and return the event, if one is wanted.
 
     Args:
         memory: the cl_mem.
         pattern: a pattern of any size.
         offset: the first byte.
         size: how many bytes, a multiple of the pattern's size.
-
-    Returns:
-        The event, if one is wanted.
 
     Raises:
         URError: as `Enqueue.call`.

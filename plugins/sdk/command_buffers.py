@@ -123,14 +123,11 @@ class CommandBufferObject(Object):
         raise NotImplementedError
 
     def enqueue(self, queue: Any, waits: Sequence[Any], wanted: bool) -> Any:
-        """Enqueue the command-buffer.
+        """Enqueue the command-buffer, and return the event of its end, None if it is not wanted.
 
         Args:
             queue: a queue of its device.
             wanted: whether an event is made.
-
-        Returns:
-            The event of its end, None if it is not wanted.
 
         Raises:
             URError: INVALID_OPERATION, INVALID_CONTEXT, INVALID_DEVICE, or an event that cannot be

@@ -75,14 +75,11 @@ def list_argument_rows(rows: Any, count: int) -> Iterable[Any]:
 
 
 def read_arguments(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, URKernelArgument]]:
-    """Read an array of ur_exp_kernel_arg_properties_t.
+    """Read an array of ur_exp_kernel_arg_properties_t, and return index and argument of each row.
 
     Args:
         adapter: whose objects the handles are.
         rows: a pointer to the array.
-
-    Returns:
-        Index and argument of each row.
 
     Raises:
         URError: a handle that is not alive, an unknown kind, or a value that is too large.

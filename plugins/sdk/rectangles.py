@@ -45,15 +45,12 @@ def read_region(value: Any) -> Rect:
 
 
 def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
-    """Check that a region fits into its pitches.
+    """Check that a region fits into its pitches, and return the two pitches, with 0 replaced.
 
     Args:
         region: width in bytes, height in rows, depth in slices.
         row: the row pitch in bytes, 0 for the width.
         slice_: the slice pitch in bytes, 0 for the height times the row pitch.
-
-    Returns:
-        The two pitches, with 0 replaced.
 
     Raises:
         URError: INVALID_SIZE if the region does not fit.
@@ -71,7 +68,7 @@ def check_pitches(region: Rect, row: int, slice_: int) -> tuple[int, int]:
 
 
 def check_rect(room: int, origin: Rect, region: Rect, row: int, slice_: int) -> tuple[int, int]:
-    """Check that a rectangle lies in a buffer.
+    """Check that a rectangle lies in a buffer, and return what `check_pitches` returns.
 
     Args:
         room: the bytes of the buffer.
@@ -79,9 +76,6 @@ def check_rect(room: int, origin: Rect, region: Rect, row: int, slice_: int) -> 
         region: see `check_pitches`.
         row: see `check_pitches`.
         slice_: see `check_pitches`.
-
-    Returns:
-        What `check_pitches` returns.
 
     Raises:
         URError: INVALID_SIZE if it does not.

@@ -433,16 +433,13 @@ def declare_imports(
 
 
 def find_bytes(address: int, size: int, found: Any, find_foreign: Callable[[], Any]) -> Any:
-    """Find the allocation of some bytes.
+    """Return the allocation of some bytes, None for host memory.
 
     Args:
         address: the first byte.
         size: how many bytes.
         found: the allocation of the context that has the first byte, None if it knows none.
         find_foreign: returns what the driver knows of the address, or None.
-
-    Returns:
-        The allocation, None for host memory.
 
     Raises:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there

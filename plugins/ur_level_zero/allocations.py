@@ -93,10 +93,7 @@ def forget_imported(context: LZContext, allocation: AllocationObject) -> None:
 
 
 def locate(context: LZContext, address: int, size: int) -> AllocationObject | None:
-    """Find the allocation of some bytes.
-
-    Returns:
-        The allocation, None for host memory.
+    """Return the allocation of some bytes, None for host memory.
 
     Raises:
         URError: INVALID_SIZE for bytes that end behind the allocation they begin in.

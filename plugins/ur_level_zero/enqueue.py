@@ -38,15 +38,12 @@ class LZEnqueue(EnqueueCall):
             refuse_capture(queue, "run commands that block", waits)
 
     def call(self, routine: str, *arguments: Any, keep: Any = ()) -> LZEvent | None:
-        """Enqueue one command.
+        """Enqueue one command, and return the event, or None if nobody needs it.
 
         Args:
             routine: the function of Level Zero.
             arguments: its arguments between the list and the event.
             keep: what has to live until the command has ended.
-
-        Returns:
-            The event, or None if nobody needs it.
 
         Raises:
             URError: a wait list that the queue cannot wait for.

@@ -232,7 +232,7 @@ class LZQueue(LZObject):
         wanted: bool,
         keep: Any = (),
     ) -> LZEvent | None:
-        """Append a command of the program's.
+        """Append a command of the program's, and return the event, None if it is not wanted.
 
         Args:
             routine: see `append`.
@@ -241,9 +241,6 @@ class LZQueue(LZObject):
             waits: the events of its wait list.
             wanted: whether an event is made.
             keep: see `append`.
-
-        Returns:
-            The event, None if it is not wanted.
 
         Raises:
             URError: INVALID_CONTEXT for an event of a context of other devices.

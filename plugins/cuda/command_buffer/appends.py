@@ -42,16 +42,13 @@ class CuAppend(AppendCall):
         keep: Any = None,
         waits: bool = False,
     ) -> Appended:
-        """Append a command.
+        """Append a command, and return what the caller is given.
 
         Args:
             command: the name of its ur_command_t after UR_COMMAND_.
             build: adds its nodes after some nodes, and returns the last one.
             keep: the objects that live as long as the command.
             waits: whether it is a launch that waits for the one before it (`in_c.does_wait`).
-
-        Returns:
-            What the caller is given.
 
         Raises:
             DriverError: what the driver answers.

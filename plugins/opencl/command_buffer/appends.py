@@ -40,16 +40,13 @@ class Append(AppendCall):
         keep: Sequence[Any] = (),
         **operands: Any,
     ) -> Appended:
-        """Append a command.
+        """Append a command, and return what the caller is given.
 
         Args:
             op: the name of the operation.
             command: the name of its ur_command_t after UR_COMMAND_.
             keep: objects that the command uses.
             operands: the operation's operands, by name.
-
-        Returns:
-            What the caller is given.
         """
         commands = self.buffer.commands
         index = commands.add(op, self.after, order_only=op == "hint", **operands)

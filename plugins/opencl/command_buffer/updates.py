@@ -85,13 +85,10 @@ class _ChangedLaunch:
         self.dim, self.local, self.offset = dim, local is not None, self.offset or bool(new.offset)
 
     def commit(self, arguments: Any) -> bool:
-        """Change the command in the array.
+        """Change the command in the array, and return whether there is another kernel.
 
         Args:
             arguments: the arguments (fl_arguments), if there is another kernel.
-
-        Returns:
-            Whether there is another kernel.
         """
         present = self.command.present
         present.n[0:9] = self.sizes

@@ -21,15 +21,12 @@ _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 
 
 def find_allocation(context: URContext, address: int, size: int) -> Allocation | None:
-    """Find the allocation of some bytes.
+    """Return the allocation of some bytes, None for host memory.
 
     Args:
         context: the context that the memory has to belong to, if it is not host memory.
         address: the first byte.
         size: how many bytes.
-
-    Returns:
-        The allocation, None for host memory.
 
     Raises:
         URError: INVALID_SIZE if an allocation ends before the bytes do. INVALID_MEM_OBJECT if there

@@ -70,7 +70,7 @@ def allocate(
     size: int,
     align: int = 0,
 ) -> int:
-    """Allocate memory.
+    """Allocate memory, and return its address.
 
     Args:
         kind: "host", "device" or "shared".
@@ -79,9 +79,6 @@ def allocate(
         pool: a `URPool`, or None.
         size: bytes.
         align: a power of two, where there is no descriptor. 0 is any alignment.
-
-    Returns:
-        The address.
 
     Raises:
         URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind

@@ -139,14 +139,11 @@ def _copy_rect(target: _Rows, source: _Rows, width: int, height: int) -> Call:
 
 
 def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREvent | None:
-    """Fill bytes.
+    """Fill bytes, and return the event, if one is wanted.
 
     Args:
         pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
-
-    Returns:
-        The event, if one is wanted.
 
     Raises:
         URError: INVALID_MEM_OBJECT if the driver cannot fill host memory, and as `Enqueue.call`.

@@ -46,15 +46,12 @@ def walk_chain(address: int) -> Iterator[tuple[int, int]]:
 
 
 def find_struct(address: int, stype: str, struct: str) -> Any:
-    """Find a struct in a chain.
+    """Find a struct in a chain, and return a pointer to it, None if the chain has none.
 
     Args:
         address: the first struct, 0 for none.
         stype: the name of its ze_structure_type_t.
         struct: the name of its type.
-
-    Returns:
-        A pointer to it, None if the chain has none.
 
     Raises:
         LevelZeroError: INVALID_ARGUMENT for a chain that does not end.

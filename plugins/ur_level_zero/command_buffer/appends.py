@@ -47,7 +47,7 @@ class LZAppend(AppendCall):
         others: Sequence[LZKernel] = (),
         copies: bool = False,
     ) -> Appended:
-        """Append a command.
+        """Append a command, and return what the caller is given.
 
         Args:
             routine: see `LZCommandBuffer.add`.
@@ -56,9 +56,6 @@ class LZAppend(AppendCall):
             keep: the objects that live as long as the command.
             others: the kernels that an update may choose instead.
             copies: see `LZCommandBuffer.add`.
-
-        Returns:
-            What the caller is given.
         """
         buffer = self.buffer
         for event in self.outside:

@@ -90,16 +90,13 @@ class CommandBufferPath(Protocol):
     def enqueue(
         self, queue: LZQueue, waits: Sequence[EventCell], end: EventCell, query: Any, keep: Any
     ) -> Submission:
-        """Execute the lists.
+        """Execute the lists, and return the execution.
 
         Args:
             waits: what the execution waits for.
             end: what is signaled at its end.
             query: arguments of zeCommandListAppendQueryKernelTimestamps, None without profiling.
             keep: what has to live until then.
-
-        Returns:
-            The execution.
         """
         ...
 
