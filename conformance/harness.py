@@ -92,9 +92,10 @@ def find_suite(name: str) -> Registered:
     """
     known = {one.name: one for one in list_registered("fairlead.suites")}
     if name not in known:
+        remedy = f"name one of {', '.join(known)}, or install the package that has it"
+        again = "install fairlead again: its metadata has no suites"
         raise UsageError(
-            f"there is no conformance suite {name!r}",
-            remedy=f"name one of {', '.join(known)}, or install the package that has it",
+            f"there is no conformance suite {name!r}", remedy=remedy if known else again
         )
     return known[name]
 
