@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..base import layers
@@ -380,14 +380,3 @@ def _list_required(function: Function) -> Iterator[tuple[int, int]]:
             continue
         if handle or (p.stars and "out" in p.words):
             yield index, PI.codes[_NULL_HANDLE[p.type] if handle else "PI_ERROR_INVALID_VALUE"]
-
-
-def list_translated() -> Mapping[str, str]:
-    """Return PI function to the UR function that serves it, "" for those that Python serves.
-
-    Functions of `UNSUPPORTED` are not included.
-    """
-    return {
-        **{name: line.partition("(")[0] for name, line in FUNCTIONS.items()},
-        **dict.fromkeys(TRANSLATIONS, ""),
-    }
