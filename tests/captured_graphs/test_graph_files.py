@@ -19,6 +19,7 @@ import fairlead
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
 from fairlead.graph_files import devices, programs, queries
 from fairlead.graph_files.archive import GraphArchive
+from fairlead.icd.calls import query_program
 from fairlead.icd.command_buffer.direct_trust import why_not_device
 from fairlead.runtime import SYCLError
 
@@ -258,7 +259,7 @@ def test_options_that_no_driver_tells_are_not_lost(
     except fairlead.GraphFileError as error:
         assert why in str(error) and "keep the pyopencl.Program" in str(error)
         assert not queries.query_text(
-            queries.get_program(put.int_ptr), "clGetProgramInfo", "CL_PROGRAM_SOURCE"
+            query_program(put.int_ptr), "clGetProgramInfo", "CL_PROGRAM_SOURCE"
         )
     else:
         loaded = fairlead.load(file, device)
