@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..sdk.buffers import MappableBuffer, declare_buffers
+from ..sdk.conversions import is_owned
 from ..sdk.rules import ALLOC, USE
 from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free
 from .contexts import CuContext
@@ -61,7 +62,7 @@ class CuBuffer(MappableBuffer, Object):
 
     def close(self) -> None:
         self.maps.clear()
-        if self.memory is not None and not self.memory.imported:
+        if self.owned and self.memory is not None and not self.memory.imported:
             free(self.memory)
 
     def get_native(self) -> int:
@@ -97,9 +98,8 @@ def _take_native(native: int, context: CuContext, properties: Any) -> CuBuffer |
     found = find_foreign(context, native)
     if found is None:
         return None
-    owned = bool(properties and properties.isNativeHandleOwned)
-    made = CuBuffer(context, found if owned else None, native, found.end - native)
-    made.is_host = found.kind == "host"
+    made = CuBuffer(context, found, native, found.end - native)
+    made.owned = is_owned(properties)
     return made
 
 

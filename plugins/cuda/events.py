@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...loader.ur.abi import UR
+from ..sdk.conversions import is_owned
 from ..sdk.events import declare_events
 from .clocks import TimeBase, make_base, make_event, measure
 from .contexts import CuContext
@@ -182,8 +183,7 @@ def wait_on(stream: CuStream, events: Sequence[CuEvent]) -> None:
 
 
 def _take_native(native: int, context: CuContext, properties: Any) -> CuEvent:
-    owned = bool(properties and properties.isNativeHandleOwned)
-    return CuEvent(context, context.device, native, owned=owned)
+    return CuEvent(context, context.device, native, owned=is_owned(properties))
 
 
 _TIMES: Final = {"QUEUED": 0, "SUBMIT": 0, "START": 1, "END": 2, "COMPLETE": 2}

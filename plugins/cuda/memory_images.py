@@ -12,6 +12,7 @@ from typing import Any, Final
 from ...loader.base.forks import make_lock
 from ...loader.base.operations import TransferCommand
 from ...loader.cuda.abi import CUDA
+from ..sdk.conversions import is_owned
 from ..sdk.gpu.api import CopyPlace
 from ..sdk.images import IMAGE_KINDS, ImageObject, declare_images, read_format
 from ..sdk.rules import COPY, USE
@@ -113,8 +114,7 @@ def _take_native(
         found = shape.describe()
     if bytes(found) != bytes(shape.describe()):
         raise failure("INVALID_IMAGE_FORMAT_DESCRIPTOR", "the array has another format or size")
-    owned = bool(properties and properties.isNativeHandleOwned)
-    return CuImage(context, CuArray(device, native, shape), owned=owned)
+    return CuImage(context, CuArray(device, native, shape), owned=is_owned(properties))
 
 
 declare_images(adapter, _create, _take_native)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...loader.base.errors import CodeError
+from ..sdk.conversions import is_owned
 from ..sdk.gpu.device_code import DeviceCode, DeviceCodeError, DeviceCodeLinkError, Sizes
 from ..sdk.programs import (
     ProgramBuild,
@@ -122,6 +123,10 @@ class CuProgram(Object):
         if not self.modules:
             raise failure("UNSUPPORTED_FEATURE", "a program that is not built has no module")
         return self.any_module.handle
+
+    def leave_native(self) -> None:
+        for module in self.modules.values():
+            module.owned = False
 
     @property
     def devices(self) -> tuple[CuDevice, ...]:
@@ -308,9 +313,9 @@ def make_program(native: int, context: CuContext, properties: Any) -> CuProgram:
         properties: a struct with `isNativeHandleOwned`, or None.
     """
     made = CuProgram(context, {context.device: b""})
-    owned = bool(properties and properties.isNativeHandleOwned)
     device = context.device
-    made.adopt(CuModule(device, native, owned=owned), make_foreign_code(device, native))
+    module = CuModule(device, native, owned=is_owned(properties))
+    made.adopt(module, make_foreign_code(device, native))
     return made
 
 

@@ -19,7 +19,7 @@ from ...loader.base.table import DispatchTable
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.adapter import Adapter
-from ..sdk.conversions import failure
+from ..sdk.conversions import failure, is_owned
 from ..sdk.objects import Object
 
 adapter: Final = Adapter("FAIRLEAD", backend="UR_BACKEND_OPENCL", stoppable=True)
@@ -139,7 +139,7 @@ def retain_unless_owned(
     Raises:
         OpenCLError: what the driver answers.
     """
-    if not (properties and properties.isNativeHandleOwned):
+    if not is_owned(properties):
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
 
 

@@ -16,6 +16,7 @@ from ...loader.base.query import query_handles
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
 from ..sdk.answers import make_answers
+from ..sdk.conversions import is_owned
 from ..sdk.platforms import declare_devices
 from .core import (
     CLObject,
@@ -175,7 +176,7 @@ def _get_or_make(native: int, properties: Any) -> URDevice:
     if device is None:
         return _make_from_native(native, properties)
     # We have a reference already, so one that is given to us is released.
-    if device.parent is not None and properties and properties.isNativeHandleOwned:
+    if device.parent is not None and is_owned(properties):
         check(device.table.clReleaseDevice(native), "clReleaseDevice")
     return device
 

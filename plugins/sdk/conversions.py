@@ -56,6 +56,11 @@ _CHARS: Final = ffi.typeof("char *")
 _cast, _memmove = ffi.cast, ffi.memmove  # looked up once, because every answer needs them
 
 
+def is_owned(properties: Any) -> bool:
+    """Return whether the program gives us a native handle (`isNativeHandleOwned`)."""
+    return bool(properties and properties.isNativeHandleOwned)
+
+
 def find_object(registry: Registry, type_name: str, handle: int, code: int) -> Object:
     """Return the object of a lent handle, or raise `Refused` with `code` or INVALID_NULL_HANDLE."""
     thing = registry.find_lent(type_name, handle)

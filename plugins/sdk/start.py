@@ -274,6 +274,8 @@ def end_with_python(end: Callable[[], None]) -> Callable[[], None]:
         last = finalizers(end, end)
         finalizers._registry[last].index = -1  # pyright: ignore[reportAttributeAccessIssue]
 
+    # Once the handler of `weakref` has run, no finalizer releases anything. So it comes first here.
+    weakref.finalize(begin_to_end, int).atexit = False
     atexit.register(begin_to_end)
     return end
 

@@ -14,7 +14,7 @@ from ...loader.ur.abi import UR
 from ...loader.ze.abi import ZE, LevelZeroError, check
 from ..sdk._native import ffi
 from ..sdk.adapter import Adapter
-from ..sdk.conversions import failure
+from ..sdk.conversions import failure, is_owned
 from ..sdk.objects import Object
 
 adapter: Final = Adapter("UR_LEVEL_ZERO", backend="UR_BACKEND_LEVEL_ZERO", stoppable=True)
@@ -169,11 +169,6 @@ class LZObject(Object):
     def close(self) -> None:
         if self.owned and self.ze:
             call(self.table, self.destroy, self.ze)
-
-
-def is_owned(properties: Any) -> bool:
-    """Return whether the program gives us a native handle (`isNativeHandleOwned`)."""
-    return bool(properties and properties.isNativeHandleOwned)
 
 
 def get_address(pointer: Any) -> int:

@@ -53,8 +53,14 @@ class LZModule:
 
     def __init__(self, ze: int, device: LZDevice, owned: bool = True) -> None:
         self.ze, self.device, self.table = ze, device, device.table
-        if owned:
-            weakref.finalize(self, self.table.zeModuleDestroy, ze).atexit = False
+        self._end = weakref.finalize(self, self.table.zeModuleDestroy, ze)
+        self._end.atexit = False
+        if not owned:
+            self.leave()
+
+    def leave(self) -> None:
+        """Let the program have the handle, which it gave."""
+        self._end.detach()
 
     @property
     def kernel_names(self) -> list[str]:
@@ -154,6 +160,11 @@ class LZProgram(Object):
 
     def get_native(self) -> int:
         return self.modules[0].ze
+
+    def leave_native(self) -> None:
+        for build in self.builds.values():
+            if build.module is not None:
+                build.module.leave()
 
     @property
     def devices(self) -> tuple[LZDevice, ...]:
