@@ -19,6 +19,11 @@ CASES = {
         "12×12 unknowns; the graph has 3 nodes",
         "iteration",
     ),
+    "conjugate_gradient_arrays": (
+        "--size 12",
+        "12×12 unknowns; the graph has 14 nodes",
+        "iteration",
+    ),
     "wave_3d": (
         "--size 8 --steps 21",
         "8³ points, 21 steps; the graph has 2 nodes",
