@@ -259,7 +259,7 @@ test-all: $(DPCPP_THEN)/fetched $(VENV)/installed-test $(VENV)/fetched-pyopencl 
 # tests, the examples, the adapter without dpctl, and the reference adapter with shared memory.
 # Those of Level Zero have processes of their own, because their contexts fill a GPU's memory.
 GPU_MORE := tests/plugins/level_zero tests/plugins/ur_level_zero
-GPU_TESTS := tests/captured_graphs tests/examples tests/plugins/cuda tests/plugins/opencl/test_conformance_on_gpu.py
+GPU_TESTS := tests/captured_graphs tests/examples tests/plugins/cuda tests/plugins/opencl/test_conformance.py
 test-gpu: $(VENV)/installed-test $(VENV)/fetched-pyopencl
 	version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("pyopencl"))'); \
 	export PYOPENCL_SOURCE=$${PYOPENCL_SOURCE:-$(PYOPENCL)/pyopencl-$$version} FAIRLEAD_CUDA=1 FAIRLEAD_COMMAND_BUFFER=cuda; \

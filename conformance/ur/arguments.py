@@ -160,6 +160,7 @@ _WORDS: Final[dict[str, Callable[[World], Any]]] = {
     "zeros": lambda w: sizes(0, 0, 0),
     "no_name": lambda w: b"no such name",
     "largest": lambda w: w.ur.device_says("UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE") + 1,
+    "huge": lambda w: (1 << 64) - 1,
 }
 
 _INVALID_ENUMERATION: Final = 0x7FFFFF00

@@ -89,6 +89,7 @@ _WORDS: Final = {
     "zeros": "an array of 0",
     "no_name": "no name that there is",
     "largest": "more than the device has",
+    "huge": "the largest number of 64 bits",
 }
 
 

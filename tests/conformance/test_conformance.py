@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.suites import RunSuite, check_own_adapter
+from helpers.suites import RunSuite
 from helpers.support import FakePlugin, RunPython, with_short_limit
 
 from fairlead.api import register_drivers
@@ -28,7 +28,6 @@ from fairlead.conformance.ur.listed import LISTED
 from fairlead.icd.driver_profiles import locate
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ur.abi import UR
-from fairlead.plugins import reference_adapter
 
 pytestmark = pytest.mark.slow
 
@@ -391,21 +390,6 @@ def test_pocl_without_command_buffers_is_unsupported_and_no_failure(
     counts = run.report["areas"]["command-buffer-commands"]
     assert (run.code, counts["passed"], counts["failed"]) == (0, 0, 0)
     assert counts["unsupported"] > 40
-
-
-# fairlead's adapter
-
-
-@pytest.mark.parametrize("areas", [("arguments", "launch", "program"), ("bad-input",)])
-def test_the_reference_adapter_refuses_as_the_others(
-    areas: tuple[str, ...], run_suite: RunSuite, pocl_wheel: Candidate, tmp_path: Path
-) -> None:
-    found = register_drivers([locate(pocl_wheel)[0]])
-    # The cache of other tests may have what PoCL compiled of the same source without linking it.
-    env = {"POCL_CACHE_DIR": str(tmp_path)}
-    report = run_suite(reference_adapter(), area=areas, env=env, environment=found, timeout=PATIENT)
-    check_own_adapter(report)
-    assert sum(case.outcome == "passed" for case in report.cases) > 700
 
 
 # The data

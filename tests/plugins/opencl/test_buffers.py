@@ -54,32 +54,6 @@ def partition(
     ), made
 
 
-@table("flags", [0, READ_WRITE, WRITE_ONLY, READ_ONLY, READ_WRITE | ALLOC])
-def test_a_buffer_tells_of_itself(ur: Calls, context: int, flags: int) -> None:
-    code, buffer = create(ur, context, flags, SIZE)
-    assert code == "SUCCESS"
-    assert ur.number("urMemGetInfo", buffer, "UR_MEM_INFO_SIZE") == SIZE
-    assert ur.number("urMemGetInfo", buffer, "UR_MEM_INFO_CONTEXT") == context
-    ur.ok("urMemRetain", buffer)
-    assert ur.number("urMemGetInfo", buffer, "UR_MEM_INFO_REFERENCE_COUNT") == 2
-    ur.ok("urMemRelease", buffer)
-    ur.ok("urMemRelease", buffer)
-    assert ur("urMemRelease", buffer) == "INVALID_MEM_OBJECT"
-    assert (
-        ur("urMemGetInfo", buffer, UR["UR_MEM_INFO_SIZE"], 0, None, ctypes.byref(ctypes.c_size_t()))
-        == "INVALID_MEM_OBJECT"
-    )
-
-
-def test_host_memory_is_copied_or_used(ur: Calls, context: int, queue: int) -> None:
-    host = ctypes.create_string_buffer(bytes(range(256)) * 16, SIZE)
-    for flags in (COPY, COPY | READ_ONLY, COPY | ALLOC, USE):
-        code, buffer = create(ur, context, flags, SIZE, host)
-        assert code == "SUCCESS"
-        assert content(ur, queue, buffer, SIZE) == host.raw
-        ur.ok("urMemRelease", buffer)
-
-
 @table(
     "flags, host, code",
     [
@@ -103,42 +77,6 @@ def test_flags_and_host_pointers_have_to_fit(
 ) -> None:
     pointer = ctypes.create_string_buffer(SIZE) if host else host
     assert create(ur, context, flags, SIZE, pointer)[0] == code
-
-
-def test_sizes_that_no_buffer_has(ur: Calls, context: int) -> None:
-    assert create(ur, context, READ_WRITE, 0)[0] == "INVALID_BUFFER_SIZE"
-    assert create(ur, context, READ_WRITE, 1 << 62)[0] == "INVALID_BUFFER_SIZE"
-
-
-def test_nulls(ur: Calls, context: int) -> None:
-    assert (
-        ur("urMemBufferCreate", None, READ_WRITE, SIZE, None, ctypes.byref(ctypes.c_void_p()))
-        == "INVALID_NULL_HANDLE"
-    )
-    assert ur("urMemBufferCreate", context, READ_WRITE, SIZE, None, None) == "INVALID_NULL_POINTER"
-    assert ur("urMemRelease", None) == "INVALID_NULL_HANDLE"
-    assert ur("urMemRetain", context) == "INVALID_MEM_OBJECT"
-
-
-def test_a_part_is_a_window_on_its_buffer(ur: Calls, context: int, queue: int) -> None:
-    data = bytes(range(256)) * 16
-    buffer = new_buffer(ur, context, SIZE, data)
-    code, part = partition(ur, buffer, 1024, 512)
-    assert code == "SUCCESS"
-    assert ur.number("urMemGetInfo", part, "UR_MEM_INFO_SIZE") == 512
-    assert content(ur, queue, part, 512) == data[1024:1536]
-    ur.ok("urEnqueueMemBufferWrite", queue, part, True, 4, 4, b"part", 0, None, None)
-    ur.ok("urMemRelease", part)
-    assert content(ur, queue, buffer, 12, 1024) == data[1024:1028] + b"part" + data[1032:1036]
-    ur.ok("urMemRelease", buffer)
-
-
-def test_a_part_outlives_its_buffers_handle(ur: Calls, context: int, queue: int) -> None:
-    buffer = new_buffer(ur, context, SIZE, b"x" * SIZE)
-    part = partition(ur, buffer, 128, 128)[1]
-    ur.ok("urMemRelease", buffer)
-    assert content(ur, queue, part, 128) == b"x" * 128
-    ur.ok("urMemRelease", part)
 
 
 def test_parts_that_there_are_not(ur: Calls, context: int) -> None:

@@ -158,23 +158,6 @@ def test_answers_are_those_of_intels_adapter(
     assert not {"UNKNOWN", unknown_to_it} & set(answers.values())
 
 
-def test_texts_end_with_a_nul_and_short_buffers_are_refused(
-    ur: Calls, device: PluginDevice
-) -> None:
-    name = ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_NAME")
-    assert name == device.name.encode() + b"\0"
-    buffer = ctypes.create_string_buffer(4)
-    assert (
-        ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_NAME"], 4, buffer, None)
-        == "INVALID_SIZE"
-    )
-    assert ur("urDeviceGetInfo", device.handle, 0x7777, 4, buffer, None) == "INVALID_ENUMERATION"
-    assert (
-        ur("urDeviceGetInfo", device.handle, UR["UR_DEVICE_INFO_FAN_SPEED"], 4, buffer, None)
-        == "UNSUPPORTED_ENUMERATION"
-    )
-
-
 def test_command_buffers_can_do_everything(device: PluginDevice) -> None:
     assert device.info("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP") == 0x3F
     for name, answer in (("SUPPORT", True), ("EVENT_SUPPORT", True), ("SUBGRAPH_SUPPORT", False)):

@@ -21,46 +21,6 @@ CPU, GPU, FPGA, ALL, DEFAULT = (
 )
 
 
-def of_type(ur: Calls, device: PluginDevice, kind: int) -> list[int]:
-    count = ctypes.c_uint32()
-    ur.ok("urDeviceGet", device.platform.handle, kind, 0, None, ctypes.byref(count))
-    found = (ctypes.c_void_p * 8)()
-    if count.value:
-        ur.ok("urDeviceGet", device.platform.handle, kind, 8, found, None)
-    return [handle for handle in found[: count.value] if handle]
-
-
-def test_devices_are_listed_by_type_and_are_the_same_each_time(
-    ur: Calls, device: PluginDevice
-) -> None:
-    assert (
-        of_type(ur, device, CPU)
-        == of_type(ur, device, ALL)
-        == of_type(ur, device, DEFAULT)
-        == [device.handle]
-    )
-    assert of_type(ur, device, GPU) == of_type(ur, device, FPGA) == []
-
-
-def test_lists_that_are_asked_for_wrongly_are_refused(ur: Calls, device: PluginDevice) -> None:
-    one, count = ctypes.c_void_p(), ctypes.c_uint32()
-    platform = device.platform.handle
-    assert ur("urDeviceGet", platform, 9, 0, None, ctypes.byref(count)) == "INVALID_ENUMERATION"
-    assert ur("urDeviceGet", platform, ALL, 0, ctypes.byref(one), None) == "INVALID_SIZE"
-    assert ur("urDeviceGet", platform, ALL, 1, None, None) == "INVALID_NULL_POINTER"
-    assert ur("urDeviceGet", device.handle, ALL, 1, ctypes.byref(one), None) == "INVALID_PLATFORM"
-
-
-def test_a_root_device_is_not_counted(ur: Calls, device: PluginDevice) -> None:
-    ur.ok("urDeviceRetain", device.handle)
-    for _ in range(3):
-        ur.ok("urDeviceRelease", device.handle)
-    assert device.info("REFERENCE_COUNT") == 1
-    assert device.info("PARENT_DEVICE") is None
-    assert device.info("PLATFORM") == device.platform.handle
-    assert ur.info("urDeviceGetInfo", device.handle, "UR_DEVICE_INFO_PARTITION_TYPE") == b""
-
-
 # sub-devices
 
 
@@ -144,21 +104,6 @@ def test_the_same_partition_gives_the_same_sub_devices_with_one_more_reference(
 
 
 @pytest.mark.usefixtures("divisible")
-def test_fewer_sub_devices_are_given_than_there_are(ur: Calls, device: PluginDevice) -> None:
-    part, count = ctypes.c_void_p(), ctypes.c_uint32()
-    ur.ok(
-        "urDevicePartition",
-        device.handle,
-        ctypes.byref(partition("EQUALLY", 1)),
-        1,
-        ctypes.byref(part),
-        ctypes.byref(count),
-    )
-    assert count.value == number(ur, device.handle, "MAX_COMPUTE_UNITS")
-    ur.ok("urDeviceRelease", part)
-
-
-@pytest.mark.usefixtures("divisible")
 def test_a_sub_device_has_a_context_and_a_queue(ur: Calls, device: PluginDevice) -> None:
     first, *others = divided(ur, device.handle, partition("EQUALLY", 1))
     context = ur.make("urContextCreate", 1, array(first), None)
@@ -211,15 +156,6 @@ def native(ur: Calls, device: Any) -> int:
     handle = ctypes.c_void_p()
     ur.ok("urDeviceGetNativeHandle", device, ctypes.byref(handle))
     return handle.value or 0
-
-
-def test_a_native_handle_leads_back_to_the_same_device(
-    ur: Calls, adapter: Plugin, device: PluginDevice
-) -> None:
-    again = ur.make(
-        "urDeviceCreateWithNativeHandle", native(ur, device.handle), adapter.handles[0], None
-    )
-    assert again.value == device.handle
 
 
 @pytest.mark.usefixtures("divisible")
@@ -325,13 +261,3 @@ def test_commands_are_timed_on_the_devices_clock(
     assert before.value <= end <= after.value
     ur.ok("urEventRelease", event)
     ur.ok("urQueueRelease", queue)
-
-
-def test_waiting_for_a_device_waits_for_its_queues(
-    ur: Calls, device: PluginDevice, context: int, queue: int
-) -> None:
-    done: list[int] = []
-    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: done.append(1))
-    ur.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
-    ur.ok("urDeviceWaitExp", device.handle)
-    assert done == [1]

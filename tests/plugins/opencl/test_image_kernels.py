@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator
 
 import pytest
-from helpers.command_bench import Bench, update
+from helpers.command_bench import Bench
 from helpers.image_calls import image_content, image_format, new_image
 from helpers.launching import MEM, SAMPLER, Numbers, build_once, launch, rows, sizes
 from helpers.memory_calls import held_back, struct
@@ -74,14 +74,6 @@ def sampler(
     fields = {"normalizedCoords": normalized, "addressingMode": mode}
     desc = struct("ur_sampler_desc_t", "SAMPLER_DESC", **fields)
     return ur.make("urSamplerCreate", context, ctypes.byref(desc))
-
-
-def test_a_kernel_reads_and_writes_images(
-    ur: Calls, queue: int, kernels: dict[str, int], images: list[ctypes.c_void_p]
-) -> None:
-    given = (MEM, images[0].value), (MEM, images[2].value)
-    assert launch(ur, queue, kernels["flip"], (WIDTH, HEIGHT), *given) == "SUCCESS"
-    assert image_content(ur, queue, images[2], WHOLE) == flipped(picture(1))
 
 
 def test_arrays_of_images_in_kernels(
@@ -157,23 +149,6 @@ def test_the_older_functions_take_images_and_samplers(
     old.ok("urMemRelease", numbers.handle)
 
 
-def test_released_images_live_until_the_kernel_ends(
-    ur: Calls, context: int, queue: int, kernels: dict[str, int]
-) -> None:
-    gate, go = held_back(ur, context)
-    source, target = new_image(ur, context, data=picture(1)), new_image(ur, context)
-    ur.ok("urMemRetain", target)
-    given = (MEM, source.value), (MEM, target.value)
-    code = launch(ur, queue, kernels["flip"], (WIDTH, HEIGHT), *given, waits=(gate,))
-    assert code == "SUCCESS"
-    ur.ok("urMemRelease", source)
-    ur.ok("urMemRelease", target)
-    go()
-    assert image_content(ur, queue, target, WHOLE) == flipped(picture(1))
-    ur.ok("urMemRelease", target)
-    ur.ok("urEventRelease", gate)
-
-
 def test_an_argument_of_a_released_image_is_not_there(
     old: Calls, context: int, queue: int, kernels: dict[str, int]
 ) -> None:
@@ -232,49 +207,6 @@ def test_images_in_command_buffers(
     bench.run(bench.finalize(buffer), 2)
     assert image_content(ur, bench.queue, images[2], WHOLE) == flipped(picture(1))
     assert image_content(ur, bench.queue, images[3], WHOLE) == picture(1)
-    ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_a_command_buffer_keeps_its_images_and_samplers(
-    ur: Calls, mode: str, context: int, bench: Bench, kernels: dict[str, int]
-) -> None:
-    image, made = new_image(ur, context, data=picture(1)), sampler(ur, context)
-    numbers, step = Numbers(ur, context, 16), ctypes.c_float(1)
-    table = rows((MEM, image.value), (SAMPLER, made.value), numbers.argument, 0)
-    table[3].value.value = ctypes.addressof(step)
-    buffer = bench.buffer()
-    ends = 4, table, 0, None, 0, None, 0, None, None, None, None
-    name = "urCommandBufferAppendKernelLaunchWithArgsExp"
-    ur.ok(name, buffer, kernels["sample"], 1, None, sizes((16,)), None, *ends)
-    ur.ok("urMemRelease", image)
-    ur.ok("urSamplerRelease", made)
-    others = [new_image(ur, context, data=picture(2)) for _ in range(4)]
-    bench.run(bench.finalize(buffer))
-    red = list(picture(1)[0:48:4])
-    assert numbers.read(bench.queue) == [red[0]] * 2 + red + [red[-1]] * 2
-    ur.ok("urCommandBufferReleaseExp", buffer)
-    for memory in (*others, numbers.handle):
-        ur.ok("urMemRelease", memory)
-
-
-def test_an_update_gives_a_launch_another_image(
-    ur: Calls, mode: str, bench: Bench, kernels: dict[str, int], images: list[ctypes.c_void_p]
-) -> None:
-    buffer, command = bench.buffer(updatable=True), ctypes.c_void_p()
-    table = rows((MEM, images[0].value), (MEM, images[2].value))
-    shape = None, sizes((WIDTH, HEIGHT)), None
-    ends = 2, table, 0, None, 0, None, 0, None, None, None, ctypes.byref(command)
-    name = "urCommandBufferAppendKernelLaunchWithArgsExp"
-    ur.ok(name, buffer, kernels["flip"], 2, *shape, *ends)
-    bench.run(bench.finalize(buffer))
-    change = update(command.value or 0, memory={0: images[1].value}, newWorkDim=2)
-    assert bench.update(buffer, change) == "SUCCESS"
-    bench.run(buffer)
-    assert image_content(ur, bench.queue, images[2], WHOLE) == flipped(picture(2))
-    change = update(command.value or 0, memory={1: images[3].value}, newWorkDim=2)
-    assert bench.update(buffer, change) == "SUCCESS"
-    bench.run(buffer)
-    assert image_content(ur, bench.queue, images[3], WHOLE) == flipped(picture(2))
     ur.ok("urCommandBufferReleaseExp", buffer)
 
 

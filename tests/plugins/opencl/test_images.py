@@ -21,10 +21,7 @@ from helpers.image_calls import (
 )
 from helpers.memory_calls import (
     content,
-    finish,
-    held_back,
     new_buffer,
-    new_queue,
     opencl,
     rect,
     region,
@@ -52,62 +49,6 @@ def info(ur: Calls, image: ctypes.c_void_p, name: str) -> int:
 
 
 # made, and what they tell
-
-
-@every_kind
-def test_an_image_tells_of_itself(ur: Calls, context: int, kind: str) -> None:
-    image = new_image(ur, context, kind)
-    x, y, z = KINDS[kind]
-    assert info(ur, image, "WIDTH") == x
-    assert info(ur, image, "ELEMENT_SIZE") == 4
-    assert info(ur, image, "ROW_PITCH") >= 4 * x
-    assert info(ur, image, "NUM_MIP_LEVELS") == info(ur, image, "NUM_SAMPLES") == 0
-    if kind in ("IMAGE2D", "IMAGE2D_ARRAY", "IMAGE3D"):
-        assert info(ur, image, "HEIGHT") == y
-    if kind == "IMAGE3D":
-        assert info(ur, image, "DEPTH") == z
-    if kind.endswith("ARRAY"):
-        assert info(ur, image, "ARRAY_SIZE") == (y if kind == "IMAGE1D_ARRAY" else z)
-    form = image_format()
-    assert ur.info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT") == bytes(form)
-    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_SIZE") >= 4 * x * y * z
-    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_CONTEXT") == context
-    ur.ok("urMemRetain", image)
-    assert ur.number("urMemGetInfo", image, "UR_MEM_INFO_REFERENCE_COUNT") == 2
-    ur.ok("urMemRelease", image)
-    ur.ok("urMemRelease", image)
-    assert ur("urMemRelease", image) == "INVALID_MEM_OBJECT"
-
-
-def test_devices_say_what_images_they_have(ur: Calls, device: PluginDevice) -> None:
-    names = ("IMAGE2D_MAX_WIDTH", "IMAGE2D_MAX_HEIGHT", "IMAGE3D_MAX_WIDTH", "MAX_SAMPLERS")
-    names += ("MAX_READ_IMAGE_ARGS", "MAX_WRITE_IMAGE_ARGS", "IMAGE_MAX_ARRAY_SIZE")
-    for name in ("IMAGE_SUPPORT", *names):
-        assert ur.number("urDeviceGetInfo", device.handle, f"UR_DEVICE_INFO_{name}") > 0
-
-
-@every_kind
-@pytest.mark.parametrize("flag", [COPY, USE])
-def test_host_memory_is_copied_or_used(
-    ur: Calls, context: int, queue: int, kind: str, flag: int
-) -> None:
-    data = pixels(kind)
-    host = ctypes.create_string_buffer(data.tobytes(), data.nbytes)
-    code, image = create_image(ur, context, image_desc(kind), flags=READ_WRITE | flag, host=host)
-    assert code == "SUCCESS"
-    assert image_content(ur, queue, image, KINDS[kind]) == data.tobytes()
-    ur.ok("urMemRelease", image)
-
-
-def test_host_memory_may_have_pitches(ur: Calls, context: int, queue: int) -> None:
-    data = numpy.zeros((3, 6, 16, 4), numpy.uint8)  # one row, and four pixels of each, too many
-    data[:, :5, :12] = pixels("IMAGE3D")
-    desc = image_desc("IMAGE3D", rowPitch=64, slicePitch=6 * 64)
-    host = data.ctypes.data_as(ctypes.c_void_p)
-    code, image = create_image(ur, context, desc, flags=READ_WRITE | COPY, host=host)
-    assert code == "SUCCESS"
-    assert image_content(ur, queue, image, (12, 5, 3)) == data[:, :5, :12].tobytes()
-    ur.ok("urMemRelease", image)
 
 
 FORMATS = [
@@ -138,96 +79,6 @@ def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, 
     assert ur.info("urMemImageGetInfo", image, "UR_IMAGE_INFO_FORMAT") == bytes(form)
     assert image_content(ur, queue, image, KINDS["IMAGE2D"], element_size=size) == data
     ur.ok("urMemRelease", image)
-
-
-# transfers
-
-
-@every_kind
-@pytest.mark.parametrize("blocking", [True, False])
-def test_a_part_is_written_and_read(
-    ur: Calls, context: int, queue: int, kind: str, blocking: bool
-) -> None:
-    expected, patch = pixels(kind), pixels(kind, 2)
-    x, y, z = KINDS[kind]
-    image = new_image(ur, context, kind, data=expected.tobytes())
-    origin = tuple(min(size - 1, 1) for size in (x, y, z))
-    size = tuple(max(1, size - 2) for size in (x, y, z))
-    part = tuple(slice(at, at + n) for at, n in zip(origin, size, strict=True))[::-1]
-    patch = numpy.ascontiguousarray(patch[part])
-    expected[part] = patch
-    area = rect(*origin), region(*size)
-    given = patch.ctypes.data_as(ctypes.c_void_p)
-    written, read = ctypes.c_void_p(), ctypes.c_void_p()
-    ends = 0, 0, given, 0, None, ctypes.byref(written)
-    ur.ok("urEnqueueMemImageWrite", queue, image, blocking, *area, *ends)
-    ur.ok("urEventWait", 1, array(written))
-    assert image_content(ur, queue, image, (x, y, z)) == expected.tobytes()
-    # rows in the host's memory are further apart than they have to be
-    row = 4 * size[0] + 8
-    slices = row * (size[1] + 1)
-    has_slices, is_lines = z > 1, kind == "IMAGE1D_ARRAY"
-    room = numpy.full((size[2], size[1] + 1, row), 7, numpy.uint8)
-    into = room.ctypes.data_as(ctypes.c_void_p)
-    pitches = row, slices if has_slices else row if is_lines else 0
-    ends = *pitches, into, 1, array(written), ctypes.byref(read)
-    ur.ok("urEnqueueMemImageRead", queue, image, blocking, *area, *ends)
-    ur.ok("urEventWait", 1, array(read))
-    found = room[:, : size[1], : 4 * size[0]].reshape(patch.shape)
-    assert (found == patch).all()
-    assert (room[:, :, 4 * size[0] :] == 7).all()
-    for event in (written, read):
-        ur.ok("urEventRelease", event)
-    ur.ok("urMemRelease", image)
-
-
-def test_events_tell_of_transfers(ur: Calls, context: int, device: PluginDevice) -> None:
-    queue = new_queue(ur, context, device.handle, "PROFILING_ENABLE").value or 0
-    image, other = (new_image(ur, context, data=bytes(240)) for _ in range(2))
-    room, event = ctypes.create_string_buffer(240), ctypes.c_void_p()
-    area = rect(), region(12, 5)
-    for name in ("Write", "Read"):
-        ends = 0, 0, room, 0, None, ctypes.byref(event)
-        ur.ok(f"urEnqueueMemImage{name}", queue, image, False, *area, *ends)
-        finish(ur, event, f"MEM_IMAGE_{name.upper()}")
-    ends = 0, None, ctypes.byref(event)
-    ur.ok("urEnqueueMemImageCopy", queue, image, other, rect(), *area, *ends)
-    finish(ur, event, "MEM_IMAGE_COPY")
-    for memory in (image, other):
-        ur.ok("urMemRelease", memory)
-    ur.ok("urQueueRelease", queue)
-
-
-def test_a_slice_of_a_volume_is_copied_to_an_image(ur: Calls, context: int, queue: int) -> None:
-    data, other = pixels("IMAGE3D"), pixels("IMAGE2D")
-    volume = new_image(ur, context, "IMAGE3D", data=data.tobytes())
-    image = new_image(ur, context, "IMAGE2D", data=other.tobytes())
-    area = rect(2, 1, 2), rect(4, 3), region(5, 2)
-    ur.ok("urEnqueueMemImageCopy", queue, volume, image, *area, 0, None, None)
-    other[0, 3:5, 4:9] = data[2, 1:3, 2:7]
-    assert image_content(ur, queue, image, KINDS["IMAGE2D"]) == other.tobytes()
-    # within one image, where the regions do not meet
-    ur.ok(
-        "urEnqueueMemImageCopy", queue, image, image, rect(), rect(6), region(6, 5), 0, None, None
-    )
-    other[0, :, 6:] = other[0, :, :6].copy()
-    assert image_content(ur, queue, image, KINDS["IMAGE2D"]) == other.tobytes()
-    for memory in (volume, image):
-        ur.ok("urMemRelease", memory)
-
-
-def test_a_released_image_lives_until_its_commands_end(ur: Calls, context: int, queue: int) -> None:
-    gate, go = held_back(ur, context)
-    image = new_image(ur, context, data=bytes(range(240)))
-    room, read = ctypes.create_string_buffer(240), ctypes.c_void_p()
-    ends = 0, 0, room, 1, array(gate), ctypes.byref(read)
-    ur.ok("urEnqueueMemImageRead", queue, image, False, rect(), region(12, 5), *ends)
-    ur.ok("urMemRelease", image)
-    go()
-    ur.ok("urEventWait", 1, array(read))
-    assert room.raw == bytes(range(240))
-    for event in (gate, read):
-        ur.ok("urEventRelease", event)
 
 
 # native handles
@@ -319,39 +170,6 @@ NO_IMAGE = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
 
 
 @table(
-    "kind, fields, code",
-    [
-        ("IMAGE2D", {"stype": 0}, NO_IMAGE),
-        ("IMAGE2D", {"type": 5}, NO_IMAGE),
-        ("IMAGE2D", {"type": UR["UR_MEM_TYPE_IMAGE_CUBEMAP_EXP"]}, NO_IMAGE),
-        ("IMAGE2D", {"numMipLevel": 1}, NO_IMAGE),
-        ("IMAGE2D", {"numSamples": 1}, NO_IMAGE),
-        ("IMAGE2D", {"rowPitch": 48}, NO_IMAGE),
-        ("IMAGE3D", {"slicePitch": 240}, NO_IMAGE),
-        ("IMAGE1D", {"width": 0}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE2D", {"height": 0}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE3D", {"depth": 0}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE1D_ARRAY", {"arraySize": 0}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE2D_ARRAY", {"arraySize": 0}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE1D", {"width": 1 << 40}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE2D", {"height": 1 << 40}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE3D", {"depth": 1 << 40}, "INVALID_IMAGE_SIZE"),
-        ("IMAGE2D_ARRAY", {"arraySize": 1 << 40}, "INVALID_IMAGE_SIZE"),
-        # what a type of images does not have is not looked at
-        ("IMAGE1D", {"height": 0, "depth": 0, "arraySize": 0}, "SUCCESS"),
-        ("IMAGE2D", {"depth": 1 << 40, "arraySize": 1 << 40}, "SUCCESS"),
-    ],
-)
-def test_descriptions(
-    ur: Calls, context: int, kind: str, fields: dict[str, int], code: str
-) -> None:
-    found, image = create_image(ur, context, image_desc(kind, **fields))
-    assert found == code
-    if code == "SUCCESS":
-        ur.ok("urMemRelease", image)
-
-
-@table(
     "kind, fields",
     [
         ("IMAGE2D", {"rowPitch": 44}),
@@ -399,57 +217,6 @@ def test_formats_that_there_are_not(ur: Calls, context: int) -> None:
         assert create_image(ur, context, desc, form)[0] == NO_IMAGE
     odd = image_format("RGB", "FLOAT")
     assert create_image(ur, context, desc, odd)[0] == "UNSUPPORTED_IMAGE_FORMAT"
-
-
-def test_nulls(ur: Calls, context: int, queue: int) -> None:
-    form, desc, made = (
-        ctypes.byref(image_format()),
-        ctypes.byref(image_desc("IMAGE2D")),
-        ctypes.byref(ctypes.c_void_p()),
-    )
-    create = "urMemImageCreate"
-    assert ur(create, None, READ_WRITE, form, desc, None, made) == "INVALID_NULL_HANDLE"
-    for given in ((None, desc, None, made), (form, None, None, made), (form, desc, None, None)):
-        assert ur(create, context, READ_WRITE, *given) == "INVALID_NULL_POINTER"
-    image, area = new_image(ur, context), (rect(), region(1))
-    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
-        ends = 0, 0, ctypes.create_string_buffer(4), 0, None, None
-        assert ur(name, queue, None, True, *area, *ends) == "INVALID_NULL_HANDLE"
-        ends = 0, 0, None, 0, None, None
-        assert ur(name, queue, image, True, *area, *ends) == "INVALID_NULL_POINTER"
-    ur.ok("urMemRelease", image)
-
-
-@table(
-    "kind, origin, size",
-    [
-        ("IMAGE2D", (0, 0, 0), (0, 1, 1)),
-        ("IMAGE2D", (0, 0, 0), (1, 0, 1)),
-        ("IMAGE2D", (0, 0, 0), (1, 1, 0)),
-        ("IMAGE2D", (1, 0, 0), (12, 1, 1)),
-        ("IMAGE2D", (0, 5, 0), (1, 1, 1)),
-        ("IMAGE2D", (0, 0, 1), (1, 1, 1)),
-        ("IMAGE2D", ((1 << 64) - 1, 0, 0), (2, 1, 1)),
-        ("IMAGE1D", (0, 1, 0), (1, 1, 1)),
-        ("IMAGE1D_ARRAY", (0, 4, 0), (1, 2, 1)),
-        ("IMAGE3D", (0, 0, 2), (1, 1, 2)),
-        ("IMAGE2D_ARRAY", (0, 0, 0), (12, 5, 4)),
-    ],
-)
-def test_regions_that_are_not_in_the_image(
-    ur: Calls, context: int, queue: int, kind: str, origin: Any, size: Any
-) -> None:
-    image, room = new_image(ur, context, kind), ctypes.create_string_buffer(4096)
-    other = new_image(ur, context, "IMAGE3D")
-    area = rect(*origin), region(*size)
-    for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
-        ends = 0, 0, room, 0, None, None
-        assert ur(name, queue, image, True, *area, *ends) == "INVALID_SIZE"
-    copy = "urEnqueueMemImageCopy"
-    assert ur(copy, queue, image, other, area[0], rect(), area[1], 0, None, None) == "INVALID_SIZE"
-    assert ur(copy, queue, other, image, rect(), *area, 0, None, None) == "INVALID_SIZE"
-    for memory in (image, other):
-        ur.ok("urMemRelease", memory)
 
 
 @table(

@@ -62,23 +62,6 @@ def of_device(ur: Calls, routine: str, kernel: int, device: PluginDevice, name: 
     return value.raw[: size.value]
 
 
-def test_a_kernel_says_what_it_is(ur: Calls, context: int, program: int, kernel: int) -> None:
-    def number(name: str) -> int:
-        return ur.number("urKernelGetInfo", kernel, f"UR_KERNEL_INFO_{name}")
-
-    assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_FUNCTION_NAME") == b"store\0"
-    assert ur.info("urKernelGetInfo", kernel, "UR_KERNEL_INFO_ATTRIBUTES").endswith(b"\0")
-    assert (
-        number("NUM_ARGS"),
-        number("CONTEXT"),
-        number("PROGRAM"),
-        number("REFERENCE_COUNT"),
-    ) == (2, context, program, 1)
-    size = ctypes.c_size_t()
-    asked = kernel, UR["UR_KERNEL_INFO_NUM_REGS"], 0, None, ctypes.byref(size)
-    assert ur("urKernelGetInfo", *asked) == "UNSUPPORTED_ENUMERATION"
-
-
 def test_spilled_memory_is_told_where_the_driver_tells(
     ur: Calls, kernel: int, device: PluginDevice
 ) -> None:
@@ -97,16 +80,6 @@ def test_spilled_memory_is_told_where_the_driver_tells(
         else code == "UNSUPPORTED_ENUMERATION"
     )
     assert is_intel(device) or code == "UNSUPPORTED_ENUMERATION"
-
-
-def test_a_name_that_no_kernel_has(ur: Calls, context: int, program: int) -> None:
-    made, fresh = ctypes.c_void_p(), program_of(ur, context)
-    assert (
-        ur("urKernelCreate", program, b"no_such_kernel", ctypes.byref(made))
-        == "INVALID_KERNEL_NAME"
-    )
-    assert ur("urKernelCreate", fresh, b"store", ctypes.byref(made)) == "INVALID_PROGRAM_EXECUTABLE"
-    ur.ok("urProgramRelease", fresh)
 
 
 def test_group_info(ur: Calls, program: int, kernel: int, device: PluginDevice) -> None:

@@ -4,23 +4,17 @@ threads, and the older functions."""
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from helpers.launching import (
-    LOCAL,
-    MEM,
-    POINTER,
     SAMPLER,
     Numbers,
     build_once,
     find_foreign,
     is_intel,
     launch,
-    program_of,
-    rows,
     sizes,
 )
 from helpers.support import ROOT, RunPython
@@ -53,42 +47,6 @@ def numbers(ur: Calls, context: int) -> Iterator[Numbers]:
 # what runs
 
 
-def test_values_and_memory_objects(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
-) -> None:
-    assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 100) == "SUCCESS"
-    assert numbers.read(queue) == list(range(100, 116))
-    assert launch(ur, queue, kernels["nothing"], (16,)) == "SUCCESS"
-    some = rows(1)  # libsycl gives an address with no arguments
-    assert (
-        ur(
-            "urEnqueueKernelLaunchWithArgsExp",
-            queue,
-            kernels["nothing"],
-            1,
-            None,
-            sizes((1,)),
-            None,
-            0,
-            some,
-            None,
-            0,
-            None,
-            None,
-        )
-        == "SUCCESS"
-    )
-    ur.ok("urQueueFinish", queue)
-
-
-def test_local_memory(ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers) -> None:
-    assert (
-        launch(ur, queue, kernels["sums"], (16,), numbers.argument, (LOCAL, 64), local=(8,))
-        == "SUCCESS"
-    )
-    assert numbers.read(queue) == [36] * 16
-
-
 def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
     description = UR.get_struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
     made = ur.make("urSamplerCreate", context, ctypes.byref(description))
@@ -109,56 +67,6 @@ def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None
         ("urSamplerRelease", made),
     ):
         ur.ok(routine, handle)
-
-
-@pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
-def test_addresses(
-    ur: Calls, context: int, queue: int, device: PluginDevice, kernels: dict[str, int], kind: str
-) -> None:
-    where = () if kind == "Host" else (device.handle,)
-    memory = ur.make(f"urUSM{kind}Alloc", context, *where, None, None, 64).value or 0
-    assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory), 5) == "SUCCESS"
-    assert launch(ur, queue, kernels["store"], (8,), (POINTER, memory + 32), 50) == "SUCCESS"
-    found = (ctypes.c_int32 * 16)()
-    ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 64, 0, None, None)
-    assert list(found) == [*range(5, 13), *range(50, 58)]
-    ur.ok("urUSMFree", context, memory)
-
-
-@pytest.mark.parametrize(
-    ("size", "local", "offset", "expected"),
-    [
-        ((8,), (4,), None, [8, 1, 1, 4, 1, 1, 0, 0, 0]),
-        ((8, 4), (2, 4), (3, 5), [8, 4, 1, 2, 4, 1, 3, 5, 0]),
-        ((4, 2, 6), (2, 1, 3), (1, 2, 3), [4, 2, 6, 2, 1, 3, 1, 2, 3]),
-    ],
-)
-def test_sizes(
-    ur: Calls,
-    queue: int,
-    kernels: dict[str, int],
-    numbers: Numbers,
-    size: Any,
-    local: Any,
-    offset: Any,
-    expected: list[int],
-) -> None:
-    assert (
-        launch(ur, queue, kernels["shape"], size, numbers.argument, local=local, offset=offset)
-        == "SUCCESS"
-    )
-    assert numbers.read(queue)[:9] == expected
-
-
-def test_a_local_size_is_chosen_where_none_is_given(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
-) -> None:
-    assert launch(ur, queue, kernels["shape"], (12,), numbers.argument) == "SUCCESS"
-    assert 12 % numbers.read(queue)[3] == 0
-    assert (
-        launch(ur, queue, kernels["fours"], (16,), numbers.argument) == "SUCCESS"
-    )  # the one that it is compiled for
-    assert numbers.read(queue) == [4] * 16
 
 
 def test_an_empty_launch_has_its_place_and_an_event(
@@ -187,50 +95,6 @@ def test_an_empty_launch_has_its_place_and_an_event(
         )
         ur.ok("urEventRelease", event)
     assert numbers.read(queue) == list(range(1, 17))
-
-
-def test_events(
-    ur: Calls, context: int, device: PluginDevice, kernels: dict[str, int], numbers: Numbers
-) -> None:
-    flags = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"] | UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
-    properties = UR.get_struct("ur_queue_properties_t")(
-        stype=UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], flags=flags
-    )
-    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties)).value or 0
-    events: list[Any] = []
-    for value in range(10):
-        event = ctypes.c_void_p()
-        waits = [events[-1]] * 2 if events else []
-        assert (
-            launch(
-                ur,
-                queue,
-                kernels["store"],
-                (16,),
-                numbers.argument,
-                value,
-                waits=waits,
-                event=ctypes.byref(event),
-            )
-            == "SUCCESS"
-        )
-        events.append(event)
-    ur.ok("urEventWait", 1, ctypes.byref(events[-1]))
-    assert numbers.read(queue) == list(range(9, 25))
-    times = [ctypes.c_uint64(), ctypes.c_uint64()]
-    for name, time in zip(("START", "END"), times, strict=True):
-        ur.ok(
-            "urEventGetProfilingInfo",
-            events[-1],
-            UR[f"UR_PROFILING_INFO_COMMAND_{name}"],
-            8,
-            ctypes.byref(time),
-            None,
-        )
-    assert 0 < times[0].value <= times[1].value
-    for event in events:
-        ur.ok("urEventRelease", event)
-    ur.ok("urQueueRelease", queue)
 
 
 # what is refused
@@ -387,34 +251,6 @@ def test_a_cooperative_launch_needs_no_local_size(
     assert code == "SUCCESS" and numbers.read(queue) == list(range(5, 21))
 
 
-# threads
-
-
-def test_threads_that_launch_one_kernel_do_not_mix_up_their_arguments(
-    ur: Calls, context: int, device: PluginDevice, kernels: dict[str, int]
-) -> None:
-    wrong: list[Any] = []
-
-    def work(number: int) -> None:
-        queue = ur.make("urQueueCreate", context, device.handle, None).value or 0
-        mine = Numbers(ur, context, 8)
-        for turn in range(50):
-            value = 1000 * number + turn
-            code = launch(ur, queue, kernels["store"], (8,), mine.argument, value)
-            found = mine.read(queue)
-            if code != "SUCCESS" or found != list(range(value, value + 8)):
-                wrong.append((number, turn, code, found))
-        ur.ok("urMemRelease", mine.handle)
-        ur.ok("urQueueRelease", queue)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 # the older functions
 
 
@@ -526,15 +362,3 @@ def test_the_tables_of_earlier_releases_lead_to_them(
     )
     lines = done.out.splitlines()
     assert lines[0] == layout and lines[1:] == ["[9, 10, 11, 12]"] * len(adapter.devices)
-
-
-def test_a_program_may_be_released_before_its_kernel_is_launched(
-    ur: Calls, context: int, queue: int, numbers: Numbers
-) -> None:
-    program = program_of(ur, context)
-    ur.ok("urProgramBuild", context, program, None)
-    kernel = ur.make("urKernelCreate", program, b"store").value or 0
-    ur.ok("urProgramRelease", program)
-    assert launch(ur, queue, kernel, (16,), (MEM, numbers.handle), 2) == "SUCCESS"
-    ur.ok("urKernelRelease", kernel)  # while it may still run
-    assert numbers.read(queue) == list(range(2, 18))

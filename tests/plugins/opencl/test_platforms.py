@@ -5,33 +5,10 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from helpers.drivers import Driver
 from helpers.ur_calls import Calls, array
 
-from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
-
-
-def test_there_is_a_platform_of_each_driver_and_it_is_the_same_each_time(
-    ur: Calls, adapter: Plugin, present_drivers: tuple[Driver, ...]
-) -> None:
-    count = ctypes.c_uint32()
-    ur.ok("urPlatformGet", adapter.handles[0], 0, None, ctypes.byref(count))
-    found = (ctypes.c_void_p * count.value)()
-    ur.ok("urPlatformGet", adapter.handles[0], count.value, found, None)
-    assert list(found) == [platform.handle for platform in adapter.platforms]
-    for driver in present_drivers:
-        assert any(driver.has(platform) for platform in adapter.platforms)
-
-
-def test_a_platform_tells_of_itself(adapter: Plugin, device: PluginDevice) -> None:
-    platform = device.platform
-    assert platform.info("BACKEND") == UR["UR_BACKEND_OPENCL"]
-    assert platform.info("ADAPTER") == adapter.handles[0]
-    assert platform.info("PROFILE") == "FULL_PROFILE"
-    assert platform.version.startswith("OpenCL 3.")
-    assert "cl_khr_icd" in platform.extensions
 
 
 def test_a_native_handle_leads_back_to_the_same_platform(

@@ -19,9 +19,7 @@ from helpers.launching import (
     last_error,
     launch,
     native,
-    opencl,
     program_of,
-    references,
     takes_spirv,
 )
 from helpers.ur_calls import Calls, array
@@ -170,43 +168,6 @@ def test_a_failed_build_says_what_the_compiler_said(
     ur.ok("urProgramRelease", program)
 
 
-def test_options_are_handed_on(ur: Calls, context: int, queue: int, device: PluginDevice) -> None:
-    program = program_of(
-        ur,
-        context,
-        b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value + MORE; }",
-    )
-    ur.ok("urProgramBuild", context, program, b"-DMORE=10")
-    runs(ur, context, queue, program, 15, 15)
-    assert build_info(ur, program, device, "UR_PROGRAM_BUILD_INFO_OPTIONS") == b"-DMORE=10\0"
-    other = program_of(ur, context)
-    assert ur("urProgramBuild", context, other, b"-no-such-option") == "PROGRAM_BUILD_FAILURE"
-    assert "no-such-option" in last_error(ur)[0]
-    for handle in (program, other):
-        ur.ok("urProgramRelease", handle)
-
-
-def test_a_program_is_compiled_then_linked(
-    ur: Calls, context: int, queue: int, device: PluginDevice
-) -> None:
-    parts = [
-        b"int more(int value); kernel void store(global int *out, int value) { "
-        b"out[get_global_id(0)] = more(value); }",
-        b"int more(int value) { return value + 100; }",
-    ]
-    programs = [program_of(ur, context, part) for part in parts]
-    for program in programs:
-        ur.ok("urProgramCompile", context, program, None)
-    kind = build_info(ur, programs[0], device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
-    assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT"]
-    linked = ur.make("urProgramLink", context, 2, array(*programs), None).value or 0
-    kind = build_info(ur, linked, device, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE")
-    assert int.from_bytes(kind, "little") == UR["UR_PROGRAM_BINARY_TYPE_EXECUTABLE"]
-    runs(ur, context, queue, linked, 105, 105)
-    for program in (*programs, linked):
-        ur.ok("urProgramRelease", program)
-
-
 def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDevice) -> None:
     compiled, fresh, made = (
         program_of(ur, context, UNRESOLVED),
@@ -294,41 +255,6 @@ def test_a_program_is_not_built_for_a_device_of_another_driver(
 # what it is asked
 
 
-def test_a_program_says_what_it_is(ur: Calls, context: int, device: PluginDevice) -> None:
-    program = program_of(ur, context)
-
-    def number(name: str) -> int:
-        return ur.number("urProgramGetInfo", program, f"UR_PROGRAM_INFO_{name}")
-
-    assert (
-        number("CONTEXT"),
-        number("NUM_DEVICES"),
-        number("DEVICES"),
-        number("REFERENCE_COUNT"),
-    ) == (context, 1, device.handle, 1)
-    assert number("BINARY_SIZES") == 0
-    names, size = ctypes.create_string_buffer(99), SIZE()
-    asked = (program, UR["UR_PROGRAM_INFO_KERNEL_NAMES"], 99, names, ctypes.byref(size))
-    assert ur("urProgramGetInfo", *asked) == "INVALID_PROGRAM_EXECUTABLE"
-    ur.ok("urProgramBuild", context, program, None)
-    ur.ok("urProgramGetInfo", *asked)
-    found = names.raw[: size.value]
-    assert found.endswith(b"\0") and sorted(found[:-1].split(b";")) == [
-        b"fours",
-        b"nothing",
-        b"shape",
-        b"store",
-        b"sums",
-    ]
-    assert number("NUM_KERNELS") == 5 and number("BINARY_SIZES") > 0
-    assert status(ur, program, device) == UR["UR_PROGRAM_BUILD_STATUS_SUCCESS"]
-    ur.ok("urProgramRetain", program)
-    assert number("REFERENCE_COUNT") == 2
-    ur.ok("urProgramRelease", program)
-    ur.ok("urProgramRelease", program)
-    assert ur("urProgramRelease", program) == "INVALID_PROGRAM"
-
-
 @pytest.mark.parametrize("name", ["IL", "BINARIES"])
 def test_properties_of_unusual_form_keep_to_the_protocol(
     ur: Calls, context: int, name: str
@@ -341,27 +267,6 @@ def test_properties_of_unusual_form_keep_to_the_protocol(
     ur.ok("urProgramGetInfo", *asked, 0, None, ctypes.byref(size))
     assert size.value == (8 if name == "BINARIES" else 0)
     ur.ok("urProgramRelease", program)
-
-
-def test_binaries_make_the_program_again(
-    ur: Calls, context: int, queue: int, device: PluginDevice
-) -> None:
-    program = built(ur, context)
-    (binary,) = binaries(ur, program)
-    code, again = from_binaries(ur, context, device, binary)
-    assert code == "SUCCESS"
-    ur.ok("urProgramBuild", context, again, None)
-    runs(ur, context, queue, again, 5, 6, 7)
-    none = array(None)
-    ur.ok(
-        "urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 8, none, None
-    )  # NULL: that one is not wanted
-    assert (
-        ur("urProgramGetInfo", program, UR["UR_PROGRAM_INFO_BINARIES"], 7, none, None)
-        == "INVALID_SIZE"
-    )
-    for handle in (program, again):
-        ur.ok("urProgramRelease", handle)
 
 
 def test_what_is_no_binary_is_refused(ur: Calls, context: int, device: PluginDevice) -> None:
@@ -484,25 +389,6 @@ def test_addresses_of_functions_and_variables(
 
 
 # native handles
-
-
-@pytest.mark.parametrize("owned", [False, True])
-def test_native_handles_both_ways(ur: Calls, context: int, queue: int, owned: bool) -> None:
-    program = built(ur, context)
-    cl = native(ur, "urProgramGetNativeHandle", program)
-    table, count = opencl(cl), ("clGetProgramInfo", cl, "CL_PROGRAM_REFERENCE_COUNT")
-    assert references(table, *count) == 1
-    if owned:
-        assert table.clRetainProgram(cl) == 0
-    properties = UR.get_struct("ur_program_native_properties_t")(isNativeHandleOwned=owned)
-    again = (
-        ur.make("urProgramCreateWithNativeHandle", cl, context, ctypes.byref(properties)).value or 0
-    )
-    assert references(table, *count) == 2
-    runs(ur, context, queue, again, 5, 6)
-    ur.ok("urProgramRelease", again)
-    assert references(table, *count) == 1
-    ur.ok("urProgramRelease", program)
 
 
 def test_native_handles_that_are_no_programs_of_the_context(

@@ -60,13 +60,6 @@ def test_a_time_stamp_lies_between_what_comes_before_and_after(ur: Calls, any_qu
     assert 0 < times[0] <= times[1] <= times[2]
 
 
-def test_a_finished_queue_is_empty(ur: Calls, any_queue: int) -> None:
-    for _ in range(50):
-        ur.ok("urEnqueueEventsWait", any_queue, 0, None, None)
-        ur.ok("urQueueFinish", any_queue)
-        assert ur.number("urQueueGetInfo", any_queue, "UR_QUEUE_INFO_EMPTY") == 1
-
-
 def test_a_queue_that_was_finished_while_a_command_was_enqueued_is_not_empty(
     ur: Calls, context: int, any_queue: int
 ) -> None:
@@ -141,31 +134,6 @@ def test_a_host_task_does_not_run_after_a_failure(
     ur.ok("urEnqueueHostTaskExp", any_queue, task, None, None, 0, None, None)
     ur.ok("urQueueFinish", any_queue)
     assert told == [-5] and not ran
-
-
-def test_flags_that_contradict_each_other_are_refused(
-    ur: Calls, device: PluginDevice, context: int
-) -> None:
-    made = ctypes.c_void_p()
-    for flags, code in (
-        (
-            UR["UR_QUEUE_FLAG_PRIORITY_LOW"] | UR["UR_QUEUE_FLAG_PRIORITY_HIGH"],
-            "INVALID_QUEUE_PROPERTIES",
-        ),
-        (UR["UR_QUEUE_FLAG_ON_DEVICE"], "INVALID_QUEUE_PROPERTIES"),
-        (1 << 30, "INVALID_ENUMERATION"),
-    ):
-        properties = Properties(UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, flags)
-        assert (
-            ur(
-                "urQueueCreate",
-                context,
-                device.handle,
-                ctypes.byref(properties),
-                ctypes.byref(made),
-            )
-            == code
-        )
 
 
 #: Releases out-of-order queues, and the events in them, while commands run that wait for each
@@ -251,17 +219,6 @@ def test_a_native_handle_of_nothing_makes_an_event_that_is_complete(
     ur.ok("urEnqueueEventsWait", any_queue, 1, array(event), None)
     ur.ok("urQueueFinish", any_queue)
     assert ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == 0
-    ur.ok("urEventRelease", event)
-
-
-def test_times_that_there_are_not(ur: Calls, queue: int) -> None:
-    """Also for a caller that has no room for them."""
-    event = ur.make("urEnqueueEventsWait", queue, 0, None)
-    ur.ok("urEventWait", 1, array(event))
-    end = UR["UR_PROFILING_INFO_COMMAND_END"]
-    for size in (0, 8):
-        code = ur("urEventGetProfilingInfo", event, end, size, None, None)
-        assert code == "PROFILING_INFO_NOT_AVAILABLE"
     ur.ok("urEventRelease", event)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from helpers.memory_calls import (
@@ -14,8 +13,6 @@ from helpers.memory_calls import (
     new_buffer,
     new_queue,
     opencl,
-    rect,
-    region,
     struct,
 )
 from helpers.tables import table
@@ -29,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("begins_in")
 
 SIZE = 4096
 DATA = bytes(range(256)) * 16
-HUGE = (1 << 64) - 1
 
 
 @pytest.fixture(params=["in order", "out of order"])
@@ -50,77 +46,6 @@ def buffer(ur: Calls, context: int) -> Iterator[ctypes.c_void_p]:
     ur.ok("urMemRelease", made)
 
 
-def test_bytes_go_out_and_come_back(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
-    event, again = ctypes.c_void_p(), ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferWrite",
-        queue,
-        buffer,
-        False,
-        100,
-        5,
-        b"hello",
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    into = ctypes.create_string_buffer(9)
-    ur.ok(
-        "urEnqueueMemBufferRead",
-        queue,
-        buffer,
-        False,
-        98,
-        9,
-        into,
-        1,
-        array(event),
-        ctypes.byref(again),
-    )
-    finish(ur, again, "MEM_BUFFER_READ")
-    finish(ur, event, "MEM_BUFFER_WRITE")
-    assert into.raw == DATA[98:100] + b"hello" + DATA[105:107]
-
-
-def test_a_blocking_transfer_is_done_with_the_host_memory(
-    ur: Calls, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    host, event = ctypes.create_string_buffer(b"done", 4), ctypes.c_void_p()
-    ur.ok("urEnqueueMemBufferWrite", queue, buffer, True, 0, 4, host, 0, None, ctypes.byref(event))
-    host[0:4] = b"gone"
-    into = ctypes.create_string_buffer(4)
-    ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, into, 1, array(event), None)
-    assert into.raw == b"done"
-    ur.ok("urEventRelease", event)
-
-
-def test_a_transfer_waits_for_its_events(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    gate, go = held_back(ur, context)
-    done = ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferFill",
-        queue,
-        buffer,
-        b"\1",
-        1,
-        0,
-        SIZE,
-        1,
-        array(gate),
-        ctypes.byref(done),
-    )
-    assert (
-        ur.number("urEventGetInfo", done, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
-        != UR["UR_EVENT_STATUS_COMPLETE"]
-    )
-    assert go() == 0
-    finish(ur, done, "MEM_BUFFER_FILL")
-    assert content(ur, queue, buffer, SIZE) == b"\1" * SIZE
-    ur.ok("urEventRelease", gate)
-
-
 def test_nothing_to_transfer_has_its_place_in_the_order(
     ur: Calls, queue: int, buffer: ctypes.c_void_p
 ) -> None:
@@ -133,65 +58,6 @@ def test_nothing_to_transfer_has_its_place_in_the_order(
         ur.ok(f"urEnqueueMemBuffer{name}", queue, *arguments, 0, None, ctypes.byref(event))
         finish(ur, event, f"MEM_BUFFER_{name.upper()}")
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 0, b"x", 0, None, None)
-
-
-@table(
-    "offset, size", [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (HUGE, 1), (1, HUGE), (HUGE, HUGE)]
-)
-def test_what_goes_beyond_the_buffer(
-    ur: Calls, queue: int, buffer: ctypes.c_void_p, offset: int, size: int
-) -> None:
-    end, host = (0, None, None), ctypes.create_string_buffer(16)
-    assert (
-        ur("urEnqueueMemBufferRead", queue, buffer, True, offset, size, host, *end)
-        == "INVALID_SIZE"
-    )
-    assert (
-        ur("urEnqueueMemBufferWrite", queue, buffer, True, offset, size, host, *end)
-        == "INVALID_SIZE"
-    )
-    assert (
-        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, offset, 0, size, *end) == "INVALID_SIZE"
-    )
-    assert (
-        ur("urEnqueueMemBufferCopy", queue, buffer, buffer, 0, offset, size, *end) == "INVALID_SIZE"
-    )
-    assert (
-        ur("urEnqueueMemBufferFill", queue, buffer, b"x", 1, offset, size, *end) == "INVALID_SIZE"
-    )
-    mapped = ctypes.byref(ctypes.c_void_p())
-    assert (
-        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, offset, size, *end, mapped)
-        == "INVALID_SIZE"
-    )
-
-
-def test_nulls_and_handles_of_another_kind(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    end, host = (0, None, None), ctypes.create_string_buffer(16)
-    assert (
-        ur("urEnqueueMemBufferRead", None, buffer, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
-    )
-    assert (
-        ur("urEnqueueMemBufferRead", queue, None, True, 0, 4, host, *end) == "INVALID_NULL_HANDLE"
-    )
-    assert (
-        ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, None, *end)
-        == "INVALID_NULL_POINTER"
-    )
-    assert ur("urEnqueueMemBufferRead", buffer, buffer, True, 0, 4, host, *end) == "INVALID_QUEUE"
-    assert (
-        ur("urEnqueueMemBufferRead", queue, queue, True, 0, 4, host, *end) == "INVALID_MEM_OBJECT"
-    )
-    for waits in ((1, None), (0, array(queue)), (1, array(queue)), (1, array(None))):
-        assert (
-            ur("urEnqueueMemBufferRead", queue, buffer, True, 0, 4, host, *waits, None)
-            == "INVALID_EVENT_WAIT_LIST"
-        )
-    assert (
-        ur("urEnqueueMemBufferFill", queue, buffer, None, 1, 0, 4, *end) == "INVALID_NULL_POINTER"
-    )
 
 
 def test_a_buffer_of_another_context(
@@ -226,115 +92,6 @@ def test_copies(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) ->
         == "OVERLAPPING_REGIONS"
     )
     ur.ok("urQueueFinish", queue)
-
-
-# rectangles: rows of 16 bytes, slices of 8 rows, 4 slices
-
-
-def picture(data: bytes, x: int, y: int, z: int, width: int, height: int, depth: int) -> bytes:
-    rows = ((z + k) * 128 + (y + j) * 16 + x for k in range(depth) for j in range(height))
-    return b"".join(data[row : row + width] for row in rows)
-
-
-def test_rectangles_are_read_and_written(ur: Calls, queue: int, buffer: ctypes.c_void_p) -> None:
-    event, into = ctypes.c_void_p(), ctypes.create_string_buffer(5 * 3 * 2)
-    arguments = (rect(3, 2, 1), rect(), region(5, 3, 2), 16, 128, 0, 0)
-    ur.ok(
-        "urEnqueueMemBufferReadRect",
-        queue,
-        buffer,
-        False,
-        *arguments,
-        into,
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    finish(ur, event, "MEM_BUFFER_READ_RECT")
-    assert into.raw == picture(DATA, 3, 2, 1, 5, 3, 2)
-    host = ctypes.create_string_buffer(b"." * 8 * 4, 32)
-    host[8 * 1 + 2 : 8 * 1 + 5], host[8 * 2 + 2 : 8 * 2 + 5] = b"abc", b"def"
-    arguments = (rect(1, 0, 0), rect(2, 1, 0), region(3, 2, 1), 16, 128, 8, 32)
-    ur.ok(
-        "urEnqueueMemBufferWriteRect",
-        queue,
-        buffer,
-        True,
-        *arguments,
-        host,
-        0,
-        None,
-        ctypes.byref(event),
-    )
-    finish(ur, event, "MEM_BUFFER_WRITE_RECT")
-    assert content(ur, queue, buffer, 32) == DATA[:1] + b"abc" + DATA[4:17] + b"def" + DATA[20:32]
-
-
-def test_rectangles_are_copied(
-    ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    other, event = new_buffer(ur, context, SIZE, b"\0" * SIZE), ctypes.c_void_p()
-    arguments = (rect(3, 2, 1), rect(0, 0, 0), region(5, 3, 2), 16, 128, 0, 0)
-    ur.ok(
-        "urEnqueueMemBufferCopyRect", queue, buffer, other, *arguments, 0, None, ctypes.byref(event)
-    )
-    finish(ur, event, "MEM_BUFFER_COPY_RECT")
-    assert content(ur, queue, other, 30) == picture(DATA, 3, 2, 1, 5, 3, 2)
-    ur.ok("urMemRelease", other)
-
-
-BAD_REGIONS = [region(0, 1, 1), region(1, 0, 1), region(1, 1, 0)]
-#: origin, region, row and slice pitch of what is no rectangle of the buffer
-BAD_PLACES = [
-    (rect(), region(16, 2, 1), 15, 0),
-    (rect(), region(16, 2, 1), 16, 16),
-    (rect(), region(16, 2, 2), 16, 40),
-    (rect(), region(16, 2, 2), 0, 40),
-    (rect(), region(SIZE + 1), 0, 0),
-    (rect(SIZE), region(1), 0, 0),
-    (rect(1, 0, 31), region(128, 1, 1), 0, 128),
-    (rect(0, 256, 0), region(1), 16, 0),
-    (rect(0, 0, HUGE), region(1), 16, 128),
-    (rect(HUGE, HUGE, HUGE), region(HUGE, HUGE, HUGE), 0, 0),
-]
-
-
-@table("origin, size, row, slice_", BAD_PLACES + [(rect(), bad, 0, 0) for bad in BAD_REGIONS])
-def test_rectangles_that_do_not_fit(
-    ur: Calls,
-    context: int,
-    queue: int,
-    buffer: ctypes.c_void_p,
-    origin: Any,
-    size: Any,
-    row: int,
-    slice_: int,
-) -> None:
-    host = ctypes.create_string_buffer(SIZE)
-    for name in ("Read", "Write"):
-        arguments = (queue, buffer, True, origin, rect(), size, row, slice_, 0, 0, host)
-        assert ur(f"urEnqueueMemBuffer{name}Rect", *arguments, 0, None, None) == "INVALID_SIZE"
-    other = new_buffer(ur, context, SIZE)
-    copy = "urEnqueueMemBufferCopyRect"
-    assert (
-        ur(copy, queue, buffer, other, origin, rect(), size, row, slice_, 0, 0, 0, None, None)
-        == "INVALID_SIZE"
-    )
-    assert (
-        ur(copy, queue, other, buffer, rect(), origin, size, 0, 0, row, slice_, 0, None, None)
-        == "INVALID_SIZE"
-    )
-    ur.ok("urMemRelease", other)
-
-
-@table("row, slice_", [(15, 0), (16, 16), (16, 40), (0, 40)])
-def test_pitches_of_host_memory_that_do_not_fit(
-    ur: Calls, queue: int, buffer: ctypes.c_void_p, row: int, slice_: int
-) -> None:
-    host = ctypes.create_string_buffer(SIZE)
-    for name in ("Read", "Write"):
-        arguments = (queue, buffer, True, rect(), rect(), region(16, 2, 2), 0, 0, row, slice_, host)
-        assert ur(f"urEnqueueMemBuffer{name}Rect", *arguments, 0, None, None) == "INVALID_SIZE"
 
 
 # fills
@@ -415,58 +172,7 @@ def test_the_pattern_is_taken_at_once(
         assert content(ur, queue, buffer, SIZE) == b"p" * SIZE
 
 
-@table(
-    "count, offset, size",
-    [(0, 0, 16), (4, 0, 0), (8, 0, 4), (3, 0, 9), (12, 0, 24), (4, 0, 10), (4, 2, 8)],
-)
-def test_fills_that_do_not_fit(
-    ur: Calls, queue: int, buffer: ctypes.c_void_p, count: int, offset: int, size: int
-) -> None:
-    assert (
-        ur(
-            "urEnqueueMemBufferFill",
-            queue,
-            buffer,
-            b"0123456789abcdef",
-            count,
-            offset,
-            size,
-            0,
-            None,
-            None,
-        )
-        == "INVALID_SIZE"
-    )
-
-
 # maps
-
-
-def test_a_map_shows_the_buffer_and_takes_what_is_written(
-    ur: Calls, queue: int, buffer: ctypes.c_void_p
-) -> None:
-    flags = UR["UR_MAP_FLAG_READ"] | UR["UR_MAP_FLAG_WRITE"]
-    mapped, event = ctypes.c_void_p(), ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferMap",
-        queue,
-        buffer,
-        True,
-        flags,
-        16,
-        64,
-        0,
-        None,
-        ctypes.byref(event),
-        ctypes.byref(mapped),
-    )
-    assert mapped.value
-    assert ctypes.string_at(mapped.value, 64) == DATA[16:80]
-    ctypes.memmove(mapped, b"mapped", 6)
-    finish(ur, event, "MEM_BUFFER_MAP")
-    ur.ok("urEnqueueMemUnmap", queue, buffer, mapped, 0, None, ctypes.byref(event))
-    finish(ur, event, "MEM_UNMAP")
-    assert content(ur, queue, buffer, 8, 16) == b"mapped" + DATA[22:24]
 
 
 def test_a_map_waits_for_its_events(

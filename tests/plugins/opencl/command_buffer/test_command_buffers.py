@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -26,7 +26,6 @@ from helpers.ur_calls import Calls, array
 
 from fairlead.icd.command_buffer.driver_command_buffer import find_support
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.devices import PluginDevice
 from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl.core import adapter as reference
 
@@ -61,136 +60,6 @@ def test_an_unknown_engine_is_an_error_when_it_is_finalized(
     bench.finalize(buffer)
     assert bench.run(buffer) == bumped(list(range(COUNT)), 1)
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_enqueues_follow_each_other_also_across_queues(
-    bench: Bench, free_queue: int, mode: str
-) -> None:
-    buffer = bench.buffer(in_order=False)
-    point = 0
-    for add in (1, 2):
-        point, _ = bench.launch(
-            buffer, "bump", pointer(bench.address), value(add), after=(point,) if point else ()
-        )
-    bench.finalize(buffer)
-    order = [bench.queue, free_queue, free_queue, bench.queue, free_queue]
-    for queue in order:
-        bench.ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, None)
-    for queue in order:
-        bench.ur.ok("urQueueFinish", queue)
-    assert list(bench.cells) == bumped(list(range(COUNT)), *(1, 2) * len(order))
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_sync_points_order_an_out_of_order_command_buffer(
-    bench: Bench, free_queue: int, mode: str
-) -> None:
-    """Two branches on two halves, joined by a third launch."""
-    ur, buffer = bench.ur, bench.buffer(in_order=False)
-    half = sizes(COUNT // 2)
-    low, _ = bench.launch(buffer, "bump", pointer(bench.address), value(7), size=half)
-    high, _ = bench.launch(buffer, "bump", pointer(bench.address + 2 * COUNT), value(9), size=half)
-    joined, _ = bench.launch(buffer, "scale", pointer(bench.address), value(2), after=(low, high))
-    assert (low, high, joined) == (1, 2, 3)
-    bench.finalize(buffer)
-    start = list(range(COUNT))
-    for queue in (bench.queue, free_queue):
-        bench.reset()
-        expected = [
-            2 * cell for cell in bumped(start[: COUNT // 2], 7) + bumped(start[COUNT // 2 :], 9)
-        ]
-        assert bench.run(buffer, queue=queue) == expected
-    ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_every_transfer(bench: Bench, mode: str) -> None:
-    ur, buffer, size = bench.ur, bench.buffer(), 4 * COUNT
-    flags = UR["UR_MEM_FLAG_READ_WRITE"]
-    first, second = (
-        ur.make("urMemBufferCreate", bench.context, flags, size, None) for _ in range(2)
-    )
-    source, target = (ctypes.c_int * COUNT)(*range(100, 100 + COUNT)), (ctypes.c_int * COUNT)()
-    window = (ctypes.c_int * COUNT)(*[-1] * COUNT)
-    none = (0, None, 0, None, None, None, None)
-    append = "urCommandBufferAppend"
-    origin, region = Offset(0, 0, 0), Region(8, 2, 1)
-    ur.ok(f"{append}MemBufferWriteExp", buffer, first, 0, size, source, *none)
-    ur.ok(f"{append}MemBufferCopyExp", buffer, first, second, 0, 0, size, *none)
-    ur.ok(
-        f"{append}MemBufferFillExp", buffer, second, ctypes.byref(ctypes.c_int(5)), 4, 0, 8, *none
-    )
-    ur.ok(
-        f"{append}MemBufferCopyRectExp",
-        buffer,
-        first,
-        second,
-        origin,
-        Offset(8, 1, 0),
-        region,
-        16,
-        0,
-        16,
-        0,
-        *none,
-    )
-    ur.ok(
-        f"{append}MemBufferWriteRectExp",
-        buffer,
-        second,
-        Offset(0, 3, 0),
-        origin,
-        Region(8, 1, 1),
-        16,
-        0,
-        8,
-        0,
-        source,
-        *none,
-    )
-    ur.ok(
-        f"{append}MemBufferReadRectExp",
-        buffer,
-        second,
-        Offset(8, 0, 0),
-        origin,
-        region,
-        16,
-        0,
-        8,
-        0,
-        window,
-        *none,
-    )
-    ur.ok(f"{append}MemBufferReadExp", buffer, second, 0, size, target, *none)
-    ur.ok(f"{append}USMMemcpyExp", buffer, bench.address, target, size // 2, *none)
-    ur.ok(f"{append}USMFillExp", buffer, bench.address + size // 2, b"\1\2\3", 3, 24, *none)
-    ur.ok(
-        f"{append}USMFillExp",
-        buffer,
-        bench.address + size - 8,
-        ctypes.byref(ctypes.c_int(9)),
-        4,
-        8,
-        *none,
-    )
-    ur.ok(f"{append}USMPrefetchExp", buffer, bench.address, size, 1, *none)
-    ur.ok(f"{append}USMAdviseExp", buffer, bench.address, size, 1, *none)
-    bench.finalize(buffer)
-    for start in (100, 200):
-        source[:] = range(start, start + COUNT)  # host memory is read when the command runs
-        bench.run(buffer)
-        expected = list(source)
-        expected[0:2] = 5, 5
-        expected[6:8], expected[10:12] = source[0:2], source[4:6]
-        expected[12:14] = source[0:2]
-        assert list(target) == expected
-        assert list(window[:4]) == [*expected[2:4], *expected[6:8]]
-        assert list(bench.cells[: COUNT // 2]) == expected[: COUNT // 2]
-        assert bytes(bench.cells)[size // 2 : size - 8] == b"\1\2\3" * 8
-        assert list(bench.cells[-2:]) == [9, 9]
-    ur.ok("urCommandBufferReleaseExp", buffer)
-    for made in (first, second):
-        ur.ok("urMemRelease", made)
 
 
 def test_everything_may_be_released_while_it_executes(bench: Bench, mode: str) -> None:
@@ -343,107 +212,6 @@ def test_contexts_of_one_native_handle_are_the_same(bench: Bench, adapter: Plugi
 
 
 # profiling, queries, misuse
-
-
-def test_the_event_of_an_enqueue_tells_the_time_of_it_all(
-    bench: Bench, ur: Calls, device: PluginDevice, context: int, mode: str
-) -> None:
-    properties = UR.get_struct("ur_queue_properties_t")(
-        UR["UR_STRUCTURE_TYPE_QUEUE_PROPERTIES"], None, 2
-    )
-    queue = ur.make("urQueueCreate", context, device.handle, ctypes.byref(properties))
-    buffer, event = bench.buffer(profiling=True), ctypes.c_void_p()
-    for add in range(20):
-        bench.launch(buffer, "bump", pointer(bench.address), value(add))
-    bench.finalize(buffer)
-    ur.ok("urEnqueueCommandBufferExp", queue, buffer, 0, None, ctypes.byref(event))
-    ur.ok("urEventWait", 1, array(event))
-    names = ("QUEUED", "SUBMIT", "START", "END")
-    times = [
-        ur.number("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
-        for name in names
-    ]
-    assert times == sorted(times) and times[2] < times[3]
-    assert (
-        ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
-        == UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
-    )
-    for release, handle in (
-        ("urEventRelease", event),
-        ("urCommandBufferReleaseExp", buffer),
-        ("urQueueRelease", queue),
-    ):
-        ur.ok(release, handle)
-
-
-def test_queries(bench: Bench) -> None:
-    ur, buffer = bench.ur, bench.buffer(updatable=True, in_order=False, profiling=True)
-    assert (
-        ur.number("urCommandBufferGetInfoExp", buffer, "UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT")
-        == 1
-    )
-    desc = UR.get_struct("ur_exp_command_buffer_desc_t").from_buffer_copy(
-        ur.info("urCommandBufferGetInfoExp", buffer, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR")
-    )
-    assert (desc.isUpdatable, desc.isInOrder, desc.enableProfiling) == (1, 0, 1)
-    ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-MISUSES: list[tuple[str, Callable[[Bench, int], str]]] = [
-    (
-        "INVALID_OPERATION",
-        lambda b, cb: b.ur("urEnqueueCommandBufferExp", b.queue, cb, 0, None, None),
-    ),
-    ("INVALID_OPERATION", lambda b, cb: b.ur("urCommandBufferFinalizeExp", b.finalize(cb))),
-    ("INVALID_OPERATION", lambda b, cb: b.update(b.finalize(cb), update(0))),
-    (
-        "INVALID_COMMAND_BUFFER_SYNC_POINT_EXP",
-        lambda b, cb: b.advise(cb, 1, (ctypes.c_uint32 * 1)(7), 0),
-    ),
-    ("INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP", lambda b, cb: b.advise(cb, 1, None, 0)),
-    ("INVALID_EVENT_WAIT_LIST", lambda b, cb: b.advise(cb, 0, None, 1)),
-    (
-        "INVALID_OPERATION",
-        lambda b, cb: b.advise(cb, 0, None, 0, command=ctypes.byref(ctypes.c_void_p())),
-    ),
-    ("INVALID_OPERATION", lambda b, cb: b.advise(b.finalize(cb), 0, None, 0)),
-    (
-        "INVALID_SIZE",
-        lambda b, cb: b.ur(
-            "urCommandBufferAppendUSMFillExp",
-            cb,
-            b.address,
-            b"abc",
-            3,
-            4,
-            0,
-            None,
-            0,
-            None,
-            None,
-            None,
-            None,
-        ),
-    ),
-    ("INVALID_KERNEL_ARGUMENT_INDEX", lambda b, cb: b.try_launch(cb, [pointer(b.address)])),
-    (
-        "INVALID_VALUE",
-        lambda b, cb: b.try_launch(cb, [pointer(b.address), value(1)], b.kernels["bump"]),
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("code", "misuse"),
-    MISUSES,
-    ids=[f"{number}-{code}" for number, (code, _) in enumerate(MISUSES)],
-)
-def test_misuse_gets_the_code_of_the_specification(
-    bench: Bench, code: str, misuse: Callable[[Bench, int], str]
-) -> None:
-    buffer = bench.buffer(in_order=False)
-    assert misuse(bench, buffer) == code
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_an_argument_of_a_wrong_size_is_refused_when_it_is_appended(bench: Bench) -> None:

@@ -7,39 +7,13 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.command_bench import COUNT, Bench, bumped, local, memory, pointer, sizes, update, value
-from helpers.ur_calls import array
+from helpers.command_bench import COUNT, Bench, bumped, memory, pointer, sizes, update, value
 
 from fairlead.icd._native import lib
 from fairlead.icd.command_buffer import execution_plans
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl.core import adapter as reference
-
-
-def test_arguments_and_sizes_are_updated(bench: Bench, mode: str) -> None:
-    ur, buffer = bench.ur, bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
-    bench.launch(buffer, "bump", pointer(bench.address), value(2))
-    bench.finalize(buffer)
-    start = list(range(COUNT))
-    assert bench.run(buffer, 2) == bumped(start, 1, 2, 1, 2)
-    for add in (10, 20):
-        bench.reset()
-        assert bench.update(buffer, update(command, values={1: ctypes.c_int(add)})) == "SUCCESS"
-        assert bench.run(buffer, 2) == bumped(start, add, 2, add, 2)
-    bench.reset()
-    assert bench.update(buffer, update(command, pNewGlobalWorkSize=sizes(4))) == "SUCCESS"
-    assert bench.run(buffer) == bumped(bumped(start[:4], 20) + start[4:], 2)
-    other = ur.make("urUSMSharedAlloc", bench.context, bench.device, None, None, 4 * COUNT)
-    cells = (ctypes.c_int * COUNT).from_address(other.value or 0)
-    cells[:] = start
-    bench.reset()
-    assert bench.update(buffer, update(command, pointers={0: other.value})) == "SUCCESS"
-    assert bench.run(buffer) == bumped(start, 2)
-    assert list(cells) == bumped(start[:4], 20) + start[4:]
-    ur.ok("urCommandBufferReleaseExp", buffer)
-    ur.ok("urUSMFree", bench.context, other)
 
 
 def test_a_launch_can_become_one_of_nothing_and_back(bench: Bench) -> None:
@@ -52,76 +26,6 @@ def test_a_launch_can_become_one_of_nothing_and_back(bench: Bench) -> None:
         bench.reset()
         assert bench.run(buffer) == expected
     ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_local_memory_and_local_size_are_updated(bench: Bench, mode: str) -> None:
-    buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(
-        buffer, "sum", pointer(bench.address), local(4 * 4), local_size=sizes(4), handle=True
-    )
-    bench.finalize(buffer)
-    totals = [sum(range(4 * i, 4 * i + 4)) for i in range(4)]
-    assert bench.run(buffer)[::4] == totals
-    bench.reset()
-    assert (
-        bench.update(buffer, update(command, locals={1: 4 * 8}, pNewLocalWorkSize=sizes(8)))
-        == "SUCCESS"
-    )
-    assert bench.run(buffer)[::8] == [sum(range(8)), sum(range(8, 16))]
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_the_number_of_dimensions_is_updated(bench: Bench, mode: str) -> None:
-    buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "where", pointer(bench.address), offset=sizes(2), handle=True)
-    bench.finalize(buffer)
-    assert bench.run(buffer) == list(range(2, 2 + COUNT))
-    two = {"newWorkDim": 2, "pNewGlobalWorkOffset": sizes(1, 3), "pNewGlobalWorkSize": sizes(4, 4)}
-    assert (
-        bench.update(buffer, update(command, newWorkDim=2, pNewGlobalWorkSize=sizes(4, 4)))
-        == "INVALID_VALUE"
-    )
-    assert bench.update(buffer, update(command, **two)) == "SUCCESS"
-    assert bench.run(buffer) == [
-        100 * row + column for row in range(3, 7) for column in range(1, 5)
-    ]
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_the_kernel_is_updated_to_an_alternative_and_back(bench: Bench) -> None:
-    buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(
-        buffer, "bump", pointer(bench.address), value(1), others=("scale",), handle=True
-    )
-    bench.launch(buffer, "bump", pointer(bench.address), value(4))
-    bench.finalize(buffer)
-    start, kernels = list(range(COUNT)), bench.kernels
-    everything = {"pointers": {0: bench.address}, "values": {1: ctypes.c_int(5)}}
-    assert bench.run(buffer, 2) == bumped(start, 1, 4, 1, 4)
-    assert (
-        bench.update(buffer, update(command, hNewKernel=kernels["sum"], **everything))
-        == "INVALID_VALUE"
-    )
-    assert (
-        bench.update(
-            buffer, update(command, hNewKernel=kernels["scale"], values={1: ctypes.c_int(5)})
-        )
-        == "INVALID_VALUE"
-    )
-    assert (
-        bench.update(buffer, update(command, hNewKernel=kernels["scale"], **everything))
-        == "SUCCESS"
-    )
-    bench.reset()
-    assert bench.run(buffer, 2) == bumped(
-        [5 * cell for cell in bumped([5 * cell for cell in start], 4)], 4
-    )
-    assert (
-        bench.update(buffer, update(command, hNewKernel=kernels["bump"], **everything)) == "SUCCESS"
-    )
-    bench.reset()
-    assert bench.run(buffer, 2) == bumped(start, 5, 4, 5, 4)
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_a_kernel_is_restored_without_its_arguments(bench: Bench) -> None:
@@ -233,59 +137,6 @@ def test_a_kernel_is_copied_under_its_lock(bench: Bench) -> None:
     assert taken
     kernel.lock = lock
     bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_an_update_is_all_or_nothing(bench: Bench, mode: str) -> None:
-    buffer = bench.buffer(updatable=True)
-    commands = [
-        bench.launch(buffer, "bump", pointer(bench.address), value(add), handle=True)[1]
-        for add in (1, 2)
-    ]
-    bench.finalize(buffer)
-    good = update(commands[0], values={1: ctypes.c_int(100)}, pNewGlobalWorkSize=sizes(1))
-    for bad, code in (
-        (update(commands[1], values={2: ctypes.c_int(1)}), "INVALID_KERNEL_ARGUMENT_INDEX"),
-        (update(commands[1], values={1: ctypes.c_double(1)}), "INVALID_KERNEL_ARGUMENT_SIZE"),
-        (update(commands[1], memory={0: 0x1234}), "INVALID_MEM_OBJECT"),
-        (update(0x1234, values={1: ctypes.c_int(1)}), "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"),
-        (
-            update(
-                commands[1],
-                newWorkDim=4,
-                pNewGlobalWorkOffset=sizes(0),
-                pNewGlobalWorkSize=sizes(1),
-            ),
-            "INVALID_WORK_DIMENSION",
-        ),
-    ):
-        assert bench.update(buffer, good, bad) == code
-        bench.reset()
-        assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 2)
-    bench.ur.ok("urCommandBufferReleaseExp", buffer)
-
-
-def test_an_update_leaves_alone_what_is_enqueued(bench: Bench, mode: str) -> None:
-    """An enqueue whose start is held back by a user event runs with the arguments that it was
-    enqueued with."""
-    ur = bench.ur
-    registry = reference.registry
-    assert registry is not None
-    context = registry.list_owned("ur_context_handle_t")[bench.context]
-    code = ctypes.c_int32()
-    native = context.table.clCreateUserEvent(context.cl, ctypes.byref(code))
-    gate = ur.make("urEventCreateWithNativeHandle", native, bench.context, None)
-    buffer = bench.buffer(updatable=True)
-    _, command = bench.launch(buffer, "bump", pointer(bench.address), value(1), handle=True)
-    bench.finalize(buffer)
-    ur.ok("urEnqueueCommandBufferExp", bench.queue, buffer, 1, array(gate), None)
-    assert bench.update(buffer, update(command, values={1: ctypes.c_int(50)})) == "SUCCESS"
-    context.table.clSetUserEventStatus(native, 0)
-    ur.ok("urQueueFinish", bench.queue)
-    assert list(bench.cells) == bumped(list(range(COUNT)), 1)
-    assert bench.run(buffer) == bumped(list(range(COUNT)), 1, 50)
-    ur.ok("urEventRelease", gate)
-    context.table.clReleaseEvent(native)
-    ur.ok("urCommandBufferReleaseExp", buffer)
 
 
 def test_threads_update_and_enqueue_their_own_command_buffers(

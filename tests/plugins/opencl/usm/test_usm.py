@@ -4,7 +4,6 @@ arguments of kernels, host memory."""
 from __future__ import annotations
 
 import ctypes
-import itertools
 import mmap
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ from helpers.launching import find_foreign
 from helpers.memory_calls import held_back, new_queue, opencl, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
-from helpers.usm_ways import KINDS, Way, aligned, forget_answers
+from helpers.usm_ways import Way, aligned, forget_answers
 
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.ur.abi import UR
@@ -123,100 +122,12 @@ def test_what_svm_is_good_for_follows_from_its_grain(
     assert bool(SVM.ask(device).get("shared", 0) & atomic) == ("ATOMICS" in capabilities)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_memory_tells_of_itself_wherever_it_is_looked_at(way: Way, kind: str) -> None:
-    if kind not in way.kinds:
-        assert way.try_alloc(kind, 1000)[0] == "INVALID_OPERATION"
-        return
-    address = way.alloc(kind, 1000)
-    for inside in (address, address + 1, address + 999):
-        assert way.info(inside, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
-        assert way.info(inside, "BASE_PTR") == address
-        assert way.info(inside, "SIZE") == 1000
-        assert way.info(inside, "DEVICE") == (0 if kind == "host" else way.device.handle)
-        assert way.info(inside, "POOL") == 0
-    assert way.info(address + (1 << 40), "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
-    way.free(address)
-    assert way.info(address, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
-
-
-def test_host_memory_is_no_usm(way: Way) -> None:
-    host = ctypes.create_string_buffer(64)
-    assert way.info(host, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
-    assert [way.info(host, name) for name in ("BASE_PTR", "SIZE", "DEVICE", "POOL")] == [0, 0, 0, 0]
-    code = ctypes.c_uint32()
-    query = ("urUSMGetMemAllocInfo", way.context, host)
-    assert way.ur(*query, 5, 8, ctypes.byref(code), None) == "INVALID_ENUMERATION"
-    assert way.ur(*query, 0, 0, ctypes.byref(code), None) == "INVALID_SIZE"
-    assert way.ur(*query, 0, 2, ctypes.byref(code), None) == "INVALID_SIZE"
-    assert way.ur(*query, 0, 0, None, None) == "INVALID_NULL_POINTER"
-    assert (
-        way.ur("urUSMGetMemAllocInfo", way.context, None, 0, 4, ctypes.byref(code), None)
-        == "INVALID_NULL_POINTER"
-    )
-
-
-def test_what_the_host_may_touch_it_can(way: Way) -> None:
-    for kind in way.kinds:
-        if kind == "device":
-            continue
-        address = way.alloc(kind, 4096)
-        ctypes.memset(address, 7, 4096)
-        assert way.content(address, 4096) == b"\7" * 4096
-        way.copy(address, b"from the device", 15)
-        assert ctypes.string_at(address, 16) == b"from the device\7"
-        way.free(address)
-
-
-def test_addresses_are_never_shared(way: Way) -> None:
-    sizes = [1, 64, 4095, 4096, 4097, 100_000]
-    ranges = sorted((way.alloc(kind, size), size) for kind in way.kinds for size in sizes)
-    for (address, size), (following, _) in itertools.pairwise(ranges):
-        assert address + size <= following
-        assert way.info(address + size - 1, "BASE_PTR") == address
-        assert way.info(following, "BASE_PTR") == following
-    way.free(*(address for address, _ in ranges))
-
-
 @table("align", [1, 2, 4, 8, 16, 32, 64, 128, 256, 4096, 1 << 21])
 def test_memory_is_aligned_as_asked(way: Way, align: int) -> None:
     for kind in way.kinds:
         addresses = [way.alloc(kind, 24, descriptor=aligned(align)) for _ in range(4)]
         assert not any(address % align for address in addresses)
         way.free(*addresses)
-
-
-def test_allocations_that_cannot_be(way: Way) -> None:
-    limit = way.ur.number("urDeviceGetInfo", way.device.handle, "UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE")
-    for kind in way.kinds:
-        assert way.try_alloc(kind, 0)[0] == "INVALID_USM_SIZE"
-        assert way.try_alloc(kind, limit + 1)[0] == "INVALID_USM_SIZE"
-        for align in (3, 5, 24, 1 << 22, 1 << 31):
-            assert way.try_alloc(kind, 64, descriptor=aligned(align))[0] == "INVALID_VALUE"
-        assert (
-            way.try_alloc(kind, 64, descriptor=aligned(0, hints=1 << 17))[0]
-            == "INVALID_ENUMERATION"
-        )
-        assert way.try_alloc(kind, 64, pool=way.queue)[0] == "INVALID_VALUE"
-        if kind != "host":
-            assert way.try_alloc(kind, 64, device=None)[0] == "INVALID_NULL_HANDLE"
-            assert way.try_alloc(kind, 64, device=way.context)[0] == "INVALID_DEVICE"
-    assert (
-        way.ur(
-            "urUSMDeviceAlloc",
-            None,
-            way.device.handle,
-            None,
-            None,
-            64,
-            ctypes.byref(ctypes.c_void_p()),
-        )
-        == "INVALID_NULL_HANDLE"
-    )
-    assert (
-        way.ur("urUSMDeviceAlloc", way.context, way.device.handle, None, None, 64, None)
-        == "INVALID_NULL_POINTER"
-    )
 
 
 def test_a_device_of_another_context(way: Way) -> None:
@@ -253,19 +164,6 @@ def test_wishes_that_there_are_not(way: Way) -> None:
     host.flags, host.pNext = 0, ctypes.addressof(device)
     device.flags, device.pNext = 0, ctypes.addressof(host)  # a ring
     way.free(way.alloc("device", 64, descriptor=aligned(8, pNext=ctypes.addressof(host))))
-
-
-def test_frees_of_what_is_not_there(way: Way, ur: Calls) -> None:
-    address = way.alloc("device", 64)
-    other = ur.make("urContextCreate", 1, array(way.device.handle), None)
-    assert ur("urUSMFree", other, address) == "INVALID_MEM_OBJECT"
-    ur.ok("urContextRelease", other)
-    assert ur("urUSMFree", way.context, address + 1) == "INVALID_MEM_OBJECT"
-    assert ur("urUSMFree", way.context, None) == "INVALID_NULL_POINTER"
-    assert ur("urUSMFree", None, address) == "INVALID_NULL_HANDLE"
-    assert ur("urUSMFree", way.context, ctypes.create_string_buffer(8)) == "INVALID_MEM_OBJECT"
-    way.free(address)
-    assert ur("urUSMFree", way.context, address) == "INVALID_MEM_OBJECT"
 
 
 def test_a_free_waits_for_what_uses_the_memory(way: Way, ur: Calls) -> None:
@@ -469,37 +367,6 @@ def test_operations_of_the_replay_engine(way: Way) -> None:
     way.free(one, other)
 
 
-# rows
-
-
-def test_pitched_memory(way: Way) -> None:
-    ur, pitch, made = way.ur, ctypes.c_size_t(), ctypes.c_void_p()
-    out = ctypes.byref(made), ctypes.byref(pitch)
-    for width, height, element in ((100, 10, 4), (64, 3, 1), (30, 5, 12), (1, 1, 0)):
-        ur.ok(
-            "urUSMPitchedAllocExp",
-            way.context,
-            way.device.handle,
-            None,
-            None,
-            width,
-            height,
-            element,
-            *out,
-        )
-        assert pitch.value >= width and not pitch.value % (element or 1)
-        assert way.info(made, "SIZE") == pitch.value * height
-        assert way.info(made, "TYPE") == UR["UR_USM_TYPE_DEVICE"]
-        way.free(made.value or 0)
-    call = ("urUSMPitchedAllocExp", way.context, way.device.handle)
-    assert ur(*call, None, None, 0, 10, 4, *out) == "INVALID_USM_SIZE"
-    assert ur(*call, None, None, 10, 0, 4, *out) == "INVALID_USM_SIZE"
-    assert ur(*call, None, None, 1 << 40, 1 << 20, 4, *out) == "INVALID_USM_SIZE"
-    assert ur(*call, ctypes.byref(aligned(3)), None, 10, 10, 4, *out) == "INVALID_VALUE"
-    assert ur(*call, None, None, 10, 10, 4, None, out[1]) == "INVALID_NULL_POINTER"
-    assert ur(*call, None, None, 10, 10, 4, out[0], None) == "INVALID_NULL_POINTER"
-
-
 # the program's own memory
 
 
@@ -574,33 +441,6 @@ def test_memory_that_was_allocated_by_interoperation(way: Way, ur: Calls) -> Non
         assert way.info(address + 8, "BASE_PTR") == address
         assert way.info(address, "DEVICE") == way.device.handle
     assert find_extension(context.platform, "clMemFreeINTEL")(context.cl, address) == 0
-
-
-def test_allocations_and_look_ups_by_many_threads(way: Way) -> None:
-    """Every thread finds its own, while others come and go."""
-    import threading
-
-    wrong: list[object] = []
-
-    def work(number: int) -> None:
-        try:
-            for turn in range(30):
-                address = way.alloc("device", 256 + number)
-                if (
-                    way.info(address + 200, "BASE_PTR") != address
-                    or way.info(address, "SIZE") != 256 + number
-                ):
-                    wrong.append((number, turn))
-                way.free(address)
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 def test_queues_of_other_contexts_are_not_waited_for(way: Way, ur: Calls) -> None:

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.memory_calls import command, held_back, struct
+from helpers.memory_calls import held_back, struct
 from helpers.ur_calls import Calls, array
 from helpers.usm_ways import Way
 
@@ -63,18 +63,6 @@ def test_a_pool_counts_what_it_gives(way: Way, ur: Calls) -> None:
     assert ur("urUSMPoolRelease", pool) == "INVALID_VALUE"
 
 
-def test_references_of_a_pool(way: Way, ur: Calls) -> None:
-    pool = new_pool(way)
-    ur.ok("urUSMPoolRetain", pool)
-    assert ur.number("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_REFERENCE_COUNT") == 2
-    ur.ok("urUSMPoolRelease", pool)
-    address = way.alloc("device", 64, pool=pool)
-    ur.ok("urUSMPoolRelease", pool)
-    assert way.info(address, "POOL") == 0  # its handle is no more, the memory is
-    way.copy(address, b"x", 1)
-    way.free(address)
-
-
 def test_a_pool_keeps_what_its_limits_allow(way: Way, ur: Calls) -> None:
     pool = new_pool(way, limit=4096)
     small, large = way.alloc("device", 4096, pool=pool), way.alloc("device", 4097, pool=pool)
@@ -117,20 +105,6 @@ def test_a_pool_can_begin_with_zeros(way: Way, ur: Calls) -> None:
             way.copy(address, b"\1" * count, count)
             way.free(address)
     ur.ok("urUSMPoolRelease", pool)
-
-
-def test_what_is_no_pool(way: Way, ur: Calls) -> None:
-    made = ctypes.byref(ctypes.c_void_p())
-    for function, where in (("urUSMPoolCreate", ()), ("urUSMPoolCreateExp", (way.device.handle,))):
-        good, bad = ctypes.byref(describe()[0]), ctypes.byref(describe(flags=8)[0])
-        assert ur(function, None, *where, good, made) == "INVALID_NULL_HANDLE"
-        assert ur(function, way.context, *where, None, made) == "INVALID_NULL_POINTER"
-        assert ur(function, way.context, *where, good, None) == "INVALID_NULL_POINTER"
-        assert ur(function, way.context, *where, bad, made) == "INVALID_ENUMERATION"
-    assert (
-        ur("urUSMPoolGetInfo", way.queue, 0, 0, None, ctypes.byref(ctypes.c_size_t()))
-        == "INVALID_VALUE"
-    )
 
 
 def test_a_pool_of_another_context(way: Way, ur: Calls) -> None:
@@ -232,26 +206,6 @@ def test_the_query_without_a_size(way: Way, ur: Calls) -> None:
     ur.ok("urUSMPoolRelease", pool)
 
 
-def test_the_pools_of_a_device(way: Way, ur: Calls) -> None:
-    where = (way.context, way.device.handle)
-    default = ur.make("urUSMPoolGetDefaultDevicePoolExp", *where)
-    assert ur.make("urUSMPoolGetDefaultDevicePoolExp", *where).value == default.value
-    assert ur.make("urUSMPoolGetDevicePoolExp", *where).value == default.value
-    way.free(way.alloc("device", 64, pool=default))
-    assert size(way, default, "USED_HIGH") == 64
-    pool = ur.make("urUSMPoolCreateExp", *where, ctypes.byref(describe()[0]))
-    ur.ok("urUSMPoolSetDevicePoolExp", *where, pool)
-    current = ur.make("urUSMPoolGetDevicePoolExp", *where)
-    assert current.value == pool.value
-    for _ in range(2):  # its creation, and the answer
-        ur.ok("urUSMPoolRelease", pool)
-    assert ur.make("urUSMPoolGetDevicePoolExp", *where).value == default.value
-    assert (
-        ur("urUSMPoolGetDefaultDevicePoolExp", way.context, None, ctypes.byref(ctypes.c_void_p()))
-        == "INVALID_NULL_HANDLE"
-    )
-
-
 def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
     context = ur.make("urContextCreate", 1, array(way.device.handle), None)
     pool = ur.make("urUSMPoolGetDefaultDevicePoolExp", context, way.device.handle)
@@ -261,57 +215,6 @@ def test_a_default_pool_ends_with_its_context(way: Way, ur: Calls) -> None:
 
 
 # in a queue's order
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-def test_memory_is_allocated_and_freed_in_order(way: Way, ur: Calls, pooled: bool) -> None:
-    pool = new_pool(way) if pooled else None
-    for queue in way.queues():
-        for kind in way.kinds:
-            made, events = ctypes.c_void_p(), [ctypes.c_void_p() for _ in range(3)]
-            allocate = (f"urEnqueueUSM{kind.title()}AllocExp", queue, pool, 1024, None)
-            ur.ok(*allocate, 0, None, ctypes.byref(made), ctypes.byref(events[0]))
-            address = made.value or 0
-            assert way.info(address, "TYPE") == UR[f"UR_USM_TYPE_{kind.upper()}"]
-            arguments = (
-                queue,
-                address,
-                4,
-                b"fill",
-                1024,
-                1,
-                array(events[0]),
-                ctypes.byref(events[1]),
-            )
-            ur.ok("urEnqueueUSMFill", *arguments)
-            into = ctypes.create_string_buffer(1024)
-            ur.ok(
-                "urEnqueueUSMMemcpy",
-                queue,
-                False,
-                into,
-                address,
-                1024,
-                1,
-                array(events[1]),
-                ctypes.byref(events[2]),
-            )
-            free = ctypes.c_void_p()
-            ur.ok(
-                "urEnqueueUSMFreeExp", queue, pool, address, 1, array(events[2]), ctypes.byref(free)
-            )
-            ur.ok("urEventWait", 1, array(free))
-            assert into.raw == b"fill" * 256
-            assert (
-                command(ur, events[0]) == f"ENQUEUE_USM_{kind.upper()}_ALLOC_EXP"
-                and command(ur, free) == "ENQUEUE_USM_FREE_EXP"
-            )
-            assert way.info(address, "TYPE") == UR["UR_USM_TYPE_UNKNOWN"]
-            for event in (*events, free):
-                ur.ok("urEventRelease", event)
-        ur.ok("urQueueRelease", queue)
-    if pool is not None:
-        ur.ok("urUSMPoolRelease", pool)
 
 
 def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:

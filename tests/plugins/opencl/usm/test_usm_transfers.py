@@ -19,54 +19,6 @@ DATA = bytes(range(256)) * 16
 SIZE = len(DATA)
 
 
-def test_copies_between_all_kinds_of_memory(way: Way, ur: Calls) -> None:
-    event = ctypes.c_void_p()
-    for queue in way.queues():
-        for one in (*way.kinds, "program"):
-            for other in (*way.kinds, "program"):
-                hosts = ctypes.create_string_buffer(DATA, SIZE), ctypes.create_string_buffer(SIZE)
-                source = ctypes.addressof(hosts[0]) if one == "program" else way.alloc(one, SIZE)
-                target = (
-                    ctypes.addressof(hosts[1]) if other == "program" else way.alloc(other, SIZE)
-                )
-                way.copy(source, DATA, SIZE)
-                for blocking in (False, True):
-                    way.copy(target, b"\0" * SIZE, SIZE)
-                    arguments = (
-                        queue,
-                        blocking,
-                        target + 3,
-                        source + 5,
-                        SIZE - 10,
-                        0,
-                        None,
-                        ctypes.byref(event),
-                    )
-                    ur.ok("urEnqueueUSMMemcpy", *arguments)
-                    finish(ur, event, "USM_MEMCPY")
-                    assert way.content(target, SIZE) == b"\0" * 3 + DATA[5 : SIZE - 5] + b"\0" * 7
-                way.free(
-                    *(
-                        address
-                        for address, kind in ((source, one), (target, other))
-                        if kind != "program"
-                    )
-                )
-        ur.ok("urQueueRelease", queue)
-
-
-def test_a_blocking_copy_needs_no_event(way: Way, ur: Calls) -> None:
-    for queue in way.queues():
-        one, other = way.alloc("device", SIZE), way.alloc("device", SIZE)
-        way.copy(one, DATA, SIZE, queue=queue)
-        way.copy(other, one, SIZE, queue=queue)
-        into = ctypes.create_string_buffer(SIZE)
-        way.copy(into, other, SIZE, queue=queue)
-        assert into.raw == DATA
-        way.free(one, other)
-        ur.ok("urQueueRelease", queue)
-
-
 def test_a_blocking_copy_of_another_thread_is_complete_when_it_returns(way: Way, ur: Calls) -> None:
     """There it blocks in the driver, which not every driver ends with the call."""
     status, found = UR["UR_EVENT_INFO_COMMAND_EXECUTION_STATUS"], list[tuple[int, bytes]]()
@@ -95,62 +47,6 @@ def test_a_blocking_copy_of_another_thread_is_complete_when_it_returns(way: Way,
         found.clear()
 
 
-def test_a_copy_waits_for_its_events(way: Way, ur: Calls) -> None:
-    for queue in way.queues():
-        gate, go = held_back(ur, way.context)
-        address, host, event = (
-            way.alloc("device", SIZE),
-            ctypes.create_string_buffer(b"1" * SIZE, SIZE),
-            ctypes.c_void_p(),
-        )
-        ur.ok(
-            "urEnqueueUSMMemcpy",
-            queue,
-            False,
-            address,
-            host,
-            SIZE,
-            1,
-            array(gate),
-            ctypes.byref(event),
-        )
-        host[0:SIZE] = b"2" * SIZE  # host memory is read when the copy runs
-        assert go() == 0
-        finish(ur, event, "USM_MEMCPY")
-        assert way.content(address, SIZE) == b"2" * SIZE
-        way.free(address)
-        ur.ok("urEventRelease", gate)
-        ur.ok("urQueueRelease", queue)
-
-
-def test_copies_that_do_not_fit(way: Way, ur: Calls) -> None:
-    address, host = way.alloc("device", 64), ctypes.create_string_buffer(128)
-    end = (0, None, None)
-    for target, source, size in (
-        (address, host, 65),
-        (host, address, 65),
-        (address + 60, host, 5),
-        (address, address + 60, 5),
-    ):
-        assert (
-            ur("urEnqueueUSMMemcpy", way.queue, True, target, source, size, *end) == "INVALID_SIZE"
-        )
-        assert ur("urUSMContextMemcpyExp", way.context, target, source, size) == "INVALID_SIZE"
-    assert ur("urEnqueueUSMMemcpy", way.queue, True, address, host, 0, *end) == "INVALID_SIZE"
-    assert ur("urEnqueueUSMMemcpy", way.queue, True, None, host, 4, *end) == "INVALID_NULL_POINTER"
-    assert (
-        ur("urEnqueueUSMMemcpy", way.queue, True, address, None, 4, *end) == "INVALID_NULL_POINTER"
-    )
-    assert ur("urEnqueueUSMMemcpy", None, True, address, host, 4, *end) == "INVALID_NULL_HANDLE"
-    assert ur("urEnqueueUSMMemcpy", way.context, True, address, host, 4, *end) == "INVALID_QUEUE"
-    assert (
-        ur("urEnqueueUSMMemcpy", way.queue, True, address, host, 4, 1, None, None)
-        == "INVALID_EVENT_WAIT_LIST"
-    )
-    assert ur("urUSMContextMemcpyExp", way.context, address, host, 0) == "INVALID_SIZE"
-    way.free(address)
-
-
 def test_sizes_beyond_all_addresses(way: Way, ur: Calls) -> None:
     address, host = way.alloc("device", 64), ctypes.create_string_buffer(64)
     for size in ((1 << 64) - 1, (1 << 64) - 64):
@@ -170,46 +66,6 @@ def test_sizes_beyond_all_addresses(way: Way, ur: Calls) -> None:
             == "INVALID_SIZE"
         )
     way.free(address)
-
-
-def test_addresses_where_there_is_no_memory(way: Way, ur: Calls) -> None:
-    address = way.alloc("device", 64)
-    for nowhere in (8, 0xDEAD_BEEF_0000, (1 << 64) - 8):
-        assert (
-            ur("urEnqueueUSMMemcpy", way.queue, True, address, nowhere, 4, 0, None, None)
-            == "INVALID_MEM_OBJECT"
-        )
-        assert (
-            ur("urEnqueueUSMMemcpy", way.queue, True, nowhere, address, 4, 0, None, None)
-            == "INVALID_MEM_OBJECT"
-        )
-        assert (
-            ur("urEnqueueUSMFill", way.queue, nowhere, 1, b"x", 4, 0, None, None)
-            == "INVALID_MEM_OBJECT"
-        )
-        assert (
-            ur("urEnqueueUSMPrefetch", way.queue, nowhere, 4, 0, 0, None, None)
-            == "INVALID_MEM_OBJECT"
-        )
-    way.free(address)
-    if way.name == "buffer":  # what was an address of such memory leads nowhere after the free
-        assert (
-            ur("urEnqueueUSMMemcpy", way.queue, True, address, b"1234", 4, 0, None, None)
-            == "INVALID_MEM_OBJECT"
-        )
-
-
-def test_a_copy_without_a_queue(way: Way, ur: Calls) -> None:
-    one, other, into = (
-        way.alloc("device", SIZE),
-        way.alloc("device", SIZE),
-        ctypes.create_string_buffer(SIZE),
-    )
-    ur.ok("urUSMContextMemcpyExp", way.context, one, DATA, SIZE)
-    ur.ok("urUSMContextMemcpyExp", way.context, other, one, SIZE)
-    ur.ok("urUSMContextMemcpyExp", way.context, into, other, SIZE)
-    assert into.raw == DATA
-    way.free(one, other)
 
 
 # fills
@@ -273,33 +129,6 @@ def test_the_pattern_is_taken_at_once(way: Way, ur: Calls, count: int) -> None:
         way.free(address)
         ur.ok("urEventRelease", gate)
         ur.ok("urQueueRelease", queue)
-
-
-def test_fills_that_do_not_fit(way: Way, ur: Calls) -> None:
-    address = way.alloc("device", 64)
-    pattern = b"0123456789abcdef" * 8
-    for where, count, size in (
-        (0, 0, 16),
-        (0, 4, 0),
-        (0, 8, 4),
-        (0, 4, 10),
-        (0, 4, 68),
-        (60, 4, 8),
-        (0, 128, 128),
-    ):
-        code = ur(
-            "urEnqueueUSMFill", way.queue, address + where, count, pattern, size, 0, None, None
-        )
-        assert code == "INVALID_SIZE", (where, count, size)
-    assert (
-        ur("urEnqueueUSMFill", way.queue, None, 4, pattern, 16, 0, None, None)
-        == "INVALID_NULL_POINTER"
-    )
-    assert (
-        ur("urEnqueueUSMFill", way.queue, address, 4, None, 16, 0, None, None)
-        == "INVALID_NULL_POINTER"
-    )
-    way.free(address)
 
 
 @table("count", [1, 3, 4, 200])
@@ -525,24 +354,6 @@ def test_hints_have_their_place_in_the_order_and_change_nothing(way: Way, ur: Ca
         ur.ok("urEnqueueUSMPrefetch", queue, host, 64, 0, 0, None, None)
         ur.ok("urQueueFinish", queue)
         ur.ok("urQueueRelease", queue)
-
-
-def test_hints_that_do_not_fit(way: Way, ur: Calls) -> None:
-    address = way.alloc("device", 64)
-    assert ur("urEnqueueUSMPrefetch", way.queue, address, 0, 0, 0, None, None) == "INVALID_SIZE"
-    assert ur("urEnqueueUSMPrefetch", way.queue, address, 65, 0, 0, None, None) == "INVALID_SIZE"
-    assert (
-        ur("urEnqueueUSMPrefetch", way.queue, address, 64, 4, 0, None, None)
-        == "INVALID_ENUMERATION"
-    )
-    assert (
-        ur("urEnqueueUSMPrefetch", way.queue, None, 64, 0, 0, None, None) == "INVALID_NULL_POINTER"
-    )
-    assert ur("urEnqueueUSMAdvise", way.queue, address, 0, 1, None) == "INVALID_SIZE"
-    assert ur("urEnqueueUSMAdvise", way.queue, address, 65, 1, None) == "INVALID_SIZE"
-    assert ur("urEnqueueUSMAdvise", way.queue, address, 64, 1 << 17, None) == "INVALID_ENUMERATION"
-    assert ur("urEnqueueUSMAdvise", way.queue, None, 64, 1, None) == "INVALID_NULL_POINTER"
-    way.free(address)
 
 
 def test_libsycl_is_told_to_fill_rows_by_itself(way: Way) -> None:
