@@ -33,15 +33,6 @@ def test_the_device_is_a_gpu(ur: Calls, device: PluginDevice) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["Host", "Device", "Shared"])
-def test_kernels_compute_in_memory_of_each_kind(work: Work, kind: str) -> None:
-    out = work.memory(kind)
-    work.launch(work.kernel("store"), out, ctypes.c_int32(5))
-    work.launch(work.kernel("add_one"), out)
-    work.launch(work.kernel("twice"), out)
-    assert work.numbers(out) == [12] * COUNT
-
-
 def test_two_local_arguments_do_not_overlap(work: Work) -> None:
     out, local = work.memory(), (LocalBytes(32), ctypes.c_int8(3), LocalBytes(32))
     work.launch(work.kernel("local_sum"), out, *local, local=8)
@@ -221,19 +212,6 @@ def test_commands_of_an_out_of_order_queue_wait_for_events(
     assert seen == ["free", "held", "after"]
 
 
-def test_a_barrier_orders_an_out_of_order_queue(
-    ur: Calls, device: PluginDevice, context: int
-) -> None:
-    work = Work(ur, device.handle, context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
-    out, add, twice = work.memory(), work.kernel("add_one"), work.kernel("twice")
-    work.put(out, bytes(SIZE))
-    for kernel in (add, twice, add, twice, add):
-        work.launch(kernel, out)
-        ur.ok("urEnqueueEventsWaitWithBarrier", work.queue, 0, None, None)
-    ur.ok("urQueueFinish", work.queue)
-    assert work.numbers(out) == [7] * COUNT
-
-
 def test_commands_use_events_and_buffers_of_another_context_of_the_device(
     work: Work, ur: Calls, context: int
 ) -> None:
@@ -301,20 +279,6 @@ def test_device_time_and_host_time_are_on_one_scale(ur: Calls, device: PluginDev
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, *map(ctypes.byref, times[:2]))
     ur.ok("urDeviceGetGlobalTimestamps", device.handle, *map(ctypes.byref, times[2:]))
     assert times[0].value <= times[2].value and times[1].value <= times[3].value
-
-
-def test_a_broken_program_has_a_log(work: Work) -> None:
-    ur, source = work.ur, b"kernel void broken(global int *a) { a[0] = undeclared; }"
-    program = ur.make("urProgramCreateWithIL", work.context, source, len(source), None)
-    assert ur("urProgramBuild", work.context, program, None) == "PROGRAM_BUILD_FAILURE"
-    size = ctypes.c_size_t()
-    name = UR["UR_PROGRAM_BUILD_INFO_LOG"]
-    given = program, work.device, name
-    ur.ok("urProgramGetBuildInfo", *given, 0, None, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    ur.ok("urProgramGetBuildInfo", *given, size.value, log, None)
-    assert b"undeclared" in log.value
-    ur.ok("urProgramRelease", program)
 
 
 @pytest.mark.parametrize(

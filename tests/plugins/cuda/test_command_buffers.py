@@ -18,8 +18,6 @@ from fairlead.plugins.cuda.core import NOT_READY
 
 from .conftest import COUNT, SIZE, Adapted, Knobs, Memory, Work
 
-_NO_EVENTS = 0, None
-
 
 class Recorded:
     """A command-buffer.
@@ -119,22 +117,6 @@ class Updatable(Recorded):
         return self.ur("urCommandBufferUpdateKernelLaunchExp", self.handle, 1, ctypes.byref(how))
 
 
-def test_sync_points_are_edges(work: Work) -> None:
-    out, other = work.memory(), work.memory()
-    buffer, add, twice = Recorded(work), work.kernel("add_one"), work.kernel("twice")
-    zero = b"\0"
-    filled = buffer.append("USMFill", out, zero, 1, SIZE)[0]
-    one = buffer.launch(add, out, after=(filled,))[0]
-    hint = buffer.append("USMPrefetch", out, SIZE, 0, after=(one,))[0]
-    two = buffer.launch(twice, out, after=(hint,))[0]
-    three = buffer.launch(add, out, after=(two,))[0]
-    buffer.append("USMMemcpy", other, out, SIZE, after=(three,))
-    buffer.finalize()
-    for _ in range(3):
-        buffer.run()
-    assert work.numbers(other) == [3] * COUNT
-
-
 def test_hints_are_empty_nodes(work: Work, fake: Knobs) -> None:
     """They order what comes after them, and the driver gets no hint."""
     names = "GraphAddEmptyNode", "MemPrefetchAsync", "MemAdvise"
@@ -171,17 +153,6 @@ def test_a_queue_hints_about_shared_memory_alone(
     assert [fake.calls(name) - old for name, old in zip(names, before, strict=True)] == [hints] * 2
 
 
-def test_an_in_order_command_buffer_needs_no_sync_points(work: Work) -> None:
-    out, buffer = work.memory(), Recorded(work, isInOrder=True)
-    buffer.append("USMFill", out, bytes(range(16)), 16, SIZE)
-    buffer.append("USMFill", out, b"\2\0\0\0", 4, SIZE)
-    for name in ("add_one", "twice", "add_one"):
-        buffer.launch(work.kernel(name), out)
-    buffer.finalize()
-    buffer.run()
-    assert work.numbers(out) == [7] * COUNT
-
-
 def test_one_executable_is_launched_again(work: Work, fake: Knobs) -> None:
     out, buffer = work.memory(), Recorded(work)
     buffer.launch(work.kernel("add_one"), out)
@@ -193,44 +164,6 @@ def test_one_executable_is_launched_again(work: Work, fake: Knobs) -> None:
     assert work.numbers(out) == [5] * COUNT
     after = fake.calls("GraphInstantiateWithFlags"), fake.calls("GraphLaunch")
     assert (after[0] - before[0], after[1] - before[1]) == (1, 5)
-
-
-def test_launches_on_two_queues_follow_each_other(work: Work) -> None:
-    out, buffer, second = work.memory(), Recorded(work), work.new_queue()
-    first = buffer.launch(work.kernel("twice"), out)[0]
-    buffer.launch(work.kernel("add_one"), out, after=(first,))
-    buffer.finalize()
-    work.put(out, bytes(SIZE))
-    for _ in range(4):
-        buffer.run()
-        buffer.run(second)
-    for queue in (second, work.queue):
-        work.ur.ok("urQueueFinish", queue)
-    assert work.numbers(out) == [2**8 - 1] * COUNT
-
-
-def test_updates_change_arguments_kernels_and_sizes(work: Work) -> None:
-    out, other = work.memory(), work.memory()
-    store, axpy = work.kernel("store"), work.kernel("axpy")
-    buffer = Updatable(work)
-    command = buffer.launch(store, out, ctypes.c_int32(1), others=(axpy,))[2]
-    buffer.finalize()
-    buffer.run()
-    assert work.numbers(out) == [1] * COUNT
-    assert buffer.update(command, (1, ctypes.c_int32(7)), size=8) == "SUCCESS"
-    buffer.run()
-    assert work.numbers(out) == [7] * 8 + [1] * (COUNT - 8)
-    assert buffer.update(command, (0, other), size=COUNT) == "SUCCESS"
-    buffer.run()
-    assert work.numbers(other) == [7] * COUNT
-    given = (0, out), (1, other), (2, ctypes.c_int32(10))
-    assert buffer.update(command, *given[:1], kernel=axpy) == "INVALID_VALUE"
-    assert buffer.update(command, *given, kernel=axpy) == "SUCCESS"
-    buffer.run()
-    assert work.numbers(out) == [77] * 8 + [71] * (COUNT - 8)
-    assert buffer.update(command, kernel=store) == "SUCCESS"  # with its arguments of before
-    buffer.run()
-    assert work.numbers(other) == [7] * COUNT
 
 
 def test_what_is_enqueued_runs_as_it_was(work: Work, fake: Knobs) -> None:
@@ -331,20 +264,6 @@ def test_a_graph_that_cannot_be_made_executable_stays_open(work: Work, fake: Kno
     buffer.finalize()
     buffer.run()
     assert work.numbers(out) == [4] * COUNT
-
-
-def test_commands_wait_for_events_and_signal_events(work: Work) -> None:
-    out, between = work.memory(), work.memory()
-    first, second = Recorded(work), Recorded(work)
-    signal = first.launch(work.kernel("store"), between, ctypes.c_int32(6))[1]
-    first.finalize()
-    second.append("USMMemcpy", out, between, SIZE, waits=(signal,))
-    second.finalize()
-    other = work.new_queue()
-    first.run()
-    second.run(other)
-    work.ur.ok("urQueueFinish", other)
-    assert work.numbers(out) == [6] * COUNT
 
 
 def count_events() -> int:

@@ -12,7 +12,7 @@ from helpers.launching import last_error
 
 from fairlead.loader.ur.abi import UR
 
-from .conftest import COUNT, SIZE, Adapted, Knobs, Work
+from .conftest import SIZE, Adapted, Knobs, Work
 
 #: More than the pieces in which a driver's pool takes memory.
 LARGE = 4 << 20
@@ -90,21 +90,6 @@ def pool(work: Work) -> Iterator[Pool]:
 
 def _finish(work: Work) -> None:
     work.ur.ok("urQueueFinish", work.queue)
-
-
-def test_memory_is_allocated_used_and_freed_in_a_queues_order(work: Work, pool: Pool) -> None:
-    """What follows in the queue sees no bytes of before the allocation, nor of after the free."""
-    kernel, out, memory = work.kernel("store"), work.memory(), 0
-    for value in range(3):
-        memory = pool.enqueue()
-        work.launch(kernel, memory, ctypes.c_int32(value))
-        given = work.queue, False, out, memory, SIZE, 0, None, None
-        work.ur.ok("urEnqueueUSMMemcpy", *given)
-        assert pool.drop(memory) == "SUCCESS"
-        assert work.numbers(out) == [value] * COUNT
-    assert pool.drop(memory) == "INVALID_MEM_OBJECT"
-    _finish(work)
-    assert pool.number("USED_CURRENT") == 0
 
 
 def test_neither_an_allocation_nor_a_free_waits(work: Work, pool: Pool, fake: Knobs) -> None:

@@ -49,14 +49,6 @@ class Adding:
         return self.out[0]
 
 
-def test_it_begins_complete(bench: ZeBench, event: int) -> None:
-    bench.ze.ok(STATUS, event)
-    bench.ze.ok(WAIT, event, FOREVER)
-    adding = Adding(bench)
-    adding.add(1, 0, event)
-    assert adding.finish() == 1
-
-
 def test_it_is_signaled_again_without_a_reset(bench: ZeBench, event: int) -> None:
     adding = Adding(bench)
     for turn in range(1, 6):

@@ -30,19 +30,6 @@ def adding(bench: ZeBench, out: Ints, value: int, signal: int = 0, *waits: int) 
     return made
 
 
-def test_the_host_signals_resets_and_waits(bench: ZeBench) -> None:
-    (event,) = bench.events(1)
-    ze = bench.ze
-    assert state(bench, event) == "NOT_READY"
-    assert ze.code("zeEventHostSynchronize", event, 0) == "NOT_READY"
-    assert ze.code("zeEventHostSynchronize", event, 1000) == "NOT_READY"
-    ze.ok("zeEventHostSignal", event)
-    ze.ok("zeEventHostSynchronize", event, FOREVER)
-    assert state(bench, event) == "SUCCESS"
-    ze.ok("zeEventHostReset", event)
-    assert state(bench, event) == "NOT_READY"
-
-
 def test_a_list_that_waits_for_the_host_blocks_no_other_queue(bench: ZeBench) -> None:
     out, (gate, done) = bench.ints(0, 0), bench.events(2)
     other = bench.new_queue()
@@ -70,45 +57,6 @@ def test_a_thread_waits_until_another_signals(bench: ZeBench) -> None:
     assert (seen, out[0]) == (["SUCCESS"], 3)
 
 
-def test_queues_wait_for_each_other(bench: ZeBench) -> None:
-    """The second list is submitted before the first, which signals what it waits for."""
-    out, (event,) = bench.ints(1), bench.events(1)
-    other, made = bench.new_queue(), bench.list()
-    bench.launch(made, bench.kernel("mul", out.pointer, c_int(5)), 1, 0, event)
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made, queue=other, wait=False)
-    bench.run(adding(bench, out, 1, event))
-    bench.ze.ok("zeCommandQueueSynchronize", other, FOREVER)
-    assert out[0] == 10
-    bench.ze.ok("zeCommandQueueDestroy", other)
-
-
-def test_events_of_a_list_order_its_commands(bench: ZeBench) -> None:
-    out, events = bench.ints(2), bench.events(3)
-    made = bench.list()
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, events[0])
-    bench.launch(made, bench.kernel("mul", out.pointer, c_int(10)), 1, events[1], events[0])
-    bench.ze.ok("zeCommandListAppendBarrier", made, events[2], 1, array(events[1]))
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(4)))
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out[0] == 34
-    assert [state(bench, event) for event in events] == ["SUCCESS"] * 3
-    bench.run(made)
-    assert out[0] == 354, "events that are signaled already change nothing"
-
-
-def test_a_list_resets_and_signals(bench: ZeBench) -> None:
-    first, second = bench.events(2)
-    bench.ze.ok("zeEventHostSignal", first)
-    made = bench.list()
-    bench.ze.ok("zeCommandListAppendEventReset", made, first)
-    bench.ze.ok("zeCommandListAppendSignalEvent", made, second)
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert (state(bench, first), state(bench, second)) == ("NOT_READY", "SUCCESS")
-
-
 def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None:
     out, (event,) = bench.ints(0), bench.events(1)
     bench.ze.ok("zeEventHostSignal", event)
@@ -127,21 +75,6 @@ def test_an_event_that_a_list_resets_is_waited_for_again(bench: ZeBench) -> None
     assert out[0] == 11
 
 
-def test_a_fence_is_signaled_after_its_lists(bench: ZeBench) -> None:
-    out, (gate,) = bench.ints(0), bench.events(1)
-    fence = bench.ze.make("zeFenceCreate", bench.queue, byref(new("ze_fence_desc_t")))
-    lists = array(adding(bench, out, 1, 0, gate), adding(bench, out, 2))
-    bench.ze.ok("zeCommandQueueExecuteCommandLists", bench.queue, 2, lists, fence)
-    assert bench.ze.code("zeFenceQueryStatus", fence) == "NOT_READY"
-    assert bench.ze.code("zeFenceHostSynchronize", fence, 1000) == "NOT_READY"
-    bench.ze.ok("zeEventHostSignal", gate)
-    bench.ze.ok("zeFenceHostSynchronize", fence, FOREVER)
-    assert out[0] == 3
-    bench.ze.ok("zeFenceReset", fence)
-    assert bench.ze.code("zeFenceQueryStatus", fence) == "NOT_READY"
-    bench.ze.ok("zeFenceDestroy", fence)
-
-
 def test_a_fence_of_another_queue_is_refused(bench: ZeBench) -> None:
     other, out = bench.new_queue(), bench.ints(0)
     fence = bench.ze.make("zeFenceCreate", other, byref(new("ze_fence_desc_t")))
@@ -150,40 +83,6 @@ def test_a_fence_of_another_queue_is_refused(bench: ZeBench) -> None:
     assert code == "INVALID_SYNCHRONIZATION_OBJECT"
     bench.ze.ok("zeFenceDestroy", fence)
     bench.ze.ok("zeCommandQueueDestroy", other)
-
-
-def test_timestamps_are_those_of_the_command(bench: ZeBench) -> None:
-    out, (timed,) = bench.ints(0), bench.events(1, flags=5)
-    (plain,) = bench.events(1)
-    row = new("ze_kernel_timestamp_result_t")
-    assert bench.ze.code("zeEventQueryKernelTimestamp", plain, byref(row)) == "INVALID_ARGUMENT"
-    assert bench.ze.code("zeEventQueryKernelTimestamp", timed, byref(row)) == "NOT_READY"
-    bench.run(adding(bench, out, 1, timed), adding(bench, out, 1))
-    bench.ze.ok("zeEventQueryKernelTimestamp", timed, byref(row))
-    times = getattr(row, "global")
-    assert 0 < times.kernelStart <= times.kernelEnd
-    assert (row.context.kernelStart, row.context.kernelEnd) == (
-        times.kernelStart,
-        times.kernelEnd,
-    )
-
-
-def test_an_immediate_list_runs_at_once(bench: ZeBench) -> None:
-    out, events = bench.ints(1, 1), bench.events(2)
-    made = bench.immediate()
-    kernel = bench.kernel("add", out.pointer, c_int(1))
-    bench.launch(made, kernel, 2, events[0])
-    bench.set(kernel, 1, c_int(5))
-    bench.launch(made, kernel, 2, events[1], events[0])
-    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
-    assert out.all == [7, 7]
-    assert [state(bench, event) for event in events] == ["SUCCESS"] * 2
-    for routine in ("zeCommandListClose", "zeCommandListReset"):
-        bench.ze.ok(routine, made)  # nothing to do
-    bench.launch(made, kernel, 2)
-    bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
-    assert out.all == [12, 12]
-    bench.ze.ok("zeCommandListDestroy", made)
 
 
 def test_an_immediate_list_keeps_the_arguments_of_what_waits(bench: ZeBench) -> None:
@@ -198,14 +97,6 @@ def test_an_immediate_list_keeps_the_arguments_of_what_waits(bench: ZeBench) -> 
     bench.ze.ok("zeEventHostSignal", gate)
     bench.ze.ok("zeCommandListHostSynchronize", made, FOREVER)
     assert out[0] == 101
-    bench.ze.ok("zeCommandListDestroy", made)
-
-
-def test_a_synchronous_list_has_ended_when_an_append_returns(bench: ZeBench) -> None:
-    out, (event,) = bench.ints(0), bench.events(1)
-    made = bench.immediate(mode=1)
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(8)), 1, event)
-    assert (out[0], state(bench, event)) == (8, "SUCCESS")
     bench.ze.ok("zeCommandListDestroy", made)
 
 

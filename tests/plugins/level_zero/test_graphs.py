@@ -211,19 +211,6 @@ def test_wrong_captures_are_refused(graphs: Graphs) -> None:
     ze.ok("zeGraphDestroyExt", graph)
 
 
-def test_a_graph_without_a_capture_runs_nothing(graphs: Graphs, tmp_path: Path) -> None:
-    ze, file = graphs.ze, tmp_path / "empty.dot"
-    graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)
-    ze.ok("zeGraphDumpContentsExt", graph, str(file).encode(), None)
-    assert file.read_text() == "digraph captured {\n}\n"
-    executable = graphs.instantiate(graph)
-    (event,) = graphs.bench.events(1)
-    ze.ok(APPEND, graphs.list, executable, None, event, 0, None)
-    ze.ok("zeEventHostSynchronize", event, FOREVER)
-    ze.ok("zeExecutableGraphDestroyExt", executable)
-    ze.ok("zeGraphDestroyExt", graph)
-
-
 def test_the_capture_of_a_graph_that_is_destroyed_ends(graphs: Graphs) -> None:
     ze, out = graphs.ze, graphs.bench.ints(0)
     graph = ze.make("zeGraphCreateExt", graphs.bench.context, None)

@@ -73,25 +73,6 @@ def kernel(bench: ZeBench, name: str, *arguments: Any) -> int:
     return bench.kernel(name, *arguments, module=bench.module(SOURCE))
 
 
-def new_list(bench: ZeBench, kind: str) -> int:
-    return bench.immediate() if kind == "immediate" else bench.list(in_order=kind == "in-order")
-
-
-@pytest.mark.parametrize("kind", ["regular", "in-order", "immediate"])
-@pytest.mark.parametrize("described", [True, False])
-def test_a_kernel_reads_and_writes_images(
-    bench: ZeBench, kind: str, described: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the driver does not tell what its arguments are, as for SPIR-V."""
-    if not described:
-        monkeypatch.setattr(kernels, "find_kind", lambda kernel, index: UNKNOWN)
-    source, target = image(bench, 1, 2, 3, 4), image(bench, 0, 0, 0, 0)
-    made = new_list(bench, kind)
-    bench.launch(made, kernel(bench, "flip", source, target), WIDTH)
-    bench.finish(made)
-    assert numbers_of(bench, target) == [4, 3, 2, 1]
-
-
 @pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(
     ("addressing", "expected"),
@@ -117,19 +98,6 @@ def test_what_lies_beyond_an_image(
     bench.launch(made, kernel(bench, "sample", *given), 8)
     bench.finish(made)
     assert out.all == expected
-
-
-def test_a_launch_has_the_images_of_its_append(bench: ZeBench) -> None:
-    """Also the second one, which C would append if it could."""
-    sources = [image(bench, *range(first, first + 4)) for first in (0, 10)]
-    targets = [image(bench, 0, 0, 0, 0) for _ in range(2)]
-    made, flip = bench.list(in_order=True), kernel(bench, "flip")
-    for source, target in zip(sources, targets, strict=True):
-        bench.set(flip, 0, source)
-        bench.set(flip, 1, target)
-        bench.launch(made, flip, WIDTH)
-    bench.finish(made)
-    assert [numbers_of(bench, one) for one in targets] == [[3, 2, 1, 0], [13, 12, 11, 10]]
 
 
 @pytest.mark.slow

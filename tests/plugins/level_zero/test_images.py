@@ -80,35 +80,6 @@ def inner(kind: str) -> tuple[Triple, Triple]:
     return (1, min(1, y - 1), min(1, z - 1)), (x - 2, max(1, y - 2), max(1, z - 1))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", IMAGE_SIZES)
-def test_a_region_is_read_as_it_was_written(bench: ZeBench, made: int, kind: str) -> None:
-    one, data, (origin, size) = image(bench, kind), pixels(IMAGE_SIZES[kind]), inner(kind)
-    out = ctypes.create_string_buffer(4 * size[0] * size[1] * size[2])
-    bench.ze.ok(FROM, made, one, data, None, *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    bench.ze.ok(TO, made, out, one, byref(region(origin, size)), *END)
-    bench.finish(made)
-    assert out.raw == part(data.raw, IMAGE_SIZES[kind], origin, size)
-    bench.ze.ok("zeImageDestroy", one)
-
-
-def test_a_region_is_written(bench: ZeBench, made: int) -> None:
-    """What an image does not have of a region is ignored."""
-    one, before, data = image(bench), pixels(IMAGE_SIZES["2D"]), pixels((2, 3, 1), 100)
-    out = ctypes.create_string_buffer(len(before))
-    bench.ze.ok(FROM, made, one, before, None, *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    bench.ze.ok(FROM, made, one, data, byref(region((3, 1, 0), (2, 3, 0))), *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    bench.ze.ok(TO, made, out, one, None, *END)
-    bench.finish(made)
-    assert part(out.raw, IMAGE_SIZES["2D"], (3, 1, 0), (2, 3, 1)) == data.raw
-    assert part(out.raw, IMAGE_SIZES["2D"], (0, 0, 0), (3, 4, 1)) == part(
-        before.raw, IMAGE_SIZES["2D"], (0, 0, 0), (3, 4, 1)
-    )
-
-
 @pytest.mark.parametrize("usm", ["auto", "buffer", "svm"])
 @pytest.mark.parametrize("kind", ["1DARRAY", "2DARRAY"])
 def test_memory_has_pitches(
@@ -165,37 +136,6 @@ def test_memory_has_pitches(
     own.ze.ok("zeMemFree", own.context, memory)
     own.close()
     forget_answers()
-
-
-def test_images_are_copied(bench: ZeBench, made: int) -> None:
-    """A whole image, and a slice of a 3D image to a 2D image."""
-    volume, flat, other = image(bench, "3D"), image(bench), image(bench)
-    data, outs = pixels(IMAGE_SIZES["3D"]), [ctypes.create_string_buffer(96) for _ in range(2)]
-    bench.ze.ok(FROM, made, volume, data, None, *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    regions = byref(region((0, 0, 0), (6, 4, 1))), byref(region((0, 0, 2), (6, 4, 1)))
-    bench.ze.ok("zeCommandListAppendImageCopyRegion", made, flat, volume, *regions, *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    bench.ze.ok("zeCommandListAppendImageCopy", made, other, flat, *END)
-    bench.ze.ok("zeCommandListAppendBarrier", made, *END)
-    for one, out in zip((flat, other), outs, strict=True):
-        bench.ze.ok(TO, made, out, one, None, *END)
-    bench.finish(made)
-    expected = part(data.raw, IMAGE_SIZES["3D"], (0, 0, 2), (6, 4, 1))
-    assert [out.raw for out in outs] == [expected] * 2
-
-
-def test_copies_signal_and_wait(bench: ZeBench) -> None:
-    (event, host), one = bench.events(2), image(bench)
-    made, data = bench.immediate(), pixels(IMAGE_SIZES["2D"])
-    out = ctypes.create_string_buffer(len(data))
-    waits = (ctypes.c_void_p * 1)(host)
-    bench.ze.ok(FROM, made, one, data, None, event, 1, waits)
-    bench.ze.ok(TO, made, out, one, None, None, 1, (ctypes.c_void_p * 1)(event))
-    assert bench.ze.code("zeEventQueryStatus", event) == "NOT_READY"
-    bench.ze.ok("zeEventHostSignal", host)
-    bench.finish(made)
-    assert out.raw == data.raw
 
 
 def test_an_image_may_be_destroyed_while_a_list_runs(bench: ZeBench) -> None:

@@ -18,7 +18,6 @@ from fairlead.plugins.opencl.contexts import URContext
 
 ONE = "zeCommandListAppendLaunchKernelIndirect"
 SEVERAL = "zeCommandListAppendLaunchMultipleKernelsIndirect"
-UPDATE = "zeCommandListUpdateMutableCommandsExp"
 
 
 def waiting(*events: int) -> tuple[int, object]:
@@ -53,39 +52,6 @@ def in_order(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def test_each_execution_reads_the_counts_anew(bench: ZeBench, in_order: bool) -> None:
-    out, counts, made = bench.ints(count=4), bench.ints(2, 1, 1), bench.list(in_order=in_order)
-    append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts)
-    close(bench, made)
-    bench.run(made)
-    assert out.all == [1, 1, 0, 0]
-    counts[0] = 4
-    bench.run(made)
-    assert out.all == [2, 2, 1, 1]
-    counts[0] = 0
-    bench.run(made)
-    assert out.all == [2, 2, 1, 1]
-    counts[0] = 1
-    bench.run(made, made)
-    assert out.all == [4, 2, 1, 1]
-
-
-def test_a_kernel_before_writes_the_counts(bench: ZeBench, in_order: bool) -> None:
-    out, counts, made = bench.ints(count=5), bench.ints(1, 1, 1), bench.list(in_order=in_order)
-    bench.launch(made, bench.kernel("add", counts.pointer, c_int(1)))
-    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
-    append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts)
-    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
-    bench.launch(made, bench.kernel("mul", out.pointer, c_int(10)), 5)
-    close(bench, made)
-    bench.run(made)
-    assert out.all == [10, 10, 0, 0, 0]
-    bench.run(made)
-    assert out.all == [110, 110, 10, 0, 0]
-    bench.run(made, made)
-    assert out.all == [11110, 11110, 1110, 110, 10]
-
-
 def test_three_dimensions_an_offset_and_group_sizes(bench: ZeBench) -> None:
     out, counts, made = bench.ints(count=9), bench.ints(2, 3, 4), bench.list()
     kernel = bench.kernel("shape", out.pointer, size=2)
@@ -95,19 +61,6 @@ def test_three_dimensions_an_offset_and_group_sizes(bench: ZeBench) -> None:
     close(bench, made)
     bench.run(made)
     assert out.all == [4, 3, 4, 2, 1, 1, 5, 0, 1]
-
-
-def test_an_immediate_list_reads_when_its_turn_comes(bench: ZeBench) -> None:
-    out, counts, (gate, end) = bench.ints(count=4), bench.ints(1, 1, 1), bench.events(2)
-    made = bench.immediate()
-    append(bench, made, bench.kernel("add", out.pointer, c_int(1)), counts, end, gate)
-    bench.launch(made, bench.kernel("mul", out.pointer, c_int(7)), 4, 0, end)
-    counts[0] = 3
-    assert bench.ze.code("zeEventQueryStatus", end) == "NOT_READY"
-    bench.ze.ok("zeEventHostSignal", gate)
-    bench.ze.ok("zeEventHostSynchronize", end, FOREVER)
-    bench.finish(made)
-    assert out.all == [7, 7, 7, 0]
 
 
 def test_other_queues_go_on_meanwhile(bench: ZeBench) -> None:
@@ -163,24 +116,6 @@ def test_several_kernels_wait_for_an_event(bench: ZeBench, kind: str, most: int)
     bench.ze.ok("zeEventHostSignal", gate)
     bench.ze.ok("zeEventHostSynchronize", end, FOREVER)
     assert [out[0] for out in outs] == [6] * most + [1] * (3 - most)
-
-
-def test_several_kernels_as_many_as_memory_says(bench: ZeBench, in_order: bool) -> None:
-    number, counts = bench.ints(2), bench.ints(1, 1, 1, 2, 1, 1, 3, 1, 1)
-    outs = [bench.ints(count=3) for _ in range(3)]
-    kernels = [bench.kernel("add", out.pointer, c_int(5)) for out in outs]
-    made, (event,) = bench.list(in_order=in_order), bench.events(1)
-    append_all(bench, made, kernels, number, counts, event)
-    bench.ze.ok("zeCommandListAppendEventReset", made, event)
-    close(bench, made)
-    bench.run(made)
-    assert [out.all for out in outs] == [[5, 0, 0], [5, 5, 0], [0, 0, 0]]
-    number[0], counts[0] = 3, 2
-    bench.run(made)
-    assert [out.all for out in outs] == [[10, 5, 0], [10, 10, 0], [5, 5, 5]]
-    number[0] = 0
-    bench.run(made)
-    assert [out.all for out in outs] == [[10, 5, 0], [10, 10, 0], [5, 5, 5]]
 
 
 def test_several_kernels_on_an_immediate_list_signal_their_end(bench: ZeBench) -> None:

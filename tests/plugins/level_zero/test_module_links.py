@@ -228,14 +228,6 @@ def test_a_module_of_one_context_runs_in_another(bench: ZeBench) -> None:
 # specialization constants
 
 
-def test_a_constant_gets_its_value(bench: ZeBench, spirv: None) -> None:
-    for value in (10, 0, -3):
-        code, module, _ = module_of(bench, make_store(), given=constants((SPEC_ID, c_int(value))))
-        assert (code, stored(bench, module, 5)) == ("SUCCESS", 5 + value)
-    code, module, _ = module_of(bench, make_store())
-    assert (code, stored(bench, module, 5)) == ("SUCCESS", 5)
-
-
 def test_constants_that_are_wrong_are_refused(bench: ZeBench, takes_spirv: bool) -> None:
     code, _, log = module_of(bench, make_store(), given=constants((99, c_int(1))))
     assert (code, "constant 99" in log) == ("MODULE_BUILD_FAILURE", True)
@@ -271,16 +263,6 @@ def test_texts_are_linked(bench: ZeBench) -> None:
     assert code == "SUCCESS", log
     assert stored(bench, module, 5) == 9
     assert names(bench, module) == [b"store"]
-
-
-def test_inputs_of_spirv_are_linked_with_their_constants(bench: ZeBench, spirv: None) -> None:
-    inputs = (
-        (make_importing_store(), None, None),
-        (make_plus(), None, constants((SPEC_ID, c_int(30)))),
-    )
-    code, module, log = module_of_several(bench, SPIRV, *inputs)
-    assert code == "SUCCESS", log
-    assert (stored(bench, module, 5), has_imports(bench, module)) == (35, False)
 
 
 def test_one_input_is_like_a_plain_module(bench: ZeBench) -> None:
@@ -347,23 +329,3 @@ def test_imports_that_two_modules_define_are_refused(bench: ZeBench, spirv: None
 def test_a_link_takes_modules_of_one_device(bench: ZeBench) -> None:
     assert bench.ze.code(LINK, 0, array(0), None) == "INVALID_SIZE"
     bench.ze.ok(LINK, 1, array(bench.module()), None)
-
-
-def test_what_modules_import_and_export_is_told(bench: ZeBench, takes_spirv: bool) -> None:
-    def told(flags: int, *modules: int) -> str:
-        log, desc = c_void_p(), new("ze_linkage_inspection_ext_desc_t", flags=flags)
-        bench.ze.ok(INSPECT, byref(desc), len(modules), array(*modules), byref(log))
-        return read_log(bench, log)
-
-    assert told(7, bench.module()) == "imports:\nunresolvable imports:\nexports:"
-    if takes_spirv:
-        caller, other = (
-            module_of(bench, data)[1] for data in (make_importing_store(), make_plus())
-        )
-        assert told(3, caller) == "imports: plus\nunresolvable imports: plus"
-        everything = "imports: plus\nunresolvable imports:\nexports: plus"
-        assert told(7, caller, other) == everything
-        assert told(4, other) == "exports: plus"
-    log, desc = c_void_p(), new("ze_linkage_inspection_ext_desc_t", flags=8)
-    given = byref(desc), 1, array(bench.module()), byref(log)
-    assert bench.ze.code(INSPECT, *given) == "INVALID_ENUMERATION"

@@ -31,19 +31,6 @@ def build(bench: ZeBench, source: bytes, format: int = 1) -> tuple[str, int, str
     return code, module.value or 0, room.value.decode()
 
 
-def test_the_log_says_what_is_wrong(bench: ZeBench) -> None:
-    code, module, log = build(bench, b"kernel void broken(global int *a) { a[0] = nonsense; }")
-    assert (code, module) == ("MODULE_BUILD_FAILURE", 0)
-    assert "nonsense" in log
-
-
-def test_what_is_no_module_is_refused(bench: ZeBench) -> None:
-    assert build(bench, b"\x00\x01\x02\x03")[0] == "INVALID_NATIVE_BINARY"
-    assert build(bench, SOURCE, format=0)[0] == "INVALID_NATIVE_BINARY"
-    assert build(bench, b"")[0] == "INVALID_SIZE"
-    assert build(bench, SOURCE, format=7)[0] == "INVALID_ENUMERATION"
-
-
 def test_ptx_is_a_binary(bench: ZeBench) -> None:
     """Only NVIDIA's driver takes it. For any driver it is no OpenCL C, although it is text."""
     code = build(bench, b"//\n\n.version 8.0\n.target sm_50\n.address_size 64\n")[0]
@@ -105,21 +92,6 @@ def names(bench: ZeBench, module: int) -> list[bytes]:
     return [name or b"" for name in found]
 
 
-def test_names_and_properties(bench: ZeBench) -> None:
-    assert set(names(bench, bench.module())) == {
-        *(b"add", b"mul", b"copy", b"sums", b"shape", b"where", b"fours")
-    }
-    ask = bench.ze.properties
-    row = ask("zeKernelGetProperties", "ze_kernel_properties_t", bench.kernel("fours", size=4))
-    sizes = row.requiredGroupSizeX, row.requiredGroupSizeY, row.requiredGroupSizeZ
-    assert (row.numKernelArgs, sizes) == (1, (4, 1, 1))
-    size, kernel = ctypes.c_size_t(), bench.kernel("sums")
-    bench.ze.ok("zeKernelGetName", kernel, byref(size), None)
-    room = ctypes.create_string_buffer(size.value)
-    bench.ze.ok("zeKernelGetName", kernel, byref(size), room)
-    assert room.value == b"sums"
-
-
 def test_wrong_settings_are_refused(bench: ZeBench) -> None:
     kernel, argument = bench.kernel("add"), "zeKernelSetArgumentValue"
     number = byref(ctypes.c_int64(1))
@@ -140,16 +112,6 @@ def test_wrong_settings_are_refused(bench: ZeBench) -> None:
     made, desc = ctypes.c_void_p(), new("ze_kernel_desc_t", pKernelName=text)
     create = "zeKernelCreate", bench.module(), byref(desc), byref(made)
     assert bench.ze.code(*create) == "INVALID_KERNEL_NAME"
-
-
-def test_a_suggested_size_divides(bench: ZeBench) -> None:
-    kernel, found = bench.kernel("add"), [ctypes.c_uint32() for _ in range(3)]
-    routine = "zeKernelSuggestGroupSize"
-    bench.ze.ok(routine, kernel, 1024, 6, 1, *map(byref, found))
-    assert all(size % one.value == 0 for size, one in zip((1024, 6, 1), found, strict=True))
-    bench.ze.ok("zeKernelSetGroupSize", kernel, *(one.value for one in found))
-    code = bench.ze.code(routine, kernel, 0, 1, 1, *map(byref, found))
-    assert code == "INVALID_GLOBAL_WIDTH_DIMENSION"
 
 
 def test_a_launch_without_arguments_or_groups_is_refused(bench: ZeBench) -> None:

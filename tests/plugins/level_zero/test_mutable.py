@@ -25,27 +25,7 @@ def closed(bench: ZeBench, kernel: int, groups: int = 1, flags: int = 0) -> tupl
     return made, number
 
 
-def test_properties_say_what_can_be_changed(bench: ZeBench) -> None:
-    row = new("ze_mutable_command_list_exp_properties_t", mutableCommandListFlags=9)
-    bench.ze.properties(
-        "zeDeviceGetProperties", "ze_device_properties_t", bench.device, chained=row
-    )
-    assert (row.mutableCommandListFlags, row.mutableCommandFlags) == (0, 0x7F)
-
-
 # the cases of the conformance tests
-
-
-def test_arguments_change(bench: ZeBench) -> None:
-    out, other = bench.ints(count=4), bench.ints(count=4)
-    made, number = closed(bench, bench.kernel("add", out.pointer, c_int(7)), 4)
-    bench.run(made)
-    assert out.all == [7] * 4
-    changes = argument(number, 1, c_int(5)), argument(number, 0, other.pointer)
-    assert bench.update(made, *changes) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert (out.all, other.all) == ([7] * 4, [5] * 4)
 
 
 def test_local_memory_changes_with_the_group(bench: ZeBench) -> None:
@@ -58,38 +38,6 @@ def test_local_memory_changes_with_the_group(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandListClose", made)
     bench.run(made)
     assert out.all == [36] * 16
-
-
-def test_group_count_changes(bench: ZeBench) -> None:
-    out = bench.ints(count=8)
-    made, number = closed(bench, bench.kernel("add", out.pointer, c_int(1), size=2), 1)
-    assert bench.update(made, group_count(number, 3)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [1] * 6 + [0] * 2
-
-
-@pytest.mark.parametrize("none", [(0, 1, 1), (4, 0, 1), (4, 2, 0), (0, 0, 0)])
-def test_a_launch_of_no_groups_has_its_place_only(
-    bench: ZeBench, none: tuple[int, int, int]
-) -> None:
-    out, after, (event,) = bench.ints(count=4), bench.ints(0), bench.events(1)
-    made = bench.list(mutable=True)
-    kernel = bench.kernel("add", out.pointer, c_int(1))
-    number = bench.next_id(made)
-    bench.launch(made, kernel, 0, event)  # it is appended as an empty one
-    bench.launch(made, bench.kernel("add", after.pointer, c_int(1)), 1, 0, event)
-    bench.ze.ok("zeCommandListClose", made)
-    seen: list[int] = []
-    for counts in ((0, 1, 1), (2, 1, 1), none, (4, 1, 1)):
-        assert bench.update(made, group_count(number, *counts)) == "SUCCESS"
-        bench.ze.ok("zeCommandListClose", made)
-        bench.run(made)
-        assert bench.ze.code("zeEventQueryStatus", event) == "SUCCESS"
-        bench.ze.ok("zeEventHostReset", event)
-        seen.append(sum(out.all))
-    assert seen == [0, 2, 2, 6]
-    assert (out.all, after.all) == ([2, 2, 1, 1], [4])
 
 
 def test_another_kernel_may_have_no_groups(bench: ZeBench) -> None:
@@ -105,24 +53,6 @@ def test_another_kernel_may_have_no_groups(bench: ZeBench) -> None:
     bench.ze.ok("zeCommandListClose", made)
     bench.run(made)
     assert out.all == [10, 10, 1, 1]
-
-
-def test_group_size_changes(bench: ZeBench) -> None:
-    out = bench.ints(count=9)
-    made, number = closed(bench, bench.kernel("shape", out.pointer, size=2), 3)
-    assert bench.update(made, group_size(number, 4)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [12, 1, 1, 4, 1, 1, 0, 0, 0]
-
-
-def test_global_offset_changes(bench: ZeBench) -> None:
-    out = bench.ints(count=8)
-    made, number = closed(bench, bench.kernel("where", out.pointer), 3)
-    assert bench.update(made, global_offset(number, 5)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [0] * 5 + [5, 6, 7]
 
 
 def kernels_list(bench: ZeBench, out: Ints, signal: int = 0, *waits: int) -> tuple[int, int, int]:
@@ -141,164 +71,6 @@ def change_kernel(bench: ZeBench, made: int, number: int, kernel: int) -> str:
     return bench.ze.code(routine, made, 1, byref(ctypes.c_uint64(number)), array(kernel))
 
 
-def test_the_kernel_changes(bench: ZeBench) -> None:
-    out = bench.ints(1, 1, 1, 1)
-    made, number, mul = kernels_list(bench, out)
-    bench.run(made)
-    assert out.all == [4] * 4
-    assert change_kernel(bench, made, number, mul) == "SUCCESS"
-    changes = argument(number, 0, out.pointer), argument(number, 1, c_int(10))
-    assert bench.update(made, *changes, group_count(number, 2)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    bench.run(made)
-    assert out.all == [400, 400, 4, 4]
-
-
-def test_a_changed_kernel_signals_its_event(bench: ZeBench) -> None:
-    out, (event,) = bench.ints(2, 2, 2, 2), bench.events(1)
-    made, number, mul = kernels_list(bench, out, event)
-    assert change_kernel(bench, made, number, mul) == "SUCCESS"
-    changes = argument(number, 0, out.pointer), argument(number, 1, c_int(5))
-    assert bench.update(made, *changes, group_count(number, 4)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    assert bench.ze.code("zeEventQueryStatus", event) == "NOT_READY"
-    bench.run(made)
-    assert bench.ze.code("zeEventQueryStatus", event) == "SUCCESS"
-    assert out.all == [10] * 4
-
-
-def test_a_changed_kernel_waits_for_its_event(bench: ZeBench) -> None:
-    out, (event,) = bench.ints(2, 2, 2, 2), bench.events(1)
-    made, number, mul = kernels_list(bench, out, 0, event)
-    assert change_kernel(bench, made, number, mul) == "SUCCESS"
-    changes = argument(number, 0, out.pointer), argument(number, 1, c_int(5))
-    assert bench.update(made, *changes, group_count(number, 4)) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made, wait=False)
-    assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 0) == "NOT_READY"
-    assert out.all == [2] * 4
-    bench.ze.ok("zeEventHostSignal", event)
-    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, (1 << 64) - 1)
-    assert out.all == [10] * 4
-
-
-def test_several_kernels_and_events_change_at_once(bench: ZeBench) -> None:
-    out, events = bench.ints(1, 1), bench.events(4)
-    add, mul = (
-        bench.kernel("add", out.pointer, c_int(1)),
-        bench.kernel("mul", out.pointer, c_int(3)),
-    )
-    made = bench.list(mutable=True)
-    first = bench.next_id(made)
-    bench.launch(made, add, 2, events[0])
-    second = bench.next_id(made)
-    bench.launch(made, mul, 2, events[1], events[0])
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [6, 6]
-    changes = argument(first, 1, c_int(4)), argument(second, 1, c_int(2)), group_count(second, 1)
-    assert bench.update(made, *changes) == "SUCCESS"
-    signal = "zeCommandListUpdateMutableCommandSignalEventExp"
-    bench.ze.ok(signal, made, first, events[2])
-    bench.ze.ok(signal, made, second, events[3])
-    waits = "zeCommandListUpdateMutableCommandWaitEventsExp"
-    bench.ze.ok(waits, made, second, 1, array(events[2]))
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [20, 10]
-    assert bench.ze.code("zeEventQueryStatus", events[3]) == "SUCCESS"
-
-
-def test_the_signal_event_changes(bench: ZeBench) -> None:
-    out, events = bench.ints(0), bench.events(2)
-    made = bench.list(mutable=True)
-    number = bench.next_id(made)
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, events[0])
-    bench.ze.ok("zeCommandListClose", made)
-    routine = "zeCommandListUpdateMutableCommandSignalEventExp"
-    bench.ze.ok(routine, made, number, events[1])
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    states = [bench.ze.code("zeEventQueryStatus", event) for event in events]
-    assert states == ["NOT_READY", "SUCCESS"]
-    bench.ze.ok("zeEventHostReset", events[1])
-    bench.ze.ok(routine, made, number, None)
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert bench.ze.code("zeEventQueryStatus", events[1]) == "NOT_READY"
-    assert out[0] == 2
-
-
-def waiting(bench: ZeBench, *events: int) -> tuple[int, int, Ints]:
-    """Return a closed list of an `add` after events, the launch, and what it adds to."""
-    out, made = bench.ints(0), bench.list(mutable=True)
-    number = bench.next_id(made)
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)), 1, 0, *events)
-    bench.ze.ok("zeCommandListClose", made)
-    return made, number, out
-
-
-def test_the_wait_list_becomes_empty(bench: ZeBench) -> None:
-    made, number, out = waiting(bench, *bench.events(2))
-    routine = "zeCommandListUpdateMutableCommandWaitEventsExp"
-    bench.ze.ok(routine, made, number, 0, None)
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out[0] == 1
-
-
-def test_an_event_of_the_wait_list_is_replaced_or_dropped(bench: ZeBench) -> None:
-    events = bench.events(4)
-    made, number, out = waiting(bench, *events[:2])
-    routine = "zeCommandListUpdateMutableCommandWaitEventsExp"
-    bench.ze.ok("zeEventHostSignal", events[2])
-    bench.ze.ok(routine, made, number, 2, array(events[2], 0))
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out[0] == 1
-    bench.ze.ok(routine, made, number, 2, array(events[2], events[3]))
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made, wait=False)
-    assert bench.ze.code("zeCommandQueueSynchronize", bench.queue, 0) == "NOT_READY"
-    bench.ze.ok("zeEventHostSignal", events[3])
-    bench.ze.ok("zeCommandQueueSynchronize", bench.queue, (1 << 64) - 1)
-    assert out[0] == 2
-
-
-def test_several_things_of_a_command_change_in_one_chain(bench: ZeBench) -> None:
-    out, other = bench.ints(count=9), bench.ints(count=9)
-    made, number = closed(bench, bench.kernel("shape", out.pointer, size=2), 3)
-    changes = (
-        argument(number, 0, other.pointer),
-        *(group_count(number, 2), group_size(number, 3), global_offset(number, 1)),
-    )
-    assert bench.update(made, *changes) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out.all == [0] * 9
-    assert other.all == [6, 1, 1, 3, 1, 1, 1, 0, 0]
-
-
-def test_regular_and_mutable_lists_run_on_an_immediate_list(bench: ZeBench) -> None:
-    out, (before, after) = bench.ints(1), bench.events(2)
-    mutable, number = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
-    regular = bench.list()
-    bench.launch(regular, bench.kernel("mul", out.pointer, c_int(10)))
-    bench.ze.ok("zeCommandListClose", regular)
-    assert bench.update(mutable, argument(number, 1, c_int(2))) == "SUCCESS"
-    bench.ze.ok("zeCommandListClose", mutable)
-    immediate = bench.immediate()
-    routine = "zeCommandListImmediateAppendCommandListsExp"
-    lists = array(mutable, regular)
-    bench.ze.ok(routine, immediate, 2, lists, after, 1, array(before))
-    assert bench.ze.code("zeEventQueryStatus", after) == "NOT_READY"
-    bench.ze.ok("zeEventHostSignal", before)
-    bench.ze.ok("zeEventHostSynchronize", after, (1 << 64) - 1)
-    assert out[0] == 30
-    bench.ze.ok("zeCommandListDestroy", immediate)
-
-
 # what was executed, and what is refused
 
 
@@ -311,17 +83,6 @@ def test_a_change_does_not_affect_what_runs(bench: ZeBench) -> None:
     bench.run(made)
     assert out[0] == 103
     bench.ze.ok("zeEventDestroy", event)
-
-
-def test_a_changed_list_is_closed_before_it_runs(bench: ZeBench) -> None:
-    out = bench.ints(0)
-    made, number = closed(bench, bench.kernel("add", out.pointer, c_int(1)))
-    assert bench.update(made, argument(number, 1, c_int(2))) == "SUCCESS"
-    routine = "zeCommandQueueExecuteCommandLists"
-    assert bench.ze.code(routine, bench.queue, 1, array(made), None) == "INVALID_ARGUMENT"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.run(made)
-    assert out[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -472,14 +233,3 @@ def test_identifiers_belong_to_open_mutable_lists(bench: ZeBench) -> None:
         answers.append(answer.value)
     assert answers == [0, 1]
     assert ZE["ZE_MUTABLE_COMMAND_LIST_EXP_VERSION_1_1"]
-
-
-def test_an_open_list_cannot_be_changed(bench: ZeBench) -> None:
-    out, made = bench.ints(0), bench.list(mutable=True)
-    number = bench.next_id(made)
-    bench.launch(made, bench.kernel("add", out.pointer, c_int(1)))
-    assert bench.update(made, argument(number, 1, c_int(2))) == "INVALID_ARGUMENT"
-    bench.ze.ok("zeCommandListClose", made)
-    bench.ze.ok("zeCommandListClose", made)  # it is closed already
-    bench.run(made)
-    assert out[0] == 1

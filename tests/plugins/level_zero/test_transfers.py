@@ -35,23 +35,6 @@ def finish(bench: ZeBench, kind: str, made: int) -> None:
     bench.ze.ok("zeCommandListDestroy", made)
 
 
-def test_memory_is_copied_between_the_host_and_the_device(bench: ZeBench, kind: str) -> None:
-    device = bench.ze.make(
-        "zeMemAllocDevice",
-        *(bench.context, byref(new("ze_device_mem_alloc_desc_t")), 64, 64, bench.device),
-    )
-    source, target = ctypes.create_string_buffer(b"fairlead", 64), ctypes.create_string_buffer(64)
-    made, copy = begin(bench, kind), "zeCommandListAppendMemoryCopy"
-    bench.ze.ok(copy, made, device, source, 64, None, 0, None)
-    bench.ze.ok("zeCommandListAppendBarrier", made, None, 0, None)
-    bench.ze.ok(copy, made, target, device, 64, None, 0, None)
-    finish(bench, kind, made)
-    assert target.raw == source.raw
-    assert device % 64 == 0
-    bench.ze.ok("zeMemFree", bench.context, device)
-    assert bench.ze.code("zeMemFree", bench.context, device) == "INVALID_ARGUMENT"
-
-
 @pytest.mark.parametrize("pattern", [b"x", b"ab", b"abc", b"abcdefgh"])
 def test_memory_is_filled(bench: ZeBench, kind: str, pattern: bytes) -> None:
     out = bench.ints(count=8)
@@ -60,20 +43,6 @@ def test_memory_is_filled(bench: ZeBench, kind: str, pattern: bytes) -> None:
     bench.ze.ok(routine, made, out.address, pattern, len(pattern), 24, None, 0, None)
     finish(bench, kind, made)
     assert out.raw == (pattern * 24)[:24] + bytes(8)
-
-
-def test_a_box_is_copied(bench: ZeBench, kind: str) -> None:
-    source, target = bench.ints(*range(16)), bench.ints(count=16)
-    made = begin(bench, kind)
-    row = {"originZ": 0, "width": 8, "height": 2, "depth": 1}
-    bench.ze.ok(
-        "zeCommandListAppendMemoryCopyRegion",
-        *(made, target.address, byref(new("ze_copy_region_t", originX=4, originY=1, **row)), 16, 0),
-        *(source.address, byref(new("ze_copy_region_t", originX=8, originY=2, **row)), 16, 0),
-        *(None, 0, None),
-    )
-    finish(bench, kind, made)
-    assert target.all == [*[0] * 5, 10, 11, 0, 0, 14, 15, *[0] * 5]
 
 
 def test_what_was_built_is_kept_if_a_step_fails(

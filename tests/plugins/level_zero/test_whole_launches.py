@@ -90,13 +90,6 @@ def test_values_of_all_sizes(bench: ZeBench) -> None:
     assert out.all == [1, 9, 3, 10, 4, 5, 6, 1]
 
 
-def test_a_kernel_without_arguments(bench: ZeBench) -> None:
-    immediate = bench.immediate()
-    kernel = bench.kernel("nothing", module=bench.module(SOURCE))
-    assert append(bench, immediate, kernel, array(0)) == "SUCCESS"
-    bench.ze.ok("zeCommandListHostSynchronize", immediate, FOREVER)
-
-
 def test_a_command_that_can_be_changed(bench: ZeBench) -> None:
     out, made = bench.ints(count=2), bench.list(mutable=True)
     number = bench.next_id(made)

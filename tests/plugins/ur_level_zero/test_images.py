@@ -184,17 +184,3 @@ def test_a_driver_without_the_function(behind: LZDevice, monkeypatch: pytest.Mon
     monkeypatch.setattr(LZPlatform, "has", lambda self, name: name != "zeImageCreate")
     assert not behind.has_images
     vars(behind).pop("images")
-
-
-def test_native_handles(calls: URCalls, make: URObjects, context: int, queue: int) -> None:
-    one, data, out = image(calls, make, context), pixels(24), ctypes.create_string_buffer(96)
-    whole = area((0, 0, 0), (6, 4, 1))
-    calls.ok(WRITE, queue, one, True, *whole, 0, 0, data, *NO_EVENTS)
-    native = calls.new("urMemGetNativeHandle", one, None)
-    how = calls.struct("ur_mem_native_properties_t", isNativeHandleOwned=False)
-    given = native, context, byref(formed()), byref(described(calls)), byref(how)
-    other = make.own("urMemRelease", calls.new("urMemImageCreateWithNativeHandle", *given))
-    calls.ok(READ, queue, other, True, *whole, 0, 0, out, *NO_EVENTS)
-    assert out.raw == data.raw
-    place, create = byref(ctypes.c_void_p()), "urMemImageCreateWithNativeHandle"
-    calls.fails(create, "INVALID_NULL_HANDLE", 0, *given[1:], place)

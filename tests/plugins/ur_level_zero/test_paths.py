@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.ur.calls import URCalls
-from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
+from fairlead.conformance.ur.objects import COUNT, URObjects
 from fairlead.conformance.ur.recording import Update, URRecording
 from fairlead.conformance.ur.values import BufferValue
 from fairlead.loader.ur.abi import UR
@@ -85,36 +85,6 @@ class Chain:
             command=how.get("isUpdatable", False),
         )
         self.recording.copy(self.source, self.target, after=(self.step.point,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("in_order", [False, True])
-def test_executions_follow_each_other_on_two_queues(
-    path: str, make: URObjects, context: int, program: int, in_order: bool
-) -> None:
-    recording, total = URRecording(make, context, isInOrder=in_order), make.buffer(context)
-    first, second = make.queue(context), make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
-    make.write(first, total, [0] * COUNT)
-    one = recording.launch(make.kernel(program, "add_one"), BufferValue(total))
-    recording.launch(make.kernel(program, "twice"), BufferValue(total), after=(one.point,))
-    recording.finalize()
-    events = [recording.enqueue(queue) for queue in (first, second, second, first)]
-    make.wait(*events)
-    assert make.read(first, total) == [30] * COUNT  # ((((0+1)*2+1)*2+1)*2+1)*2
-    assert behind_buffer(recording).path.name == path
-
-
-def test_an_execution_comes_after_the_queue_s_earlier_commands(
-    path: str, make: URObjects, context: int, program: int, queue: int, calls: URCalls
-) -> None:
-    chain = Chain(make, context, program)
-    chain.recording.finalize()
-    for value in (1, 2, 3):
-        calls.ok(
-            "urEnqueueMemBufferFill", queue, chain.target, ints([value]), 4, 0, SIZE, 0, None, None
-        )
-        chain.recording.enqueue(queue)
-        assert make.read(queue, chain.target) == [6] * COUNT
 
 
 def test_calls_of_the_wait_event_path(
@@ -337,17 +307,3 @@ def test_a_queue_keeps_nothing_of_executions_that_have_ended(
         make.wait(chain.recording.enqueue(queue))
     make.ur.ok("urQueueFinish", queue)
     assert python_object("ur_queue_handle_t", queue).is_idle
-
-
-def test_a_command_buffer_is_released_while_it_runs(
-    path: str, make: URObjects, context: int, program: int, queue: int
-) -> None:
-    target = make.buffer(context)
-    kernel = make.kernel(program)
-    recording = URRecording(make, context)
-    recording.launch(kernel, BufferValue(target), ints([4]))
-    recording.finalize()
-    recording.enqueue(queue)
-    make.release(recording.handle)
-    make.release(kernel)
-    assert make.read(queue, target) == [4] * COUNT

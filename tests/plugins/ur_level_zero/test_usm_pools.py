@@ -32,17 +32,6 @@ def reserved(calls: URCalls, pool: int) -> int:
     return calls.info("urUSMPoolGetInfo", pool, "UR_USM_POOL_INFO_RESERVED_CURRENT_EXP")
 
 
-def test_a_pool_gives_out_what_was_freed(calls: URCalls, make: URObjects, context: int) -> None:
-    pool = new_pool(calls, make, context)
-    first = allocate(calls, make, context, pool)
-    calls.ok("urUSMFree", context, first)
-    assert reserved(calls, pool) == SIZE
-    assert allocate(calls, make, context, pool) == first
-    calls.ok("urUSMFree", context, first)
-    calls.ok("urUSMPoolTrimToExp", context, make.device, pool, 0)
-    assert reserved(calls, pool) == 0
-
-
 def test_a_new_allocation_can_be_zero(
     calls: URCalls, make: URObjects, context: int, queue: int
 ) -> None:
