@@ -121,7 +121,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-NATIVE := $(wildcard icd/native/* icd/native/*/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi loader/base/operations.*) loader/base/abi.py loader/ze/rules.py loader/base/shell_copies.py setup.py setup.cfg pyproject.toml
+NATIVE := $(wildcard icd/native/* icd/native/*/* icd/libopencl/native/* loader/base/native/* loader/ze/libze_loader/native/* plugins/sdk/native/* plugins/command_buffer_layer/native/* icd/*.abi loader/*/*.abi loader/base/operations.*) loader/base/abi.py loader/base/argument_rules.py loader/base/shell_copies.py setup.py setup.cfg pyproject.toml
 $(VENV)/installed-demo: $(BIN)/python $(NATIVE)
 	@$(PYTHON) -c "$$REQUIRE" driver
 	@echo 'installing fairlead, PoCL, PyOpenCL and NumPy: downloads of about 80 MB'

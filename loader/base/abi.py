@@ -2,8 +2,8 @@
 
 The files are `icd/opencl.abi`, `loader/ur/ur.abi`, `loader/pi/pi.abi` and `loader/ze/ze.abi`.
 Their sections are `[types]`, `[structs]`, `[functions]`, `[errors]` and `[constants]`. An API whose
-tables differ between versions has one section `[tables VERSION]` for each. Comments in the files
-explain the lines.
+tables differ between versions has one section `[tables VERSION]` for each. argument_rules.py reads
+what calls are refused for. Comments in the files explain the lines.
 
 From this data come ctypes prototypes (`Function.prototype`), generated C
 (`Function.format_c_declaration`), names of codes (`Api.errors`), and the text of traced calls.
@@ -214,6 +214,10 @@ class Api:
                 lines.append(line)
         return sections
 
+    def list_lines(self, section: str) -> list[str]:
+        """Return the lines of a section, none if there is no such section."""
+        return self._sections.get(section, [])
+
     @cached_property
     def types(self) -> dict[str, str]:
         """Type name to "handle", "struct", a C scalar, or another name of this dictionary."""
@@ -236,8 +240,7 @@ class Api:
     def structs(self) -> dict[str, Struct]:
         """Struct name to Struct."""
         return {
-            struct.name: struct
-            for struct in map(self._parse_struct, self._sections.get("structs", ()))
+            struct.name: struct for struct in map(self._parse_struct, self.list_lines("structs"))
         }
 
     @cached_property
@@ -259,13 +262,13 @@ class Api:
     @cached_property
     def other_tables(self) -> dict[str, tuple[str, ...]]:
         """Prefix of functions to the names of tables that drivers have and this data has not."""
-        rows = (line.split(": ") for line in self._sections.get("other tables", ()))
+        rows = (line.split(": ") for line in self.list_lines("other tables"))
         return {prefix: tuple(names.split(" ")) for prefix, names in rows}
 
     @cached_property
     def strings(self) -> dict[str, str]:
         """Constant name to text, such as the name of an extension."""
-        return dict(line.split(" = ") for line in self._sections.get("strings", ()))
+        return dict(line.split(" = ") for line in self.list_lines("strings"))
 
     @cached_property
     def errors(self) -> dict[int, tuple[str, str]]:

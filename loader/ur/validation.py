@@ -33,7 +33,6 @@ from ..base.memory import POINTER_SIZE, read_word
 from ..base.search import filter_environ
 from ..base.table import DispatchTable, layers_lock
 from .abi import UR, UR_RESULT_SUCCESS
-from .validation_checks import Violation, read_handles
 from .validation_objects import Leak, TrackedObject, capture_stack, format_innermost, format_stack
 from .validation_rules import (
     MEMORY,
@@ -42,8 +41,10 @@ from .validation_rules import (
     MemoryRange,
     OutputObjects,
     Rules,
+    Violation,
     find_counted_kinds,
     make_rules,
+    read_handles,
 )
 
 PARAMETER: Final = "UR_LAYER_PARAMETER_VALIDATION"

@@ -1,28 +1,21 @@
 """The rules for calls of Unified Runtime functions, derived from the ABI data for `validation`.
 
-`make_rules` makes them for all functions of ur.abi. A parameter that is not `optional` must not be
-NULL. An enumeration must have the value. A list and its length belong together. `alloc`, `retain`
-and `release` say what happens to an object. Small tables contain what the data does not say.
+`make_rules` makes them for all functions of ur.abi. Arguments are checked by the rules of
+loader/base/argument_rules.py, and no handle of a list may be NULL. `alloc`, `retain` and `release`
+say what happens to an object. Small tables contain what the data does not say.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ..base.abi import Function, Parameter
+from ..base.argument_rules import Check, compile_rules, find_dead_code, list_rules
+from ..base.memory import read_words
 from .abi import UR
-from .refusals import find_invalid_code
-from .validation_checks import (
-    LIST_CODES,
-    ArgumentCheck,
-    find_count_position,
-    find_position,
-    is_handle_list,
-    make_checks,
-)
 
 #: Function to the parameter whose object it releases, where the data has no `release`.
 _ENDS: Final = {
@@ -51,6 +44,20 @@ _BEGINS: Final = {
 
 MEMORY: Final = "USM memory"
 _NO_HANDLE: Final = "INVALID_NULL_HANDLE"  # for kinds of objects that have no code of their own
+
+#: The most handles of an array that are read, because the count may be garbage.
+_MAX_HANDLES: Final = 4096
+
+
+class Violation(NamedTuple):
+    """Why a call is refused: the parameter, what is wrong with it, the name of the code."""
+
+    parameter: str
+    what: str
+    code: str
+
+
+ArgumentCheck: TypeAlias = Callable[[Sequence[int]], "Violation | None"]
 
 
 @dataclass(frozen=True)
@@ -146,13 +153,57 @@ def make_rules() -> tuple[Rules, ...]:
     return tuple(
         Rules(
             f,
-            tuple(make_checks(f)),
+            tuple(_make_checks(f)),
             tuple(_find_inputs(f)),
             tuple(_find_outputs(f)),
             _find_handle_query(f),
             tuple(_find_memory_ranges(f)),
         )
         for f in UR.slots
+    )
+
+
+def _make_checks(function: Function) -> Iterator[ArgumentCheck]:
+    yield functools.partial(_check_arguments, compile_rules(function, list_rules(function)))
+    for i, p in enumerate(function.parameters):
+        count = _find_position(function, p.length)
+        if _is_handle_list(p) and count is not None:
+            yield functools.partial(_check_elements, i, count, p.name, _find_element_code(p))
+
+
+def _check_arguments(check: Check, arguments: Sequence[int]) -> Violation | None:
+    if (broken := check(arguments)) is None:
+        return None
+    rule, what = broken
+    return Violation(rule.parameter, what, f"UR_RESULT_ERROR_{rule.code}")
+
+
+def _check_elements(
+    index: int, count: int, name: str, code: str, arguments: Sequence[int]
+) -> Violation | None:
+    handles = read_handles(arguments[index], arguments[count])
+    return Violation(f"{name}[{handles.index(0)}]", "it is NULL", code) if 0 in handles else None
+
+
+def _find_element_code(p: Parameter) -> str:
+    """Return the code for a handle of a list that is NULL: that of a wait list."""
+    is_wait_list = "optional" in p.words and p.type == "ur_event_handle_t"
+    return f"UR_RESULT_ERROR_{find_dead_code(UR, p, '') if is_wait_list else _NO_HANDLE}"
+
+
+def read_handles(address: int, count: int) -> list[int]:
+    """Return the words of an array, up to the first one that cannot be read."""
+    words = read_words(address, min(count, _MAX_HANDLES)) if address else []
+    return [word for word in words if word is not None]
+
+
+def _find_position(function: Function, name: str) -> int | None:
+    return next((i for i, p in enumerate(function.parameters) if p.name == name), None)
+
+
+def _is_handle_list(p: Parameter) -> bool:
+    return (
+        p.stars == 1 and bool(p.length) and UR.resolve(p.type) == "handle" and "out" not in p.words
     )
 
 
@@ -182,13 +233,11 @@ def _find_change(function: Function, p: Parameter) -> int:
 def _find_inputs(function: Function) -> Iterator[InputObjects]:
     for i, p in enumerate(function.parameters):
         change = _find_change(function, p)
-        if change or (not p.stars and UR.resolve(p.type) == "handle") or is_handle_list(p):
+        if change or (not p.stars and UR.resolve(p.type) == "handle") or _is_handle_list(p):
             kind = _find_kind(p)
-            code = "INVALID_MEM_OBJECT" if kind == MEMORY else find_invalid_code(kind, _NO_HANDLE)
-            code = f"UR_RESULT_ERROR_{code}"
-            if is_handle_list(p) and "optional" in p.words:
-                code = LIST_CODES.get(p.type, code)
-            yield InputObjects(i, p, kind, find_count_position(function, i), change, code)
+            code = find_dead_code(UR, p, _NO_HANDLE) if kind != MEMORY else "INVALID_MEM_OBJECT"
+            count = _find_position(function, p.length)
+            yield InputObjects(i, p, kind, count, change, f"UR_RESULT_ERROR_{code}")
 
 
 def _find_outputs(function: Function) -> Iterator[OutputObjects]:
@@ -211,9 +260,9 @@ def _find_outputs(function: Function) -> Iterator[OutputObjects]:
         yield OutputObjects(
             i,
             kind,
-            find_count_position(function, i),
+            _find_position(function, p.length),
             i + 1,
-            find_position(function, "size"),
+            _find_position(function, "size"),
             created,
             always,
             "inout" in p.words,
@@ -221,12 +270,15 @@ def _find_outputs(function: Function) -> Iterator[OutputObjects]:
 
 
 def _find_handle_query(function: Function) -> HandleQuery | None:
-    value, returned = find_position(function, "pPropValue"), find_position(function, "pPropSizeRet")
+    value, returned = (
+        _find_position(function, "pPropValue"),
+        _find_position(function, "pPropSizeRet"),
+    )
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
     name, size = (
-        find_position(function, function.parameters[value].type_from),
-        find_position(function, function.parameters[value].length),
+        _find_position(function, function.parameters[value].type_from),
+        _find_position(function, function.parameters[value].length),
     )
     assert name is not None and size is not None
     group = function.parameters[name].type
@@ -240,7 +292,7 @@ def _find_handle_query(function: Function) -> HandleQuery | None:
 
 
 def _find_memory_ranges(function: Function) -> Iterator[MemoryRange]:
-    size = find_position(function, "size")
+    size = _find_position(function, "size")
     for i, p in enumerate(function.parameters):
         if size is not None and p.name in _BEGINS and function.name not in _ENDS:
-            yield MemoryRange(i, p.name, find_position(function, _BEGINS[p.name]), size)
+            yield MemoryRange(i, p.name, _find_position(function, _BEGINS[p.name]), size)

@@ -1,7 +1,8 @@
 """Checks the arguments of Level Zero calls: ZE_ENABLE_PARAMETER_VALIDATION=1.
 
 A layer in front of a driver's table answers a wrong call itself. The rules follow from the ABI data
-for all functions alike (`rules`). They are checked in this order, parameter by parameter:
+for all functions alike (loader/base/argument_rules.py). They are checked in this order, parameter
+by parameter:
 
 - a handle that is NULL and not optional: INVALID_NULL_HANDLE,
 - a pointer that is NULL and not optional: INVALID_NULL_POINTER,
@@ -15,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
+from ..base.argument_rules import Check, compile_rules, list_rules
 from ..base.layers import Layer
 from ..base.search import filter_environ
 from ..base.table import DispatchTable, layers_lock
 from .abi import ZE
-from .rules import Rule, get_rules
 
 VARIABLE: Final = "ZE_ENABLE_PARAMETER_VALIDATION"
 
@@ -54,25 +55,10 @@ class ParameterValidation:
 
 def _answer(slot: int, arguments: Sequence[int]) -> int | None:
     """Return the code of the first rule that a call breaks, None if it breaks none."""
-    broken = (rule.code for rule in _get_rules(slot) if is_broken(rule, arguments))
-    code = next(broken, None)
-    return None if code is None else ZE.codes[f"ZE_RESULT_ERROR_INVALID_{code}"]
+    broken = _get_check(slot)(arguments)
+    return ZE.codes[f"ZE_RESULT_ERROR_{broken[0].code}"] if broken else None
 
 
 @cache
-def _get_rules(slot: int) -> tuple[Rule, ...]:
-    return get_rules(ZE, ZE.slots[slot])
-
-
-def is_broken(rule: Rule, arguments: Sequence[int]) -> bool:
-    """Return whether a call breaks a rule.
-
-    Args:
-        arguments: the call's arguments as words.
-    """
-    word = arguments[rule.place]
-    if rule.bits is not None:
-        return bool(word & 0xFFFFFFFF & ~rule.bits)
-    if rule.values is not None:
-        return (word & 0xFFFFFFFF) not in rule.values
-    return not word and (rule.counted_by < 0 or bool(arguments[rule.counted_by]))
+def _get_check(slot: int) -> Check:
+    return compile_rules(ZE.slots[slot], list_rules(ZE.slots[slot]))

@@ -151,7 +151,7 @@ def zeCommandListAppendQueryKernelTimestamps(
     numEvents: int,
     phEvents: list[ZeEvent],
     dstptr: int,
-    pOffsets: Any,
+    pOffsets: list[int] | None,
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
@@ -160,7 +160,7 @@ def zeCommandListAppendQueryKernelTimestamps(
     if not all(event.has_times for event in phEvents):
         raise make_failure("INVALID_ARGUMENT", "the pool of an event has no timestamps")
     hCommandList.check_events(phEvents)
-    offsets = ffi.unpack(pOffsets, numEvents) if pOffsets else range(0, _ROW * numEvents, _ROW)
+    offsets = pOffsets or range(0, _ROW * numEvents, _ROW)
 
     def make() -> tuple[HostStep, Sequence[tuple[int, int, int]], Any]:
         staging = icd_ffi.new("uint64_t[]", 4 * numEvents)

@@ -223,14 +223,14 @@ def zeCommandListUpdateMutableCommandWaitEventsExp(
 
 @driver.entry
 def zeCommandListUpdateMutableCommandKernelsExp(
-    hCommandList: ZeCommandList, numKernels: int, pCommandId: Any, phKernels: list[ZeKernel]
+    hCommandList: ZeCommandList, numKernels: int, pCommandId: list[int], phKernels: list[ZeKernel]
 ) -> None:
     """Let commands launch other kernels, which then need arguments and sizes."""
     commands = _list_commands(hCommandList)
     if not numKernels:
         raise make_failure("INVALID_SIZE", "there are no kernels")
     drafts: dict[MutableCommand, LaunchDraft] = {}
-    for number, kernel in zip(ffi.unpack(pCommandId, numKernels), phKernels, strict=True):
+    for number, kernel in zip(pCommandId, phKernels, strict=True):
         command = _find(commands, number)
         counts = command.check("KERNEL_INSTRUCTION").counts
         command.check_kernel(kernel)

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...loader.ur.abi import UR, URError
 from ._native import ffi
 from .answers import Encode, describe_wrong_answer, encode_pointers
 from .objects import Object, Registry
 
-#: The code for a list that is wrong, by its name. Other lists have INVALID_VALUE, and the code of
-#: its type for a handle in them.
-WAIT_LISTS: Final = {
-    "phEventWaitList": "INVALID_EVENT_WAIT_LIST",
-    "pSyncPointWaitList": "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP",
-}
 _LONGEST: Final = 1 << 20  # elements of a list; a larger count cannot be a count
 
 
@@ -49,7 +43,6 @@ class Refused(Exception):
         self.code = code
 
 
-_NULL_HANDLE: Final = find_code("INVALID_NULL_HANDLE")
 _INVALID_SIZE: Final = find_code("INVALID_SIZE")
 _NO_ANSWER: Final = find_code("UNSUPPORTED_ENUMERATION")
 _CHARS: Final = ffi.typeof("char *")
@@ -61,38 +54,52 @@ def is_owned(properties: Any) -> bool:
     return bool(properties and properties.isNativeHandleOwned)
 
 
-def find_object(registry: Registry, type_name: str, handle: int, code: int) -> Object:
-    """Return the object of a lent handle, or raise `Refused` with `code` or INVALID_NULL_HANDLE."""
+class ObjectCodes(NamedTuple):
+    """The codes for a handle that is not alive, for NULL, and for a list that is too long."""
+
+    dead: int
+    null: int
+    too_long: int
+
+
+def find_object(registry: Registry, type_name: str, handle: int, codes: ObjectCodes) -> Object:
+    """Return the object of a lent handle, or raise `Refused`."""
     thing = registry.find_lent(type_name, handle)
     if thing is None:
-        raise Refused(code if handle else _NULL_HANDLE)
+        raise Refused(codes.dead if handle else codes.null)
     return thing
 
 
 def read_objects(
-    registry: Registry, type_name: str, pointer: Any, count: int, code: int
+    registry: Registry,
+    type_name: str,
+    pointer: Any,
+    count: int,
+    codes: ObjectCodes,
+    *,
+    may_be_null: bool = False,
 ) -> list[Any]:
-    """Return the objects of an array of handles, or raise `Refused`."""
-    owned, handles = registry.list_owned(type_name), read_numbers(pointer, count)
+    """Return the objects of an array of handles, or raise `Refused`.
+
+    Args:
+        may_be_null: whether NULL has a meaning. It becomes None.
+    """
+    owned, handles = registry.list_owned(type_name), read_numbers(pointer, count, codes.too_long)
     things = [owned.get(handle) for handle in handles]
     if None in things:
-        lent = (registry.find_lent(type_name, handle) for handle in handles)
         things = [
-            other if thing is None else thing for thing, other in zip(things, lent, strict=True)
+            find_object(registry, type_name, handle, codes)
+            if thing is None and (handle or not may_be_null)
+            else thing
+            for thing, handle in zip(things, handles, strict=True)
         ]
-        if None in things:
-            raise Refused(code if all(handles) or code in _LIST_CODES else _NULL_HANDLE)
     return things
 
 
-#: The codes of lists of events, also for an element that is NULL.
-_LIST_CODES: Final = frozenset(map(find_code, (*WAIT_LISTS.values(), "INVALID_EVENT")))
-
-
-def read_numbers(pointer: Any, count: int) -> list[Any]:
+def read_numbers(pointer: Any, count: int, too_long: int) -> list[Any]:
     """Return the numbers of an array, or raise `Refused` for one that is too long."""
     if count > _LONGEST:
-        raise Refused(_INVALID_SIZE)
+        raise Refused(too_long)
     return ffi.unpack(pointer, count) if count else []
 
 

@@ -1,22 +1,22 @@
 """Makes an entry point of a Python function.
 
 `compile_entry` writes the source of a function. That function checks and converts each argument in
-turn, calls the adapter's function, and stores what it returns. ur.abi and loader/ur/refusals.py
-say what is checked. The codes are those that the specification lists:
+turn, calls the adapter's function, and stores what it returns. The rules of
+loader/base/argument_rules.py say what is refused, and with which code. What is converted:
 
-| parameter | the function gets | refused with |
-|---|---|---|
-| a handle | the object; None for NULL if allowed | INVALID_NULL_HANDLE, INVALID_QUEUE and so on |
-| an array of handles | a list of objects | INVALID_NULL_POINTER; as for a handle |
-| a wait list | a list of objects | INVALID_EVENT_WAIT_LIST |
-| an array of numbers | a list, None for NULL | INVALID_NULL_POINTER |
-| `const char *` | a str, None for NULL | INVALID_NULL_POINTER |
-| an enumeration; flags, also in a struct | the number | INVALID_ENUMERATION; `_EXCLUSIVE` |
-| a number, `bool` | the number | `workDim`: INVALID_WORK_DIMENSION |
-| a native handle | the number | INVALID_NULL_HANDLE |
-| `void *`, a callback | the address, 0 for NULL | INVALID_NULL_POINTER unless it may be NULL |
-| a pointer to structs | a cffi pointer, None for NULL | INVALID_NULL_POINTER |
-| a struct | the struct, by cffi | |
+| parameter | the function gets |
+|---|---|
+| a handle | the object; None for NULL if allowed |
+| an array of handles | a list of objects |
+| an array of numbers | a list, None for NULL unless NULL means that there are none |
+| `const char *` | a str, None for NULL |
+| a number, an enumeration, flags, `bool` | the number |
+| `void *`, a callback | the address, 0 for NULL |
+| a pointer to structs | a cffi pointer, None for NULL |
+| a struct | the struct, by cffi |
+
+`Entry` does that for every API. `_UREntry` has what only Unified Runtime has, and ze/wrap.py what
+only Level Zero has.
 
 Where the contexts of an adapter are `ContextObject`, a device that is not of the context is refused
 with INVALID_DEVICE.
@@ -37,54 +37,31 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from ...loader.base.abi import Function, Parameter
+from ...loader.base.abi import Api, Function, Parameter
+from ...loader.base.argument_rules import (
+    Rule,
+    find_dead_code,
+    find_null_code,
+    is_unchecked,
+    list_call_rules,
+    list_parameter_rules,
+)
+from ...loader.base.errors import CodeError
 from ...loader.base.interrupts import ENTRY
 from ...loader.ur.abi import UR
-from ...loader.ur.refusals import RANGES, find_context, find_invalid_code, may_be_zero
 from . import conversions
 from ._native import ffi
 from .answers import describe_wrong_return, list_encoders
-from .conversions import WAIT_LISTS, Refused, find_code
+from .conversions import ObjectCodes, Refused, failure, find_code
 from .objects import Registry, close_released, gone
 
-#: Rules of the specification for one function alone: a condition, and the code.
-_OWN_RULES: Final = {
-    "urPlatformGet": ("not phPlatforms and not pNumPlatforms", "INVALID_VALUE"),
-    "urContextCreate": ("phDevices and not DeviceCount", "INVALID_SIZE"),
-    "urDeviceGet": ("NumEntries and not phDevices", "INVALID_NULL_POINTER"),
-    "urEventWait": ("phEventWaitList and not numEvents", "INVALID_VALUE"),
-    "urEventGetProfilingInfo": ("pPropValue and not propSize", "INVALID_VALUE"),
-    "urBindlessImagesImageGetInfoExp": (
-        "not pPropValue and not pPropSizeRet",
-        "INVALID_NULL_POINTER",
-    ),
-}
-#: Flags that a caller must not give together, or at all, by their type; and the code.
-_EXCLUSIVE: Final = {
-    "ur_queue_flags_t": (
-        (
-            UR["UR_QUEUE_FLAG_PRIORITY_LOW"] | UR["UR_QUEUE_FLAG_PRIORITY_HIGH"],
-            UR["UR_QUEUE_FLAG_SUBMISSION_BATCHED"] | UR["UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE"],
-            UR["UR_QUEUE_FLAG_ON_DEVICE"],  # the host cannot fill such a queue
-            UR["UR_QUEUE_FLAG_ON_DEVICE_DEFAULT"],
-        ),
-        "INVALID_QUEUE_PROPERTIES",
-    )
-}
 #: The functions that may use an event again, one whose `reusable` is true.
 _REUSING: Final = frozenset({"urEnqueueEventsWaitWithBarrierExt"})
-#: Queries without the rules of other queries: without room they ask whether there is an answer.
-_MAY_ASK_FOR_NOTHING: Final = frozenset({"urEventGetProfilingInfo"})
 
 #: The parameters of a query. The function that answers it gets the first one only.
 _QUERY: Final = ("propName", "propSize", "pPropValue", "pPropSizeRet")
-_QUERY_RULES: Final = (
-    ("pPropValue and not propSize", "INVALID_SIZE"),
-    ("propSize and not pPropValue", "INVALID_NULL_POINTER"),
-    ("not pPropValue and not pPropSizeRet", "INVALID_NULL_POINTER"),
-)
 
 #: Attributes by which a function's signature differs from that of its code.
 _DISGUISES: Final = frozenset({"__signature__", "__wrapped__"})
@@ -153,7 +130,7 @@ def compile_entry(
     Returns:
         A function of the adapter's number and the arguments as they come. It returns a code.
     """
-    return _Entry(registry, function, body).compile(fail)
+    return _UREntry(registry, function, body).compile(fail)
 
 
 class Entries(Mapping[str, Callable[..., int]]):
@@ -195,57 +172,59 @@ class Entries(Mapping[str, Callable[..., int]]):
         return len(self._bodies)
 
 
-def _refuse_if(condition: str, code: str) -> str:
-    return f"if {condition}: raise _Refused({find_code(code)})"
-
-
-class _Entry:
+class Entry:
     """The source of one entry point. Names of its own variables begin with `_`.
 
     Args:
         registry: the adapter's objects.
         function: the entry point in the ABI data.
         body: does the work.
+
+    Attributes:
+        api: the API of the function.
+        first: lines that come before everything else.
+        other: the code for a handle that is not alive, of a type that has none.
+        find_code: returns the number of a code by its name.
+        fails: makes the error for a code and a sentence.
     """
 
+    api: ClassVar[Api]
+    first: ClassVar[tuple[str, ...]] = ()
+    other: ClassVar[str]
+    find_code: Callable[[str], int]
+    fails: Callable[[str, str], CodeError]
+
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
-        self.function = function
+        self.function, self.registry = function, registry
         self.parameters = {p.name: p for p in function.parameters}
         self.named = list_parameters(body)
-        self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
+        self.outputs = [p for p in function.parameters if is_output(p)]
         self.scope: dict[str, Any] = {
             "_body": body,
             "_registry": registry,
             "_give": registry.give,
+            "_show": registry.show,
             "_find": conversions.find_object,
             "_objects": conversions.read_objects,
             "_numbers": conversions.read_numbers,
             "_unpack": ffi.unpack,
             "_text": conversions.read_text,
-            "_keep": conversions.keep_text,
-            "_give_list": conversions.give_list,
-            "_answer": conversions.answer,
-            "_unfit": describe_wrong_return,
             "_Refused": Refused,
-            "_gone": gone,
-            "_reap": close_released,
-            "_reused": partial(_find_reused, registry),
+            "_fails": self.fails,
         }
-        self.outputs = [p for p in function.parameters if _is_output(p)]
-        self.list_count = self._list_count()
 
     def compile(self, fail: Callable[[BaseException, str], int]) -> Callable[..., int]:
-        """Return the function that C calls."""
+        """Return the function that C calls. `compile_entry` has the arguments."""
         name = self.function.name
+        returns_code = self.function.error_channel == "return"
         lines = (
             "try:",
-            "    if _gone[0]: _reap()",
-            *(f"    {line}" for line in (*self._emit_inputs(), *self._call())),
-            "    return 0",
+            *(f"    {line}" for line in (*self.first, *self._emit_inputs(), *self._call())),
             "except _Refused as _refused:",
-            "    return _refused.code",
+            f"    return {'_refused.code' if returns_code else '0'}",
             "except BaseException as _error:",
-            f"    return _fail(_error, {name!r})",
+            f"    _code = _fail(_error, {name!r})",
+            f"    return {'_code' if returns_code else '0'}",
         )
         self.scope["_fail"] = fail
         parameters = "_adapter", *self.parameters
@@ -254,14 +233,114 @@ class _Entry:
     # what comes in
 
     def _emit_inputs(self) -> Iterator[str]:
-        if self.function.name in _OWN_RULES:
-            yield _refuse_if(*_OWN_RULES[self.function.name])
-        if self.is_query and self.function.name not in _MAY_ASK_FOR_NOTHING:
-            yield from (_refuse_if(*rule) for rule in _QUERY_RULES)
+        yield from map(_refuse, list_call_rules(self.function, own=True))
         for p in self.function.parameters:
-            if not (self.is_query and p.name in _QUERY[1:]):
-                yield from self._emit_input(p)
-        if (context := find_context(self.function)) and self.scope["_registry"].checks_devices:
+            is_handle = self.api.resolve(p.type) == "handle" and not p.stars
+            for rule in self._list_rules(p):
+                if not (is_handle and rule.code == "INVALID_NULL_HANDLE"):  # its lookup refuses it
+                    yield _refuse(rule)
+            yield from self._convert(p)
+
+    def _list_rules(self, p: Parameter) -> Iterator[Rule]:
+        return list_parameter_rules(self.function, p, own=True)
+
+    def _convert(self, p: Parameter) -> Iterator[str]:
+        base, count = self.api.resolve(p.type), self.parameters.get(p.length)
+        optional = "optional" in p.words
+        if base == "handle" and not p.stars:
+            yield from self._find_object(p, optional=optional)
+        elif is_output(p):
+            if optional and p.name in self.named and not self._is_option(p):
+                yield f"if not {p.name}: {p.name} = None"
+        elif base == "handle" and count is not None:
+            yield self._read_objects(p)
+        elif base in ("void", "callback") and p.stars <= 1:
+            return
+        elif base == "char" and p.stars == 1:
+            yield f"{p.name} = _text({p.name}) if {p.name} else None"
+        elif count is not None and p.stars == 1 and base != "struct":
+            yield self._read_numbers(p, count)
+        elif p.stars and optional:
+            yield f"if not {p.name}: {p.name} = None"
+
+    def _find_object(self, p: Parameter, *, optional: bool) -> Iterator[str]:
+        self.scope[f"_get_{p.type}"] = self.registry.list_owned(p.type).get
+        self.scope[f"_codes_{p.name}"] = self._find_codes(p)
+        wanted = f" and _{p.name}" if optional else ""
+        yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
+        found = f"_find(_registry, {p.type!r}, _{p.name}, _codes_{p.name})"
+        yield f"if {p.name} is None{wanted}: {p.name} = {found}"
+
+    def _read_objects(self, p: Parameter) -> str:
+        self.scope[f"_codes_{p.name}"] = self._find_codes(p)
+        arguments, nothing = f"_registry, {p.type!r}, {p.name}, {p.length}, _codes_{p.name}", "[]"
+        if is_unchecked(self.function, p):
+            arguments, nothing = f"{arguments}, may_be_null=True", "None"
+        return f"{p.name} = _objects({arguments}) if {p.name} else {nothing}"
+
+    def _find_codes(self, p: Parameter) -> ObjectCodes:
+        names = find_dead_code(self.api, p, self.other), find_null_code(self.api, p), "INVALID_SIZE"
+        return ObjectCodes(*map(self.find_code, names))
+
+    def _read_numbers(self, p: Parameter, count: Parameter) -> str:
+        if next(self._list_rules(count), None):  # they bound it
+            read = f"_unpack({p.name}, {p.length})"
+        else:
+            read = f"_numbers({p.name}, {p.length}, {self.find_code('INVALID_SIZE')})"
+        has_rule = next(self._list_rules(p), None)  # NULL means that there are none, or is refused
+        return f"{p.name} = {read} if {p.name} else {'[]' if has_rule else 'None'}"
+
+    # what goes out
+
+    def _call(self) -> Iterator[str]:
+        """Yield the call of the body, and what stores what it returns."""
+        raise NotImplementedError
+
+    def _is_option(self, p: Parameter) -> bool:
+        """Return whether it is an output of one handle that the caller may not want."""
+        return False
+
+
+def _refuse(rule: Rule) -> str:
+    sentence = f"{rule.parameter}: {rule.what}"
+    return f"if {rule.condition}: raise _fails({rule.code!r}, f{sentence!r})"
+
+
+def is_output(p: Parameter) -> bool:
+    """Return whether the function writes a value there.
+
+    The address of raw memory is an input like any other, also if the function writes there.
+    """
+    levels = p.stars - (p.type == "void")
+    return levels > 0 and ("out" in p.words or "inout" in p.words)
+
+
+class _UREntry(Entry):
+    """The source of one entry point of Unified Runtime."""
+
+    api = UR
+    first = ("if _gone[0]: _reap()",)
+    other = "INVALID_VALUE"
+    find_code = staticmethod(find_code)
+    fails = staticmethod(failure)
+
+    def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
+        super().__init__(registry, function, body)
+        self.is_query = self.parameters.keys() >= set(_QUERY) and "pPropValue" not in self.named
+        self.scope |= {
+            "_keep": conversions.keep_text,
+            "_give_list": conversions.give_list,
+            "_answer": conversions.answer,
+            "_unfit": describe_wrong_return,
+            "_gone": gone,
+            "_reap": close_released,
+            "_reused": partial(_find_reused, registry),
+        }
+        self.list_count = self._list_count()
+
+    def _emit_inputs(self) -> Iterator[str]:
+        yield from super()._emit_inputs()
+        if (context := find_context(self.function)) and self.registry.checks_devices:
             yield from self._emit_device_check(context)
 
     def _emit_device_check(self, context: str) -> Iterator[str]:
@@ -276,123 +355,29 @@ class _Entry:
         else:
             yield f"if hDevice {check}(hDevice)"
 
-    def _emit_input(self, p: Parameter) -> Iterator[str]:
-        base = "callback" if p.type == "callback" else UR.resolve(p.type)
-        if base == "handle" and not p.stars:
-            yield from self._emit_handle(p)
-        elif _is_output(p):
-            yield from self._emit_output(p)
-        elif base == "handle":
-            yield from self._emit_handle_array(p)
-        elif base in ("void", "callback"):
-            yield from self._emit_null_check(p)
-        elif p.stars:
-            yield from self._emit_pointer(p, base)
-        else:
-            yield from self._emit_number(p)
-
-    def _emit_null_check(self, p: Parameter) -> Iterator[str]:
-        if "optional" not in p.words:
-            yield _refuse_if(f"not {p.name}", "INVALID_NULL_POINTER")
-
-    def _emit_handle(self, p: Parameter) -> Iterator[str]:
-        self.scope[f"_get_{p.type}"] = self.scope["_registry"].list_owned(p.type).get
-        code = find_code(find_invalid_code(p.type))
-        wanted = f" and _{p.name}" if "optional" in p.words else ""
-        yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
-        found = f"_find(_registry, {p.type!r}, _{p.name}, {code})"
-        yield f"if {p.name} is None{wanted}: {p.name} = {found}"
-
-    def _emit_handle_array(self, p: Parameter) -> Iterator[str]:
-        code = find_invalid_code(p.type)
-        if "optional" in p.words:  # a wait list; urEventWait's is not optional, with another code
-            code = WAIT_LISTS.get(p.name, code)
-            yield self._emit_consistency_check(p)
-        yield from self._emit_null_check(p)
-        arguments = f"_registry, {p.type!r}, {p.name}, {p.length}, {find_code(code)}"
-        yield f"{p.name} = _objects({arguments}) if {p.name} else []"
-
-    def _emit_consistency_check(self, p: Parameter) -> str:
-        """Check that there is a list if, and only if, its count is not 0."""
-        return _refuse_if(
-            f"bool({p.name}) != ({p.length} > 0)", WAIT_LISTS.get(p.name, "INVALID_VALUE")
-        )
-
-    def _emit_output(self, p: Parameter) -> Iterator[str]:
-        if p.name != self.list_count:
-            yield from self._emit_null_check(p)
-        if _is_list(p):
-            yield _refuse_if(f"{p.name} and not {p.length}", "INVALID_SIZE")
-
-    def _emit_pointer(self, p: Parameter, base: str) -> Iterator[str]:
-        count = self.parameters.get(p.length)
-        if p.name in WAIT_LISTS:
-            yield self._emit_consistency_check(p)
-        elif "optional" in p.words and base == "struct" and count is not None:
-            yield _refuse_if(f"{p.length} and not {p.name}", "INVALID_NULL_POINTER")
-        yield from self._emit_null_check(p)
-        if base == "char":
-            yield f"{p.name} = _text({p.name}) if {p.name} else None"
-        elif count is not None and p.stars == 1 and base != "struct":
-            read = "_unpack" if p.length in RANGES else "_numbers"  # _numbers checks the count
-            nothing = "[]" if p.name in WAIT_LISTS else "None"
-            yield f"{p.name} = {read}({p.name}, {p.length}) if {p.name} else {nothing}"
-        elif "optional" in p.words:
-            yield f"if not {p.name}: {p.name} = None"
-        if base == "struct" and not p.length:
-            for field in UR.structs[p.type].fields if p.type in UR.structs else ():
-                if not field.stars and UR.is_bitfield(field.type):
-                    yield from self._emit_value_check(f"{p.name}.{field.name}", field.type, p.name)
-
-    def _emit_number(self, p: Parameter) -> Iterator[str]:
-        if p.name in RANGES:
-            values, code = RANGES[p.name]
-            yield _refuse_if(f"not {values.start} <= {p.name} < {values.stop}", code)
-        elif p.type == "ur_native_handle_t" and not may_be_zero(p.name):
-            yield _refuse_if(f"not {p.name}", "INVALID_NULL_HANDLE")
-        else:
-            yield from self._emit_value_check(p.name, p.type)
-
-    def _emit_value_check(self, value: str, type_name: str, where: str = "True") -> Iterator[str]:
-        """Check an enumeration or flags, if the condition `where` is true."""
-        values = UR.groups.get(type_name)
-        if values and UR.is_bitfield(type_name):
-            mask = 0
-            for bits in values:
-                mask |= bits
-            yield _refuse_if(f"{where} and {value} & ~{mask}", "INVALID_ENUMERATION")
-            wrong, code = _EXCLUSIVE.get(type_name, ((), ""))
-            for bits in wrong:
-                yield _refuse_if(f"{where} and {value} & {bits} == {bits}", code)
-        elif values:
-            self.scope[f"_values_{type_name}"] = frozenset(values)
-            yield _refuse_if(
-                f"{where} and {value} not in _values_{type_name}", "INVALID_ENUMERATION"
-            )
-
-    # what goes out
-
     def _call(self) -> Iterator[str]:
         wanted = "_reused" if self.function.name in _REUSING else "bool"
         arguments = ", ".join(
-            f"_{name}" if _is_option(self.parameters[name]) else name for name in self.named
+            f"_{name}" if self._is_option(self.parameters[name]) else name for name in self.named
         )
         for name in self.named:
-            if _is_option(self.parameters[name]):
+            if self._is_option(self.parameters[name]):
                 yield f"_{name} = {wanted}({name})"
         if self.is_query:
             yield f"_value = _body({arguments})"
             self.scope["_encoders"] = list_encoders(self.parameters["propName"].type)
             yield f"_answer(_encoders, _registry, _value, {', '.join(_QUERY)})"
+            yield "return 0"
             return
         returned = [
             p
             for p in self.outputs
-            if p.name != self.list_count and (p.name not in self.named or _is_option(p))
+            if p.name != self.list_count and (p.name not in self.named or self._is_option(p))
         ]
         targets = [f"_r{index}" for index in range(len(returned))]
         yield f"_value = _body({arguments})"
         if not targets:
+            yield "return 0"
             return
         self.scope["_returned"] = returned
         yield "try:"
@@ -403,6 +388,11 @@ class _Entry:
             yield "    if pProperties and pProperties.isNativeHandleOwned: _value.given = True"
         yield "except (TypeError, ValueError, AttributeError, OverflowError) as _error:"
         yield f"    raise _unfit({self.function.name!r}, _value, _returned, _error) from None"
+        yield "return 0"
+
+    def _is_option(self, p: Parameter) -> bool:
+        is_single = "optional" in p.words and not p.length
+        return is_single and is_output(p) and UR.resolve(p.type) == "handle"
 
     def _store(self, target: str, p: Parameter) -> str:
         if _is_list(p):
@@ -423,27 +413,27 @@ class _Entry:
         return counts[0] if counts and any(map(_is_list, self.outputs)) else ""
 
 
+def find_context(function: Function) -> str:
+    """Return whose devices the devices of a call must be, "" if they may be any.
+
+    Another device is refused with INVALID_DEVICE.
+
+    Returns:
+        The context: a parameter or, of one that belongs to a context, "hKernel.context".
+    """
+    names = [parameter.name for parameter in function.parameters]
+    if "hDevice" not in names and "phDevices" not in names:
+        return ""
+    owners = {"hContext": "", **dict.fromkeys(("hProgram", "hKernel", "hMem"), ".context")}
+    return next((f"{name}{owners[name]}" for name in owners if name in names), "")
+
+
 def _find_reused(registry: Registry, place: Any) -> Any:
     """Return the event at a place that is to be used again, or whether there is a place."""
     found = registry.list_owned("ur_event_handle_t").get(int(place[0])) if place else None
     return found if found is not None and getattr(found, "reusable", False) else bool(place)
 
 
-def _is_output(p: Parameter) -> bool:
-    """Return whether the function writes a value there.
-
-    The address of raw memory is an input like any other, also if the function writes there.
-    """
-    levels = p.stars - (p.type == "void")
-    return levels > 0 and ("out" in p.words or "inout" in p.words)
-
-
 def _is_list(p: Parameter) -> bool:
     """Return whether it is an output of as many handles as there is room for."""
-    return _is_output(p) and bool(p.length) and UR.resolve(p.type) == "handle"
-
-
-def _is_option(p: Parameter) -> bool:
-    """Return whether it is an output of one handle that the caller may not want."""
-    is_single = "optional" in p.words and not p.length
-    return is_single and _is_output(p) and UR.resolve(p.type) == "handle"
+    return is_output(p) and bool(p.length) and UR.resolve(p.type) == "handle"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fairlead.loader.base.abi import Function, Parameter
-from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.refusals import may_be_zero
+from fairlead.loader.base.argument_rules import is_unchecked
+from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Object
 from fairlead.plugins.sdk._native import ffi, lib
 from fairlead.plugins.sdk.objects import Registry
@@ -140,6 +140,8 @@ class Call:
         return tuple(values) if len(values) > 1 else values[0] if values else None
 
     def _fail(self, error: BaseException, routine: str) -> int:
+        if isinstance(error, URError):
+            return error.value
         self.failed.append(error)
         return UR.codes["UR_RESULT_ERROR_UNKNOWN"]
 
@@ -226,7 +228,11 @@ class Call:
             yield "NULL with a count", "INVALID_NULL_POINTER", put(**{p.name: ffi.NULL})
         if kind == "list out":
             yield "without a count", "INVALID_SIZE", put(**{p.length: 0})
-        if kind == "number" and p.type == "ur_native_handle_t" and not may_be_zero(p.name):
+        if (
+            kind == "number"
+            and p.type == "ur_native_handle_t"
+            and not is_unchecked(self.function, p)
+        ):
             yield "0", "INVALID_NULL_HANDLE", put(**{p.name: 0})
         if kind in ("enumeration", "flags"):
             yield "no value", "INVALID_ENUMERATION", put(**{p.name: 0x40000000})

@@ -35,7 +35,7 @@ from .._native_ze import lib as ze_lib
 from ..objects import Object, Registry
 from ..wrap import list_parameters, name_parameters
 from .chains import find_code
-from .wrap import compile_ze_entry
+from .wrap import ZEEntry
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
@@ -171,7 +171,7 @@ class LevelZeroDriver:
 
     def compile_entry(self, name: str) -> Callable[..., int]:
         """Return what C calls for an entry point."""
-        return compile_ze_entry(self.objects, ZE.functions[name], self._functions[name], self.fail)
+        return ZEEntry(self.objects, ZE.functions[name], self._functions[name]).compile(self.fail)
 
     def fail(self, error: BaseException, routine: str) -> int:
         """Return the code for what an entry point raised."""

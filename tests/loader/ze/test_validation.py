@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from helpers.support import FakePlugin
 
+from fairlead.loader.base.argument_rules import is_unchecked, list_rules
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze.abi import ZE, LevelZeroError
 from fairlead.loader.ze.driver import ZEDriver, load
-from fairlead.loader.ze.rules import get_rules
 from fairlead.loader.ze.validation import is_wanted
 
 
@@ -80,10 +80,11 @@ def test_only_a_1_switches_it_on() -> None:
 def test_every_function_has_a_rule_for_each_argument_that_may_not_be_null() -> None:
     for function in ZE.slots:
         if function.error_channel != "return":
-            assert get_rules(ZE, function) == ()
+            assert list_rules(function) == ()
             continue
-        places = {rule.place for rule in get_rules(ZE, function)}
-        for index, parameter in enumerate(function.parameters):
+        checked = {rule.parameter for rule in list_rules(function)}
+        for parameter in function.parameters:
             needed = parameter.stars or ZE.resolve(parameter.type) == "handle"
             if needed and "optional" not in parameter.words:
-                assert index in places, (function.name, parameter.name)
+                assert not is_unchecked(function, parameter)
+                assert parameter.name in checked, (function.name, parameter.name)

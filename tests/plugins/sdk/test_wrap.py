@@ -14,14 +14,13 @@ from helpers.tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.refusals import find_context
+from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Object, failure
 from fairlead.plugins.sdk._native import ffi
 from fairlead.plugins.sdk.contexts import ContextObject
 from fairlead.plugins.sdk.conversions import find_code
 from fairlead.plugins.sdk.objects import Registry
-from fairlead.plugins.sdk.wrap import check_parameters, compile_entry
+from fairlead.plugins.sdk.wrap import check_parameters, compile_entry, find_context
 
 
 def entry(
@@ -34,6 +33,8 @@ def entry(
     code."""
 
     def fail(error: BaseException, routine: str) -> int:
+        if isinstance(error, URError):
+            return error.value
         raise error
 
     compiled = compile_entry(registry, FUNCTIONS[name], body, failed or fail)
@@ -107,7 +108,7 @@ def test_what_is_optional_may_be_left_out(name: str) -> None:
             arguments[p.name] = 0 if kind_of(p) in ("handle", "address") else ffi.NULL
             if p.length.startswith(("num", "Num", "prop")):
                 arguments[p.length] = 0
-    if is_query(FUNCTIONS[name]) or name == "urBindlessImagesImageGetInfoExp":
+    if "pPropSizeRet" in arguments:
         arguments["pPropSizeRet"] = ffi.new("size_t *")
     if name == "urPlatformGet":
         arguments["pNumPlatforms"] = ffi.new("uint32_t *")

@@ -24,7 +24,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 LOADER = HERE.parents[2] / "base" / "native"
 building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
-get_rules = runpy.run_path(str(HERE.parents[1] / "rules.py"))["get_rules"]
+rules = SimpleNamespace(**runpy.run_path(str(LOADER.parent / "argument_rules.py")))
 
 #: In entries.c: they concern all drivers.
 WRITTEN = {
@@ -149,23 +149,13 @@ def _emit_dispatch(api: Any, function: Any) -> str:
     return "\n".join([*lines, "    return result;\n}"])
 
 
-def _emit_validation(api: Any, function: Any) -> str:
+def _emit_validation(function: Any) -> str:
     """The function that checks arguments before it calls the next one."""
     lines = [f"static {function.format_c_declaration(f'valid_{function.name}')} {{"]
-    for rule in get_rules(api, function):
-        name = function.parameters[rule.place].name
-        if rule.bits is not None:
-            broken = f"{name} & ~{rule.bits:#x}u"
-        elif rule.values is not None:
-            cases = " ".join(f"case {value}:" for value in sorted(rule.values))
-            lines.append(f"    switch ((uint32_t){name}) {{ {cases} break;")
-            lines.append(f"    default: return ZE_RESULT_ERROR_INVALID_{rule.code}; }}")
-            continue
-        else:
-            broken = f"!{name}"
-            if rule.counted_by >= 0:
-                broken += f" && {function.parameters[rule.counted_by].name}"
-        lines.append(f"    if ({broken}) return ZE_RESULT_ERROR_INVALID_{rule.code};")
+    for rule in rules.list_rules(function):
+        if "." not in rule.condition:  # not what structs contain
+            broken = rules.format_c_condition(rule)
+            lines.append(f"    if ({broken}) return ZE_RESULT_ERROR_{rule.code};")
     lines.append(f"    return {_emit_call(function, f'fl_bottom[{function.slot}]')};")
     return "\n".join([*lines, "}"])
 
@@ -248,7 +238,7 @@ def emit_thunks() -> str:
         name = function.name
         if name not in WRITTEN:
             lines.append(_emit_dispatch(api, function))
-            lines.append(_emit_validation(api, function))
+            lines.append(_emit_validation(function))
         lines.append(_emit_tracing(function))
         call = _emit_call(function, f"fl_current[{function.slot}]")
         declared = function.format_c_declaration(name)
