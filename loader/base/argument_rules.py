@@ -6,10 +6,11 @@ enumeration must have the value, room for handles is not 0. The rest is rows of 
 
 - `[invalid]`: the code for an enumeration without the value, a handle that is not alive, or a list
   with such a handle, by the name of the type or of the list,
-- `[refusals]`: further rules, `NAMES: CONDITION: CODE: SENTENCE`. NAMES are functions, parameters
-  or types. CONDITION is Python, true for a wrong call. In it, `it` is the parameter's value and
-  `count` the number of elements of an optional list,
-- `[own refusals]`: the same, for our own entry points. Other adapters may do more,
+- `[refusals]`: further rules, `NAMES: CONDITION: CODE: SENTENCE`. NAMES are functions, parameters,
+  `function.parameter` or types. CONDITION is Python, true for a wrong call. In it, `it` is the
+  parameter's value, and `count` the number of elements of an optional list. Rows of functions are
+  checked before NULL is refused, so they use no struct,
+- `[own refusals]`: the same, for adapters written in Python. Others may do more,
 - `[unchecked]`: types and parameters of which everything is accepted.
 
 The native build loads this file by its path, so it imports nothing of fairlead.
@@ -24,7 +25,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+#: A name in a condition, but not that of a field.
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
 class Rule(NamedTuple):
@@ -133,7 +135,7 @@ def list_parameter_rules(function: Any, p: Any, *, own: bool = False) -> Iterato
     elif count and optional and base == "struct":
         what = f"it is NULL, and {{{count}}} elements are announced"
         yield Rule(name, f"{count} and not {name}", "INVALID_NULL_POINTER", what)
-    for row in _find_rows(api, name, own):
+    for row in (*_find_rows(api, name, own), *_find_rows(api, f"{function.name}.{name}", own)):
         if "count" not in _NAME.findall(row[0]) or (count and optional):
             yield Rule(name, *_fill(row, name, count))
     if not p.stars:
@@ -211,4 +213,4 @@ def format_c_condition(rule: Rule) -> str:
         rule.condition,
     )
     text = re.sub(r"~(0x\w+)", r"~\1u", text)
-    return re.sub(r"\bnot ", "!", text).replace(" and ", " && ")
+    return re.sub(r"\bnot ", "!", text).replace(" and ", " && ").replace(" or ", " || ")

@@ -104,8 +104,6 @@ def urBindlessImagesSampledImageCreateExp(
 ) -> int:
     """Make a texture object."""
     how = pSamplerDesc
-    if how.addressingMode not in _ADDRESSING or how.filterMode not in _FILTERS:
-        raise failure("INVALID_ENUMERATION")
     array = _check_array(hImageMem, pImageFormat, pImageDesc)
     texture = _Texture(filterMode=_FILTERS[how.filterMode])
     texture.addressMode[:] = [_ADDRESSING[how.addressingMode]] * 3

@@ -55,10 +55,6 @@ def _map(device: CuDevice, native: int, room: int, align: int) -> int:
 def urMemoryExportAllocExportableMemoryExp(
     hContext: CuContext, hDevice: CuDevice, alignment: int, size: int, handleTypeToExport: int
 ) -> int:
-    if not size:
-        raise failure("INVALID_USM_SIZE", "0 bytes")
-    if alignment & (alignment - 1):
-        raise failure("UNSUPPORTED_ALIGNMENT", f"{alignment} is not a power of two")
     if size > hDevice.found.memory:
         raise failure("UNSUPPORTED_SIZE", f"{size} bytes are more than the device has")
     _check_type(hDevice, handleTypeToExport)

@@ -95,8 +95,6 @@ transfers: Final = Transfers(
 @adapter.entry
 def urUSMContextMemcpyExp(hContext: CuContext, pDst: int, pSrc: int, size: int) -> None:
     """Copy on a stream of its own, which has no order with queues."""
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to copy")
     locate(hContext, pDst, size)
     locate(hContext, pSrc, size)
     hContext.device.copy(pDst, pSrc, size)

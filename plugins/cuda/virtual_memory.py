@@ -9,7 +9,6 @@ import ctypes
 from typing import Any, Final
 
 from ...loader.ur.abi import UR
-from ..sdk.rules import check_flags
 from .allocations import CuAllocation, CuRequest
 from .contexts import CuContext
 from .core import API, Object, adapter, failure, get_constant
@@ -65,7 +64,6 @@ def urPhysicalMemCreate(
     hContext: CuContext, hDevice: CuDevice, size: int, pProperties: Any
 ) -> CuPhysicalMemory:
     flags = pProperties.flags if pProperties else 0
-    check_flags(flags, "ur_physical_mem_flags_t")
     if not size or size % query_granularity(hDevice, "MINIMUM"):
         raise failure("INVALID_SIZE", f"{size} bytes are not a multiple of the granularity")
     if flags:

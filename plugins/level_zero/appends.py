@@ -144,8 +144,6 @@ def zeCommandListAppendLaunchMultipleKernelsIndirect(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    if not numKernels:
-        raise make_failure("INVALID_SIZE", "there are no kernels")
     if hCommandList.next_id is not None:
         detail = "launches of several kernels by one command cannot be changed"
         raise make_failure("UNSUPPORTED_FEATURE", detail)
@@ -283,8 +281,6 @@ def zeCommandListAppendMemoryFill(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    if not pattern_size:
-        raise make_failure("INVALID_SIZE", "a pattern has at least one byte")
     if not size:
         append_operations(hCommandList, [], hSignalEvent, phWaitEvents)
         return
@@ -397,13 +393,8 @@ def zeCommandListAppendBarrier(
 
 @driver.entry
 def zeCommandListAppendMemoryRangesBarrier(
-    hCommandList: ZeCommandList,
-    numRanges: int,
-    hSignalEvent: ZeEvent | None,
-    phWaitEvents: list[ZeEvent],
+    hCommandList: ZeCommandList, hSignalEvent: ZeEvent | None, phWaitEvents: list[ZeEvent]
 ) -> None:
-    if not numRanges:
-        raise make_failure("INVALID_SIZE", "there are no ranges")
     _append(hCommandList, "barrier", hSignalEvent, phWaitEvents)
 
 

@@ -135,20 +135,14 @@ def zeContextSystemBarrier(hContext: ZeContext, hDevice: ZeDevice) -> None:
 
 
 @driver.entry
-def zeContextMakeMemoryResident(
-    hContext: ZeContext, hDevice: ZeDevice, ptr: int, size: int
-) -> None:
+def zeContextMakeMemoryResident(hContext: ZeContext, hDevice: ZeDevice) -> None:
     """Do nothing: an OpenCL driver keeps all memory where its device reaches it."""
     hContext.check(hDevice)
-    if not size:
-        raise make_failure("INVALID_SIZE", "there is nothing to make resident")
 
 
 @driver.entry
-def zeContextEvictMemory(hContext: ZeContext, hDevice: ZeDevice, ptr: int, size: int) -> None:
+def zeContextEvictMemory(hContext: ZeContext, hDevice: ZeDevice) -> None:
     hContext.check(hDevice)
-    if not size:
-        raise make_failure("INVALID_SIZE", "there is nothing to evict")
 
 
 # memory
@@ -162,8 +156,6 @@ def _allocate(
     context: ZeContext, kind: str, device: ZeDevice | None, size: int, alignment: int
 ) -> int:
     context.check(device)
-    if not size:
-        raise make_failure("UNSUPPORTED_SIZE", "an allocation of no bytes")
     # Other drivers refuse no alignment. The next power of two suits, too.
     align = 1 << (alignment - 1).bit_length() if alignment else 0
     if align > _MOST_MEMORY:  # of the size the driver says so

@@ -218,8 +218,6 @@ def zeDriverGet() -> Sequence[ZePlatform]:
 
 @driver.entry
 def zeInitDrivers(desc: Any) -> Sequence[ZePlatform]:
-    if not desc.flags:
-        raise make_failure("INVALID_ENUMERATION", "no type of drivers is asked for")
     if not desc.flags & ZE["ZE_INIT_DRIVER_TYPE_FLAG_GPU"]:
         raise make_failure("UNINITIALIZED", "there are no drivers but of GPUs")
     zeInit(0)

@@ -196,8 +196,6 @@ def zeEventPoolCreate(
 ) -> ZeEventPool:
     for device in phDevices:
         hContext.check(device)
-    if not desc.count:
-        raise make_failure("INVALID_SIZE", "a pool has at least one event")
     counter_based = find_struct(
         desc.pNext,
         "ZE_STRUCTURE_TYPE_COUNTER_BASED_EVENT_POOL_EXP_DESC",

@@ -37,13 +37,8 @@ def _make_steps(
 
 @driver.entry
 def zeCommandQueueExecuteCommandLists(
-    hCommandQueue: ZeQueue,
-    numCommandLists: int,
-    phCommandLists: list[ZeCommandList],
-    hFence: ZeFence | None,
+    hCommandQueue: ZeQueue, phCommandLists: list[ZeCommandList], hFence: ZeFence | None
 ) -> None:
-    if not numCommandLists:
-        raise make_failure("INVALID_SIZE", "there is nothing to execute")
     if hFence is not None and hFence.queue is not hCommandQueue:
         raise make_failure("INVALID_SYNCHRONIZATION_OBJECT", "the fence is of another queue")
     steps = _make_steps(phCommandLists, hCommandQueue.context, hCommandQueue.device)
@@ -92,15 +87,12 @@ def append_steps(
 @driver.entry
 def zeCommandListImmediateAppendCommandListsExp(
     hCommandListImmediate: ZeCommandList,
-    numCommandLists: int,
     phCommandLists: list[ZeCommandList],
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
     context, device = hCommandListImmediate.context, hCommandListImmediate.device
     get_stream(hCommandListImmediate)
-    if not numCommandLists:
-        raise make_failure("INVALID_SIZE", "there is nothing to execute")
     append_steps(
         hCommandListImmediate,
         lambda: _make_steps(phCommandLists, context, device),
@@ -112,13 +104,12 @@ def zeCommandListImmediateAppendCommandListsExp(
 @driver.entry
 def zeCommandListImmediateAppendCommandListsWithParameters(
     hCommandListImmediate: ZeCommandList,
-    numCommandLists: int,
     phCommandLists: list[ZeCommandList],
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
     zeCommandListImmediateAppendCommandListsExp(
-        hCommandListImmediate, numCommandLists, phCommandLists, hSignalEvent, phWaitEvents
+        hCommandListImmediate, phCommandLists, hSignalEvent, phWaitEvents
     )
 
 

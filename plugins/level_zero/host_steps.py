@@ -155,8 +155,6 @@ def zeCommandListAppendQueryKernelTimestamps(
     hSignalEvent: ZeEvent | None,
     phWaitEvents: list[ZeEvent],
 ) -> None:
-    if not numEvents:
-        raise make_failure("INVALID_SIZE", "there are no events")
     if not all(event.has_times for event in phEvents):
         raise make_failure("INVALID_ARGUMENT", "the pool of an event has no timestamps")
     hCommandList.check_events(phEvents)

@@ -278,8 +278,6 @@ class ZeKernel(Object):
 
 @driver.entry
 def zeKernelCreate(hModule: ZeModule, desc: Any) -> ZeKernel:
-    if not desc.pKernelName:
-        raise make_failure("INVALID_NULL_POINTER", "desc->pKernelName")
     return ZeKernel(hModule, ffi.string(desc.pKernelName).decode("utf-8", "replace"))
 
 
@@ -302,8 +300,6 @@ def zeKernelSuggestGroupSize(
     hKernel: ZeKernel, globalSizeX: int, globalSizeY: int, globalSizeZ: int
 ) -> Sequence[int]:
     sizes = globalSizeX, globalSizeY, globalSizeZ
-    if not all(sizes):
-        raise make_failure("INVALID_GLOBAL_WIDTH_DIMENSION", "there is nothing to divide")
     return suggest_local_size(hKernel.ur, hKernel.whole, sizes, _LARGEST_SUGGESTION)
 
 

@@ -43,10 +43,8 @@ def _find_links(module: ZeModule, modules: Sequence[ZeModule]) -> list[ZeModule]
 
 
 @driver.entry
-def zeModuleDynamicLink(numModules: int, phModules: list[ZeModule], phLinkLog: Any) -> None:
+def zeModuleDynamicLink(phModules: list[ZeModule], phLinkLog: Any) -> None:
     """Link the modules that have imports, once: all of them, or none."""
-    if not numModules:
-        raise make_failure("INVALID_SIZE", "there is nothing to link")
     if any(one.whole is not phModules[0].whole for one in phModules):
         raise make_failure("INVALID_ARGUMENT", "the modules are of several devices")
     try:

@@ -223,12 +223,10 @@ def zeCommandListUpdateMutableCommandWaitEventsExp(
 
 @driver.entry
 def zeCommandListUpdateMutableCommandKernelsExp(
-    hCommandList: ZeCommandList, numKernels: int, pCommandId: list[int], phKernels: list[ZeKernel]
+    hCommandList: ZeCommandList, pCommandId: list[int], phKernels: list[ZeKernel]
 ) -> None:
     """Let commands launch other kernels, which then need arguments and sizes."""
     commands = _list_commands(hCommandList)
-    if not numKernels:
-        raise make_failure("INVALID_SIZE", "there are no kernels")
     drafts: dict[MutableCommand, LaunchDraft] = {}
     for number, kernel in zip(pCommandId, phKernels, strict=True):
         command = _find(commands, number)

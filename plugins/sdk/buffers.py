@@ -17,7 +17,7 @@ from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
 from .rectangles import check_range
-from .rules import check_memory_flags, check_part
+from .rules import check_part
 
 _INVALIDATES: Final = UR["UR_MAP_FLAG_WRITE_INVALIDATE_REGION"]
 _WRITES: Final = UR["UR_MAP_FLAG_WRITE"] | _INVALIDATES
@@ -79,11 +79,7 @@ def declare_buffers(
     """
 
     def create_buffer(hContext: Any, flags: int, size: int, pProperties: Any) -> Any:
-        if not size:
-            raise failure("INVALID_BUFFER_SIZE", "a buffer has one byte at least")
-        host = pProperties.pHost if pProperties else 0
-        check_memory_flags(flags, host)
-        return create(hContext, flags, size, host)
+        return create(hContext, flags, size, pProperties.pHost if pProperties else 0)
 
     def partition(hBuffer: Any, flags: int, pRegion: Any) -> Any:
         check_buffers(hBuffer.context, hBuffer)
@@ -120,8 +116,6 @@ def check_map(context: Any, buffer: Any, offset: int, size: int) -> None:
     """
     check_buffers(context, buffer)
     check_range(buffer.size, offset, size)
-    if not size:
-        raise failure("INVALID_SIZE", "there is nothing to map")
 
 
 class MappedRange(NamedTuple):

@@ -14,7 +14,7 @@ from .adapter import Adapter, get_live_object
 from .command_buffers import CommandBufferObject, CommandObject
 from .conversions import failure
 from .kernel_arguments import HANDLE_SIZE, URKernelArgument, make_value_argument
-from .rules import LONGEST, check_count
+from .rules import check_count
 
 _BAD_COMMAND: Final = "INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP"
 _BAD_ARGUMENT: Final = "INVALID_KERNEL_ARGUMENT_INDEX"
@@ -142,8 +142,6 @@ def declare_updates(
         hCommandBuffer: CommandBufferObject, numKernelUpdates: int, pUpdateKernelLaunch: Any
     ) -> None:
         hCommandBuffer.check_updatable()
-        if not 0 < numKernelUpdates <= LONGEST:
-            raise failure("INVALID_SIZE", f"{numKernelUpdates} updates")
         update_launches(hCommandBuffer, pUpdateKernelLaunch, numKernelUpdates)
 
     def change_signal(hCommand: CommandObject) -> Any:

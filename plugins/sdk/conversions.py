@@ -7,9 +7,10 @@ function returns, are converted here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...loader.base.errors import CodeError
 from ...loader.ur.abi import UR, URError
 from ._native import ffi
 from .answers import Encode, describe_wrong_answer, encode_pointers
@@ -54,19 +55,26 @@ def is_owned(properties: Any) -> bool:
     return bool(properties and properties.isNativeHandleOwned)
 
 
-class ObjectCodes(NamedTuple):
-    """The codes for a handle that is not alive, for NULL, and for a list that is too long."""
+class HandleErrors(NamedTuple):
+    """The errors for handles that are wrong.
 
-    dead: int
-    null: int
-    too_long: int
+    Attributes:
+        fails: makes the error for a code and a sentence.
+        dead: the code for a handle that is not alive.
+        null: the code for NULL.
+    """
+
+    fails: Callable[[str, str], CodeError]
+    dead: str
+    null: str
 
 
-def find_object(registry: Registry, type_name: str, handle: int, codes: ObjectCodes) -> Object:
-    """Return the object of a lent handle, or raise `Refused`."""
+def find_object(registry: Registry, type_name: str, handle: int, errors: HandleErrors) -> Object:
+    """Return the object of a lent handle, or raise one of the errors."""
     thing = registry.find_lent(type_name, handle)
     if thing is None:
-        raise Refused(codes.dead if handle else codes.null)
+        code = errors.dead if handle else errors.null
+        raise errors.fails(code, f"the {type_name} {handle:#x} is not alive")
     return thing
 
 
@@ -75,20 +83,20 @@ def read_objects(
     type_name: str,
     pointer: Any,
     count: int,
-    codes: ObjectCodes,
+    errors: HandleErrors,
     *,
     may_be_null: bool = False,
 ) -> list[Any]:
-    """Return the objects of an array of handles, or raise `Refused`.
+    """Return the objects of an array of handles, or raise one of the errors.
 
     Args:
         may_be_null: whether NULL has a meaning. It becomes None.
     """
-    owned, handles = registry.list_owned(type_name), read_numbers(pointer, count, codes.too_long)
+    owned, handles = registry.list_owned(type_name), read_numbers(pointer, count, errors.fails)
     things = [owned.get(handle) for handle in handles]
     if None in things:
         things = [
-            find_object(registry, type_name, handle, codes)
+            find_object(registry, type_name, handle, errors)
             if thing is None and (handle or not may_be_null)
             else thing
             for thing, handle in zip(things, handles, strict=True)
@@ -96,10 +104,12 @@ def read_objects(
     return things
 
 
-def read_numbers(pointer: Any, count: int, too_long: int) -> list[Any]:
-    """Return the numbers of an array, or raise `Refused` for one that is too long."""
+def read_numbers(
+    pointer: Any, count: int, fails: Callable[[str, str], CodeError] = failure
+) -> list[Any]:
+    """Return the numbers of an array. Raises an error of `fails` for one that is too long."""
     if count > _LONGEST:
-        raise Refused(too_long)
+        raise fails("INVALID_SIZE", f"no list has {count} elements")
     return ffi.unpack(pointer, count) if count else []
 
 

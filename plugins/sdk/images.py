@@ -14,7 +14,6 @@ from ._native import ffi
 from .adapter import Adapter
 from .conversions import failure
 from .rectangles import Rect
-from .rules import check_memory_flags
 
 _WRONG: Final = "INVALID_IMAGE_FORMAT_DESCRIPTOR"
 
@@ -231,7 +230,6 @@ def declare_images(
     def create_image(
         hContext: Any, flags: int, pImageFormat: Any, pImageDesc: Any, pHost: int
     ) -> Any:
-        check_memory_flags(flags, pHost)
         numbers = read_format(pImageFormat, pImageDesc, pHost)
         return create(hContext, flags, numbers, pImageDesc, pHost)
 

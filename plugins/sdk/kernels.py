@@ -39,20 +39,14 @@ def read_exec_info(name: int, size: int, address: int) -> ExecInfo:
         size: the bytes of the value.
 
     Raises:
-        URError: INVALID_SIZE, INVALID_VALUE.
+        URError: INVALID_VALUE.
     """
     if name == _POINTERS:
-        if not size or size % HANDLE_SIZE:
-            raise failure("INVALID_SIZE", "the value has to be an array of pointers")
         return ExecInfo(
             pointers=list((ctypes.c_size_t * (size // HANDLE_SIZE)).from_address(address))
         )
     if name == _INDIRECT:
-        if size != 1:
-            raise failure("INVALID_SIZE", "the value is a ur_bool_t")
         return ExecInfo(indirect=ctypes.c_bool.from_address(address).value)
-    if size != 4:
-        raise failure("INVALID_SIZE", "the value is a ur_kernel_cache_config_t")
     value = ctypes.c_uint32.from_address(address).value
     if value not in UR.groups["ur_kernel_cache_config_t"]:
         raise failure("INVALID_VALUE", "there is no such configuration")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...loader.ur.abi import API_VERSION
 from .adapter import Adapter
 from .conversions import failure
-from .rules import check_count, select_binary
+from .rules import select_binary
 
 #: The options of DPC++ for which a platform may have one of its driver's compiler.
 _OPTIONS: Final = frozenset({"", "-O0", "-O1", "-O2", "-O3", "-ftarget-compile-fast"})
@@ -72,9 +72,6 @@ def declare_devices(
     """
 
     def partition(hDevice: Any, pProperties: Any, NumDevices: int) -> Sequence[Any]:
-        if not pProperties.pProperties:
-            raise failure("INVALID_NULL_POINTER", "pProperties->pProperties")
-        check_count(pProperties.PropCount, "INVALID_VALUE", "properties")
         asked = [pProperties.pProperties[index] for index in range(pProperties.PropCount)]
         if len({one.type for one in asked}) != 1:
             raise failure("INVALID_VALUE", "all properties have to be of one type")

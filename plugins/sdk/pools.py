@@ -27,7 +27,6 @@ from .adapter import Adapter
 from .answers import list_encoders
 from .conversions import failure
 from .objects import Object
-from .rules import check_flags
 from .usm import find_chained, remove_known
 
 _LARGEST: Final = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
@@ -281,8 +280,6 @@ class PoolEntryPoints:
         def run(
             kind: str, enqueue: Any, pool: USMPool | None, size: int, properties: Any
         ) -> tuple[int, Any]:
-            if properties:
-                check_flags(properties.flags, "ur_exp_async_usm_alloc_flags_t")
             queue = enqueue.queue
             device = None if kind == "host" else queue.device
             if pool is None and device is not None:
@@ -295,7 +292,6 @@ class PoolEntryPoints:
             declare(name, command, partial(run, kind.lower()), "pPool", "size", "pProperties")
 
     def _create(self, context: Any, device: Any, descriptor: Any) -> USMPool:
-        check_flags(descriptor.flags, "ur_usm_pool_flags_t")
         pool = self._kind(context, device, descriptor.flags)
         limits = find_chained(
             descriptor, "UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC", "ur_usm_pool_limits_desc_t"
@@ -309,8 +305,6 @@ class PoolEntryPoints:
 
     def _answer(self, hPool: USMPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
         """Answer a query that has no size: the caller has room for the property's type."""
-        if not pPropValue and not pPropSizeRet:
-            raise failure("INVALID_NULL_POINTER")
         registry = self._adapter.registry
         assert registry is not None
         name = UR.groups["ur_usm_pool_info_t"][propName]

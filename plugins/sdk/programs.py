@@ -11,7 +11,7 @@ from ...loader.ur.abi import UR
 from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
-from .rules import check_count, check_metadata, read_binaries
+from .rules import read_binaries
 from .wrap import name_parameters
 
 _BUILD_INFO: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -71,10 +71,6 @@ def declare_builds(
     def make_query(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
         return lambda program, device: answer(find_build(program, device))
 
-    def check_devices(devices: list[Any]) -> None:
-        if not devices:
-            raise failure("INVALID_VALUE", "a program is built for one device at least")
-
     def build_all(only_compiles: bool, context: Any, program: Any, options: str | None) -> None:
         context.check_same("the program", program)
         build(program, (), options, 0, only_compiles=only_compiles)
@@ -82,13 +78,10 @@ def declare_builds(
     def build_some(
         only_compiles: bool, program: Any, devices: list[Any], flags: int, options: str | None
     ) -> None:
-        check_devices(devices)
         build(program, devices, options, flags, only_compiles=only_compiles)
 
     def link_any(context: Any, devices: Any, programs: Any, options: Any, into: Any) -> None:
         into[0] = 0
-        if not programs:
-            raise failure("INVALID_SIZE", "there is no program to link")
         context.check_same("a program", *programs)
         made, failed = link(context, devices, programs, options)
         assert adapter.registry is not None
@@ -103,7 +96,6 @@ def declare_builds(
     def link_some(
         hContext: Any, phDevices: list[Any], phPrograms: list[Any], pOptions: Any, phProgram: Any
     ) -> None:
-        check_devices(phDevices)
         link_any(hContext, phDevices, phPrograms, pOptions, phProgram)
 
     for name, only_compiles in (("urProgramBuild", False), ("urProgramCompile", True)):
@@ -134,16 +126,12 @@ def declare_creation(
         take_native: gets a native handle, a context and properties.
     """
 
-    def create_from_il(hContext: Any, pIL: int, length: int, pProperties: Any) -> Any:
-        check_metadata(pProperties)
-        if not length:
-            raise failure("INVALID_SIZE", "the IL is empty")
+    def create_from_il(hContext: Any, pIL: int, length: int) -> Any:
         return from_il(hContext, ctypes.string_at(pIL, length))
 
     def create_from_binaries(
-        hContext: Any, phDevices: list[Any], pLengths: list[int], ppBinaries: Any, pProperties: Any
+        hContext: Any, phDevices: list[Any], pLengths: list[int], ppBinaries: Any
     ) -> Any:
-        check_metadata(pProperties)
         binaries = read_binaries(phDevices, pLengths, ppBinaries)
         return from_binaries(hContext, phDevices, binaries)
 
@@ -169,9 +157,6 @@ def declare_specialization(
     """
 
     def set_constants(hProgram: Any, count: int, pSpecConstants: Any) -> None:
-        if not count:
-            raise failure("INVALID_SIZE", "there is no constant to set")
-        check_count(count, "INVALID_SIZE", "constants")
         check_support(hProgram)
         if not hProgram.il:
             reason = "only a program made of SPIR-V has specialization constants"

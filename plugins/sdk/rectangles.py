@@ -34,13 +34,7 @@ def read_offset(value: Any) -> Rect:
 
 
 def read_region(value: Any) -> Rect:
-    """Return the three numbers of a ur_rect_region_t.
-
-    Raises:
-        URError: INVALID_SIZE if the region is empty.
-    """
-    if not (value.width and value.height and value.depth):
-        raise failure("INVALID_SIZE", "the region is empty")
+    """Return the three numbers of a ur_rect_region_t."""
     return value.width, value.height, value.depth
 
 

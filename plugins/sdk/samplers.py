@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...loader.ur.abi import UR
 from .adapter import Adapter
-from .conversions import failure
-
-_GROUPS = UR.groups["ur_sampler_addressing_mode_t"], UR.groups["ur_sampler_filter_mode_t"]
 
 
 def declare_samplers(adapter: Adapter, create: Callable[[Any, bool, int, int], Any]) -> None:
@@ -21,10 +17,8 @@ def declare_samplers(adapter: Adapter, create: Callable[[Any, bool, int, int], A
     """
 
     def create_sampler(hContext: Any, pDesc: Any) -> Any:
-        modes = pDesc.addressingMode, pDesc.filterMode
-        if any(mode not in group for mode, group in zip(modes, _GROUPS, strict=True)):
-            raise failure("INVALID_ENUMERATION")
-        return create(hContext, bool(pDesc.normalizedCoords), *modes)
+        normalized = bool(pDesc.normalizedCoords)
+        return create(hContext, normalized, pDesc.addressingMode, pDesc.filterMode)
 
     adapter.declare(urSamplerCreate=create_sampler)
     adapter.info(

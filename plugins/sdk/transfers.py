@@ -18,6 +18,7 @@ The adapter may change the operands.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -35,9 +36,8 @@ from .buffers import BufferObject, check_buffers
 from .conversions import failure
 from .families import AppendFamily, EnqueueFamily
 from .images import check_images, check_region, find_transfer_pitches, overlap
-from .patterns import read_buffer_pattern, read_pattern, read_row_pattern
 from .rectangles import Rect, check_pitches, check_range, check_rect, read_offset, read_region
-from .usm import check_copied_rows, check_rows_in
+from .usm import check_rows_in
 from .wrap import compile_function
 
 #: The ur_command_t of each operation, without UR_COMMAND_.
@@ -128,8 +128,8 @@ _NAMES: Final = {
     **{
         one.__name__: one
         for one in (
-            *(failure, check_buffers, check_range, check_pitches, check_rect),
-            *(read_offset, read_region, read_pattern, read_buffer_pattern),
+            *(check_buffers, check_range, check_pitches, check_rect),
+            *(read_offset, read_region, ctypes.string_at),
         )
     },
 }
@@ -189,7 +189,6 @@ class Transfers:
     def _write_work(self, operation: Operation, names: list[str]) -> Iterator[str]:
         """Write the work of an entry point. Loops over the operands would take microseconds."""
         buffers, addresses = list_sides(operation, BUFFER), list_sides(operation, SVM)
-        is_fill, may_be_empty = "pattern" in names, operation.name in _MAY_BE_EMPTY[self._key]
         yield f"context = call.{'queue' if self._key == 'ur' else 'buffer'}.context"
         if buffers:
             yield f"check_buffers(context, {', '.join(buffers)})"
@@ -204,16 +203,10 @@ class Transfers:
             for side in buffers:
                 offset = "offset" if "offset" in names else f"{side}_offset"
                 yield f"check_range({side}.size, {offset}, size)"
-            if not may_be_empty or is_fill:
-                refused = "not size and not pattern_size" if may_be_empty else "not size"
-                yield f"if {refused}: raise failure('INVALID_SIZE', 'nothing is transferred')"
-            if may_be_empty:
+            if operation.name in _MAY_BE_EMPTY[self._key]:
                 yield "if not size: return mark(call, command)"
-        if is_fill and buffers and self._key == "ur":
-            given = "pattern, pattern_size, target.size, offset, size"
-            yield f"pattern = read_buffer_pattern({given})"
-        elif is_fill:
-            yield "pattern = read_pattern(pattern, pattern_size, size)"
+        if "pattern" in names:
+            yield "pattern = string_at(pattern, pattern_size)"
         call = self._calls.get(operation.name)
         for side in addresses:
             yield f"found_{side} = find(context, {side}, size)"
@@ -251,7 +244,6 @@ class Transfers:
         def copy_rows(
             call: Any, to: int, to_pitch: int, at: int, at_pitch: int, width: int, height: int
         ) -> Any:
-            check_copied_rows(width, height, to_pitch, at_pitch)
             target = self._locate_rows(call, to, to_pitch, width, height)
             source = self._locate_rows(call, at, at_pitch, width, height)
             if not width:
@@ -261,7 +253,7 @@ class Transfers:
         def fill_rows(
             call: Any, to: int, pitch: int, length: int, address: int, width: int, height: int
         ) -> Any:
-            pattern = read_row_pattern(address, length, pitch, width, height)
+            pattern = ctypes.string_at(address, length)
             target = self._locate_rows(call, to, pitch, width, height)
             if pitch != width:
                 return fill(call, target, pitch, pattern, width, height)
@@ -306,8 +298,6 @@ class Transfers:
 
         def make_work(command: str, work: Callable[..., Any] | None) -> Callable[..., Any]:
             def hint(call: Any, address: int, size: int, flags: int) -> Any:
-                if not size:
-                    raise failure("INVALID_SIZE")
                 place = Location(address, self._find(call.context, address, size))
                 return work(call, place, size, flags) if work else self._mark(call, command)
 

@@ -16,7 +16,6 @@ from ._native import ffi
 from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
-from .rules import check_flags
 
 #: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
 #: ask for pages, and Intel's adapters allow it.
@@ -60,27 +59,21 @@ def find_memory_descriptor(descriptor: Any, kind: str) -> Any:
     return find_chained(descriptor, stype, f"ur_usm_{kind}_desc_t")
 
 
-def check_alignment(align: int) -> None:
-    """Raise URError (INVALID_VALUE) for an alignment that USM cannot have."""
-    if align & (align - 1) or align > _LARGEST_ALIGNMENT:
-        raise failure(
-            "INVALID_VALUE",
-            f"an alignment of {align} bytes: it is a power of two up to {_LARGEST_ALIGNMENT}",
-        )
+def read_chained_flags(descriptor: Any, kind: str) -> int:
+    """Return the flags of a struct in the chain of a ur_usm_desc_t, 0 without such a struct.
 
-
-def check_descriptor(descriptor: Any) -> None:
-    """Check a ur_usm_desc_t and the structs in its chain.
+    Args:
+        descriptor: a pointer to it, or None.
+        kind: "host" or "device".
 
     Raises:
-        URError: INVALID_ENUMERATION, INVALID_VALUE.
+        URError: INVALID_ENUMERATION.
     """
-    check_flags(descriptor.hints, "ur_usm_advice_flags_t")
-    for kind in ("host", "device"):
-        chained = find_memory_descriptor(descriptor, kind)
-        if chained is not None:
-            check_flags(chained.flags, f"ur_usm_{kind}_mem_flags_t")
-    check_alignment(descriptor.align)
+    chained = find_memory_descriptor(descriptor, kind)
+    flags = chained.flags if chained is not None else 0
+    if flags & ~sum(UR.groups[f"ur_usm_{kind}_mem_flags_t"]):
+        raise failure("INVALID_ENUMERATION", f"ur_usm_{kind}_mem_flags_t does not have {flags:#x}")
+    return flags
 
 
 class MemoryRequest(NamedTuple):
@@ -222,8 +215,6 @@ def declare_allocation(
         elementSizeBytes: int,
     ) -> tuple[int, int]:
         """Allocate device memory whose rows begin at whole cache lines and whole elements."""
-        if not widthInBytes or not height:
-            raise failure("INVALID_USM_SIZE", f"{height} rows of {widthInBytes} bytes")
         step = math.lcm(line_of(hDevice), elementSizeBytes or 1)
         pitch = (widthInBytes + step - 1) // step * step
         return allocate(hContext, "device", hDevice, pUSMDesc, pool, pitch * height), pitch
@@ -258,10 +249,10 @@ class Allocator:
 
     def make_request(self, context: Any, kind: str, device: Any, descriptor: Any, size: int) -> Any:
         """Return what is asked for. Arguments and errors are those of `allocate`."""
-        if descriptor:
-            check_descriptor(descriptor)
+        read_chained_flags(descriptor, "host")
+        read_chained_flags(descriptor, "device")
         devices = (device,) if device is not None else context.devices
-        if not size or any(size > self._find_largest(one) for one in devices):
+        if any(size > self._find_largest(one) for one in devices):
             raise failure("INVALID_USM_SIZE", f"{size} bytes")
         if not all(self._has_kind(one, kind) for one in devices):
             raise failure("INVALID_OPERATION", f"the device has no {kind} USM")
@@ -401,17 +392,13 @@ def declare_imports(
     """
 
     def import_memory(hContext: Any, pMem: int, size: int) -> None:
-        if not size:
-            raise failure("INVALID_SIZE", "there is nothing to import")
         if find(hContext, pMem) is not None:
             raise failure("INVALID_VALUE", "the memory is USM already")
         locate(hContext, pMem, size)
         take(hContext, pMem, size)
 
-    def register(hContext: Any, pHostMem: int, size: int, pProperties: Any) -> None:
-        if pProperties:
-            check_flags(pProperties.flags, "ur_exp_usm_host_alloc_register_flags_t")
-        if not size or size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
+    def register(hContext: Any, pHostMem: int, size: int) -> None:
+        if size % mmap.PAGESIZE or pHostMem % mmap.PAGESIZE:
             raise failure("INVALID_VALUE", "only whole pages can be registered")
         import_memory(hContext, pHostMem, size)
 
@@ -457,13 +444,6 @@ def find_bytes(address: int, size: int, found: Any, find_foreign: Callable[[], A
             f"{size} bytes from {address:#x} on, of an allocation that ends at {found.end:#x}",
         )
     return found
-
-
-def check_copied_rows(width: int, height: int, to_pitch: int, pitch: int) -> None:
-    """Raise URError (INVALID_SIZE) for rows that a copy cannot have."""
-    if not height or not pitch or not to_pitch or width > pitch or width > to_pitch:
-        reason = f"{height} rows of {width} bytes, with pitches of {pitch} and {to_pitch}"
-        raise failure("INVALID_SIZE", reason)
 
 
 def check_rows_in(found: Any, address: int, pitch: int, width: int, height: int) -> None:

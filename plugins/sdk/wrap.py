@@ -54,7 +54,7 @@ from ...loader.ur.abi import UR
 from . import conversions
 from ._native import ffi
 from .answers import describe_wrong_return, list_encoders
-from .conversions import ObjectCodes, Refused, failure, find_code
+from .conversions import HandleErrors, Refused, failure
 from .objects import Registry, close_released, gone
 
 #: The functions that may use an event again, one whose `reusable` is true.
@@ -184,14 +184,12 @@ class Entry:
         api: the API of the function.
         first: lines that come before everything else.
         other: the code for a handle that is not alive, of a type that has none.
-        find_code: returns the number of a code by its name.
         fails: makes the error for a code and a sentence.
     """
 
     api: ClassVar[Api]
     first: ClassVar[tuple[str, ...]] = ()
     other: ClassVar[str]
-    find_code: Callable[[str], int]
     fails: Callable[[str, str], CodeError]
 
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:
@@ -265,28 +263,28 @@ class Entry:
 
     def _find_object(self, p: Parameter, *, optional: bool) -> Iterator[str]:
         self.scope[f"_get_{p.type}"] = self.registry.list_owned(p.type).get
-        self.scope[f"_codes_{p.name}"] = self._find_codes(p)
+        self.scope[f"_errors_{p.name}"] = self._find_errors(p)
         wanted = f" and _{p.name}" if optional else ""
         yield f"_{p.name}, {p.name} = {p.name}, _get_{p.type}({p.name})"
-        found = f"_find(_registry, {p.type!r}, _{p.name}, _codes_{p.name})"
+        found = f"_find(_registry, {p.type!r}, _{p.name}, _errors_{p.name})"
         yield f"if {p.name} is None{wanted}: {p.name} = {found}"
 
     def _read_objects(self, p: Parameter) -> str:
-        self.scope[f"_codes_{p.name}"] = self._find_codes(p)
-        arguments, nothing = f"_registry, {p.type!r}, {p.name}, {p.length}, _codes_{p.name}", "[]"
+        self.scope[f"_errors_{p.name}"] = self._find_errors(p)
+        arguments, nothing = f"_registry, {p.type!r}, {p.name}, {p.length}, _errors_{p.name}", "[]"
         if is_unchecked(self.function, p):
             arguments, nothing = f"{arguments}, may_be_null=True", "None"
         return f"{p.name} = _objects({arguments}) if {p.name} else {nothing}"
 
-    def _find_codes(self, p: Parameter) -> ObjectCodes:
-        names = find_dead_code(self.api, p, self.other), find_null_code(self.api, p), "INVALID_SIZE"
-        return ObjectCodes(*map(self.find_code, names))
+    def _find_errors(self, p: Parameter) -> HandleErrors:
+        dead = find_dead_code(self.api, p, self.other)
+        return HandleErrors(self.fails, dead, find_null_code(self.api, p))
 
     def _read_numbers(self, p: Parameter, count: Parameter) -> str:
         if next(self._list_rules(count), None):  # they bound it
             read = f"_unpack({p.name}, {p.length})"
         else:
-            read = f"_numbers({p.name}, {p.length}, {self.find_code('INVALID_SIZE')})"
+            read = f"_numbers({p.name}, {p.length}, _fails)"
         has_rule = next(self._list_rules(p), None)  # NULL means that there are none, or is refused
         return f"{p.name} = {read} if {p.name} else {'[]' if has_rule else 'None'}"
 
@@ -321,7 +319,6 @@ class _UREntry(Entry):
     api = UR
     first = ("if _gone[0]: _reap()",)
     other = "INVALID_VALUE"
-    find_code = staticmethod(find_code)
     fails = staticmethod(failure)
 
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:

@@ -5,12 +5,15 @@ The arguments are what cffi would pass: the types are those of the native module
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fairlead.loader.base.abi import Function, Parameter
-from fairlead.loader.base.argument_rules import is_unchecked
+from fairlead.loader.base.argument_rules import Rule, is_unchecked
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Object
 from fairlead.plugins.sdk._native import ffi, lib
@@ -28,6 +31,22 @@ CODES: Final = {
 
 #: The entry points that an adapter may have.
 FUNCTIONS: Final = {f.name: f for f in UR.slots if hasattr(lib, f"py_{f.name}")}
+
+#: Arguments that other arguments, or the fields of a struct, decide.
+_GOOD: Final[dict[str, dict[str, int]]] = {
+    "urMemImageCreate": {"pHost": 0},
+    "urKernelSetExecInfo": {"propSize": 1},
+}
+_EXTENT: Final = {"width": 1, "height": 1, "depth": 1}
+_FIELDS: Final[dict[str, dict[str, Any]]] = {
+    "ur_rect_region_t": _EXTENT,
+    "ur_buffer_region_t": {"size": 1},
+    "ur_device_partition_properties_t": {
+        "PropCount": 1,
+        "pProperties": ffi.new("ur_device_partition_property_t[1]"),
+    },
+    "ur_exp_image_copy_region_t": {"copyExtent": _EXTENT},
+}
 
 _QUERY: Final = {"propName", "propSize", "pPropValue", "pPropSizeRet"}
 
@@ -106,7 +125,8 @@ class Call:
     def good(self) -> dict[str, Any]:
         """Arguments that are right."""
         counts = {p.length for p in self.function.parameters}
-        return {name: self._good(p, name in counts) for name, p in self.parameters.items()}
+        found = {name: self._good(p, name in counts) for name, p in self.parameters.items()}
+        return found | _GOOD.get(self.function.name, {})
 
     def wrong(self) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], None]]]:
         """Yield each wrong argument: a description, the expected code, and how to make it wrong."""
@@ -174,7 +194,8 @@ class Call:
         if kind in ("flags", "enumeration"):
             return next(iter(UR.groups[p.type]))
         if kind == "struct":
-            return self.keep(ffi.new(ffi.getctype(self.ctypes[p.name], "*")))[0]
+            made = self.keep(ffi.new(ffi.getctype(self.ctypes[p.name], "*")))
+            return _fill(made, p.type)[0]
         if kind == "structs" and not p.length:
             return self._struct(p)
         return (
@@ -191,7 +212,7 @@ class Call:
         )
         for name, values in _enumerations(p.type).items():
             setattr(made, name, fields.get(name, next(iter(values))))
-        return made
+        return _fill(made, p.type)
 
     def _wrong(self, p: Parameter) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], None]]]:
         kind, optional = kind_of(p), "optional" in p.words
@@ -272,6 +293,80 @@ class Call:
         handle = self.registry.give(thing)
         self.registry.release(thing)
         return handle
+
+
+def _fill(made: Any, struct: str) -> Any:
+    """Give a struct the fields that may not be 0, and return it."""
+    for name, value in _FIELDS.get(struct, {}).items():
+        setattr(made, name, value)
+    return made
+
+
+def break_rule(call: Call, rule: Rule, rules: Sequence[Rule]) -> dict[str, Any] | None:
+    """Return arguments of a call that break one rule, and none that is checked before it.
+
+    Returns:
+        The arguments, None if none are found.
+    """
+    before = rules[: rules.index(rule)]
+    own = _list_places(call, rule)
+    near = [set(_list_places(call, one)) for one in before]  # what keeps those before from it
+    places = [*own, *{place for one in near if not one.isdisjoint(own) for place in one - set(own)}]
+    for values in itertools.product(*([None, *_TRIED] for _ in places)):
+        arguments = call.good()
+        if all(_put(arguments, *one) for one in zip(places, values, strict=True)):
+            broken = [one for one in (*before, rule) if eval(one.condition, {}, arguments)]
+            if broken == [rule]:
+                return arguments
+    return None
+
+
+def _list_places(call: Call, rule: Rule) -> list[str]:
+    """List the arguments and the fields of arguments in the condition of a rule."""
+    places = re.findall(r"(?<![\w.])[A-Za-z_][\w.]*", rule.condition)
+    return [one for one in dict.fromkeys(places) if one.split(".")[0] in call.parameters]
+
+
+#: What arguments and fields are set to, besides NULL, to break a rule.
+_TRIED: Final = (
+    ffi.NULL,
+    ffi.cast("void *", TABLE),
+    0,
+    1,
+    2,
+    3,
+    4,
+    0x18,
+    0x60,
+    0x180,
+    65537,
+    0x40000000,
+)
+
+
+def _put(arguments: dict[str, Any], place: str, value: Any) -> bool:
+    """Set an argument, or a field of one, unless the value is None. Returns whether it can be."""
+    name, _, field = place.partition(".")
+    given = arguments[name]
+    is_pointer = isinstance(given, ffi.CData) and ffi.typeof(given).kind in ("pointer", "array")
+    if value is None:
+        return True
+    if not field:
+        if is_pointer != isinstance(value, ffi.CData) or isinstance(given, ffi.CData) > is_pointer:
+            return False
+        arguments[name] = value
+        return True
+    try:
+        *way, last = field.split(".")
+        setattr(functools.reduce(getattr, way, given), last, value)
+    except (
+        AttributeError,
+        TypeError,
+        RuntimeError,
+        OverflowError,
+    ):  # another type, or through NULL
+        return False
+    return True
 
 
 def _enumerations(struct: str) -> dict[str, dict[int, str]]:

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...sdk._native import ffi, lib
-from ...sdk.rules import check_flags
 from ...sdk.usm import (
     USM_KINDS,
-    check_alignment,
     declare_allocation,
     declare_imports,
     declare_memory_query,
     find_memory_descriptor,
     make_release,
+    read_chained_flags,
 )
 from ..contexts import URContext
 from ..core import adapter, failure
@@ -39,14 +38,9 @@ def _read_hints(descriptor: Any) -> Hints:
     if not descriptor or not descriptor.pNext:
         return Hints()
 
-    def get(name: str, member: str) -> Any:
-        found = find_memory_descriptor(descriptor, name)
-        return getattr(found, member) if found else None
-
-    host, device = get("host", "flags") or 0, get("device", "flags") or 0
-    check_flags(host, "ur_usm_host_mem_flags_t")
-    check_flags(device, "ur_usm_device_mem_flags_t")
-    return Hints(host, device, get("alloc_location", "location"))
+    host, device = (read_chained_flags(descriptor, kind) for kind in ("host", "device"))
+    place = find_memory_descriptor(descriptor, "alloc_location")
+    return Hints(host, device, place.location if place else None)
 
 
 _limits: Final[weakref.WeakKeyDictionary[URDevice, tuple[int, int]]] = weakref.WeakKeyDictionary()
@@ -86,11 +80,8 @@ def allocate(
         OpenCLError: what the driver answers.
     """
     devices: Sequence[URDevice] = (device,) if device is not None else context.devices
-    if descriptor:
-        check_flags(descriptor.hints, "ur_usm_advice_flags_t")
-        check_alignment(descriptor.align)
     limits = [query_limits(one) for one in devices]
-    if not size or any(size > largest for largest, _ in limits):
+    if any(size > largest for largest, _ in limits):
         raise failure("INVALID_USM_SIZE", f"{size} bytes")
     strategy = require_strategy(context)
     if not all(strategy.support(one).get(kind) for one in devices):

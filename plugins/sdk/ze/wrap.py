@@ -14,7 +14,7 @@ from ....loader.base.abi import Function
 from ....loader.ze.abi import ZE
 from ..objects import Registry
 from ..wrap import Entry
-from .chains import find_code, make_failure
+from .chains import make_failure
 
 
 def _give_list(registry: Registry, things: Any, count: Any, into: Any) -> None:
@@ -36,7 +36,6 @@ class ZEEntry(Entry):
 
     api = ZE
     other = "INVALID_ARGUMENT"
-    find_code = staticmethod(find_code)
     fails = staticmethod(make_failure)
 
     def __init__(self, registry: Registry, function: Function, body: Callable[..., Any]) -> None:

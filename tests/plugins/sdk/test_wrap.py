@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.entry_points import BYTES, CODES, FUNCTIONS, ROOM, TABLE, Call, is_query, kind_of, make
+from helpers.entry_points import (
+    BYTES,
+    CODES,
+    FUNCTIONS,
+    ROOM,
+    TABLE,
+    Call,
+    break_rule,
+    is_query,
+    kind_of,
+    make,
+)
 from helpers.tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.loader.base.argument_rules import list_rules
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Object, failure
 from fairlead.plugins.sdk._native import ffi
@@ -99,7 +111,7 @@ def check_output(call: Call, p: Any, arguments: dict[str, Any]) -> None:
         assert pointer[0] == given
 
 
-@table("name", FUNCTIONS)
+@table("name", FUNCTIONS.keys() - {"urIPCGetMemHandleExp"})  # a row says that it needs them
 def test_what_is_optional_may_be_left_out(name: str) -> None:
     call = Call(FUNCTIONS[name])
     arguments = call.good()
@@ -128,6 +140,19 @@ def test_one_wrong_argument_is_refused_with_its_code_before_the_body_runs(name: 
         change(arguments)
         assert (what, call(arguments)) == (what, code)
         assert call.seen is None, what
+
+
+@table("name", FUNCTIONS)
+def test_every_rule_is_refused_with_its_code_before_the_body_runs(name: str) -> None:
+    rules = list_rules(FUNCTIONS[name], own=True)
+    for rule in rules:
+        call = Call(FUNCTIONS[name])
+        arguments = break_rule(call, rule, rules)
+        if arguments is None:  # a row of its own refuses more
+            assert (name, rule.parameter) == ("urMemBufferPartition", "flags")
+            continue
+        assert (rule, call(arguments)) == (rule, rule.code)
+        assert call.seen is None, rule
 
 
 @pytest.mark.slow
