@@ -9,7 +9,7 @@ enumeration must have the value, room for handles is not 0. The rest is rows of 
 - `[refusals]`: further rules, `NAMES: CONDITION: CODE: SENTENCE`. NAMES are functions, parameters,
   `function.parameter` or types. CONDITION is Python, true for a wrong call. In it, `it` is the
   parameter's value, and `count` the number of elements of an optional list. Rows of functions are
-  checked before NULL is refused, so they use no struct,
+  checked last,
 - `[own refusals]`: the same, for adapters written in Python. Others may do more,
 - `[unchecked]`: types and parameters of which everything is accepted.
 
@@ -105,11 +105,11 @@ def list_rules(function: Any, *, own: bool = False) -> tuple[Rule, ...]:
     if function.error_channel != "return":
         return ()
     of_parameters = (list_parameter_rules(function, p, own=own) for p in function.parameters)
-    return *list_call_rules(function, own=own), *chain.from_iterable(of_parameters)
+    return *chain.from_iterable(of_parameters), *list_call_rules(function, own=own)
 
 
 def list_call_rules(function: Any, *, own: bool = False) -> Iterator[Rule]:
-    """Yield the rules for the call as a whole. They are checked first."""
+    """Yield the rules for the call as a whole. They are checked last."""
     known = {p.name for p in function.parameters}
     for condition, code, what in _find_rows(function.api, function.name, own):
         first = next(name for name in _NAME.findall(condition) if name in known)

@@ -86,8 +86,7 @@ class URContext(ContextObject, CLObject):
 
 def _adopt_context(words: Any) -> URContext:
     """Return the object of a context that C has made."""
-    registry = adapter.registry
-    assert registry is not None
+    registry = adapter.objects
     struct = ffi.gc(ffi.cast("fl_context *", words[1]), lib.fl_free_context)
     known = registry.list_owned(URDevice.type)
     devices = [known[struct.handles[index]] for index in range(struct.handle_count)]

@@ -10,14 +10,8 @@
     def urQueueFinish(hQueue: Queue) -> None:
         hQueue.wait()
 
-An entry point is a function with the name of the specification. It has those of its parameters that
-it needs, under their own names. wrap.py says in which form they come, and what is returned. Where
-a class of objects has `get_native`, ur…GetNativeHandle calls it.
-
-What an entry point raises becomes a code. `failure("INVALID_VALUE")` becomes that code. An
-exception of a class in `adapter.codes` becomes the code given there. NotImplementedError becomes
-UNSUPPORTED_FEATURE, MemoryError OUT_OF_HOST_MEMORY. Anything else becomes UNKNOWN, and its
-traceback is logged.
+front.py says what an entry point is, and which code an exception becomes. An author raises
+`failure("INVALID_VALUE")`. Where a class of objects has `get_native`, ur…GetNativeHandle calls it.
 
 `Adapter` has the entry points that need nothing of a device: references of every type of object,
 the adapter's own handle, the last error, the log.
@@ -25,31 +19,25 @@ the adapter's own handle, the last error, the log.
 
 from __future__ import annotations
 
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from operator import methodcaller
 from typing import Any, Final, TypeVar, overload
 
-from ...loader.base.abi import Function
-from ...loader.base.errors import CodeError, explain_error
-from ...loader.base.interrupts import is_main_thread
-from ...loader.base.log import LEVELS, get_logger
+from ...loader.base.log import LEVELS
 from ...loader.base.search import filter_environ
 from ...loader.ur.abi import UR, URError
-from ._native import ffi, lib
+from ._native import ffi
 from .answers import is_handle
-from .conversions import failure, find_code
+from .conversions import failure
+from .front import Front
 from .objects import Object, Registry
-from .wrap import Entries, check_parameters, name_parameters
+from .wrap import Entries, name_parameters
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _Kind = TypeVar("_Kind", bound=type[Object])
 _LOGGER_CALLBACK: Final = "void (*)(int32_t, const char *, void *)"
-_UNKNOWN: Final = find_code("UR_RESULT_ERROR_UNKNOWN")
 
 
-class Adapter(Object):
+class Adapter(Front, Object):
     """An adapter: its name, its entry points, and its objects.
 
     Everything that is still alive is closed when the last reference to the adapter is released, and
@@ -63,17 +51,13 @@ class Adapter(Object):
             runtime waits in the main thread itself.
 
     Attributes:
-        in_c: the entry points that begin in C (native/calls.h), unless FAIRLEAD_CALLS=python.
         prefix_in_c: the beginning of the names of C functions that are this adapter's alone.
         adopters: see `Registry.adopters`.
-        codes: the codes of exceptions by their classes: a name, or a function of the exception.
-        after_queues: see `Registry.close`.
         on_close: what is called at the end.
-        at_exit: an adapter that opens drivers calls this after that. Then its end comes before the
-            drivers' end.
     """
 
     type = "ur_adapter_handle_t"
+    error_kind = URError
 
     def __init__(
         self,
@@ -83,22 +67,12 @@ class Adapter(Object):
         version: int = 1,
         stoppable: bool = False,
     ) -> None:
-        self.name, self.backend, self.version = name, UR[backend], version
-        self.stoppable = stoppable
-        self.codes: dict[type[BaseException], str | Callable[[Any], str]] = {
-            NotImplementedError: "UNSUPPORTED_FEATURE",
-            MemoryError: "OUT_OF_HOST_MEMORY",
-        }
-        self.after_queues: list[Callable[[], object]] = []
+        super().__init__(name)
+        self.backend, self.version, self.stoppable = UR[backend], version, stoppable
         self.on_close: list[Callable[[], None]] = []
-        self.registry: Registry | None = None
-        self.in_c: set[str] = set()
         self.prefix_in_c = "c_"
         self.adopters: dict[str, Callable[[Any], Object]] = {}
-        self.at_exit: Callable[[], None] = lambda: None  # start.py replaces it
-        self._functions: dict[str, Callable[..., Any]] = {}
         self._kinds: dict[str, type[Object]] = {}
-        self._last = threading.local()
         self._callback: tuple[Any, Any] | None = None
         self._callback_level = LEVELS.index("quiet")
         for function in (
@@ -113,27 +87,6 @@ class Adapter(Object):
             self.entry(function)
 
     # what an adapter's author uses
-
-    def entry(self, function: _Function) -> _Function:
-        """Declare the entry point of a function's name. A decorator.
-
-        Raises:
-            TypeError: Unified Runtime has no such function, or it has other parameters.
-        """
-        self.declare(**{function.__name__: function})
-        return function
-
-    def declare(self, **functions: Callable[..., Any]) -> None:
-        """Declare entry points by their names.
-
-        `declare(urQueueCreate=Queue, urQueueFinish=lambda hQueue: hQueue.wait())`.
-
-        Raises:
-            TypeError: see `entry`.
-        """
-        for name, function in functions.items():
-            check_parameters(_find_function(name), function)
-            self._functions[name] = function
 
     @overload
     def kind(self, cls: _Kind) -> _Kind: ...
@@ -177,7 +130,7 @@ class Adapter(Object):
         Raises:
             TypeError: the query does not have a property.
         """
-        parameters = {p.name: p for p in _find_function(function).parameters}
+        parameters = {p.name: p for p in self.find_function(function).parameters}
         first, group = next(iter(parameters)), parameters["propName"].type
         answers, nothing = {}, {}
         for name, value in values.items():
@@ -222,13 +175,7 @@ class Adapter(Object):
                 call(LEVELS.index(level), message.encode("utf-8", "replace"), data)
             if "UR_LOG_FAIRLEAD" not in filter_environ() and not (wanted and level == "error"):
                 return
-        get_logger("FAIRLEAD", "warning").write(
-            level, f"<{self.name}>[{level.upper()}]: {message}\n"
-        )
-
-    def explain(self, code: int, message: str) -> None:
-        """Set what urAdapterGetLastError answers in this thread."""
-        self._last.message, self._last.code = message, code
+        super().log(level, message)
 
     @property
     def declared(self) -> frozenset[str]:
@@ -247,10 +194,10 @@ class Adapter(Object):
         return [self]
 
     def urAdapterRetain(self, hAdapter: Object) -> None:
-        self._registry.retain(hAdapter)
+        self.objects.retain(hAdapter)
 
     def urAdapterRelease(self, hAdapter: Object) -> None:
-        if self._registry.release(hAdapter):
+        if self.objects.release(hAdapter):
             self.shut()
 
     def urAdapterGetInfo(self, propName: int) -> Any:
@@ -261,9 +208,7 @@ class Adapter(Object):
         }.get(propName)
 
     def urAdapterGetLastError(self) -> tuple[Any, int]:
-        text = getattr(self._last, "message", "").encode("utf-8", "replace")
-        self._last.text = ffi.new("char[]", text)  # valid until this thread asks again
-        return self._last.text, getattr(self._last, "code", 0)
+        return self.last_message, getattr(self._last, "code", 0)
 
     def urAdapterSetLoggerCallback(
         self, pfnLoggerCallback: int, pUserData: int, level: int
@@ -299,23 +244,10 @@ class Adapter(Object):
                 )
         return Entries(self.registry, functions, self.fail)
 
-    def fail(self, error: BaseException, routine: str) -> int:
-        """Return the code for what an entry point raised."""
-        try:
-            return self._find_code(error, routine)
-        except BaseException:  # raised by an exception's text, or by the program's callback
-            traceback.print_exc()
-            return _UNKNOWN
-
     def shut(self) -> None:
         """Close everything that is still alive, and call the functions in `on_close`."""
-        if self.registry is not None:
-            self.registry.close(self._report_failed_close, self.after_queues)
-        for function in reversed(self.on_close):
-            try:
-                function()
-            except Exception as error:
-                self._report_failed_close(error)
+        self.close_all()
+        self.call_last_first(self.on_close)
 
     def end(self) -> None:
         """Close everything at the end of the process.
@@ -326,11 +258,6 @@ class Adapter(Object):
         self.shut()
 
     # private
-
-    @property
-    def _registry(self) -> Registry:
-        assert self.registry is not None, "the adapter has not been started"
-        return self.registry
 
     def _list_inherent(self) -> Iterator[tuple[str, str]]:
         """Yield the entry points that all objects have, by their kinds, each with a method.
@@ -348,32 +275,6 @@ class Adapter(Object):
                     (function.name, word) for word in ("retain", "release") if word in first.words
                 )
 
-    def _find_code(self, error: BaseException, routine: str) -> int:
-        if isinstance(error, URError):
-            self.explain(error.value, str(error))
-            self.log("info", f"{routine}: {error}")
-            return error.value
-        for cls in type(error).__mro__:
-            name = self.codes.get(cls)
-            if name is not None:
-                code = find_code(name if isinstance(name, str) else name(error))
-                if isinstance(error, CodeError):
-                    text = explain_error(error)
-                else:  # the code's sentence shows a runtime that the text is of this code
-                    text = f"{URError.describe(code)[1]} {error}".rstrip()
-                self.explain(getattr(error, "value", 0), text)
-                self.log("info", f"{routine}: {error}")
-                return code
-        self.explain(0, f"{type(error).__name__}: {error}")
-        if isinstance(error, KeyboardInterrupt) and is_main_thread():
-            lib.fl_put_off_interrupt()  # the caller gets it
-            return _UNKNOWN
-        self.log("error", f"{routine} failed\n{_format_traceback(error)}")
-        return _UNKNOWN
-
-    def _report_failed_close(self, error: Exception) -> None:
-        self.log("error", f"an object could not be closed\n{_format_traceback(error)}")
-
 
 def get_live_object(adapter: Adapter, type_name: str, handle: int, code: str) -> Any:
     """Return the object of a handle that a struct has.
@@ -385,19 +286,8 @@ def get_live_object(adapter: Adapter, type_name: str, handle: int, code: str) ->
     Raises:
         URError: `code`.
     """
-    registry = adapter.registry
-    assert registry is not None
+    registry = adapter.objects
     found = registry.list_owned(type_name).get(handle) or registry.find_lent(type_name, handle)
     if found is None:
         raise failure(code, f"the {type_name} {handle:#x} is not alive")
     return found
-
-
-def _find_function(name: str) -> Function:
-    if name not in UR.functions:
-        raise TypeError(f"Unified Runtime has no function {name}")
-    return UR.functions[name]
-
-
-def _format_traceback(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()

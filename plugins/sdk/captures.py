@@ -117,18 +117,16 @@ def declare_graphs(
 
     def end_capture(hQueue: Any, phGraph: Any) -> None:
         graph = get_graph(hQueue, "COMMAND_LIST_NOT_CAPTURING")
-        capture, registry = graph.capture, adapter.registry
+        capture, registry = graph.capture, adapter.objects
         if capture is None or capture.first is not hQueue:
             raise failure("INVALID_OPERATION", "another queue began the capture, and has to end it")
-        assert registry is not None
         graph.end()
         phGraph[0] = registry.show(graph) if graph.references else registry.give(graph)
 
     def show_graph(hQueue: Any, phGraph: Any) -> None:
         """Show the graph. The program gets no reference."""
-        assert adapter.registry is not None
         phGraph[0] = 0
-        phGraph[0] = adapter.registry.show(get_graph(hQueue, "INVALID_OPERATION"))
+        phGraph[0] = adapter.objects.show(get_graph(hQueue, "INVALID_OPERATION"))
 
     def destroy_graph(hGraph: Any) -> None:
         if hGraph.capture is not None:
@@ -136,12 +134,10 @@ def declare_graphs(
                 raise failure("INVALID_GRAPH", "the queue makes the graph, until its capture ends")
             with suppress(Exception):  # whatever the driver says of the lost capture
                 hGraph.end()
-        assert adapter.registry is not None
-        adapter.registry.release(hGraph)
+        adapter.objects.release(hGraph)
 
     def destroy_executable(hExecutableGraph: Any) -> None:
-        assert adapter.registry is not None
-        adapter.registry.release(hExecutableGraph)
+        adapter.objects.release(hExecutableGraph)
 
     adapter.declare(
         urQueueBeginCaptureIntoGraphExp=lambda hQueue, hGraph: hGraph.begin(hQueue),

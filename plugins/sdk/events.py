@@ -81,8 +81,7 @@ def declare_events(
     def set_callback(hEvent: Any, execStatus: int, pfnNotify: int, pUserData: int) -> None:
         if execStatus == UR["UR_EXECUTION_INFO_QUEUED"]:
             raise failure("UNSUPPORTED_ENUMERATION", "an event is queued from the start")
-        registry = adapter.registry
-        assert registry is not None
+        registry = adapter.objects
 
         def call() -> None:
             try:

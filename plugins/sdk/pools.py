@@ -305,8 +305,7 @@ class PoolEntryPoints:
 
     def _answer(self, hPool: USMPool, propName: int, pPropValue: int, pPropSizeRet: Any) -> None:
         """Answer a query that has no size: the caller has room for the property's type."""
-        registry = self._adapter.registry
-        assert registry is not None
+        registry = self._adapter.objects
         name = UR.groups["ur_usm_pool_info_t"][propName]
         data = list_encoders("ur_usm_pool_info_t")[propName](_INFO[name](hPool), registry.show)
         if pPropValue:
@@ -318,8 +317,7 @@ class PoolEntryPoints:
 
     def _destroy(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
         hPool.check(hContext, hDevice)
-        assert self._adapter.registry is not None
-        self._adapter.registry.release(hPool)
+        self._adapter.objects.release(hPool)
 
     def get_default(self, hContext: Any, hDevice: Any) -> USMPool:
         """Return the default pool of a device."""
@@ -333,7 +331,7 @@ class PoolEntryPoints:
     def _forget_handle(self, pool: USMPool) -> None:
         """End the handle of a default pool, because its context is gone."""
         if self._adapter.registry is not None:
-            self._adapter.registry.forget(pool)
+            self._adapter.objects.forget(pool)
 
     def _set_current(self, hContext: Any, hDevice: Any, hPool: USMPool) -> None:
         hPool.check(hContext, hDevice)

@@ -84,9 +84,8 @@ def declare_builds(
         into[0] = 0
         context.check_same("a program", *programs)
         made, failed = link(context, devices, programs, options)
-        assert adapter.registry is not None
         if made is not None:
-            into[0] = adapter.registry.give(made)
+            into[0] = adapter.objects.give(made)
         if failed is not None:
             raise failed
 

@@ -17,9 +17,6 @@ from .adapter import Adapter
 from .conversions import failure
 from .families import EnqueueFamily
 
-#: Bytes. ur_api.h allows no more than the device's largest data type, 128 bytes. But SYCL programs
-#: ask for pages, and Intel's adapters allow it.
-_LARGEST_ALIGNMENT: Final = 1 << 21
 #: The first number that is too large for an address.
 _END: Final = 1 << 8 * ffi.sizeof("void *")
 

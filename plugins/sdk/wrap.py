@@ -231,13 +231,13 @@ class Entry:
     # what comes in
 
     def _emit_inputs(self) -> Iterator[str]:
-        yield from map(_refuse, list_call_rules(self.function, own=True))
         for p in self.function.parameters:
             is_handle = self.api.resolve(p.type) == "handle" and not p.stars
             for rule in self._list_rules(p):
                 if not (is_handle and rule.code == "INVALID_NULL_HANDLE"):  # its lookup refuses it
                     yield _refuse(rule)
             yield from self._convert(p)
+        yield from map(_refuse, list_call_rules(self.function, own=True))
 
     def _list_rules(self, p: Parameter) -> Iterator[Rule]:
         return list_parameter_rules(self.function, p, own=True)

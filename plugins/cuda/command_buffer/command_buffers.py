@@ -248,8 +248,7 @@ class CuCommandBuffer(CommandBufferObject):
         """
         if self.has_new_events:
             raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")
-        registry = adapter.registry
-        assert registry is not None
+        registry = adapter.objects
         for handle in registry.list_made_in_c(CuCommand.type, self.in_c.address):
             registry.adopt(CuCommand.type, handle)
         for command in self.updates.values():

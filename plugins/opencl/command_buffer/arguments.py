@@ -44,8 +44,7 @@ def make_launches(
     context: URContext, device: URDevice, commands: CommandArray, updatable: bool, in_order: bool
 ) -> Any:
     """Return what C has to know of a command-buffer with launches: an `fl_launches *`."""
-    strategy, registry = find_strategy(context), adapter.registry
-    assert registry is not None
+    strategy, registry = find_strategy(context), adapter.objects
     made = ffi.new(
         "fl_launches *",
         {

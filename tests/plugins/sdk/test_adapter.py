@@ -448,7 +448,7 @@ def test_the_end_of_the_process_closes_everything_and_tells_the_program_nothing(
 
 
 def test_an_adapter_that_was_not_started_says_so() -> None:
-    with pytest.raises(AssertionError, match="has not been started"):
+    with pytest.raises(RuntimeError, match="idle is not started"):
         Adapter("idle").urAdapterRetain(Adapter("other"))
     Adapter("idle").shut()
 
