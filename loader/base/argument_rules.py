@@ -4,8 +4,8 @@ Our entry points (plugins/sdk/wrap.py), validation layers, libze_loader.so.1 and
 these rules. Most follow from `[functions]`: a parameter that is not `optional` must not be NULL, an
 enumeration must have the value, room for handles is not 0. The rest is rows of the ABI file:
 
-- `[invalid]`: the code for an enumeration without the value, a handle that is not alive, or a list
-  with such a handle, by the name of the type or of the list,
+- `[invalid]`: the code for a type. It is for an enumeration without the value, and for a handle
+  that is not alive. A list of handles may have one, too,
 - `[refusals]`: further rules, `NAMES: CONDITION: CODE: SENTENCE`. NAMES are functions, parameters,
   `function.parameter` or types. CONDITION is Python, true for a wrong call. In it, `it` is the
   parameter's value, and `count` the number of elements of an optional list. Rows of functions are

@@ -110,7 +110,7 @@ class Front:
         """Set what the program is told about the last failure in this thread.
 
         Args:
-            code: the driver's code, 0 if it is none of the driver's.
+            code: the driver's code, 0 for a failure of another kind.
         """
         self._last.message, self._last.code = message, code
 
