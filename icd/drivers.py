@@ -332,7 +332,7 @@ def _query_platform_ids(driver: Driver) -> list[int | None]:
     if not address:
         raise DriverError(
             f"it has no {name}, so it is not an OpenCL driver",
-            remedy="correct the manifest, or update the driver",
+            remedy="name the driver's own library, or update the driver",
         )
     call = _GetPlatformIDs(address)
     count = ctypes.c_uint32()

@@ -280,10 +280,12 @@ def devices(plugins: Iterable[Plugin] | Plugin | None = None) -> tuple[Device, .
             for found in selector.select([device._found for device in everything])
         ]
     if not chosen:
-        # an adapter that works and has no platform says why, and what is missing
-        idle = [plugin for plugin in adapters if plugin.idle]
+        # An adapter without a platform says why, and what is missing. Ours needs drivers alone.
+        others = [plugin for plugin in adapters if plugin.candidate.library != os.fspath(REFERENCE)]
+        idle = [plugin for plugin in others if plugin.idle]
         why = "".join(f"; {plugin.path}: {plugin.idle}" for plugin in idle)
-        remedy = "correct ONEAPI_DEVICE_SELECTOR, `fairlead devices` shows what there is"
+        variable = selector.variable if selector else ""
+        remedy = f"correct or unset {variable}, `fairlead devices` shows what there is"
         if not everything:
             remedy = "; ".join([*(plugin.remedy for plugin in idle), "run `fairlead doctor`"])
         raise SYCLError(

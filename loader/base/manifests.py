@@ -195,7 +195,7 @@ def _explain(path: Path, error: OSError) -> tuple[str, str]:
             "install what it points to, or delete the link",
         )
     if isinstance(error, FileNotFoundError):
-        return "does not exist", "correct its name, or do not ask for it"
+        return "does not exist", "correct its path, or unset the variable that names it"
     if isinstance(error, PermissionError):
         return (
             f"not readable: {error.strerror}",

@@ -170,6 +170,23 @@ except SYCLError as error:
     assert "fairlead.adapters()" in said and "run `fairlead doctor`" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("SYCL_BE", "PI_CUDA", "correct or unset SYCL_BE, `fairlead devices` shows what there is"),
+        ("FAIRLEAD_EXCLUDE", "*", "run `fairlead doctor`"),
+    ],
+)
+def test_a_variable_that_leaves_no_device(
+    run_python: RunPython, name: str, value: str, remedy: str
+) -> None:
+    """Our own adapter needs no libOpenCL.so.1: nothing has to be installed."""
+    code = "from fairlead.runtime import devices\ndevices()"
+    env = {"ONEAPI_DEVICE_SELECTOR": None, "UR_ADAPTERS_FORCE_LOAD": None, name: value}
+    said = run_python(code, env=env, check=False).err
+    assert f"there is no device that the runtime can use\n  remedy: {remedy}" in said
+
+
 def test_a_device_is_divided(device: Device, parts: Sequence[Device]) -> None:
     units = device.info("MAX_COMPUTE_UNITS")
     assert len(parts) == units and all(

@@ -26,7 +26,7 @@ from ...icd.probe import PlatformReport, ProbeReport, probe_all
 from ...loader.base import own_files, probe_verdicts
 from ...loader.base.children import DEFAULT_TIMEOUT
 from ...loader.base.search import Candidate, Place, Refusal, filter_environ
-from . import clients, gpus, level_zero, loaders, packages
+from . import clients, gpus, hiding, level_zero, loaders, packages
 from . import machine as nodes
 from . import plugins as plugin_doctor
 from .plugins import PluginSurvey
@@ -115,7 +115,7 @@ class QuirkReport:
 @dataclass(frozen=True)
 class Diagnosis:
     """All that `fairlead doctor` knows.
-
+    `hidden` has the variables without which there would be more drivers, and their libraries.
     `default_loader` is the real path of the libOpenCL.so.1 that a program of this user gets.
     `no_cache` is what fairlead does not use as its cache, and why.
     """
@@ -124,6 +124,7 @@ class Diagnosis:
     variables: tuple[VariableReport, ...]
     places: tuple[Place, ...]
     drivers: tuple[DriverReport, ...]
+    hidden: dict[str, tuple[str, ...]]
     refusals: tuple[Refusal, ...]
     quirks: tuple[QuirkReport, ...]
     loaders: tuple[loaders.LoaderCopy, ...]
@@ -183,6 +184,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         ),
         places=search.places,
         drivers=drivers,
+        hidden=hiding.find_hidden_drivers(drivers),
         refusals=search.refusals,
         quirks=_report_quirks(drivers),
         loaders=loaders.find_copies(pyopencl.loader if pyopencl else ""),
@@ -192,7 +194,7 @@ def examine(timeout: float | None = None) -> Diagnosis:
         caches=nodes.find_cache_directories(driver.real_path for driver in drivers),
         no_cache=own_files.why_no_cache(),
         plugins=plugin_doctor.survey(
-            [driver.real_path for driver in drivers if driver.state == "usable"], timeout
+            [driver for driver in drivers if driver.state == "usable"], timeout
         ),
         level_zero=level_zero.survey(timeout),
         gpus=gpus.survey(timeout),

@@ -30,7 +30,9 @@ from ...loader.ur.validation import parse_layer_names
 from .states import LibraryState, explain_exclusion, read_report
 
 if TYPE_CHECKING:
+    from ...icd.probe import PlatformReport
     from ...loader.ur.plugin_probe import PluginPlatformReport, PluginReport
+    from .diagnosis import DriverReport
 
 _PARTS: Final = 64  # of a device, in a selector
 _SELECTORS: Final = (ONEAPI_DEVICE_SELECTOR, SYCL_DEVICE_FILTER, SYCL_BE)
@@ -122,6 +124,7 @@ class PluginSurvey:
         drivers: the OpenCL drivers that are registered for the OpenCL loaders of plugins.
         reference: the path of fairlead's own adapter, "" if it is missing. The search finds it only
             if a variable names it.
+        own_devices: the devices that it has in fairlead.runtime: those of the OpenCL drivers.
     """
 
     config: str = ""
@@ -131,13 +134,14 @@ class PluginSurvey:
     refusals: tuple[Refusal, ...] = ()
     drivers: tuple[str, ...] = ()
     reference: str = ""
+    own_devices: tuple[PluginDeviceFacts, ...] = ()
 
 
-def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey:
+def survey(usable: Sequence[DriverReport], timeout: float | None = None) -> PluginSurvey:
     """Search and probe.
 
     Args:
-        drivers: the real paths of the usable OpenCL drivers.
+        usable: the usable OpenCL drivers.
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
     from ...api import register_drivers
@@ -150,6 +154,7 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
     ]
     excluded = {candidate: explain_exclusion(candidate) for candidate in candidates}
     wanted = [candidate for candidate, why in excluded.items() if not why]
+    drivers = [driver.real_path for driver in usable]
     environment = register_drivers(drivers) if wanted else {}
     reports = {report.candidate: report for report in probe_all(wanted, timeout, environment)}
     selector, report = _read_selector()
@@ -160,6 +165,10 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
             states.append(PluginState(**excluded[candidate], **what))
         else:
             states.append(_mark_duplicate(_make_state(reports[candidate], what), states))
+    platforms = [
+        _make_platform(platform, "opencl") for driver in usable for platform in driver.platforms
+    ]
+    own = PluginState("", "", "usable", interface="UR", platforms=tuple(platforms))
     return PluginSurvey(
         config=filter_environ().get("SYCL_PI_CONFIG") or str(find_shipped_config()),
         selector=report,
@@ -168,6 +177,7 @@ def survey(drivers: Sequence[str], timeout: float | None = None) -> PluginSurvey
         refusals=tuple(refusal for search in found.values() for refusal in search.refusals),
         drivers=tuple(drivers) if environment else (),
         reference=reference_adapter() if os.path.exists(reference_adapter()) else "",
+        own_devices=next(_number_devices([own], selector)).devices,
     )
 
 
@@ -187,15 +197,18 @@ def _make_state(report: PluginReport, what: Mapping[str, Any]) -> PluginState:
         **what,
         layout=report.layout,
         opened=report.opened,
-        platforms=tuple(map(_make_platform, report.platforms)),
+        platforms=tuple(_make_platform(one, one.backend) for one in report.platforms),
     )
 
 
-def _make_platform(platform: PluginPlatformReport) -> PluginPlatformFacts:
+def _make_platform(
+    platform: PluginPlatformReport | PlatformReport, backend: str
+) -> PluginPlatformFacts:
     devices = tuple(
-        PluginDeviceFacts("", True, d.type, d.name, d.driver_version) for d in platform.devices
+        PluginDeviceFacts("", True, d.type.lower(), d.name, d.driver_version)
+        for d in platform.devices
     )
-    return PluginPlatformFacts(platform.name, platform.version, platform.backend, devices)
+    return PluginPlatformFacts(platform.name, platform.version, backend, devices)
 
 
 def _mark_duplicate(state: PluginState, before: Sequence[PluginState]) -> PluginState:

@@ -8,14 +8,15 @@ False, and the exit code of the command is 1:
 - one was found and refused: it crashes, hangs, lacks a library, breaks the protocol, is another
   kind of file, or is missing;
 - a manifest, or a directory of them, cannot be read or names no usable file;
-- a variable names something that does not exist;
+- a variable names something that does not exist, or hides all drivers;
 - PyOpenCL is installed, and the libOpenCL that it needs is not found;
 - PyOpenCL, or a program that loads libOpenCL.so.1, has no platform although fairlead has one;
 - a manifest says what fairlead understands and other loaders do not;
 - a driver cannot write the cache without which it has no device;
 - a driver needs a program to link kernels, and PATH has none;
 - a driver finds no device, and this user has no access to a device node;
-- the device selector cannot be understood, or selects no device of any adapter or plugin.
+- the device selector cannot be understood, or selects no device of any adapter or plugin (a
+  warning if only fairlead's own adapter has devices).
 
 These are warnings, and `ok` stays True:
 
@@ -52,6 +53,7 @@ from ...icd.driver_profiles import find_profile_by_names, parse_switches
 from ...icd.drivers import name_first_driver
 from ...loader.base.search import filter_environ
 from .clients import ENV
+from .hiding import explain_idle, find_disabled_repair
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, DriverReport
@@ -78,7 +80,15 @@ class Problem:
 
 def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
     """Return all problems, the errors first."""
+    is_caused = any(
+        driver.state == "refused" or (driver.state == "idle" and explain_idle(driver.library))
+        for driver in facts.drivers
+    ) or any(refusal.remedy and refusal.found_via != "vendors.d" for refusal in facts.refusals)
+    # adapters and plugins with devices make it a warning that OpenCL has none
+    severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
+    hiding = () if facts.usable else tuple(_find_hiding_variables(facts, is_caused, severity))
     found = [
+        *hiding,
         *_find_driver_problems(facts),
         *_find_client_problems(facts),
         *_find_plugin_problems(facts),
@@ -89,14 +99,24 @@ def find_problems(facts: Diagnosis) -> tuple[Problem, ...]:
         *_find_machine_problems(facts),
     ]
     if not facts.usable:
-        severity = "warning" if any(plugin.devices for plugin in facts.plugins.plugins) else "error"
-        is_caused = any(driver.state == "refused" for driver in facts.drivers) or any(
-            refusal.remedy and refusal.found_via != "vendors.d" for refusal in facts.refusals
-        )
-        remedy = _FIRST_CURE if is_caused else name_first_driver()
+        remedy = _FIRST_CURE if is_caused or hiding else name_first_driver()
         found.append(Problem(severity, "OpenCL", "no driver with a device is usable", remedy))
     # "error" < "warning"; the order within each stays
     return tuple(sorted(found, key=lambda problem: problem.severity))
+
+
+def _find_hiding_variables(facts: Diagnosis, is_caused: bool, severity: str) -> Iterator[Problem]:
+    """Yield the variables that hide drivers where none is usable.
+
+    Args:
+        is_caused: something else is wrong, too. What a variable names is then the cause, and not
+            that it replaces other places.
+    """
+    for variable, libraries in facts.hidden.items():
+        if variable == "FAIRLEAD_EXCLUDE" or not is_caused:
+            yield Problem(
+                "error", variable, f"it hides {', '.join(libraries)}", f"unset {variable}"
+            )
 
 
 def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
@@ -104,8 +124,9 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
     for driver in facts.drivers:
         if driver.state == "refused":
             yield Problem("error", driver.library, driver.reason, _find_remedy(driver))
-        elif driver.state == "idle" and (switch := _find_switch(driver)):
-            yield Problem("warning", driver.library, f"{driver.reason}: {switch[0]}", switch[1])
+        elif driver.state == "idle" and (switch := explain_idle(driver.library)):
+            severity = "warning" if facts.usable else "error"
+            yield Problem(severity, driver.library, f"{driver.reason}: {switch[0]}", switch[1])
         elif driver.state == "idle" and closed:
             yield Problem(
                 "error",
@@ -130,15 +151,6 @@ def _find_driver_problems(facts: Diagnosis) -> Iterator[Problem]:
                     note,
                     f"update the driver, or leave it out: {_describe_exclusion(driver)}",
                 )
-
-
-def _find_switch(driver: DriverReport) -> tuple[str, str] | None:
-    """Return why a driver has no device before a variable is set, and the remedy."""
-    is_rusticl = "rusticl" in os.path.basename(driver.library).lower()
-    if not is_rusticl or filter_environ().get("RUSTICL_ENABLE"):
-        return None
-    remedy = "export RUSTICL_ENABLE=llvmpipe, or the name of Mesa's driver for your GPU"
-    return "rusticl offers only the devices that RUSTICL_ENABLE names, which is not set", remedy
 
 
 def _find_client_problems(facts: Diagnosis) -> Iterator[Problem]:
@@ -170,12 +182,16 @@ def is_gone(driver: DriverReport) -> bool:
 def _find_remedy(driver: DriverReport) -> str:
     """Return what to do about a refused driver: leave out a file, or remove the name of a missing
     one."""
-    if not is_gone(driver):
-        other = f"leave it out: {_describe_exclusion(driver)}"
-    elif driver.manifest:
+    if is_gone(driver) and (row := find_disabled_repair(driver)):
+        return f"unset FAIRLEAD_QUIRKS, which switches off the repair {row}"
+    if "FAIRLEAD_PROBE_TIMEOUT" in filter_environ() and "did not answer within" in driver.reason:
+        return f"give it more time, or unset FAIRLEAD_PROBE_TIMEOUT; {driver.remedy}"
+    if not driver.manifest:
+        other = f"take it out of {driver.found_via}"
+    elif is_gone(driver):
         other = f"delete {driver.manifest}"
     else:
-        other = f"take it out of {driver.found_via}"
+        other = f"leave it out: {_describe_exclusion(driver)}"
     return f"{driver.remedy}; or {other}" if driver.remedy else other
 
 
@@ -198,7 +214,8 @@ def _find_gpu_problems(facts: Diagnosis) -> Iterator[Problem]:
         elif driver.state == "refused":
             yield Problem("error", driver.library, driver.reason, remedy)
         elif driver.state == "idle" and facts.nodes:
-            yield Problem("warning", driver.library, driver.reason, remedy)
+            reason, cure = explain_idle(driver.library) or (driver.reason, remedy)
+            yield Problem("warning", driver.library, reason, cure)
         for warning in driver.warnings:
             yield Problem("warning", driver.library, warning, remedy)
     for refusal in facts.level_zero.refusals:
@@ -240,7 +257,8 @@ def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
     for refusal in survey.refusals:
         if refusal.remedy:
             yield Problem("error", refusal.what, refusal.reason, refusal.remedy)
-    devices = [device for plugin in survey.plugins for device in plugin.devices]
+    found = [device for plugin in survey.plugins for device in plugin.devices]
+    devices = [*found, *survey.own_devices]
     if survey.selector and survey.selector.error:
         yield Problem(
             "error", survey.selector.variable, survey.selector.error, survey.selector.remedy
@@ -249,7 +267,7 @@ def _find_plugin_problems(facts: Diagnosis) -> Iterator[Problem]:
         there = ", ".join(dict.fromkeys(device.selector for device in devices))
         reason = f"it selects none of the devices that are there: {there}"
         yield Problem(
-            "error",
+            "error" if found else "warning",
             survey.selector.variable,
             reason,
             f"correct or unset {survey.selector.variable}",

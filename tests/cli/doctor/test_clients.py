@@ -112,7 +112,7 @@ NOT_FOUND = "no platform, clGetPlatformIDs answers CL_PLATFORM_NOT_FOUND_KHR"
 #: What is registered → the exit code, the first line, what fairlead and what other loaders see,
 #: and what the first problem says. "hidden" is an error only for a client without a platform.
 SITUATIONS = {
-    "nothing": (1, "0 drivers usable, 1 problem (1 error, 0 warnings)", NONE, NOT_FOUND, "OpenCL"),
+    "nothing": (1, "0 drivers usable, 2 problems (2 errors", NONE, NOT_FOUND, "OCL_ICD_VENDORS"),
     "good": (0, "1 driver usable, 0 problems", SEES, SEES, ""),
     "good and missing": (1, "1 driver usable, 1 problem (1 error", SEES, SEES, "does not exist"),
     "missing": (1, "0 drivers usable, 2 problems (2 errors", NONE, NOT_FOUND, "does not exist"),

@@ -16,6 +16,7 @@ from helpers.support import FakeDriver, RunPython, with_short_limit
 
 from fairlead.icd.driver_profiles import ROWS
 from fairlead.icd.drivers import name_first_driver
+from fairlead.loader.base.linker import find_library
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -127,6 +128,8 @@ class Situation(NamedTuple):
 
 IDLE: Mapping[str, object] = {"devices": 0}
 RUSTICL = "libRusticlOpenCL.so.1"
+LIBC = str(find_library("libc.so.6"))
+FOLDERS = ("vendors", "empty")
 SITUATIONS = {
     "no driver": Situation(1, "OpenCL", "no driver with a device", name_first_driver()),
     "a variable that names no folder": Situation(
@@ -138,6 +141,50 @@ SITUATIONS = {
         "the file does not exist",
         "take it out of OCL_ICD_FILENAMES",
         {"OCL_ICD_FILENAMES": "/nowhere/libx.so"},
+    ),
+    "a library that is no driver": Situation(
+        1,
+        LIBC,
+        "it has no clIcdGetPlatformIDsKHR",
+        "take it out of OCL_ICD_FILENAMES",
+        {"OCL_ICD_FILENAMES": LIBC},
+        good=True,
+    ),
+    "a pattern that excludes all": Situation(
+        1, "FAIRLEAD_EXCLUDE", "it hides /", "unset FAIRLEAD_EXCLUDE", {"FAIRLEAD_EXCLUDE": "*"}, {}
+    ),
+    "a place that hides another": Situation(
+        1,
+        "OCL_ICD_VENDORS",
+        "it hides /",
+        "unset OCL_ICD_VENDORS",
+        {"OPENCL_VENDOR_PATH": "vendors", "OCL_ICD_VENDORS": "empty"},
+        {},
+    ),
+    "PoCL without the devices of a variable": Situation(
+        1,
+        "libpocl.so",
+        "it has no device: it offers only the devices that POCL_DEVICES names",
+        "unset POCL_DEVICES",
+        {"POCL_DEVICES": "none"},
+        IDLE,
+        "libpocl.so",
+    ),
+    "a time that no driver keeps": Situation(
+        1,
+        ".so",
+        "it did not answer within 1 s while opening the library",
+        "unset FAIRLEAD_PROBE_TIMEOUT",
+        {"FAIRLEAD_PROBE_TIMEOUT": "1"},
+        {"at_load": "hang()"},
+    ),
+    "a selector that selects nothing": Situation(
+        0,
+        "ONEAPI_DEVICE_SELECTOR",
+        "it selects none of the devices that are there: opencl:0",
+        "correct or unset ONEAPI_DEVICE_SELECTOR",
+        {"ONEAPI_DEVICE_SELECTOR": "cuda:*"},
+        good=True,
     ),
     "a manifest with a wrong path": Situation(
         1, "/nowhere/libx.so", "the file does not exist", "delete ", library="/nowhere/libx.so"
@@ -210,7 +257,10 @@ def test_the_cause_comes_first_and_advice_cures_it(
 ) -> None:
     """What PyPI's drivers come to: `test_real_drivers_with_no_variable_set`."""
     case = SITUATIONS[name]
-    machine.env |= case.variables
+    (tmp_path / "empty").mkdir()
+    machine.env |= case.variables | {
+        key: str(tmp_path / path) for key, path in case.variables.items() if path in FOLDERS
+    }
     library = Path(case.library)
     if case.knobs is not None:
         library = fake_driver(**case.knobs)
@@ -235,6 +285,28 @@ def test_the_cause_comes_first_and_advice_cures_it(
     assert case.advice in first["remedy"]
     others = [one["remedy"] for one in facts["problems"][1:]]
     assert not any("install" in remedy for remedy in others), "what is named first is the cure"
+
+
+def test_variables_that_hide_installed_drivers(
+    run_python: RunPython, pocl_wheel: Candidate, tmp_path: Path
+) -> None:
+    """Whatever is installed next is hidden, too, and no manifest is to be deleted."""
+    for name, value in (("OCL_ICD_VENDORS", str(tmp_path)), ("FAIRLEAD_EXCLUDE", "*")):
+        env = {"OCL_ICD_VENDORS": None, name: value}
+        done = run_python(COMMAND, "doctor", "--json", env=env, check=False)
+        first = json.loads(done.out)["problems"][0]
+        assert (first["what"], first["remedy"]) == (name, f"unset {name}")
+        assert pocl_wheel.library in first["reason"]
+
+
+def test_a_switched_off_repair_is_the_cause(run_python: RunPython, intel_cpu: Candidate) -> None:
+    if os.path.exists(intel_cpu.library):
+        pytest.skip("its manifest needs no repair")
+    env = {"OCL_ICD_VENDORS": None, "FAIRLEAD_QUIRKS": "-pip-icd-prefix"}
+    done = run_python(COMMAND, "doctor", "--json", env=env, check=False)
+    told = {one["what"]: one["remedy"] for one in json.loads(done.out)["problems"]}
+    why = "unset FAIRLEAD_QUIRKS, which switches off the repair pip-icd-prefix"
+    assert told[intel_cpu.library] == why
 
 
 def doctor_install(facts: dict[str, Any]) -> str:

@@ -356,7 +356,7 @@ def test_a_selector_that_leaves_no_device_is_an_error(
     machine.env["ONEAPI_DEVICE_SELECTOR"] = "cuda:*"
     reason, remedy = of(machine.examine(), "error")["ONEAPI_DEVICE_SELECTOR"]
     assert (
-        reason == "it selects none of the devices that are there: level_zero:0"
+        reason.startswith("it selects none of the devices that are there: level_zero:0")
         and "ONEAPI_DEVICE_SELECTOR" in remedy
     )
 
@@ -455,7 +455,7 @@ def judged(survey: PluginSurvey, **changes: Any) -> Diagnosis:
         "system": "Linux",
         "user": "me",
     }
-    facts = Diagnosis(versions, (), (), (DRIVER,), (), (), (), "", None, (), (), survey)
+    facts = Diagnosis(versions, (), (), (DRIVER,), {}, (), (), (), "", None, (), (), survey)
     facts = dataclasses.replace(facts, **changes)
     return dataclasses.replace(facts, problems=find_problems(facts))
 

@@ -266,7 +266,7 @@ def judged(**changes: Any) -> Diagnosis:
         "system": "Linux",
         "user": "me",
     }
-    facts = Diagnosis(versions, (), (), (USABLE,), (), (), (), "", None, (), ())
+    facts = Diagnosis(versions, (), (), (USABLE,), {}, (), (), (), "", None, (), ())
     facts = dataclasses.replace(facts, **changes)
     return dataclasses.replace(facts, problems=find_problems(facts))
 

@@ -1,0 +1,81 @@
+"""Environment variables that hide drivers and devices, for `fairlead doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...icd import discovery
+from ...icd.driver_profiles import ROWS, list_active, locate
+from ...icd.drivers import find_excluding_pattern
+from ...loader.base.linker import can_find_library
+from ...loader.base.search import Candidate, filter_environ
+
+if TYPE_CHECKING:
+    from .diagnosis import DriverReport
+
+#: Libraries of drivers, the variables by which their users choose devices, and the name of one.
+_CHOOSING: Final = (
+    ("*pocl*", ("POCL_DEVICES",)),
+    ("lib*cuda.so*", ("CUDA_VISIBLE_DEVICES",)),
+    ("libnvidia-opencl.so*", ("CUDA_VISIBLE_DEVICES",)),
+    ("libam*", ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")),
+    ("libigdrcl.so*", ("ZE_AFFINITY_MASK",)),
+    ("libze_*", ("ZE_AFFINITY_MASK",)),
+)
+
+
+def find_hidden_drivers(drivers: Sequence[DriverReport]) -> dict[str, tuple[str, ...]]:
+    """Return the variables without which there would be more OpenCL drivers, and their libraries.
+
+    Args:
+        drivers: what the search found with all variables.
+    """
+    environ = filter_environ()
+    excluded = [one for one in drivers if one.state == "excluded" and _is_there(_search(one))]
+    hidden = {"FAIRLEAD_EXCLUDE": [one.library for one in excluded]}
+    for name in dict.fromkeys(name for step in discovery.STEPS for name in step.replaced_by):
+        others = discovery.find({key: environ[key] for key in environ if key != name}).candidates
+        hidden[name] = [
+            one.library for one in others if _is_there(one) and not find_excluding_pattern(one)
+        ]
+    found = {one.library for one in drivers if one.state != "excluded"}
+    more = {name: tuple(set(libraries) - found) for name, libraries in hidden.items()}
+    return {name: tuple(sorted(libraries)) for name, libraries in more.items() if libraries}
+
+
+def _search(driver: DriverReport) -> Candidate:
+    """Return what the search found."""
+    manifest = Path(driver.manifest) if driver.manifest else None
+    return Candidate(driver.library, driver.found_via, manifest)
+
+
+def _is_there(candidate: Candidate) -> bool:
+    path, _ = locate(candidate)
+    return os.path.exists(path) if "/" in path else can_find_library(path)
+
+
+def find_disabled_repair(driver: DriverReport) -> str:
+    """Return the id of the row that FAIRLEAD_QUIRKS switches off and that would find the library of
+    a driver, else ""."""
+    candidate, active = _search(driver), list_active()
+    rows = (row for row in ROWS if row not in active and row.locate)
+    return next((row.id for row in rows if row.locate and row.locate(candidate)), "")
+
+
+def explain_idle(library: str) -> tuple[str, str] | None:
+    """Return the reason and the remedy if a variable leaves a driver without a device."""
+    environ, file = filter_environ(), os.path.basename(library)
+    if "rusticl" in file.lower() and not environ.get("RUSTICL_ENABLE"):
+        return (
+            "rusticl offers only the devices that RUSTICL_ENABLE names, which is not set",
+            "export RUSTICL_ENABLE=llvmpipe, or the name of Mesa's driver for your GPU",
+        )
+    for pattern, names in _CHOOSING:
+        for name in names:
+            if fnmatch(file, pattern) and name in environ:
+                return f"it offers only the devices that {name} names", f"unset {name}"
+    return None
