@@ -24,7 +24,7 @@ from ..loader.base.errors import FairleadError
 from ..loader.base.log import warn
 from ..loader.trace.device import DeviceCommand, read_commands, read_thread_names
 from ..loader.trace.names import Names
-from ..loader.trace.printing import COMMAND, NOTES, THREAD, TracedCall, decode
+from ..loader.trace.printing import COMMAND, NOTES, QUEUE, THREAD, TracedCall, decode
 from .abi import OPENCL
 
 #: The head of a file: magic, format, slots, pid, parent, the two times at the start, calls lost,
@@ -32,9 +32,9 @@ from .abi import OPENCL
 _HEAD: Final = struct.Struct("=8sIIIIQQQQ32s")
 _PAGE: Final = 4096  # bytes of the head
 _MAGIC: Final = b"FLCLLOG\n"
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 #: How many values the notes have.
-_VALUES: Final = {COMMAND: 8, THREAD: 2}
+_VALUES: Final = {COMMAND: 8, THREAD: 2, QUEUE: 16}
 _SUFFIX: Final = ".cllog"
 
 

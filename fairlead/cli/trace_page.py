@@ -17,6 +17,7 @@ from ..loader.trace.device import KernelTable
 from ..loader.trace.pictures import format_sections
 from ..loader.trace.summary import Summary
 from .output import count_things
+from .trace_gaps import format_gaps
 
 #: Spans beyond this number have no arguments in the page, which would be too large.
 _MOST_WITH_ARGUMENTS: Final = 20_000
@@ -45,6 +46,7 @@ def make_page(
     data = json.dumps({"rows": rows, "length": max(length, 0.01)}, separators=(",", ":"))
     parts = {
         "title": escape(title),
+        "gaps": format_gaps(events, _start(spans)),
         "summary": escape(summary),
         "sections": sections,
         "data": data.replace("<", "\\u003c"),  # nothing in it ends the script
@@ -62,21 +64,27 @@ def _make_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows of the timeline: a thread or a queue each, with its spans in the order of
     time."""
-    names = {
-        (one["name"], one["pid"], one["tid"]): one["args"].get("name", "")
-        for one in events
-        if one["ph"] == "M"
+    named = {
+        (one["name"], one["pid"], one["tid"]): one["args"] for one in events if one["ph"] == "M"
     }
-    programs = {pid: name for (kind, pid, _), name in names.items() if kind == "process_name"}
+    programs = {
+        pid: args["name"] for (kind, pid, _), args in named.items() if kind == "process_name"
+    }
     start, rows = _start(spans), {}
     for one in sorted(spans, key=lambda one: (one["ts"], -one["dur"])):
         key = one["pid"], one["tid"]
         if key not in rows:
-            name = names.get(("thread_name", *key), f"thread {one['tid']}")
+            args = named.get(("thread_name", *key), {"name": f"thread {one['tid']}"})
+            name = args.get("queue") or args["name"]
             where = (
                 f"{programs.get(one['pid'], 'process')} {one['pid']}: " if len(programs) > 1 else ""
             )
-            rows[key] = {"name": where + name, "device": one["cat"] == "device", "spans": []}
+            rows[key] = {
+                "name": where + name,
+                "on": args.get("device", ""),
+                "device": one["cat"] == "device",
+                "spans": [],
+            }
         arguments = []
         if len(spans) <= _MOST_WITH_ARGUMENTS:
             arguments = [f"{name} = {str(text)[:_LONGEST]}" for name, text in one["args"].items()]

@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FORMAT = 3, NAME = 32, HEAD = 4096 /* bytes */, LIMIT = 1 << 30 };
+enum { FORMAT = 4, NAME = 32, HEAD = 4096 /* bytes */, LIMIT = 1 << 30 };
 
 const fl_thunks *fl_cl_thunks(void); /* generated: thunks_cl.c */
 
@@ -154,7 +154,7 @@ void fl_begin_layer(fl_layer *layer) {
         SLOT_clRetainEvent,         SLOT_clReleaseEvent,
         SLOT_clCreateCommandQueue,  SLOT_clCreateCommandQueueWithProperties,
         SLOT_clEnqueueNDRangeKernel, SLOT_clEnqueueMapBuffer,
-        SLOT_clEnqueueMapImage};
+        SLOT_clEnqueueMapImage,     SLOT_clGetDeviceInfo};
     if (of_devices)
         fl_log_device(layer, calls, &device);
     else

@@ -40,6 +40,7 @@ _DEVICE_FUNCTIONS: Final = (
     "clEnqueueNDRangeKernel",
     "clEnqueueMapBuffer",
     "clEnqueueMapImage",
+    "clGetDeviceInfo",
 )
 #: The functions that native/dump.c looks at or calls, in the order of `fl_dump`.
 _PROGRAM_FUNCTIONS: Final = (

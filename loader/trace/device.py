@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..base.abi import Api
 from .names import Names
-from .printing import COMMAND, THREAD
+from .printing import COMMAND, QUEUE, THREAD
 from .summary import Table
 
 _HEADER: Final = 6  # words of a record before its arguments
@@ -33,6 +33,7 @@ class DeviceCommand:
         queued, submitted, started, ended: its profiling times.
         thread: the kernel's id of the thread that enqueued it.
         name: the kernel's name, or what the function does.
+        device: the name of the queue's device, and the version of its driver; "" if not known.
     """
 
     function: str
@@ -47,6 +48,7 @@ class DeviceCommand:
     thread: int
     name: str = ""
     queue_name: str = ""
+    device: str = ""
 
     @property
     def duration(self) -> int:
@@ -55,7 +57,7 @@ class DeviceCommand:
 
 
 def read_notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the thread and the words of each record of a kind, COMMAND or THREAD."""
+    """Yield the thread and the words of each record of a kind, one of NOTES."""
     start = 0
     while start < len(words):
         length = words[start] & 0xFFFFFFFF
@@ -66,10 +68,11 @@ def read_notes(words: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]
 
 def read_thread_names(words: memoryview) -> dict[int, str]:
     """The names of the threads in a log, by their ids."""
-    return {
-        thread: bytes(record[_HEADER:].cast("B")).partition(b"\0")[0].decode(errors="replace")
-        for thread, record in read_notes(words, THREAD)
-    }
+    return {thread: _read_text(record[_HEADER:]) for thread, record in read_notes(words, THREAD)}
+
+
+def _read_text(words: memoryview) -> str:
+    return bytes(words.cast("B")).partition(b"\0")[0].decode(errors="replace")
 
 
 def read_commands(
@@ -83,6 +86,8 @@ def read_commands(
         names: the names of kernels and queues.
     """
     found = []
+    for _, record in read_notes(words, QUEUE):
+        names.note_device(record[_HEADER], record[3], _read_text(record[_HEADER + 1 :]))
     for thread, record in read_notes(words, COMMAND):
         api, _ = layers[record[2]]
         slot, queue, kernel, _, queued, submitted, started, ended = record[_HEADER:]
@@ -101,6 +106,7 @@ def read_commands(
                 thread,
                 names.find_kernel(kernel, begin) or function.removeprefix("clEnqueue"),
                 names.find_queue(queue, begin) or f"queue {queue:#x}",
+                names.find_device(queue, begin),
             )
         )
     return sorted(_convert_clocks(found), key=lambda command: command.started)
@@ -129,8 +135,10 @@ def make_device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[
     for number, command in enumerate(commands):
         if command.queue_name not in rows:
             rows[command.queue_name] = row = FIRST_QUEUE + len(rows)
-            name = {"name": f"device: {command.queue_name}"}
-            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": row, "args": name}
+            queue = f"device: {command.queue_name}"
+            name = f"{queue} ({command.device})" if command.device else queue
+            args = {"name": name, "queue": queue, "device": command.device}
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": row, "args": args}
         row = rows[command.queue_name]
         flow = {"name": "enqueue", "cat": "flow", "pid": pid, "id": f"{pid}.{number}"}
         yield {"ph": "s", "ts": command.begin / 1000, "tid": command.thread, **flow}

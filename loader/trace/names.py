@@ -55,6 +55,7 @@ class Names:
     def __init__(self, calls: Iterable[TracedCall] = ()) -> None:
         self._kernels: dict[int, _NamesOfHandle] = {}
         self._queues: dict[int, _NamesOfHandle] = {}
+        self._devices: dict[int, _NamesOfHandle] = {}  # of queues
         self._counts: dict[str, int] = {}
         for call in sorted(calls, key=lambda one: one.end):
             self.learn(call)
@@ -98,6 +99,14 @@ class Names:
     def find_queue(self, handle: int, time: int) -> str:
         """The name of a queue, "queue 1" for the first one that was made, "" if it is not known."""
         return _find_name(self._queues, handle, time)
+
+    def note_device(self, queue: int, since: int, name: str) -> None:
+        """Note what the device of a queue is called."""
+        self._note_name(self._devices, queue, since, name)
+
+    def find_device(self, queue: int, time: int) -> str:
+        """What the device of a queue is called, "" if it is not known."""
+        return _find_name(self._devices, queue, time)
 
     def format_call(self, call: TracedCall) -> str:
         """The call in a line, with names."""

@@ -37,7 +37,9 @@ from .values import (
 _HEADER: Final = 6  # words of a record before its arguments
 
 #: What stands for a slot in the records that are not calls: a command's, a thread's.
-COMMAND, THREAD = NOTES = (lib.FL_COMMAND & 0xFFFFFFFF, lib.FL_THREAD & 0xFFFFFFFF)
+COMMAND, THREAD, QUEUE = NOTES = tuple(
+    note & 0xFFFFFFFF for note in (lib.FL_COMMAND, lib.FL_THREAD, lib.FL_QUEUE)
+)
 
 
 @dataclass(frozen=True, slots=True)

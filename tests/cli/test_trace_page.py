@@ -90,7 +90,7 @@ def in_chromium(path: Path, tmp_path: Path, part: str = "", *options: str) -> st
 
 def test_a_page_needs_nothing_else() -> None:
     text = written(EVENTS)
-    assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org)|@import|url\(", text)
+    assert not re.search(r"src=|href='?[^'#]|https?://(?!www\.w3\.org)|@import|url\(", text)
     assert "prefers-color-scheme: dark" in text
     assert text.count("</script>") == 2 and "A &lt;title&gt;" in text
 
@@ -118,6 +118,33 @@ def test_the_timeline_has_a_row_for_each_thread_and_queue() -> None:
     assert data["length"] == 1505
 
 
+def test_the_summary_has_the_busy_time_and_what_the_host_did_in_gaps() -> None:
+    device = {"name": "device: queue 1 (GPU <1>)", "queue": "device: queue 1", "device": "GPU <1>"}
+    events: list[dict[str, Any]] = [
+        {**named("thread_name", "", 99), "args": device},
+        span("add", 0, 10, 99, "device"),
+        span("mul", 5, 10, 99, "device"),  # they overlap: 15 µs together
+        span("add", 115, 10, 99, "device"),
+        *(span("add", 200 + 11 * n, 10, 99, "device") for n in range(20)),
+        span("clFinish", 10, 30),
+        span("clFinish", 50, 20),
+        span("clFinish", 20, 80) | {"pid": 8},  # of another process
+    ]
+    text = written(events)
+    cells = [re.findall("<td>(.*?)</td>", row) for row in re.findall("<tr>.*?</tr>", text)]
+    assert ["GPU &lt;1&gt;", "23", "0.419", "53.7%"] in cells  # 225 of 419 µs
+    gaps = [one for one in cells if one and "#" in one[0]]
+    host = "55% no call: the program&#x27;s own work, 45% clFinish (2 ×)"
+    assert gaps[0] == ["<a href='#15.000-115.000'>0.015</a>", "100.0", host]
+    assert gaps[1][1:] == ["75.0", "100% no call: the program&#x27;s own work"]
+    assert len(gaps) == 10 and "GPU &lt;1&gt;" not in gaps[0][2]
+    match = re.search(r'id="trace">(.*?)</script>', text, re.S)
+    assert match
+    row = json.loads(match[1])["rows"][-1]
+    assert (row["name"], row["on"]) == ("device: queue 1", "GPU <1>")
+    assert "Longest gaps" not in written([span("clFinish", 10, 30)])
+
+
 def test_a_name_does_not_end_the_script() -> None:
     text = written(
         [span("</script><b>", 1, 2, x="</script>"), named("thread_name", "</script>", 1)]
@@ -141,6 +168,63 @@ def test_a_browser_draws_it_and_zooms(tmp_path: Path) -> None:
     assert re.search(r'id="status">21 of 21 spans in 2 rows, 1\.505 ms<', whole)
     part = in_chromium(path, tmp_path, "#100-349")
     assert re.search(r'id="status">6 of 21 spans in 2 rows, 249\.000 µs<', part)
+
+
+def ask_browser(path: Path, tmp_path: Path, script: str, events: list[dict[str, Any]]) -> Any:
+    """What the script returns, which runs in the page after the page's own."""
+    run = f"<script>document.title = JSON.stringify((() => {{ {script} }})())</script>"
+    path.write_text(written(events).replace("</body>", f"{run}</body>"), encoding="utf-8")
+    title = re.search("<title>(.*?)</title>", in_chromium(path, tmp_path), re.S)
+    assert title
+    return json.loads(html.unescape(title[1]))
+
+
+@in_browser
+@pytest.mark.slow
+def test_a_browser_tells_times_apart_cuts_names_and_finds_them(tmp_path: Path) -> None:
+    """The times of the axis differ at each zoom, an hour after the trace began, too."""
+    script = """
+trace.length = 3.6e9;
+const texts = [], labels = [];
+pen.fillText = (...given) => texts.push(given);
+for (const [from, to] of [[0, 3.6e9], [3.5e9, 3.5e9 + 1], [1500, 1500.02], [3, 3.3]]) {
+  [begin, end] = [from, to];
+  draw();
+  labels.push(canvas.getAttribute("aria-label").slice(10).split(", "));
+}
+[begin, end] = [0, 120];
+texts.length = 0;
+draw();
+$("find").value = "ADVECT";
+find();
+next();
+return { labels, texts, found: $("found").textContent, about: $("about").textContent };
+"""
+    name = "advect_velocity_and_pressure_of_all_cells"
+    told = ask_browser(
+        tmp_path / "trace.html", tmp_path, script, [span(name, 0, 20), span("mul", 30, 80)]
+    )
+    for labels in told["labels"]:
+        assert len(labels) > 2 and len(set(labels)) == len(labels), labels
+    texts = [text for text, *_ in told["texts"]]
+    assert any(text.startswith("adv") and text.endswith("…") for text in texts), texts
+    assert "mul" in texts and all(len(given) == 3 for given in told["texts"]), "none is squeezed"
+    assert told["found"] == "1 of 2 spans" and told["about"].startswith(f"{name}  20.000 µs")
+
+
+@in_browser
+@pytest.mark.slow
+def test_a_browser_draws_many_spans_with_few_rectangles(tmp_path: Path) -> None:
+    """Spans that share a pixel are one rectangle, so a picture of 120,000 takes no longer."""
+    script = """
+let count = 0;
+pen.fillRect = () => count++;
+draw();
+return { count, width: canvas.clientWidth, status: $("status").textContent };
+"""
+    spans = [span("add", 10 * n, 4, 99, "device") for n in range(120_000)]
+    told = ask_browser(tmp_path / "trace.html", tmp_path, script, spans)
+    assert told["count"] < told["width"] and told["status"].startswith("120000 of 120000 spans")
 
 
 @in_browser
@@ -172,6 +256,7 @@ def test_a_traced_program_gets_its_page(
         text = in_chromium(path, tmp_path)
         assert re.search(r'id="status">[1-9]\d* of [1-9]\d* spans in \d+ rows', text)
     assert "<td>add</td>" in text and "device: queue 1" in text
+    assert re.search(r"<td>\S.*, driver \S.*</td>", text), "the device and its driver"
     titles = re.findall("<figcaption>(.*?)</figcaption>", text)
     assert [html.unescape(one) for one in titles] == ["Executable of 2 nodes"]
     assert text.count("<rect") == 2 and text.count("<path") == 1

@@ -9,12 +9,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     EXECUTION_STATUS = 0x11D3,
     QUEUED = 0x1280, /* followed by submitted, started, ended */
+    DEVICE_NAME = 0x102B,
+    DRIVER_VERSION = 0x102D,
     QUEUE_PROPERTIES = 0x1093,
     PROFILING = 1 << 1,
     ON_DEVICE = 1 << 2,
@@ -114,6 +117,21 @@ static void add(const fl_call *call, void *event) {
     pthread_mutex_unlock(&lock);
 }
 
+/* What the device of a new queue is called, and the version of its driver. */
+static void note_device(const fl_call *call) {
+    fl_log *log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE);
+    info *ask = (info *)call->layer->next[slots.get_device_info];
+    void *device = (void *)(uintptr_t)call->arguments[1];
+    uint64_t values[FL_QUEUE_WORDS] = {call->result};
+    char name[256] = "", version[256] = "";
+    if (!log || ask(device, DEVICE_NAME, sizeof name, name, NULL) ||
+        ask(device, DRIVER_VERSION, sizeof version, version, NULL))
+        return;
+    name[sizeof name - 1] = version[sizeof version - 1] = 0;
+    snprintf((char *)&values[1], sizeof values - sizeof *values, "%s, driver %s", name, version);
+    fl_log_note(log, (uint32_t)FL_QUEUE, call, values, FL_QUEUE_WORDS);
+}
+
 static bool has_ended(const command *one, void *event) {
     int32_t status = 0;
     info *ask = (info *)one->driver[slots.get_event_info];
@@ -172,8 +190,11 @@ static void after(fl_call *call) {
     }
     if (ours) /* the trace shows what the program gave */
         call->arguments[place] = 0;
-    if (makes_queue(call))
+    if (makes_queue(call)) {
         call->arguments[2] = given;
+        if (call->result)
+            note_device(call);
+    }
     fl_log_end(call);
     fl_note_ended();
 }

@@ -32,9 +32,9 @@ typedef struct fl_log fl_log;
 fl_log *fl_new_log(size_t limit);
 /* Record the calls through `layer` in `log`; NULL stops recording. */
 void fl_log_calls(fl_layer *layer, fl_log *log);
-/* Records that are not calls: a command of a device (device.c), and the name of a thread, which is
- * its two values. */
-enum { FL_COMMAND = -1, FL_THREAD = -2 };
+/* Records that are not calls: a command of a device (device.c); the name of a thread, which is its
+ * two values; a queue, and what its device is called. */
+enum { FL_COMMAND = -1, FL_THREAD = -2, FL_QUEUE = -3, FL_QUEUE_WORDS = 16 };
 /* Note the name of each thread that makes calls, at its first one. */
 void fl_name_threads(fl_log *log);
 /* Copy the log from byte `from` on; return how many bytes. Up to fl_log_size, it holds whole
@@ -57,6 +57,7 @@ size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *argumen
 typedef struct fl_device {
     uint32_t get_event_info, get_profiling_info, retain_event, release_event;
     uint32_t create_queue, create_queue_with_properties, launch, map_buffer, map_image;
+    uint32_t get_device_info;
 } fl_device;
 /* Record the calls through `layer` in `log`, and a note FL_COMMAND for each command that has ended.
  * Queues are made with profiling. The values of a note: slot, queue, kernel (of a launch, else 0),
