@@ -258,9 +258,8 @@ def test_the_cause_comes_first_and_advice_cures_it(
     """What PyPI's drivers come to: `test_real_drivers_with_no_variable_set`."""
     case = SITUATIONS[name]
     (tmp_path / "empty").mkdir()
-    machine.env |= case.variables | {
-        key: str(tmp_path / path) for key, path in case.variables.items() if path in FOLDERS
-    }
+    for key, value in case.variables.items():
+        machine.env[key] = str(tmp_path / value) if value in FOLDERS else value
     library = Path(case.library)
     if case.knobs is not None:
         library = fake_driver(**case.knobs)
