@@ -53,6 +53,7 @@ from .icd.objects import CLDevice
 from .loader.base.errors import FairleadError, NotFoundError, explain_error
 from .loader.base.forks import call_in_child, make_lock
 from .loader.base.frames import get_variables
+from .loader.base.progress import follow
 
 #: The Dask resource that a worker with a device has one of.
 RESOURCE: Final = "fairlead"
@@ -126,7 +127,7 @@ def map(
         client.submit(
             _run, there, number, times, device, dict(one), key=f"{again}-{number}", **options
         )
-        for number, one in enumerate(batches)
+        for number, one in enumerate(follow(batches, "map", "batches", len(batches)))
     ]
 
 

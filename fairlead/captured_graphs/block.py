@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import FrameType, MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ..icd.calls import get_address, query_kernel_name
 from ..icd.capture.recording import Recording
 from ..icd.command_buffer.commands import NAMES, ORDER_ONLY
 from ..icd.command_buffer.order import Order
 from ..loader.base.forks import count_forks
+from ..loader.base.progress import Progress
 from ..runtime.context import Context
 from ..runtime.errors import Errc, SYCLError
 from ..runtime.interop import context_of, device_of
@@ -22,6 +23,9 @@ from ..runtime.platform import Device
 from . import pyopencl_client as _client
 from .parameter import MemoryParameter, find_names, find_parameter, list_living_memory
 from .random_numbers import Draw, set_back
+
+#: Commands between two looks at how far a capture is.
+_COUNTED: Final = 1 << 14
 
 
 class PyOpenCLObserver:
@@ -31,6 +35,7 @@ class PyOpenCLObserver:
     def __init__(self, keep: Iterable[Any]) -> None:
         self.kept: list[Any] = list(keep)
         self.held: dict[int, Any] = {}
+        self._progress: Progress | None = None
         self.places: list[Any] = []
         #: The place of all commands, if one call of the program makes them all.
         self.only_place: Any = None
@@ -44,6 +49,10 @@ class PyOpenCLObserver:
         #: is all that is known.
         self.draws: dict[int, Draw] = {}
         self.random_at: set[tuple[str, int]] = set()
+
+    def end_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.end()
 
     def note_uncaptured_call(self, caller: FrameType | None, function: str) -> None:
         frame = _client.find_program_frame(caller)
@@ -61,6 +70,9 @@ class PyOpenCLObserver:
             known = self._known.setdefault(place[1], place)
             place = known if known[0] is place[0] else place
         self.places.append(place)
+        if not len(self.places) % _COUNTED:
+            self._progress = self._progress or Progress("capture", "commands")
+            self._progress.add(_COUNTED)
         if new_objects:
             self.hold_pooled_buffers(caller)
         if new_objects or self.draws:  # a generator has kernels of its own
@@ -183,6 +195,7 @@ class CapturedBlock:
             failed: whether an error was raised.
             variables: the variables of the function with the block, which name Parameters.
         """
+        self._observer.end_progress()
         set_back(self.draws.values())
         if failed:
             self.recording.drop()

@@ -20,6 +20,7 @@ from ..graph_files.devices import find_similar_devices
 from ..graph_files.errors import CANNOT_READ, GraphFileError
 from ..icd.command_buffer.choice import list_engines
 from ..loader.base.children import Request, run_all
+from ..loader.base.progress import follow
 from ..loader.base.query import escape_text
 
 _CHILD: Final = "fairlead.graph_files.run_child"
@@ -79,35 +80,37 @@ def compare(
     rows: list[ComparedRun] = []
     numbered = sorted(enumerate(devices()), key=lambda pair: (*similar, pair[1]).index(pair[1]))
     with tempfile.TemporaryDirectory(prefix="fairlead-compare-") as folder:
-        for number, device in numbered:
-            for engine in reversed(list_engines()):  # the last one runs everything
-                place = Path(folder) / f"{number}-{engine}.npz"
-                data = {
-                    "file": str(file.absolute()),
-                    "device": number,
-                    "engine": engine,
-                    "times": times,
-                    "values": dict(values),
-                    "outputs": str(place),
-                }
-                names = escape_text(device.name), escape_text(device.platform.name), engine
-                (outcome,) = run_all([Request(_CHILD, data)], timeout)
-                report = outcome.report
-                if report is None:
-                    rows.append(ComparedRun(*names, "failed", escape_text(outcome.reason)))
-                    continue
-                why = _explain_missing_engine(engine, report["explain"])
-                if why:
-                    rows.append(ComparedRun(*names, "not possible", why))
-                    continue
-                outputs = _read_outputs(place)
-                state, detail = "reference", ""
-                is_first = wanted is None
-                wanted = {**outputs, **results} if wanted is None else wanted
-                if results or not is_first:
-                    detail = find_difference(wanted, outputs, tolerance)
-                    state = "different" if detail else "same"
-                rows.append(ComparedRun(*names, state, detail, report["load_ms"], report["run_ms"]))
+        runs = [  # the last engine runs everything
+            (*one, engine) for one in numbered for engine in reversed(list_engines())
+        ]
+        for number, device, engine in follow(runs, "compare", "runs", len(runs)):
+            place = Path(folder) / f"{number}-{engine}.npz"
+            data = {
+                "file": str(file.absolute()),
+                "device": number,
+                "engine": engine,
+                "times": times,
+                "values": dict(values),
+                "outputs": str(place),
+            }
+            names = escape_text(device.name), escape_text(device.platform.name), engine
+            (outcome,) = run_all([Request(_CHILD, data)], timeout)
+            report = outcome.report
+            if report is None:
+                rows.append(ComparedRun(*names, "failed", escape_text(outcome.reason)))
+                continue
+            why = _explain_missing_engine(engine, report["explain"])
+            if why:
+                rows.append(ComparedRun(*names, "not possible", why))
+                continue
+            outputs = _read_outputs(place)
+            state, detail = "reference", ""
+            is_first = wanted is None
+            wanted = {**outputs, **results} if wanted is None else wanted
+            if results or not is_first:
+                detail = find_difference(wanted, outputs, tolerance)
+                state = "different" if detail else "same"
+            rows.append(ComparedRun(*names, state, detail, report["load_ms"], report["run_ms"]))
     return rows
 
 

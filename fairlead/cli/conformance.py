@@ -7,8 +7,6 @@ that searches for OpenCL drivers gets those that fairlead found.
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ import click
 
 from ..api import make_nested_environment
 from ..loader.base.errors import FairleadError, NotFoundError
+from ..loader.base.progress import Progress
 
 if TYPE_CHECKING:
     from ..conformance.report import Case
@@ -48,7 +47,13 @@ def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, tim
     from ..conformance.harness import run as run_suite
     from ..conformance.report import render
 
-    progress = _Progress()
+    progress, failed = Progress("conformance", "cases"), 0
+
+    def tell(case: Case) -> None:
+        nonlocal failed
+        failed += case.outcome == "failed"
+        progress.add(text=f"{failed} failed: {case.area}")
+
     report = run_suite(
         str(library),
         suite=suite,
@@ -56,30 +61,8 @@ def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, tim
         device=device,
         timeout=timeout,
         environment=make_nested_environment(),
-        progress=progress.tell,
+        progress=tell,
     )
-    progress.clear()
+    progress.end()
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else render(report))
     return 0 if report.ok else 1
-
-
-@dataclass
-class _Progress:
-    """A line on the terminal that says how far the run is; nothing if stderr is not a terminal."""
-
-    count: int = 0
-    failed: int = 0
-    shown: bool = field(default_factory=lambda: sys.stderr.isatty())
-
-    def tell(self, case: Case) -> None:
-        """Count a case, and show how far the run is."""
-        self.count += 1
-        self.failed += case.outcome == "failed"
-        if self.shown and self.count % 20 == 0:
-            sys.stderr.write(f"\r\033[K{self.count} cases, {self.failed} failed: {case.area}")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self.shown:
-            sys.stderr.write("\r\033[K")

@@ -16,6 +16,7 @@ from ..icd.abi import OPENCL
 from ..icd.objects import name_device_type
 from ..icd.record_layer import ProcessRecording, Record
 from ..loader.base.operations import HOST, OPERATIONS, SVM
+from ..loader.base.progress import follow
 from .access import find_inputs_and_outputs, name_memory
 from .checks import check_document
 from .contents import view_as_array
@@ -95,7 +96,8 @@ def make_recorded_process(recording: ProcessRecording, contents: str) -> Recorde
         GraphFileError: what was recorded breaks a rule of the format.
     """
     writer = _Writer(recording)
-    for record in recording.records:
+    records = recording.records
+    for record in follow(records, "record", "records", len(records)):
         writer.add(record)
     return writer.finish(contents)
 

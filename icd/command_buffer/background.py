@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ...loader.base.forks import call_in_child, make_lock
+from ...loader.base.progress import Progress
 
 
 class Background:
@@ -60,17 +61,21 @@ class Background:
                 continue
 
     def _run(self) -> None:
+        progress = Progress(self._name.replace("-", " "), "programs")
         while True:
             with self._lock:
                 if not self._waiting:
                     self._works = False
+                    progress.end()
                     return
                 work = self._waiting.popleft()
             try:
                 work()
             except BaseException:
                 self._works = False  # the next piece gets another thread
+                progress.end()
                 raise
+            progress.add()
 
     def _forget(self) -> None:
         self._works = False
