@@ -70,6 +70,7 @@ class Table(NamedTuple):
 TABLES = {
     "calls": Table("Intel", ("UR_PLUGINS",)),
     "dpctl_calls": Table("Intel", ("SYCL_CLIENTS",)),
+    "examples": Table(),
     "ze_calls": Table(),
     "ze_events": Table(),
     "sycl_graph": Table("", ("SYCL_CLIENTS",)),

@@ -39,6 +39,11 @@ CASES = {
         "16×16 points, 40 steps; the graph has 1 nodes",
         "step",
     ),
+    "tissue": (
+        "--size 16 --steps 40",
+        "16×16 cells, 40 steps; the graph has 13 nodes",
+        "step",
+    ),
     "array_program": (
         "--countries 33 --days 40",
         "33 countries, 40 days; the graph has 7 nodes",
