@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.doctor import EXAMINE
 from helpers.support import ROOT, RunPython
 
 from fairlead.loader.base.search import Candidate
@@ -66,7 +67,7 @@ def test_a_variable_that_leads_nowhere_is_reported_as_shown(run_python: RunPytho
 
 def test_without_a_driver_it_says_what_to_install(tmp_path: Path, run_python: RunPython) -> None:
     env = {"OCL_ICD_VENDORS": str(tmp_path)}
-    printed = run_python(COMMAND, "doctor", env=env, check=False).out
+    printed = run_python(EXAMINE, env=env, check=False).out
     (shown,) = re.findall(r"^  error: OpenCL: no driver.*\n.*\n", PAGE, re.M)
     assert shown in printed + "\n"
 
