@@ -11,6 +11,7 @@ driver's own.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,8 @@ from .command_buffer.cuda_order import EARLY_SINCE
 from .drivers import drivers
 from .errors import check as check_opencl
 
+#: How much of a device's memory is kept for later buffers, unless FAIRLEAD_CUDA_POOL says it.
+_KEPT: Final = 1 / 16
 _UUID: Final = OPENCL["CL_DEVICE_UUID_KHR"]
 
 
@@ -64,7 +67,8 @@ class SharedDevice:
         self.native.stream = ffi.cast("void *", stream.value or 0)
         self.why_not_early = self._explain_not_early()
         self.early_threads = 0 if self.why_not_early else self._count_resident_threads() // 2
-        _immortal.append(self)  # buffers and graphs in C have it for as long as they live
+        # Buffers and graphs in C have it after Python has ended, too.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.native))
 
     def _explain_not_early(self) -> str:
         if not find_device_profile(self.opencl).starts_kernels_early:
@@ -80,6 +84,15 @@ class SharedDevice:
         names = "MULTIPROCESSOR_COUNT", "MAX_THREADS_PER_MULTIPROCESSOR"
         count, most = (self.driver.attribute(self.device.handle, name) for name in names)
         return count * most
+
+    def query_size(self) -> int:
+        """How much memory the device has, in bytes."""
+        size = ctypes.c_size_t()
+        check(
+            self.table.cuDeviceTotalMem_v2(ctypes.byref(size), self.device.handle),
+            "cuDeviceTotalMem",
+        )
+        return size.value
 
     def __enter__(self) -> None:
         """Make the context current in this thread."""
@@ -114,7 +127,6 @@ class SharedMemory:
 
 _lock = make_lock()
 _shared: Final[dict[int, SharedDevice]] = {}
-_immortal: Final[list[SharedDevice]] = []
 
 
 @call_in_child
@@ -182,9 +194,20 @@ def may_ask() -> bool:
 def stop_sharing() -> None:
     """Leave new buffers to the driver again. Buffers that are shared stay so."""
     with _lock:
+        lib.fl_limit_kept(0)
         for opencl in _shared:
             lib.fl_unshare_memory(ffi.cast("void *", opencl))
         _shared.clear()
+
+
+def _find_limit() -> int:
+    """How many bytes are kept of what the program releases."""
+    given = filter_environ().get("FAIRLEAD_CUDA_POOL", "")
+    if re.fullmatch(r"[0-9]{1,9}", given):
+        return int(given) << 20
+    if given:
+        warn(f"FAIRLEAD_CUDA_POOL={given} is ignored: it is a number of MiB")
+    return int(max((device.query_size() for device in _shared.values()), default=0) * _KEPT)
 
 
 def _find_opencl_devices(reasons: list[str]) -> Iterable[tuple[int, str]]:
@@ -234,3 +257,4 @@ def share_device(opencl: int, device: CudaDevice, driver: CudaDriver, importer: 
     )
     check_opencl(code, "fairlead.cuda_sharing")
     _shared[opencl] = found
+    lib.fl_limit_kept(_find_limit())

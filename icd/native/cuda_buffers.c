@@ -74,33 +74,30 @@ static cl_mem parent_of(cl_mem memory, size_t *offset) {
 
 enum { DEEPEST = 8 };
 
-/* Where a buffer lies that is shared. `depth` counts from 0, the driver's import, to parts of parts
- * of it. `offset` is the buffer's in the import, and `slot_offset` that of the part of depth 1 that
- * it is, or is in. */
+/* Where a buffer lies that is shared. `depth` counts from 0, the program's buffer, to parts of
+ * parts of it. `offset` is a part's in the program's buffer. */
 typedef struct place {
     int depth;
-    size_t offset, slot_offset;
-    bool is_in_slab;
+    size_t offset;
     cl_mem_flags flags;           /* of the program's buffer */
     uint64_t address;
 } place;
 
 /* False: it is not shared. */
 static bool locate(cl_mem memory, place *found) {
-    size_t offset = 0;
+    size_t offset = 0, first = 0;
     *found = (place){0};
     while (memory && found->depth < DEEPEST) {
-        fl_import import;
-        if (fl_find_import(memory, found->slot_offset, &import)) {
-            found->is_in_slab = import.is_slab;
-            found->flags = import.flags;
-            found->address = import.address + found->offset;
+        fl_place_facts facts;
+        if (fl_find_place(memory, &facts)) {
+            found->offset = found->depth ? first - facts.origin : 0;
+            found->flags = facts.flags;
+            found->address = facts.address + found->offset;
             return true;
         }
         memory = parent_of(memory, &offset);
         if (!found->depth++)
-            found->offset = offset;
-        found->slot_offset = offset;
+            first = offset;
     }
     return false;
 }
@@ -120,7 +117,7 @@ static cl_int answer(const void *value, size_t size, size_t room, void *to, size
     return CL_SUCCESS;
 }
 
-/* A slot of a slab is a buffer without a parent, and an import one without properties. */
+/* The program's buffer has no parent, and no properties. */
 static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, size_t *size_ret) {
     fn_clGetMemObjectInfo *ask =
         (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
@@ -131,17 +128,15 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
     place found;
     if (!concerns || !locate(memory, &found))
         return ask(memory, what, room, to, size_ret);
-    bool is_part = found.depth > found.is_in_slab;
-    size_t offset = is_part ? found.offset - found.slot_offset : 0;
-    if (is_part && what == CL_MEM_FLAGS &&
+    if (found.depth && what == CL_MEM_FLAGS &&
         ask(memory, what, sizeof flags, &flags, NULL) == CL_SUCCESS)
         found.flags = (flags & SHAREABLE) | (found.flags & CL_MEM_COPY_HOST_PTR); /* of the whole */
-    else if (is_part && what != CL_MEM_HOST_PTR && !(what == CL_MEM_OFFSET && found.is_in_slab))
+    else if (found.depth && what != CL_MEM_HOST_PTR && what != CL_MEM_OFFSET)
         return ask(memory, what, room, to, size_ret);
     switch (what) {
     case CL_MEM_HOST_PTR:
     case CL_MEM_ASSOCIATED_MEMOBJECT: return answer(&none, sizeof none, room, to, size_ret);
-    case CL_MEM_OFFSET: return answer(&offset, sizeof offset, room, to, size_ret);
+    case CL_MEM_OFFSET: return answer(&found.offset, sizeof found.offset, room, to, size_ret);
     case CL_MEM_FLAGS: return answer(&found.flags, sizeof flags, room, to, size_ret);
     default: return answer(NULL, 0, room, to, size_ret);
     }
@@ -163,15 +158,146 @@ static cl_mem create_part(cl_mem memory, cl_mem_flags flags, cl_buffer_create_ty
             *code = CL_INVALID_VALUE;
         return NULL;
     }
+    fl_never_keep(memory);
     return ((fn_clCreateSubBuffer *)fl_patched(memory, SLOT_clCreateSubBuffer))(memory, flags, type,
                                                                                 region, code);
+}
+
+/* What a cl_image_desc begins with, and its buffer. */
+typedef struct image_description {
+    uint32_t type;
+    size_t bounds[6];
+    uint32_t mips, samples;
+    cl_mem buffer;
+} image_description;
+
+/* An image of a buffer uses its memory for as long as it lives. */
+static void hold_for_image(const cl_image_desc *description) {
+    const image_description *d = (const void *)description;
+    if (d && d->buffer)
+        fl_never_keep(d->buffer);
+}
+
+static cl_mem create_image(cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                           const cl_image_desc *description, void *host, cl_int *code) {
+    hold_for_image(description);
+    return ((fn_clCreateImage *)fl_patched(context, SLOT_clCreateImage))(context, flags, format,
+                                                                         description, host, code);
+}
+
+static cl_mem create_image_with_properties(cl_context context, const cl_mem_properties *properties,
+                                           cl_mem_flags flags, const cl_image_format *format,
+                                           const cl_image_desc *description, void *host,
+                                           cl_int *code) {
+    fn_clCreateImageWithProperties *create =
+        (fn_clCreateImageWithProperties *)fl_patched(context, SLOT_clCreateImageWithProperties);
+    hold_for_image(description);
+    return create(context, properties, flags, format, description, host, code);
+}
+
+/* The program wants to hear when its buffer ends. */
+static cl_int set_destructor_callback(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
+    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
+        memory, SLOT_clSetMemObjectDestructorCallback);
+    fl_never_keep(memory);
+    return set(memory, (void *)gone, data);
+}
+
+static cl_int release_buffer(cl_mem memory) {
+    if (fl_keep_buffer(memory))
+        return CL_SUCCESS;
+    cl_int code =
+        ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+    fl_give_back();
+    return code;
+}
+
+/* --- contexts and queues: see cuda_idle.c --- */
+
+static cl_context create_context(const cl_context_properties *properties, cl_uint count,
+                                 const cl_device_id *devices, void *notify, void *data,
+                                 cl_int *code) {
+    fn_clCreateContext *create = (fn_clCreateContext *)fl_patched(devices[0], SLOT_clCreateContext);
+    cl_context context = create(properties, count, devices, notify, data, code);
+    if (context)
+        fl_add_context(context);
+    return context;
+}
+
+/* An ICD loader reaches a driver through the platform in the properties. */
+static cl_context create_context_from_type(const cl_context_properties *properties,
+                                           cl_device_type type, void *notify, void *data,
+                                           cl_int *code) {
+    const void *platform = NULL;
+    for (const cl_context_properties *p = properties; p && p[0]; p += 2)
+        if (p[0] == CL_CONTEXT_PLATFORM)
+            platform = (const void *)p[1];
+    if (!platform) {
+        if (code)
+            *code = CL_INVALID_PLATFORM;
+        return NULL;
+    }
+    fn_clCreateContextFromType *create =
+        (fn_clCreateContextFromType *)fl_patched(platform, SLOT_clCreateContextFromType);
+    cl_context context = create(properties, type, notify, data, code);
+    if (context)
+        fl_add_context(context);
+    return context;
+}
+
+static cl_int retain_context(cl_context context) {
+    fl_retain_shared_context(context);
+    return ((fn_clRetainContext *)fl_patched(context, SLOT_clRetainContext))(context);
 }
 
 static cl_int release_context(cl_context context) {
     fn_clReleaseContext *release =
         (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
-    fl_release_slabs(context);
+    fl_release_shared_context(context);
     return release(context);
+}
+
+static cl_command_queue listed(cl_context context, cl_command_queue queue, bool in_order) {
+    fl_queues *queues = queue ? fl_queues_of(context) : NULL;
+    if (queues)
+        fl_add_queue(queues, queue, in_order);
+    return queue;
+}
+
+static cl_command_queue create_queue(cl_context context, cl_device_id device,
+                                     cl_command_queue_properties properties, cl_int *code) {
+    fn_clCreateCommandQueue *create =
+        (fn_clCreateCommandQueue *)fl_patched(context, SLOT_clCreateCommandQueue);
+    return listed(context, create(context, device, properties, code),
+                  !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
+}
+
+static cl_command_queue create_queue_with_properties(cl_context context, cl_device_id device,
+                                                     const cl_queue_properties *properties,
+                                                     cl_int *code) {
+    fn_clCreateCommandQueueWithProperties *create =
+        (fn_clCreateCommandQueueWithProperties *)fl_patched(
+            context, SLOT_clCreateCommandQueueWithProperties);
+    bool in_order = true;
+    for (const cl_queue_properties *p = properties; p && p[0]; p += 2)
+        if (p[0] == CL_QUEUE_PROPERTIES && p[1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+            in_order = false;
+    return listed(context, create(context, device, properties, code), in_order);
+}
+
+static cl_int retain_queue(cl_command_queue queue) {
+    fl_queues *queues = fl_queues_with(queue);
+    if (queues)
+        fl_retain_queue(queues, queue);
+    return ((fn_clRetainCommandQueue *)fl_patched(queue, SLOT_clRetainCommandQueue))(queue);
+}
+
+static cl_int release_queue(cl_command_queue queue) {
+    fl_queues *queues = fl_queues_with(queue);
+    if (!queues || !fl_release_queue(queues, queue))
+        return ((fn_clReleaseCommandQueue *)fl_patched(queue, SLOT_clReleaseCommandQueue))(queue);
+    fl_end_context(queues);
+    return CL_SUCCESS;
 }
 
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
@@ -183,7 +309,18 @@ int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import 
         {SLOT_clCreateBufferWithProperties, (void *)create_buffer_with_properties},
         {SLOT_clGetMemObjectInfo, (void *)get_info},
         {SLOT_clCreateSubBuffer, (void *)create_part},
+        {SLOT_clCreateImage, (void *)create_image},
+        {SLOT_clCreateImageWithProperties, (void *)create_image_with_properties},
+        {SLOT_clSetMemObjectDestructorCallback, (void *)set_destructor_callback},
+        {SLOT_clReleaseMemObject, (void *)release_buffer},
+        {SLOT_clCreateContext, (void *)create_context},
+        {SLOT_clCreateContextFromType, (void *)create_context_from_type},
+        {SLOT_clRetainContext, (void *)retain_context},
         {SLOT_clReleaseContext, (void *)release_context},
+        {SLOT_clCreateCommandQueue, (void *)create_queue},
+        {SLOT_clCreateCommandQueueWithProperties, (void *)create_queue_with_properties},
+        {SLOT_clRetainCommandQueue, (void *)retain_queue},
+        {SLOT_clReleaseCommandQueue, (void *)release_queue},
     };
     void **table = fl_table_of(opencl_device);
     fl_mapping known = {0};

@@ -1,9 +1,8 @@
 /* Pieces of CUDA's memory, which OpenCL can import. */
 #include "cuda_buffers.h"
 
-#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 pthread_mutex_t fl_shared_lock = PTHREAD_MUTEX_INITIALIZER;
 FL_FREE_IN_CHILD(fl_shared_lock)
@@ -40,13 +39,19 @@ static CUresult map_memory(fl_piece *p, size_t size) {
     return code;
 }
 
+static void unmap(const fl_piece *p) {
+    const fl_cuda_device *d = p->device;
+    CU(d, cuMemUnmap)(p->address, p->mapped);
+    CU(d, cuMemAddressFree)(p->address, p->mapped);
+    CU(d, cuMemRelease)(p->handle);
+}
+
 fl_piece *fl_new_piece(const fl_cuda_device *device, size_t size) {
     fl_piece *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->device = device;
     p->users = 1;
-    p->descriptor = -1;
     CUresult taken = fl_cuda_enter(device);
     if (taken == CUDA_SUCCESS) {
         taken = map_memory(p, size);
@@ -65,38 +70,36 @@ void fl_drop_piece(fl_piece *p) {
     if (!last)
         return;
     const fl_cuda_device *d = p->device;
-    if (p->descriptor >= 0)
-        close(p->descriptor);
     if (fl_cuda_enter(d) == CUDA_SUCCESS) {
-        CU(d, cuMemUnmap)(p->address, p->mapped);
-        CU(d, cuMemAddressFree)(p->address, p->mapped);
-        CU(d, cuMemRelease)(p->handle);
+        unmap(p);
         fl_cuda_leave(d);
     }
     free(p);
 }
 
-int fl_export_piece(fl_piece *p, bool is_open) {
-    const fl_cuda_device *d = p->device;
+static int export_piece(const fl_piece *p) {
     int made = -1;
-    pthread_mutex_lock(&fl_shared_lock);
-    int kept = p->descriptor;
-    pthread_mutex_unlock(&fl_shared_lock);
-    if (kept >= 0)
-        return fcntl(kept, F_DUPFD_CLOEXEC, 0);
-    if (CU(d, cuMemExportToShareableHandle)(
-            &made, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
-        return -1;
-    kept = is_open ? fcntl(made, F_DUPFD_CLOEXEC, 0) : -1;
-    pthread_mutex_lock(&fl_shared_lock);
-    if (p->descriptor < 0) {
-        p->descriptor = kept;
-        kept = -1;
-    }
-    pthread_mutex_unlock(&fl_shared_lock);
-    if (kept >= 0) /* another thread was faster */
-        close(kept);
-    return made;
+    CUresult code = CU(p->device, cuMemExportToShareableHandle)(
+        &made, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    return code == CUDA_SUCCESS ? made : -1;
+}
+
+/* CUDA takes 600 µs to make a descriptor while the process has no other one, and 40 otherwise. So
+ * one of a small piece stays open. */
+static void keep_one_open(const fl_cuda_device *device) {
+    static atomic_bool kept[FL_CUDA_MOST_DEVICES];
+    uint32_t number = (uint32_t)device->number;
+    fl_piece small = {.device = device};
+    if (number >= FL_CUDA_MOST_DEVICES || atomic_exchange(&kept[number], true) ||
+        map_memory(&small, 1) != CUDA_SUCCESS)
+        return;
+    export_piece(&small);
+    unmap(&small);   /* the descriptor holds it */
+}
+
+int fl_export_piece(const fl_piece *p) {
+    keep_one_open(p->device);
+    return export_piece(p);
 }
 
 bool fl_copy_to_cuda(const fl_cuda_device *device, CUdeviceptr to, const void *from, size_t size) {

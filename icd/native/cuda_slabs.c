@@ -1,48 +1,72 @@
 /* Imports of CUDA's memory by OpenCL, and buffers that are made of them.
  *
- * A large buffer is an import by itself, a small one a sub-buffer of a slab: an import takes some
- * 80 µs, and CUDA half a millisecond for a piece's file descriptor. A slab is filled once,
- * and given up when all its buffers are gone. Its memory is not used again, since OpenCL may still
- * run what uses it. */
+ * A buffer of the program's is a sub-buffer of an import: a small one of a slab, which has room for
+ * many, a large one of an import of its own. An import takes some 200 µs, a sub-buffer 3. So what
+ * the program releases is kept, up to a limit, and handed out again: the same object for the same
+ * size and flags, and otherwise the memory. cuda_idle.c tells when. */
 #include "cuda_buffers.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { BUCKETS = 1024, MOST_SLOTS = 128 };
-enum { FIRST_CLASS = 9, CLASSES = 12 };   /* slots of 512 bytes to 1 MiB */
+enum { FIRST_CLASS = 9, SMALL_CLASSES = 12 };   /* slots of 512 bytes to 1 MiB */
 #define OWN_FROM ((size_t)1 << 20)
-_Static_assert((size_t)1 << (FIRST_CLASS + CLASSES - 1) == OWN_FROM,
+_Static_assert((size_t)1 << (FIRST_CLASS + SMALL_CLASSES - 1) == OWN_FROM,
                "each smaller buffer has a class");
 #define MOST_OF_A_SLAB ((size_t)16 << 20)
 #define PIECE ((size_t)2 << 20)   /* CUDA's granularity */
+/* Large buffers: 16 classes of 2 MiB each, and then eight for each power of two. */
+enum { STEPS = 16, MOST_DOUBLINGS = 20 };
+enum { CLASSES = SMALL_CLASSES + STEPS + MOST_DOUBLINGS * STEPS / 2 };
+enum { MOST_LOOKED_AT = 32 };   /* of the released buffers of a class */
 
-/* An import of a piece by OpenCL: a slab, which has a range of it, or a buffer of the program's. */
+typedef struct place {
+    struct place *next;           /* in its bucket; or of the buffers that are given up */
+    struct place *older, *newer;  /* released ones of its class */
+    struct root *root;
+    cl_mem memory;                /* the program's buffer, or the one that it released, or NULL */
+    size_t size;
+    cl_mem_flags flags;           /* with which the program created it */
+    uint64_t turn;                /* of its context's queues, when it was released */
+    uint32_t ends;                /* callbacks of buffers that we have released, still to come */
+    bool is_free, is_held;        /* `is_held`: others may hold the buffer */
+} place;
+
+/* An import of a piece by OpenCL: a slab, which has a range of it, or the place of one buffer. */
 typedef struct root {
-    struct root *next;            /* in its bucket, or of the slabs that are given up */
+    struct root *next;            /* of its context, or of those that are given up */
     cl_mem memory;
-    cl_context context;
     fl_piece *piece;
-    size_t first,
-        slot; /* where a slab begins in the piece; `slot` is 0 for a buffer of the program's */
-    struct filling *home;         /* of a slab, and its place there */
+    struct shared_context *home;
+    size_t first, slot;           /* where its places begin in the piece, and the size of each */
     uint32_t class;
-    uint32_t slots, used, live;
-    cl_mem_flags flags[MOST_SLOTS];   /* with which the program created it, or each of its slots */
+    uint32_t slots, used;         /* places, and those that had a buffer */
+    uint32_t busy;                /* places with a buffer of the program's, and callbacks to come */
+    uint64_t turn;                /* of the place that was released last */
+    bool is_given_up;
+    place places[];
 } root;
 
-static root *buckets[BUCKETS];
-static root *given_up;
-/* The slabs that a context's buffers come from. `released`: the program has released the context,
- * so that empty slabs must not hold it, and another context may have its handle. */
-static struct filling {
-    struct filling *next;
+/* A context whose buffers are shared. It lives as long as the process: another context may get its
+ * handle. */
+typedef struct shared_context {
+    struct shared_context *next;
     cl_context context;
     const fl_cuda_device *device; /* NULL: ask */
-    root *slabs[CLASSES];
+    fl_queues queues;
+    root *roots;
+    root *slabs[SMALL_CLASSES];   /* with places that had no buffer */
     fl_piece *open;               /* has room for slabs, or is NULL */
-    bool released;
-} *fillings;
+    bool has_ended; /* the program has let go of it: what is empty must not hold it */
+    place *newest[CLASSES], *oldest[CLASSES];   /* released ones */
+} shared_context;
+
+static place *buckets[BUCKETS];
+static shared_context *contexts;
+static root *given_up_roots;
+static place *given_up_places;
+static uint64_t most_kept;        /* bytes */
 static struct {
     cl_device_id opencl;
     fl_cuda_device *cuda;
@@ -51,26 +75,172 @@ static uint32_t device_count;
 static fl_cuda_import *import_memory;
 static fl_cuda_counts counts;
 
-static root **bucket_of(const void *memory) { return &buckets[((uintptr_t)memory >> 4) % BUCKETS]; }
-
-static root *find(const void *memory) {
-    root *r = *bucket_of(memory);
-    while (r && r->memory != memory)
-        r = r->next;
-    return r;
+static place **bucket_of(const void *memory) {
+    return &buckets[((uintptr_t)memory >> 4) % BUCKETS];
 }
 
-static void unlist(root *r) {
-    for (root **at = bucket_of(r->memory); *at; at = &(*at)->next)
-        if (*at == r) {
-            *at = r->next;
+static place *find(const void *memory) {
+    place *p = *bucket_of(memory);
+    while (p && p->memory != memory)
+        p = p->next;
+    return p;
+}
+
+static void list(place *p) {
+    place **bucket = bucket_of(p->memory);
+    p->next = *bucket;
+    *bucket = p;
+}
+
+static void unlist(place *p) {
+    for (place **at = bucket_of(p->memory); *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
             return;
         }
 }
 
-static void give_back(root *r) {
-    fl_drop_piece(r->piece);
-    free(r);
+static size_t origin_of(const place *p) {
+    return p->root->first + (size_t)(p - p->root->places) * p->root->slot;
+}
+
+/* The caller has the lock here, and in the functions that follow. */
+static void add_free(place *p) {
+    shared_context *home = p->root->home;
+    uint32_t class = p->root->class;
+    p->is_free = true;
+    p->newer = NULL;
+    p->older = home->newest[class];
+    *(p->older ? &p->older->newer : &home->oldest[class]) = p;
+    home->newest[class] = p;
+    counts.kept += p->root->slot;
+}
+
+static void take_free(place *p) {
+    shared_context *home = p->root->home;
+    uint32_t class = p->root->class;
+    p->is_free = false;
+    *(p->older ? &p->older->newer : &home->oldest[class]) = p->newer;
+    *(p->newer ? &p->newer->older : &home->newest[class]) = p->older;
+    counts.kept -= p->root->slot;
+}
+
+static void give_up_place(place *p) {
+    p->ends++;
+    p->root->busy++;
+    p->next = given_up_places;
+    given_up_places = p;
+}
+
+/* Without a buffer of the program's a root can go, when what was kept of it is gone, too. */
+static void give_up(root *r) {
+    shared_context *home = r->home;
+    if (!r->is_given_up) {
+        r->is_given_up = true;
+        root **at = &home->roots;
+        while (*at != r)
+            at = &(*at)->next;
+        *at = r->next;
+        if (r->class < SMALL_CLASSES && home->slabs[r->class] == r)
+            home->slabs[r->class] = NULL;
+        for (uint32_t i = 0; i < r->used; i++)
+            if (r->places[i].is_free) {
+                take_free(&r->places[i]);
+                if (r->places[i].memory)
+                    give_up_place(&r->places[i]);
+            }
+    }
+    if (r->busy)
+        return;
+    r->next = given_up_roots;
+    given_up_roots = r;
+}
+
+static bool is_to_be_kept(const root *r) {
+    return r->slot <= most_kept && r->home->device && r->home->queues.are_known;
+}
+
+/* A place has no buffer of the program's any more. */
+static void release_place(place *p) {
+    root *r = p->root;
+    shared_context *home = r->home;
+    *(r->slots == 1 ? &counts.own : &counts.small) -= 1;
+    r->busy--;
+    bool is_kept = is_to_be_kept(r);
+    if (is_kept) {
+        r->turn = p->turn = home->queues.turn;
+        home->queues.released++;
+        home->queues.released_bytes += r->slot;
+        add_free(p);
+    } else if (p->memory) {
+        give_up_place(p);
+    }
+    if (!r->busy && (r->is_given_up || home->has_ended || (!is_kept && r->used == r->slots)))
+        give_up(r);
+}
+
+/* Give up what nobody uses, the oldest first, until so many bytes are left. */
+static void trim(uint64_t most) {
+    for (shared_context *home = contexts; home && counts.kept > most; home = home->next)
+        for (uint32_t class = 0; class < CLASSES && counts.kept > most; class ++)
+            for (place *p = home->oldest[class], *next; p && counts.kept > most; p = next) {
+                root *r = p->root;
+                for (next = p->newer; next && next->root == r; next = next->newer)
+                    ;
+                if (!r->busy && r->turn <= home->queues.idle_turn)
+                    give_up(r);
+            }
+}
+
+/* OpenCL has destroyed a buffer. Its handle may be another object's by now. */
+static void buffer_gone(cl_mem memory, void *data) {
+    place *p = data;
+    (void)memory;
+    pthread_mutex_lock(&fl_shared_lock);
+    if (p->ends) {
+        /* which of two buffers has ended does not matter: both have to */
+        p->ends--;
+        if (!--p->root->busy && p->root->is_given_up)
+            give_up(p->root);
+    } else if (p->is_free) {
+        p->memory = NULL;   /* the program has released it once too often */
+    } else {
+        unlist(p);
+        p->memory = NULL;
+        release_place(p);
+    }
+    pthread_mutex_unlock(&fl_shared_lock);
+}
+
+static void release_memory(cl_mem memory) {
+    ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+}
+
+/* Not in the driver's callback, where its functions must not be called. */
+void fl_give_back(void) {
+    for (;;) {
+        cl_mem memory = NULL;
+        pthread_mutex_lock(&fl_shared_lock);
+        place *p = given_up_places;
+        root *r = p ? NULL : given_up_roots;
+        if (p) {
+            given_up_places = p->next;
+            memory = p->memory;
+            p->memory = NULL;
+        } else if (r) {
+            given_up_roots = r->next;
+        }
+        pthread_mutex_unlock(&fl_shared_lock);
+        if (memory) {
+            release_memory(memory);
+        } else if (r) {
+            release_memory(r->memory);
+            fl_drop_piece(r->piece);
+            free(r);
+        } else if (!p) {
+            return;
+        }
+    }
 }
 
 /* The driver's import of a file descriptor, which it owns from then on. */
@@ -80,16 +250,16 @@ static void *import_descriptor(void *context, uint64_t flags, uint64_t address, 
                                       (cl_mem_properties)descriptor, 0};
     fn_clCreateBufferWithProperties *create =
         (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
+    (void)address;
     void *memory = create(context, properties, flags, size, NULL, code);
     if (!memory)
         close(descriptor);
     return memory;
 }
 
-/* Memory of both, listed. It takes over one use of the piece. NULL: OpenCL does not import it. */
-static root *new_root(cl_context context, fl_piece *p, cl_mem_flags flags, size_t size,
-                      bool is_open) {
-    root *r = calloc(1, sizeof *r);
+/* Memory of both. It takes over one use of the piece. NULL: OpenCL does not import it. */
+static root *new_root(shared_context *home, fl_piece *p, uint32_t slots) {
+    root *r = calloc(1, sizeof *r + slots * sizeof *r->places);
     const fl_cuda_device *device = p->device;
     cl_int code = CL_SUCCESS;
     if (!r || fl_cuda_enter(device) != CUDA_SUCCESS) {
@@ -98,126 +268,105 @@ static root *new_root(cl_context context, fl_piece *p, cl_mem_flags flags, size_
         return NULL;
     }
     r->piece = p;
-    r->context = context;
-    int descriptor = fl_export_piece(p, is_open);
+    r->home = home;
+    r->slots = slots;
+    for (uint32_t i = 0; i < slots; i++)
+        r->places[i].root = r;
+    int descriptor = fl_export_piece(p);
     if (descriptor >= 0)
-        r->memory = (import_memory ? import_memory : import_descriptor)(context, flags, p->address,
-                                                                        descriptor, size, &code);
+        r->memory = (import_memory ? import_memory : import_descriptor)(
+            home->context, CL_MEM_READ_WRITE, p->address, descriptor, p->mapped, &code);
     fl_cuda_leave(device);
-    if (!r->memory) {
-        give_back(r);
-        return NULL;
-    }
-    pthread_mutex_lock(&fl_shared_lock);
-    r->next = *bucket_of(r->memory);
-    *bucket_of(r->memory) = r;
-    pthread_mutex_unlock(&fl_shared_lock);
-    return r;
+    if (r->memory)
+        return r;
+    fl_drop_piece(p);
+    free(r);
+    return NULL;
 }
 
-/* OpenCL has destroyed a buffer of the program's. Its handle may be another object's by now. */
-static void root_gone(cl_mem memory, void *data) {
-    (void)memory;
-    pthread_mutex_lock(&fl_shared_lock);
-    unlist(data);
-    counts.own--;
-    pthread_mutex_unlock(&fl_shared_lock);
-    give_back(data);
+static bool watch(cl_mem memory, place *p) {
+    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
+        memory, SLOT_clSetMemObjectDestructorCallback);
+    return set(memory, (void *)buffer_gone, p) == CL_SUCCESS;
+}
+
+static shared_context *find_context(cl_context context) {
+    shared_context *c = contexts;
+    while (c && c->context != context)
+        c = c->next;
+    return c;
 }
 
 /* The caller has the lock. */
-static void give_up(root *slab) {
-    if (slab->home && slab->home->slabs[slab->class] == slab)
-        slab->home->slabs[slab->class] = NULL;
-    unlist(slab);
-    slab->next = given_up;
-    given_up = slab;
-}
-
-static void slot_gone(cl_mem memory, void *data) {
-    root *slab = data;
-    (void)memory;
-    pthread_mutex_lock(&fl_shared_lock);
-    counts.small--;
-    if (!--slab->live && (slab->used == slab->slots || slab->home->released))
-        give_up(slab);
-    pthread_mutex_unlock(&fl_shared_lock);
-}
-
-/* Not in the driver's callback, where its functions must not be called. */
-static void drop_given_up(void) {
-    pthread_mutex_lock(&fl_shared_lock);
-    root *first = given_up;
-    given_up = NULL;
-    pthread_mutex_unlock(&fl_shared_lock);
-    while (first) {
-        root *r = first;
-        first = r->next;
-        ((fn_clReleaseMemObject *)fl_patched(r->memory, SLOT_clReleaseMemObject))(r->memory);
-        give_back(r);
+static shared_context *context_of(cl_context context) {
+    shared_context *c = find_context(context);
+    if (!c) {
+        c = calloc(1, sizeof *c);
+        if (!c)
+            return NULL;
+        c->context = context;
+        c->queues.turn = 1;
+        c->next = contexts;
+        contexts = c;
     }
+    return c;
 }
 
-static bool watch(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
-    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
-        memory, SLOT_clSetMemObjectDestructorCallback);
-    return set(memory, (void *)gone, data) == CL_SUCCESS;
-}
-
-/* The slabs of a context. The caller has the lock. */
-static struct filling *find_filling(cl_context context) {
-    struct filling *f = fillings;
-    while (f && f->context != context)
-        f = f->next;
-    return f;
-}
-
-static const fl_cuda_device *device_of(cl_context context) {
+/* A context of one device, which is shared, and that device; NULL if it is none. */
+static shared_context *find_home(cl_context context, const fl_cuda_device **device) {
     cl_device_id all[2];
-    pthread_mutex_lock(&fl_shared_lock);
-    struct filling *f = find_filling(context);
-    const fl_cuda_device *known = f && !f->released ? f->device : NULL;
-    pthread_mutex_unlock(&fl_shared_lock);
-    if (known)
-        return known->lost ? NULL : known;
     size_t size = 0;
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = find_context(context);
+    *device = c ? c->device : NULL;
+    if (c)
+        c->has_ended = false;
+    pthread_mutex_unlock(&fl_shared_lock);
+    if (*device)
+        return (*device)->lost ? NULL : c;
     fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
     if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS ||
         size != sizeof *all)
         return NULL;
     pthread_mutex_lock(&fl_shared_lock);
-    for (uint32_t i = 0; i < device_count && !known; i++)
+    for (uint32_t i = 0; i < device_count && !*device; i++)
         if (devices[i].opencl == all[0] && !devices[i].cuda->lost)
-            known = devices[i].cuda;
+            *device = devices[i].cuda;
+    c = *device ? context_of(context) : NULL;
+    if (c)
+        c->device = *device;
     pthread_mutex_unlock(&fl_shared_lock);
-    return known;
+    return c;
 }
 
-/* The caller has the lock. */
-static struct filling *filling_of(cl_context context, const fl_cuda_device *device) {
-    struct filling *f = find_filling(context);
-    if (!f) {
-        f = calloc(1, sizeof *f);
-        if (!f)
-            return NULL;
-        f->context = context;
-        f->next = fillings;
-        fillings = f;
-    }
-    f->released = false;
-    f->device = device;
-    return f;
-}
-
+/* CLASSES: none is so large. */
 static uint32_t class_of(size_t size) {
-    uint32_t class = 0;
-    while (size > (size_t)1 << (FIRST_CLASS + class))
-        class++;
-    return class;
+    uint32_t class = 0, doublings = 0;
+    if (size < OWN_FROM) {
+        while (size > (size_t)1 << (FIRST_CLASS + class))
+            class ++;
+        return class;
+    }
+    size_t step = PIECE;
+    while (size > step * STEPS && doublings < MOST_DOUBLINGS) {
+        step *= 2;
+        doublings++;
+    }
+    size_t number = (size - 1) / step;   /* after the first doubling, from STEPS / 2 on */
+    return number < STEPS ? SMALL_CLASSES + doublings * STEPS / 2 + (uint32_t)number : CLASSES;
 }
+
+typedef struct wanted {
+    shared_context *home;
+    const fl_cuda_device *device;
+    uint32_t class;
+    size_t size;
+    cl_mem_flags flags;
+    bool is_written_now;          /* by the host, so no command may use the memory any more */
+} wanted;
 
 /* A use of the open piece, if it has room for so many bytes. They begin at `first`. */
-static fl_piece *take_range(struct filling *home, size_t size, size_t *first) {
+static fl_piece *take_range(shared_context *home, size_t size, size_t *first) {
     pthread_mutex_lock(&fl_shared_lock);
     fl_piece *p = home->open;
     if (p && p->mapped - p->used >= size) {
@@ -231,170 +380,317 @@ static fl_piece *take_range(struct filling *home, size_t size, size_t *first) {
 }
 
 /* Later slabs come from a piece. */
-static void open_piece(struct filling *home, fl_piece *p) {
+static void open_piece(shared_context *home, fl_piece *p) {
     pthread_mutex_lock(&fl_shared_lock);
     fl_piece *before = home->open;
-    int descriptor = before ? before->descriptor : -1; /* its slabs have theirs */
-    if (before)
-        before->descriptor = -1;
     home->open = p;
     p->users++;
     pthread_mutex_unlock(&fl_shared_lock);
-    if (descriptor >= 0)
-        close(descriptor);
     fl_drop_piece(before);
 }
 
-static root *new_slab(cl_context context, const fl_cuda_device *device, struct filling *home,
-                      uint32_t class) {
+/* A new piece. What is kept goes if there is no room for one. */
+static fl_piece *new_piece(shared_context *home, const fl_cuda_device *device, size_t size) {
+    fl_piece *p = fl_new_piece(device, size);
+    if (p)
+        return p;
+    fl_ask_queues(&home->queues);
+    pthread_mutex_lock(&fl_shared_lock);
+    trim(0);
+    pthread_mutex_unlock(&fl_shared_lock);
+    fl_give_back();
+    return fl_new_piece(device, size);
+}
+
+static root *new_slab(const wanted *w) {
+    shared_context *home = w->home;
+    uint32_t class = w->class;
     size_t slot = (size_t)1 << (FIRST_CLASS + class);
     uint32_t slots =
         MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
     size_t first = 0, size = slot * slots;
     fl_piece *p = take_range(home, size, &first);
-    root *made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped, true) : NULL;
+    root *made = p ? new_root(home, p, slots) : NULL;
     if (!made) {
         first = 0;
-        p = fl_new_piece(device, size < PIECE ? PIECE : size);
+        p = new_piece(home, w->device, size < PIECE ? PIECE : size);
         if (p)
             p->used = size;
-        bool has_room = p && p->mapped - size >= size;
-        if (has_room)
+        if (p && p->mapped - size >= size)
             open_piece(home, p);
-        made = p ? new_root(context, p, CL_MEM_READ_WRITE, p->mapped, has_room) : NULL;
+        made = p ? new_root(home, p, slots) : NULL;
     }
     if (!made)
         return NULL;
     made->first = first;
     made->slot = slot;
-    made->slots = slots;
-    made->home = home;
     made->class = class;
     return made;
 }
 
-/* A place in a slab, counted as live; NULL if there is none to be had. */
-static root *take_slot(cl_context context, const fl_cuda_device *device, size_t size,
-                       uint32_t *number) {
-    uint32_t class = class_of(size);
-    pthread_mutex_lock(&fl_shared_lock);
-    struct filling *home = filling_of(context, device);
-    root **at = home ? &home->slabs[class] : NULL;
-    if (at && !*at) {
-        /* this may take a millisecond, and calls the driver */
-        pthread_mutex_unlock(&fl_shared_lock);
-        root *made = new_slab(context, device, home, class);
-        if (!made)
-            return NULL;
-        pthread_mutex_lock(&fl_shared_lock);
-        if (*at)
-            give_up(made);   /* another thread has put one there meanwhile */
-        else
-            *at = made;
-    }
-    root *slab = at ? *at : NULL;
-    if (slab) {
-        *number = slab->used++;
-        slab->live++;
-        counts.small++;
-        if (slab->used == slab->slots)
-            *at = NULL;
-    }
-    pthread_mutex_unlock(&fl_shared_lock);
-    return slab;
+static root *new_own(const wanted *w) {
+    fl_piece *p = new_piece(w->home, w->device, w->size);
+    root *made = p ? new_root(w->home, p, 1) : NULL;
+    if (!made)
+        return NULL;
+    made->slot = p->mapped;
+    made->class = w->class;
+    return made;
 }
 
-/* A sub-buffer of a slab that looks like a buffer. */
-static cl_mem small_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags,
-                           size_t size, void *host) {
-    uint32_t number;
-    cl_int code;
-    root *slab = take_slot(context, device, size, &number);
-    if (!slab)
-        return NULL;
-    struct {
-        size_t origin, size;
-    } region = {slab->first + number * slab->slot, size};   /* a cl_buffer_region */
-    slab->flags[number] = flags;
-    fn_clCreateSubBuffer *create =
-        (fn_clCreateSubBuffer *)fl_patched(slab->memory, SLOT_clCreateSubBuffer);
-    cl_mem memory = NULL;
-    if (!host || fl_copy_to_cuda(device, slab->piece->address + region.origin, host, size))
-        memory = create(slab->memory, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR,
-                        CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
-    if (memory && watch(memory, slot_gone, slab))
-        return memory;
-    if (memory)
-        ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
-    slot_gone(NULL, slab);
+/* The buffer of a released place is one that is wanted. */
+static bool is_same(const place *p, const wanted *w) {
+    return p->memory && p->size == w->size &&
+           !((p->flags ^ w->flags) & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR);
+}
+
+/* A place that was released, or a new one of a slab; NULL if there is none. */
+static place *find_place(const wanted *w) {
+    shared_context *home = w->home;
+    uint64_t idle = home->queues.idle_turn;
+    bool is_ordered = fl_runs_in_order(&home->queues) && !w->is_written_now;
+    uint32_t looked = 0;
+    for (place *p = home->newest[w->class]; p && looked < MOST_LOOKED_AT; p = p->older, looked++)
+        if ((is_ordered || p->turn <= idle) && is_same(p, w))
+            return p;
+    root *slab = w->class < SMALL_CLASSES ? home->slabs[w->class] : NULL;
+    if (slab)
+        return &slab->places[slab->used];
+    looked = 0;
+    for (place *p = home->oldest[w->class]; p && looked < MOST_LOOKED_AT; p = p->newer, looked++)
+        if (p->turn <= idle && p->root->slot >= w->size)
+            return p;
     return NULL;
 }
 
-static cl_mem own_buffer(cl_context context, const fl_cuda_device *device, cl_mem_flags flags,
-                         size_t size, void *host) {
-    fl_piece *p = fl_new_piece(device, size);
-    root *r =
-        p ? new_root(context, p, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR, size, false) : NULL;
-    if (!r)
+/* A place for the program, with the buffer that it is to get, or without one. The caller has the
+ * lock. */
+static void take(place *p, const wanted *w) {
+    root *r = p->root;
+    if (p->is_free) {
+        take_free(p);
+        counts.reused++;
+        if (p->memory && !is_same(p, w))
+            give_up_place(p);
+    } else if (++r->used == r->slots && r->class < SMALL_CLASSES) {
+        w->home->slabs[r->class] = NULL;
+    }
+    r->busy++;
+    *(r->slots == 1 ? &counts.own : &counts.small) += 1;
+    p->is_held = false;
+}
+
+static place *take_place(const wanted *w) {
+    shared_context *home = w->home;
+    for (int asked = 0;; asked++) {
+        pthread_mutex_lock(&fl_shared_lock);
+        place *p = find_place(w);
+        bool may_ask = !p && !asked && home->newest[w->class];
+        if (p)
+            take(p, w);
+        pthread_mutex_unlock(&fl_shared_lock);
+        if (p)
+            return p;
+        if (!may_ask || !fl_ask_queues(&home->queues))
+            break;
+    }
+    /* this may take a millisecond, and calls the driver */
+    root *made = w->class < SMALL_CLASSES ? new_slab(w) : new_own(w);
+    if (!made)
         return NULL;
-    r->flags[0] = flags;
-    cl_mem memory = r->memory;
     pthread_mutex_lock(&fl_shared_lock);
-    counts.own++;
+    made->next = home->roots;
+    home->roots = made;
+    if (w->class < SMALL_CLASSES && !home->slabs[w->class])
+        home->slabs[w->class] = made;   /* unless another thread was faster */
+    take(&made->places[0], w);
     pthread_mutex_unlock(&fl_shared_lock);
-    if ((!host || fl_copy_to_cuda(device, r->piece->address, host, size)) &&
-        watch(memory, root_gone, r))
+    return &made->places[0];
+}
+
+/* The program gets no buffer after all. */
+static void put_back(place *p) {
+    pthread_mutex_lock(&fl_shared_lock);
+    release_place(p);
+    pthread_mutex_unlock(&fl_shared_lock);
+}
+
+/* A sub-buffer of an import that looks like a buffer. */
+static cl_mem new_part(place *p, cl_mem_flags flags, size_t size) {
+    cl_mem whole = p->root->memory;
+    cl_int code;
+    struct {
+        size_t origin, size;
+    } region = {origin_of(p), size};   /* a cl_buffer_region */
+    fn_clCreateSubBuffer *create =
+        (fn_clCreateSubBuffer *)fl_patched(whole, SLOT_clCreateSubBuffer);
+    cl_mem memory = create(whole, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR,
+                           CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    if (!memory || watch(memory, p))
         return memory;
-    ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
-    root_gone(NULL, r);
+    release_memory(memory);
     return NULL;
 }
 
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
-    drop_given_up();
-    const fl_cuda_device *device = device_of(context);
-    if (!device)
+    wanted w = {NULL, NULL, class_of(size), size, flags, host != NULL};
+    w.home = find_home(context, &w.device);
+    if (!w.home || w.class == CLASSES)
         return NULL;
-    return size < OWN_FROM ? small_buffer(context, device, flags, size, host)
-                           : own_buffer(context, device, flags, size, host);
+    place *p = take_place(&w);
+    fl_give_back();
+    if (!p)
+        return NULL;
+    cl_mem memory = p->memory;
+    bool is_written = !host || fl_copy_to_cuda(w.device, p->root->piece->address + origin_of(p), host, size);
+    if (is_written && !memory)
+        memory = new_part(p, flags, size);
+    if (!is_written || !memory) {
+        put_back(p);
+        return NULL;
+    }
+    pthread_mutex_lock(&fl_shared_lock);
+    place *before = find(memory);   /* was destroyed, and its callback is still to come */
+    if (before)
+        unlist(before);
+    p->memory = memory;
+    p->size = size;
+    p->flags = flags;
+    list(p);
+    pthread_mutex_unlock(&fl_shared_lock);
+    return memory;
+}
+
+bool fl_keep_buffer(cl_mem memory) {
+    cl_uint references = 0, maps = 0;
+    pthread_mutex_lock(&fl_shared_lock);
+    place *p = find(memory);
+    bool may_keep = p && !p->is_held && is_to_be_kept(p->root);
+    pthread_mutex_unlock(&fl_shared_lock);
+    if (!may_keep)
+        return false;
+    fn_clGetMemObjectInfo *ask =
+        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    if (ask(memory, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL) != CL_SUCCESS ||
+        ask(memory, CL_MEM_MAP_COUNT, sizeof maps, &maps, NULL) != CL_SUCCESS || references != 1 ||
+        maps)
+        return false;
+    pthread_mutex_lock(&fl_shared_lock);
+    unlist(p);
+    fl_queues *queues = &p->root->home->queues;
+    release_place(p);
+    bool is_full = counts.kept > most_kept;
+    pthread_mutex_unlock(&fl_shared_lock);
+    if (is_full) {
+        fl_ask_queues(queues);
+        pthread_mutex_lock(&fl_shared_lock);
+        trim(most_kept);
+        pthread_mutex_unlock(&fl_shared_lock);
+    }
+    fl_give_back();
+    return true;
+}
+
+void fl_never_keep(cl_mem memory) {
+    pthread_mutex_lock(&fl_shared_lock);
+    place *p = find(memory);
+    if (p)
+        p->is_held = true;
+    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 void fl_count_other_buffer(cl_mem memory) {
     pthread_mutex_lock(&fl_shared_lock);
-    root *r = memory ? find(memory) : NULL;
-    if (r)
-        unlist(r);
+    place *p = memory ? find(memory) : NULL;
+    if (p)
+        unlist(p);
     counts.other += memory != NULL;
     pthread_mutex_unlock(&fl_shared_lock);
 }
 
-bool fl_find_import(cl_mem memory, size_t slot_offset, fl_import *found) {
+bool fl_find_place(cl_mem memory, fl_place_facts *found) {
     pthread_mutex_lock(&fl_shared_lock);
-    root *r = find(memory);
-    if (r) {
-        size_t slot = r->slot ? (slot_offset - r->first) / r->slot : 0;
-        found->is_slab = r->slot;
-        found->flags = r->flags[slot < MOST_SLOTS ? slot : 0];
-        found->address = r->piece->address;
+    const place *p = find(memory);
+    if (p) {
+        size_t origin = origin_of(p);
+        *found = (fl_place_facts){p->flags, p->root->piece->address + origin, origin};
     }
     pthread_mutex_unlock(&fl_shared_lock);
-    return r;
+    return p;
 }
 
-void fl_release_slabs(cl_context context) {
+void fl_add_context(cl_context context) {
     pthread_mutex_lock(&fl_shared_lock);
-    struct filling *f = find_filling(context);
-    if (f)
-        f->released = true;
-    for (uint32_t i = 0; f && i < CLASSES; i++)
-        if (f->slabs[i] && !f->slabs[i]->live)
-            give_up(f->slabs[i]);
-    fl_piece *open = f ? f->open : NULL;
-    if (f)
-        f->open = NULL;
+    shared_context *c = context_of(context);
+    fl_marker *markers = c ? fl_forget_queues(&c->queues) : NULL;   /* of one that is gone */
+    if (c) {
+        c->device = NULL;
+        c->queues.first = NULL;   /* theirs have ended with it */
+        c->queues.are_known = true;
+        c->queues.references = 1;
+    }
     pthread_mutex_unlock(&fl_shared_lock);
+    fl_drop_markers(markers);
+}
+
+void fl_retain_shared_context(cl_context context) {
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = find_context(context);
+    if (c)
+        c->queues.references++;
+    pthread_mutex_unlock(&fl_shared_lock);
+}
+
+/* What is kept holds its context. So it goes when the program has let go of the context, and of
+ * an unknown one whenever it releases it. */
+void fl_end_context(fl_queues *queues) {
+    fl_marker *markers = NULL;
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = contexts;
+    while (c && &c->queues != queues)
+        c = c->next;
+    fl_piece *open = NULL;
+    if (c && (fl_is_let_go(queues) || !queues->are_known)) {
+        markers = fl_forget_queues(queues);
+        c->has_ended = true;
+        open = c->open;
+        c->open = NULL;
+        for (root *r = c->roots, *next; r; r = next) {
+            next = r->next;
+            if (!r->busy)
+                give_up(r);
+        }
+    }
+    pthread_mutex_unlock(&fl_shared_lock);
+    fl_drop_markers(markers);
     fl_drop_piece(open);
-    drop_given_up();
+    fl_give_back();
+}
+
+void fl_release_shared_context(cl_context context) {
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = find_context(context);
+    if (c && c->queues.references)
+        c->queues.references--;
+    pthread_mutex_unlock(&fl_shared_lock);
+    if (c)
+        fl_end_context(&c->queues);
+}
+
+fl_queues *fl_queues_of(cl_context context) {
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = find_context(context);
+    pthread_mutex_unlock(&fl_shared_lock);
+    return c ? &c->queues : NULL;
+}
+
+fl_queues *fl_queues_with(cl_command_queue queue) {
+    pthread_mutex_lock(&fl_shared_lock);
+    shared_context *c = contexts;
+    while (c && !fl_has_queue(&c->queues, queue))
+        c = c->next;
+    pthread_mutex_unlock(&fl_shared_lock);
+    return c ? &c->queues : NULL;
 }
 
 bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
@@ -417,10 +713,18 @@ bool fl_remove_shared_device(void *opencl_device) {
             devices[i] = devices[--device_count];
             was = true;
         }
-    for (struct filling *f = fillings; f; f = f->next)
-        f->device = NULL;
+    for (shared_context *c = contexts; c; c = c->next)
+        c->device = NULL;
     pthread_mutex_unlock(&fl_shared_lock);
     return was;
+}
+
+void fl_limit_kept(uint64_t bytes) {
+    pthread_mutex_lock(&fl_shared_lock);
+    most_kept = bytes;
+    trim(bytes);
+    pthread_mutex_unlock(&fl_shared_lock);
+    fl_give_back();
 }
 
 fl_cuda_counts fl_count_shared(void) {

@@ -120,10 +120,12 @@ int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import 
 void fl_unshare_memory(void *opencl_device);
 /* CUDA's address of a buffer, 0 if it is not shared. */
 uint64_t fl_cuda_address(void *memory);
-/* Buffers that live: parts of slabs, and those that have memory of their own; and how many the
- * driver has made by itself. */
+/* Keep so many bytes of what the program releases, to use them again; 0: none. */
+void fl_limit_kept(uint64_t bytes);
+/* Buffers that live: parts of slabs, and those that have memory of their own; how many the driver
+ * has made by itself; bytes that are kept; and buffers that were made of kept memory. */
 typedef struct fl_cuda_counts {
-    uint64_t small, own, other;
+    uint64_t small, own, other, kept, reused;
 } fl_cuda_counts;
 fl_cuda_counts fl_count_shared(void);
 

@@ -215,8 +215,10 @@ print(line.split("not chosen: ")[1])
     assert lines == ["[15] [15] 3 1", f"command 0 (kernel): {why_not}"]
 
 
-def test_shared_memory_keeps_its_five(run_python: RunPython, fake_cuda_path: Path) -> None:
-    """When the sharing ends, the two that make buffers go back. Shared buffers need the others."""
+def test_shared_memory_keeps_what_shared_buffers_need(
+    run_python: RunPython, fake_cuda_path: Path
+) -> None:
+    """When the sharing ends, the two that make buffers go back."""
     find, switch, share = SHARING.partition('os.environ["FAIRLEAD_CUDA"]')
     code = f"""
 {find}
