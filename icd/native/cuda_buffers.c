@@ -126,6 +126,8 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
     void *none = NULL;
     cl_mem_flags flags = 0;
     place found;
+    if (fl_is_kept(memory))
+        return CL_INVALID_MEM_OBJECT;
     if (!concerns || !locate(memory, &found))
         return ask(memory, what, room, to, size_ret);
     if (found.depth && what == CL_MEM_FLAGS &&
@@ -204,6 +206,8 @@ static cl_int set_destructor_callback(cl_mem memory, void (*gone)(cl_mem, void *
 }
 
 static cl_int release_buffer(cl_mem memory) {
+    if (fl_is_kept(memory))
+        return CL_INVALID_MEM_OBJECT;
     if (fl_keep_buffer(memory))
         return CL_SUCCESS;
     cl_int code =

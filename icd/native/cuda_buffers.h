@@ -1,7 +1,7 @@
 /* What the parts of shared buffers have in common: memory that both OpenCL and CUDA have.
- * cuda_pieces.c gets it of CUDA, cuda_slabs.c lets OpenCL import it, divides it and keeps what the
- * program releases, cuda_idle.c knows when OpenCL does not use that any more, and cuda_buffers.c
- * makes the program's buffers of it. */
+ * cuda_pieces.c gets it of CUDA. cuda_slabs.c lets OpenCL import it, divides it, and keeps what the
+ * program releases. cuda_idle.c knows when OpenCL does not use that any more. cuda_buffers.c makes
+ * the program's buffers of it. */
 #ifndef FL_CUDA_BUFFERS_H
 #define FL_CUDA_BUFFERS_H
 
@@ -81,6 +81,8 @@ bool fl_release_queue(fl_queues *queues, cl_command_queue queue);
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host);
 /* The program releases a buffer. False: it is the driver's to release. */
 bool fl_keep_buffer(cl_mem memory);
+/* Whether the program has released a buffer that is kept: its handle is none any more. */
+bool fl_is_kept(cl_mem memory);
 /* Others than the program may hold a buffer, or want to hear of its end: it is not kept. */
 void fl_never_keep(cl_mem memory);
 /* The driver has made an object. A handle that was a shared buffer's is not one any more. */

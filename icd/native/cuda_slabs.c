@@ -22,7 +22,8 @@ enum { CLASSES = SMALL_CLASSES + STEPS + MOST_DOUBLINGS * STEPS / 2 };
 enum { MOST_LOOKED_AT = 32 };   /* of the released buffers of a class */
 
 typedef struct place {
-    struct place *next;           /* in its bucket; or of the buffers that are given up */
+    struct place *next;           /* in its bucket */
+    struct place *next_given_up;
     struct place *older, *newer;  /* released ones of its class */
     struct root *root;
     cl_mem memory;                /* the program's buffer, or the one that it released, or NULL */
@@ -79,11 +80,17 @@ static place **bucket_of(const void *memory) {
     return &buckets[((uintptr_t)memory >> 4) % BUCKETS];
 }
 
+/* The place of a buffer of the program's, or of one that it has released and that is kept. */
 static place *find(const void *memory) {
     place *p = *bucket_of(memory);
     while (p && p->memory != memory)
         p = p->next;
     return p;
+}
+
+static place *find_used(const void *memory) {
+    place *p = find(memory);
+    return p && !p->is_free ? p : NULL;
 }
 
 static void list(place *p) {
@@ -128,7 +135,7 @@ static void take_free(place *p) {
 static void give_up_place(place *p) {
     p->ends++;
     p->root->busy++;
-    p->next = given_up_places;
+    p->next_given_up = given_up_places;
     given_up_places = p;
 }
 
@@ -202,8 +209,6 @@ static void buffer_gone(cl_mem memory, void *data) {
         p->ends--;
         if (!--p->root->busy && p->root->is_given_up)
             give_up(p->root);
-    } else if (p->is_free) {
-        p->memory = NULL;   /* the program has released it once too often */
     } else {
         unlist(p);
         p->memory = NULL;
@@ -224,8 +229,9 @@ void fl_give_back(void) {
         place *p = given_up_places;
         root *r = p ? NULL : given_up_roots;
         if (p) {
-            given_up_places = p->next;
+            given_up_places = p->next_given_up;
             memory = p->memory;
+            unlist(p);
             p->memory = NULL;
         } else if (r) {
             given_up_roots = r->next;
@@ -542,7 +548,8 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
     if (!p)
         return NULL;
     cl_mem memory = p->memory;
-    bool is_written = !host || fl_copy_to_cuda(w.device, p->root->piece->address + origin_of(p), host, size);
+    CUdeviceptr address = p->root->piece->address + origin_of(p);
+    bool is_written = !host || fl_copy_to_cuda(w.device, address, host, size);
     if (is_written && !memory)
         memory = new_part(p, flags, size);
     if (!is_written || !memory) {
@@ -550,21 +557,31 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
         return NULL;
     }
     pthread_mutex_lock(&fl_shared_lock);
-    place *before = find(memory);   /* was destroyed, and its callback is still to come */
-    if (before)
-        unlist(before);
-    p->memory = memory;
     p->size = size;
     p->flags = flags;
-    list(p);
+    if (!p->memory) {
+        place *before = find(memory);   /* was destroyed, and its callback is still to come */
+        if (before)
+            unlist(before);
+        p->memory = memory;
+        list(p);
+    }
     pthread_mutex_unlock(&fl_shared_lock);
     return memory;
+}
+
+bool fl_is_kept(cl_mem memory) {
+    pthread_mutex_lock(&fl_shared_lock);
+    const place *p = find(memory);
+    bool is_kept = p && p->is_free;
+    pthread_mutex_unlock(&fl_shared_lock);
+    return is_kept;
 }
 
 bool fl_keep_buffer(cl_mem memory) {
     cl_uint references = 0, maps = 0;
     pthread_mutex_lock(&fl_shared_lock);
-    place *p = find(memory);
+    place *p = find_used(memory);
     bool may_keep = p && !p->is_held && is_to_be_kept(p->root);
     pthread_mutex_unlock(&fl_shared_lock);
     if (!may_keep)
@@ -576,7 +593,6 @@ bool fl_keep_buffer(cl_mem memory) {
         maps)
         return false;
     pthread_mutex_lock(&fl_shared_lock);
-    unlist(p);
     fl_queues *queues = &p->root->home->queues;
     release_place(p);
     bool is_full = counts.kept > most_kept;
@@ -593,7 +609,7 @@ bool fl_keep_buffer(cl_mem memory) {
 
 void fl_never_keep(cl_mem memory) {
     pthread_mutex_lock(&fl_shared_lock);
-    place *p = find(memory);
+    place *p = find_used(memory);
     if (p)
         p->is_held = true;
     pthread_mutex_unlock(&fl_shared_lock);
@@ -610,7 +626,7 @@ void fl_count_other_buffer(cl_mem memory) {
 
 bool fl_find_place(cl_mem memory, fl_place_facts *found) {
     pthread_mutex_lock(&fl_shared_lock);
-    const place *p = find(memory);
+    const place *p = find_used(memory);
     if (p) {
         size_t origin = origin_of(p);
         *found = (fl_place_facts){p->flags, p->root->piece->address + origin, origin};

@@ -22,7 +22,8 @@ from helpers.pool_programs import run_random_program
 from fairlead.captured_graphs.context import capture
 from fairlead.icd import cuda_sharing
 from fairlead.icd._native import ffi, lib
-from fairlead.icd.calls import call
+from fairlead.icd.abi import OPENCL
+from fairlead.icd.calls import call, find_function
 
 _LARGE: Final = 3 << 20
 #: So many releases are worth markers (icd/native/cuda_idle.c).
@@ -66,6 +67,20 @@ def test_the_next_buffer_of_the_same_size_is_the_released_one(program: Program, 
     assert (now.kept, now.reused) == (before.kept, before.reused + 1)
     other = _make(program, size)
     assert _address(other) != address
+
+
+def test_a_released_handle_is_none(program: Program) -> None:
+    """The driver would still know it."""
+    buffer, count = _make(program), ctypes.c_uint32()
+    handle, invalid = buffer.int_ptr, -38  # CL_INVALID_MEM_OBJECT
+    del buffer
+    query, where = OPENCL["CL_MEM_REFERENCE_COUNT"], ctypes.addressof(count)
+    ask = find_function(program.queue.int_ptr, "clGetMemObjectInfo")
+    assert ask(handle, query, 4, where, None) == invalid
+    release = find_function(program.queue.int_ptr, "clReleaseMemObject")
+    assert release(handle) == invalid
+    again = _make(program)
+    assert again.int_ptr == handle and again.reference_count == 1
 
 
 def test_buffers_with_other_flags_are_other_objects(program: Program) -> None:
@@ -192,7 +207,13 @@ def test_what_others_may_use_is_not_kept(program: Program, how: str) -> None:
     elif how == "mapped":
         held.append(
             cl.enqueue_map_buffer(
-                program.queue, buffer, cl.map_flags.READ, 0, (4,), np.int32, is_blocking=True
+                program.queue,
+                buffer,
+                cl.map_flags.READ,
+                0,
+                (4,),
+                np.dtype(np.int32),
+                is_blocking=True,
             )
         )
     elif how == "part of an image":
