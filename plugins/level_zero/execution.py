@@ -128,13 +128,15 @@ def _list_streams(
 
 def _finish() -> None:
     """Wait at the end of the process for what runs: drivers' destructors do not expect it."""
-    deadline = time.monotonic_ns() + _PATIENCE
+    deadline, ends = time.monotonic_ns() + _PATIENCE, []
     for stream in _list_streams():
         with get_order_lock():
             stream.pending.clear()  # nothing is enqueued any more
             last = stream.find_last_end()
         if last is not None and last.is_pending:
             last.wait(deadline)
+            ends.append(last)
+    driver.after_queues.append(lambda: any(end.is_pending for end in ends))
 
 
 driver.on_end.append(_finish)

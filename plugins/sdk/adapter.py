@@ -41,8 +41,8 @@ class Adapter(Front, Object):
     """An adapter: its name, its entry points, and its objects.
 
     Everything that is still alive is closed when the last reference to the adapter is released, and
-    when the process ends (`Registry.close`): the youngest first, but contexts and devices after the
-    functions in `after_queues`. Then the functions in `on_close` are called, the last added first.
+    when the process ends (`Registry.close`). Then the functions in `on_close` are called, the last
+    added first.
 
     Args:
         backend: what queries say that it drives, a name of ur_backend_t.

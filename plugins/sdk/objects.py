@@ -18,6 +18,7 @@ C also makes handles, of events for example. Python makes the object of one when
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ _NO_ADAPTER: Final = 0xFFFF
 #: The objects that commands need, although their queue is closed. A driver may delete a device
 #: that has commands.
 _BASES: Final = ("_context_handle_t", "_device_handle_t")
+_QUEUES: Final = ("_queue_handle_t", "_command_list_handle_t")
 _PATIENCE: Final = 1.0  # seconds; commands may wait for something that never comes
 _KINDS: Final = {
     name.removeprefix("kind_"): getattr(lib, name) for name in dir(lib) if name.startswith("kind_")
@@ -251,7 +253,11 @@ class Registry:
         failed: Callable[[Exception], None],
         after_queues: Sequence[Callable[[], object]] = (),
     ) -> None:
-        """Forget every object and close it, the youngest first, but contexts and devices last.
+        """Forget every object and close it: queues first, contexts and devices last.
+
+        Before the next of these three kinds, what closed queues have left has to end. After a
+        second nobody waits any more: what the commands may use is left as it is, for good. Of a
+        kind, the youngest is closed first.
 
         The native handles that the program gave to them are not released. It may have given a
         reference that another object releases, too. Unified Runtime's own suite does.
@@ -259,8 +265,7 @@ class Registry:
         Args:
             failed: is called with what an object's `close` raises, or a function.
             after_queues: functions that give back what released queues have left, and return
-                whether commands still run. They are called before contexts and devices are closed,
-                the last one first, until no command runs. After a second nobody waits any more.
+                whether commands still run. They are called, the last one first, until none does.
         """
         for kind in self.adopters:
             for handle in self.list_made_in_c(kind):
@@ -269,19 +274,26 @@ class Registry:
             things = [thing for table in self._owned.values() for thing in table.values()]
             lent = (found() for found in list(self._lent.values()))
             things += (thing for thing in lent if thing is not None)
-            things.sort(key=_read_number, reverse=True)
-            for thing in things:
+            things.sort(key=_read_number)
+            for thing in things[::-1]:
                 self._remove(thing)
                 if thing.given:
                     thing.leave_native()
-        bases = [thing for thing in things if thing.type.endswith(_BASES)]
-        others = [thing.finish for thing in things if not thing.type.endswith(_BASES)]
-        _call_each(others, failed)
+                del thing
         deadline = time.monotonic() + _PATIENCE
-        running = list(reversed(after_queues))
-        while (running := _call_each(running, failed)) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        _call_each([thing.finish for thing in bases], failed)
+        things.sort(key=_find_turn, reverse=True)  # the last one is closed first
+        for turn in range(3):
+            running = list(reversed(after_queues)) if turn else []
+            while (running := _call_each(running, failed)) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if running:
+                break
+            while things and _find_turn(things[-1]) == turn:
+                _call_each([things.pop().finish], failed)
+        for thing in things:
+            thing._closed = True
+        if things:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
 
     def _add(self, thing: Object) -> None:
         if not (thing.handle and lib.fl_own(thing.handle)):  # otherwise it was lent until now
@@ -346,6 +358,11 @@ def _call_each(
         except Exception as error:
             failed(error)
     return true
+
+
+def _find_turn(thing: Object) -> int:
+    """Return when an object is closed at the end: 0 for queues, 2 for what all others need."""
+    return 2 if thing.type.endswith(_BASES) else 0 if thing.type.endswith(_QUEUES) else 1
 
 
 def _read_number(thing: Object) -> int:

@@ -234,10 +234,10 @@ adapter.close()
 def test_the_end_releases_markers_before_contexts_and_devices(
     device: PluginDevice, run_python: RunPython, held: bool
 ) -> None:
-    """PoCL deletes a sub-device that has commands, and looks at it when their event is released."""
+    """PoCL deletes a sub-device that has commands, and looks at it when their event is released.
+
+    What a command may use that never ends is left.
+    """
     arguments = [str(ROOT / "tests"), device.platform.version, *(["held"] if held else [])]
     released = run_python(LEAVING, *arguments).out.split()
-    if held:
-        assert released[-2:] == ["Context", "Device"] and "CommandQueue" in released
-    else:
-        assert released == ["CommandQueue", "Event", "Context", "Device"]
+    assert released == ["CommandQueue", *([] if held else ["Event", "Context", "Device"])]

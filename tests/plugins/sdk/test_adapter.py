@@ -414,9 +414,9 @@ def ending(adapter: Adapter, started: Started) -> Iterator[Callable[[], list[str
     held.clear()
 
 
-#: Contexts and devices are needed until the commands of closed queues have ended.
+#: What commands use is needed until those of closed queues have ended.
 ORDER = [
-    *("event", "queue", "clocks", "commands", "commands", "commands"),
+    *("queue", "clocks", "commands", "commands", "commands", "event", "clocks", "commands"),
     *("device", "context", "added last", "bad", "added first"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from typing import Any
 from unittest.mock import Mock
 
@@ -172,7 +173,7 @@ def test_forgetting_ends_every_kind_of_handle(registry: Registry) -> None:
         )
 
 
-def test_closing_closes_the_youngest_first_and_everything(registry: Registry) -> None:
+def test_closing_closes_queues_first_and_of_a_kind_the_youngest(registry: Registry) -> None:
     log: list[Any] = []
     failed: list[Exception] = []
 
@@ -188,7 +189,7 @@ def test_closing_closes_the_youngest_first_and_everything(registry: Registry) ->
         registry.give(thing)
     registry.show(things[3])
     registry.close(failed.append)
-    assert log == [id(thing) for thing in reversed(things)]
+    assert log == [id(things[place]) for place in (3, 2, 0, 1)]
     assert [str(error) for error in failed] == ["it will not"]
     assert not live(registry) and all(thing.handle == 0 for thing in things)
     registry.close(failed.append)
@@ -205,9 +206,33 @@ def test_closing_leaves_native_handles_to_the_program_that_gave_them(registry: R
     assert [thing.owned for thing in (given, own, released)] == [False, True, True]
 
 
-def test_commands_that_never_end_and_functions_that_fail_do_not_keep_contexts(
-    registry: Registry,
+def test_commands_that_never_end_keep_what_they_may_use_for_good(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log: list[Any] = []
+    failed: list[Exception] = []
+    monkeypatch.setattr(objects, "_PATIENCE", 0.0)
+
+    class Context(Counted):
+        type = "ur_context_handle_t"
+
+    class Memory(Counted):
+        type = "ur_mem_handle_t"
+
+    def fail() -> None:
+        raise OSError("it will not")
+
+    things = [Context(log), Counted(log), Memory(log)]
+    assert all(registry.give(thing) for thing in things)
+    seen = weakref.ref(things[2])
+    registry.close(failed.append, [lambda: True, fail])
+    assert log == [id(things[1])] and [str(error) for error in failed] == ["it will not"]
+    assert not live(registry)
+    things.clear()
+    assert seen() is not None and len(log) == 1
+
+
+def test_a_function_that_fails_keeps_no_context(registry: Registry) -> None:
     log: list[Any] = []
     failed: list[Exception] = []
 
@@ -217,10 +242,9 @@ def test_commands_that_never_end_and_functions_that_fail_do_not_keep_contexts(
     def fail() -> None:
         raise OSError("it will not")
 
-    context = Context(log)
-    registry.give(context)
-    registry.close(failed.append, [lambda: not log, fail])
-    assert log == [id(context)] and [str(error) for error in failed] == ["it will not"]
+    registry.give(Context(log))
+    registry.close(failed.append, [fail])
+    assert len(log) == 1 and [str(error) for error in failed] == ["it will not"] * 2
 
 
 def test_an_address_comes_again_after_a_long_time_only(
