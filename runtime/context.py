@@ -3,7 +3,6 @@ their commands."""
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import threading
 import time
@@ -14,6 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from ..loader.base.ends import call_at_end
 from ..loader.base.forks import call_in_child, make_lock
 from ..loader.ur.abi import UR
 from .checks import as_list
@@ -87,9 +87,6 @@ class Context(URObject):
         with _lock:
             _contexts.add(self)
         _get_last_thread()
-        if threading.main_thread().is_alive():  # what is registered later is never called
-            atexit.unregister(_end)
-            atexit.register(_end)  # to be called before what its adapter has registered
 
     # queues
 
@@ -298,6 +295,7 @@ def _get_last_thread() -> _LastThread | None:
         return _last
 
 
+@call_at_end("submissions")
 def _end() -> None:
     """Wait for commands at the end of the process, because drivers may crash that still run some.
     It does not wait for ever: a command may wait for an event that nobody completes. The memory of

@@ -7,7 +7,6 @@ pyopencl queue (`run`). Events cross over as native handles.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import sys
 import weakref
@@ -31,6 +30,7 @@ from ..icd.command_buffer.engine import Use
 from ..icd.command_buffer.lifetimes import Lifetimes
 from ..icd.command_buffer.rewrites.rewriting import Rewriting
 from ..icd.errors import OpenCLError, describe
+from ..loader.base.ends import call_at_end
 from ..loader.base.forks import call_in_child, make_lock
 from ..loader.base.interrupts import split_repetitions
 from ..runtime.event import Event
@@ -582,7 +582,7 @@ def reveal_memory(memory: Collection[int]) -> None:
         segment.reveal(memory)
 
 
-@atexit.register
+@call_at_end("memory")
 def _keep_host_memory() -> None:
     """Keep what drivers do not keep at the end of Python, which frees everything."""
     for segment in list(_living):

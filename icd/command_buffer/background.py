@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
 
+from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.progress import Progress
 
@@ -28,7 +28,7 @@ class Background:
         self._thread: threading.Thread | None = None
         call_in_child(self._forget)
         if not daemon:
-            atexit.register(self._wait)
+            call_at_end("submissions")(self._wait)
 
     def add(self, work: Callable[[], None]) -> bool:
         """Add a task to the end of the thread's queue.

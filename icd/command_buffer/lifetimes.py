@@ -10,11 +10,11 @@ Queues are released differently: queue_release.py.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import itertools
 from typing import Any, Final
 
+from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
 from ..calls import call, query_status
 from ..errors import OpenCLError
@@ -74,7 +74,7 @@ def _is_done(event: int) -> bool:
         return True  # the driver does not know it any more
 
 
-@atexit.register
+@call_at_end("memory")
 def _keep_all_for_good() -> None:
     """Keep what devices still use when Python ends: its objects end before drivers' threads."""
     for lifetimes in _all:

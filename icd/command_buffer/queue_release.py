@@ -12,11 +12,11 @@ crashes at the end of a process that has such a queue. Queues that are idle stay
 
 from __future__ import annotations
 
-import atexit
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
+from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
 from ..abi import OPENCL
 from ..calls import (
@@ -109,7 +109,7 @@ def release_ended() -> bool:
     return busy
 
 
-@atexit.register
+@call_at_end("queues")
 def _release_running() -> None:
     """Release the queues that still run, and from now on each at once."""
     global _is_ending

@@ -12,7 +12,6 @@ own.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from ._native import ffi, lib
 from .abi import Api
+from .ends import call_at_end
 from .errors import FairleadError
 from .forks import make_lock
 from .interrupts import mark_uninterrupted
@@ -289,7 +289,7 @@ def _call_after(call: Any) -> None:
         after(call.function, arguments, call.result)
 
 
-@atexit.register
+@call_at_end("tables")
 def _forward_everything() -> None:
     """Remove all Python handlers before the interpreter ends: C code may still use the tables."""
     for layer in list(_handled.values()):

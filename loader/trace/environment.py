@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from ..base._native import ffi, lib
+from ..base.ends import call_at_end
 from ..base.errors import FairleadError
 from ..base.layers import Layer
 from ..base.log import get_logger, put, read_trace_bits, warn
@@ -179,7 +179,7 @@ def _record_process(found: Trace, path: str, times: bool) -> None:
             )
 
     _start(found)
-    atexit.register(save)
+    call_at_end("traces")(save)
 
 
 def _start(tracing: TracingLayers | Trace) -> None:

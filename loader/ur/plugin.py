@@ -6,13 +6,13 @@ piTearDown), reports leaks if validation is on, empties the table, and closes th
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..base.ends import call_at_end
 from ..base.errors import FairleadError
 from ..base.forks import call_in_child
 from ..base.library import Library
@@ -200,7 +200,7 @@ open_plugins: Final[list[Plugin]] = []
 call_in_child(open_plugins.clear)  # they belong to its parent
 
 
-@atexit.register
+@call_at_end("loaders")
 def _finish_all() -> None:
     """Release what is still open before the destructors of libraries run. Unload nothing."""
     with ExitStack() as last_first:

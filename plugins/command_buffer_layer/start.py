@@ -6,13 +6,13 @@ needs Python.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 from typing import Any, Final
 
 from ...icd._native import ffi as icd_ffi
 from ...icd._native import lib as icd_lib
 from ...icd.calls import get_address
+from ...loader.base.ends import call_at_end
 from ...loader.base.errors import FairleadError
 from ...loader.base.interrupts import defer_interrupts
 from ..sdk._native import ffi, lib
@@ -94,7 +94,7 @@ def start(where: int) -> None:
     state.at_exit(ended)
 
 
-@atexit.register
+@call_at_end("layers")
 def end() -> None:
     """Give up all command-buffers, before the drivers' destructors run. Nothing is called later."""
     while _running:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...loader.base import layers
+from ...loader.base.ends import call_at_end
 from ...loader.base.forks import make_lock
 from ...loader.base.library import Library
 from ...loader.base.shell_copies import parse_configuration
@@ -33,7 +34,7 @@ from ...loader.ur.adapters import open_and_bind
 from ...loader.ur.binding import PluginBinding
 from ...loader.ur.discovery import PluginCandidate
 from ._native import ffi
-from .start import end_with_python, get_shell
+from .start import get_shell
 
 _shells: Final[list[Any]] = []  # all that were ever started, by their numbers
 _adapters: Final[dict[str, DispatchTable]] = {}  # by the adapter's path; they stay open
@@ -120,7 +121,7 @@ def _close(number: int) -> None:
     _shells[number].close()
 
 
-@end_with_python
+@call_at_end("pi")
 def _close_all() -> None:
     """Close all shells at the end of Python."""
     for shell in _shells:

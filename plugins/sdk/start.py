@@ -12,14 +12,12 @@ and asks for `py_reap`.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from typing import Any, Final
 
 import __main__
 
+from ...loader.base.ends import call_at_end
 from ...loader.base.errors import FairleadError
 from ...loader.base.forks import call_in_child, make_lock
 from ...loader.base.interrupts import ENTRY, declare_stoppable, defer_interrupts
@@ -258,29 +257,7 @@ def end_shells(shells: Iterable[Any], end: Callable[[], None]) -> None:
             stream.flush()
 
 
-def end_with_python(end: Callable[[], None]) -> Callable[[], None]:
-    """Call a function when Python ends, after the finalizers of others, which may use adapters.
-
-    Handlers of `atexit` run in the reverse order of their registration. dpctl waits for queues in a
-    `weakref.finalize`, and has registered that before an adapter starts.
-    """
-
-    def begin_to_end() -> None:
-        finalizers = weakref.finalize
-        are_waiting = any(one.atexit for one in list(getattr(finalizers, "_registry", ())))
-        if not are_waiting or getattr(finalizers, "_shutdown", True):
-            end()
-            return
-        last = finalizers(end, end)
-        finalizers._registry[last].index = -1  # pyright: ignore[reportAttributeAccessIssue]
-
-    # Once the handler of `weakref` has run, no finalizer releases anything. So it comes first here.
-    weakref.finalize(begin_to_end, int).atexit = False
-    atexit.register(begin_to_end)
-    return end
-
-
-@end_with_python
+@call_at_end("adapters")
 def _end_all() -> None:
     """End all adapters. Nothing may be called after it."""
     for number in reversed(range(len(_running))):

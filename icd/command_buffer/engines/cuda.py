@@ -8,13 +8,13 @@ change between OpenCL and CUDA. docs/cuda.md says what this is worth.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from ....loader.base.ends import call_at_end
 from ....loader.base.interrupts import mark_uninterrupted
 from ....loader.cuda.abi import CudaError
 from ... import cuda_sharing
@@ -293,4 +293,4 @@ def _drop_ended_graphs(_: Any) -> int:
 
 _add_pending = ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p).value
 lib.fl_tell_cuda_ends(ffi.cast("fl_add_pending *", _add_pending), lib.fl_python_ended)
-atexit.register(lib.fl_tell_cuda_ends, ffi.NULL, ffi.NULL)
+call_at_end("tables")(lambda: lib.fl_tell_cuda_ends(ffi.NULL, ffi.NULL))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ....loader.base.ends import call_at_end
 from ....loader.base.forks import make_lock
 from ....loader.base.interrupts import ENTRY
 from ....loader.base.shell_copies import parse_configuration
@@ -24,7 +25,6 @@ from ..start import (
     StartError,
     do_calls_begin_in_c,
     end_shells,
-    end_with_python,
     find_module,
     get_shell,
     take_interrupts,
@@ -143,7 +143,7 @@ def py_ze_teardown(number: int) -> None:
     end_shells(running.shells, running.driver.end)
 
 
-@end_with_python
+@call_at_end("level_zero")
 def _end_all() -> None:
     """End all drivers. Nothing may be called after it."""
     for number in reversed(range(len(_running))):
