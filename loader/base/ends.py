@@ -15,16 +15,16 @@ from typing import Any, Final, TypeVar
 
 #: The places of the functions, in their order.
 ORDER: Final = (
-    "submissions",  # commands that were submitted, threads that compile
-    "loaders",  # the plugins that fairlead's loaders have opened
-    "pi",  # PI plugins on our adapters
-    "adapters",  # Unified Runtime, on the drivers of Level Zero, CUDA, HIP and OpenCL
-    "level_zero",  # drivers of Level Zero, on OpenCL
-    "layers",  # command-buffers in front of OpenCL's drivers
-    "queues",  # of OpenCL, whose release was put off
-    "memory",  # what devices still use is kept
-    "traces",  # files
-    "tables",  # nothing calls Python any more
+    "submissions",  # Commands that were submitted, threads that compile.
+    "loaders",  # The plugins that fairlead's loaders have opened.
+    "pi",  # PI plugins on our adapters.
+    "adapters",  # Unified Runtime, on the drivers of Level Zero, CUDA, HIP and OpenCL.
+    "level_zero",  # Drivers of Level Zero, on OpenCL.
+    "layers",  # Command-buffers in front of OpenCL's drivers.
+    "queues",  # Of OpenCL, whose release was put off.
+    "memory",  # What devices still use is kept.
+    "traces",  # Files.
+    "tables",  # Nothing calls Python any more.
 )
 _Function = TypeVar("_Function", bound=Callable[[], object])
 _functions: Final[dict[str, list[Callable[[], object]]]] = {place: [] for place in ORDER}
