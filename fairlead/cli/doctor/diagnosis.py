@@ -221,6 +221,7 @@ _EFFECTS: Final = {
     "FAIRLEAD_FUSE": "whether kernels of a graph are joined",
     "FAIRLEAD_COMMAND_BUFFER": "the engines that may run graphs and command-buffers",
     "FAIRLEAD_CUDA": "1 shares buffers on NVIDIA's platform with CUDA",
+    "FAIRLEAD_CUDA_POOL": "how many MiB of released memory are kept where CUDA shares it",
     "ROCM_PATH": "the folder in which the adapter for HIP looks for OpenCL's declarations first",
     "FAIRLEAD_LAYER_LOG": "1 prints what the command-buffer layer refuses",
     "FAIRLEAD_CALLS": "c or python: where frequent calls begin in our adapters and drivers",

@@ -128,7 +128,10 @@ static void note_device(const fl_call *call) {
         ask(device, DRIVER_VERSION, sizeof version, version, NULL))
         return;
     name[sizeof name - 1] = version[sizeof version - 1] = 0;
-    snprintf((char *)&values[1], sizeof values - sizeof *values, "%s, driver %s", name, version);
+    /* what does not fit is cut */
+    if (snprintf((char *)&values[1], sizeof values - sizeof *values, "%s, driver %s", name,
+                 version) < 0)
+        return;
     fl_log_note(log, (uint32_t)FL_QUEUE, call, values, FL_QUEUE_WORDS);
 }
 

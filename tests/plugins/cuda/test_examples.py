@@ -30,6 +30,7 @@ CASES: Final = {
     "heat": ("--size 16 --steps 4", _REFUSED),
     "array_program": ("--countries 33 --days 4", _REFUSED),
     "conjugate_gradient_arrays": ("--size 12", _REFUSED),
+    "tissue": ("--size 16 --steps 4", _REFUSED),
 }
 #: Programs that take no device of an adapter: they ask `fairlead.devices()`, which is OpenCL.
 OPENCL_ALONE: Final = {"wave", "parameter_sweep"}
