@@ -144,10 +144,7 @@ class CapturedSegment:
         listed, cells = self._listed, self._commands.get_cells
         with self._lock:
             rewriting = Rewriting(listed, find_sources, cells, checks=how == "check")
-            self._buffer.plans.rewriting = rewriting
-            rewriting.begin()
-        if how != "auto":
-            rewriting.wait()
+            self._buffer.plans.rewrite(rewriting, wait=how != "auto")
 
     def reveal(self, memory: Collection[int]) -> None:
         """See `reveal_memory`."""

@@ -254,6 +254,18 @@ class ExecutionPlans:
                 flow.watch(on=True)
             self._flow = flow
 
+    def rewrite(self, rewriting: Rewriting, *, wait: bool) -> None:
+        """Take what rewrites the commands: after some replays, or now.
+
+        Args:
+            wait: whether to wait until it has.
+        """
+        self.rewriting = rewriting
+        if wait:
+            rewriting.wait()
+        else:
+            self._look_at(rewrite=rewriting.prepare())
+
     def rewrite_later(self, rewriting: Rewriting) -> None:
         """Take what rewrites the commands, and forget what it has made. After some replays it
         begins again."""

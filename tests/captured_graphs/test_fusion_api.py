@@ -18,7 +18,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.cli.main import main
-from fairlead.icd.command_buffer.rewrites import fusion, runs
+from fairlead.icd.command_buffer.rewrites import fusion, launches, rewriting, runs
 from fairlead.icd.errors import OpenCLError
 
 SOURCE = """
@@ -72,6 +72,13 @@ class Chain:
         cl.enqueue_fill_buffer(self.queue, self.out, b"\0", 0, self.host.nbytes)
         loop.replay(self.queue)
         assert (self.read() == self.host * 2 + 1).all()
+
+
+def begin(loop: Executable, queue: cl.CommandQueue) -> None:
+    """Replay it until its commands are being rewritten."""
+    for _ in range(9):
+        loop.replay(queue)
+    queue.finish()
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
@@ -261,6 +268,7 @@ def test_many_graphs_have_one_compiler(
     chain = Chain(queue)
     loops = [chain.capture().finalize(fuse="auto") for _ in range(64)]
     for loop in loops:
+        begin(loop, queue)
         chain.check(loop)
     waited: list[Any] = [loop._whole for loop in loops]
     for segment in waited:
@@ -283,14 +291,96 @@ def test_a_graph_that_is_gone_is_not_compiled(
     monkeypatch.setattr(fusion, "fuse", wait)
     graph = Chain(queue).capture()
     first, second = graph.finalize(fuse="auto"), graph.finalize(fuse="auto")
+    begin(first, queue)
     begun.wait()
+    begin(second, queue)
     del second
     last = graph.finalize(fuse="auto")
+    begin(last, queue)
     may_go_on.set()
     for loop in (first, last):
         segment: Any = loop._whole
         segment._buffer.plans.rewriting.wait()
     assert len(seen) == 2
+
+
+def test_a_graph_that_is_replayed_a_few_times_is_not_compiled(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = list[Any]()
+    monkeypatch.setattr(rewriting._background, "add", lambda work: [begun.append(work)])
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="auto")
+    for _ in range(8):
+        assert not begun
+        chain.check(loop)
+    assert "it may not be replayed often; replay 8 tries it" in loop.explain(queue) or begun
+    chain.check(loop)
+    chain.check(loop)
+    assert len(begun) == 1
+
+
+def test_what_the_program_drops_before_the_thread_begins(queue: cl.CommandQueue) -> None:
+    """Nobody else has its buffer, and the source of its kernels is known."""
+    chain = Chain(queue)
+    held, flags = chain.out, cl.mem_flags.READ_WRITE
+    chain.out = cl.Buffer(queue.context, flags, chain.host.nbytes)
+    with capture(queue) as graph:
+        chain.kernels.twice(queue, (SIZE,), None, chain.x, chain.out)
+        chain.kernels.twice(queue, (SIZE,), None, chain.out, held)
+        chain.kernels.more(queue, (SIZE,), None, held, np.float32(1))
+    del chain.out
+    loop = graph.finalize(fuse="auto")
+    chain.out, chain.kernels = held, None
+    loop.replay(queue)
+    begin(loop, queue)
+    segment: Any = loop._whole
+    made = segment._buffer.plans.rewriting.wait()
+    assert [len(one) for one in made.sources] == [3] and len(made.hidden) == 1
+    for _ in range(40):
+        loop.replay(queue)
+    assert (chain.read() == chain.host * 4 + 1).all()
+
+
+@pytest.mark.parametrize("what", ["a launch", "copies", "launches apart"])
+def test_no_thread_where_nothing_can_be_fused(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(rewriting._background, "add", lambda work: pytest.fail("a thread"))
+    chain = Chain(queue)
+    with capture(queue) as graph:
+        for _ in range(2):
+            if what == "copies":
+                cl.enqueue_copy(queue, chain.out, chain.x)
+            else:
+                chain.kernels.more(queue, (SIZE,), None, chain.out, np.float32(1))
+            if what == "a launch":
+                break
+            if what == "launches apart":
+                cl.enqueue_barrier(queue)
+    loop = graph.finalize(fuse="auto")
+    begin(loop, queue)
+    assert "not fused: " in loop.explain(queue) and not loop.fused
+
+
+def test_launches_that_are_alike_are_read_once(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So planning is linear: also where each has a number that no access depends on."""
+    found, find = list[Any](), launches.find_places
+
+    def count(*given: Any) -> Any:
+        found.append(given)
+        return find(*given)
+
+    monkeypatch.setattr(launches, "find_places", count)
+    chain = Chain(queue)
+    with capture(queue) as graph:
+        for number in range(200):
+            chain.kernels.more(queue, (SIZE,), None, chain.out, np.float32(number))
+            chain.kernels.more(queue, (SIZE,), None, chain.x, np.float32(1))
+    assert len(graph.finalize(fuse="wait").fused) >= 2
+    assert len(found) == 1
 
 
 def test_a_kernel_that_is_not_built_is_a_line(
@@ -351,6 +441,8 @@ for _ in range(20):
         for _ in range(3):
             kernel(queue, (64,), None, x)
     loops.append(graph.finalize(fuse="auto"))
+    for _ in range(9):
+        loops[-1].replay(queue)
 began.wait()
 loops[0].replay(queue)
 queue.finish()

@@ -57,7 +57,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     ),
     "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
     "buffers begin with their views": (
-        used_bytes.find_root,
+        used_bytes._query_root,
         "return parent, ",
         "return parent, 0 * ",
     ),

@@ -366,12 +366,15 @@ def test_an_update_while_the_commands_are_being_rewritten(
     buffer, graphs = Memory(queue, 1).buffers[0], list[Any]()
     for kernel in (kernels.scale, others.scale):
         with capture(queue) as graph:
-            kernel(queue, (SIZE,), None, buffer, np.float32(0.5))
+            for _ in range(2):
+                kernel(queue, (SIZE,), None, buffer, np.float32(0.5))
         graphs.append(graph)
     gate = threading.Event()
     rewriting._background.add(lambda: [gate.wait()].clear())
     try:
         loop = graphs[0].finalize(updatable=True, fuse="auto")
+        for _ in range(9):  # then it begins
+            loop.replay(queue)
         loop.update(graphs[1])
     finally:
         gate.set()

@@ -57,7 +57,7 @@ class Copies:
         self.instead: list[dict[int, int]] = [{} for _ in range(_WAYS)]
         for one in (one for launch in launches for one in launch.memory[0]):
             if one.root not in self.roots:
-                size = find_root(one.root)[2]
+                size = find_root(one.root, {})[2]
                 self.roots[one.root] = [self._make(context, size) for _ in range(_WAYS)], size
             for copy, instead in zip(self.roots[one.root][0], self.instead, strict=True):
                 if one.handle == one.root:
@@ -71,7 +71,7 @@ class Copies:
         return self._keep(made, code[0], "clCreateBuffer")
 
     def _make_part(self, copy: int, part: int) -> int:
-        code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part)[1:])
+        code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part, {})[1:])
         region = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
         made = call(copy, _CREATE, 0, region, get_address(place), get_address(code))
         return self._keep(made, code[0], _CREATE)

@@ -17,7 +17,7 @@ from ..cells import Cells
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument
 from .used_bytes import find_root
-from .uses import ListSnapshot
+from .uses import ListSnapshot, Root
 
 #: An argument, or a command, that does not flow.
 FIXED: Final[int] = lib.FL_FIXED
@@ -57,7 +57,7 @@ class Flow:
         fixed = {one.address for one in arguments if one.address and one.is_proven}
         self._watched = [at for at in fixed if len(snapshot.cells[at].turns) == 1]
         self.watches_memory = any(snapshot.cells[at].is_memory for at in self._watched)
-        self._memory = _find_memory([*arguments, *others])
+        self._memory = _find_memory([*arguments, *others], snapshot.roots)
         firsts, flows = [FIXED] * self._count, list[int]()
         for number, rows in watched.items():
             firsts[number] = len(flows)
@@ -131,7 +131,7 @@ class Flow:
             if at not in memory or not self._cells[at].is_memory:
                 return False
             try:
-                root, _, size = find_root(int.from_bytes(value, "little"))
+                root, _, size = find_root(int.from_bytes(value, "little"), {})
             except NotFused:
                 return False
             if size < memory[at].size:
@@ -152,11 +152,13 @@ class _Memory(NamedTuple):
     size: int
 
 
-def _find_memory(arguments: Iterable[RecordedArgument]) -> dict[int, _Memory]:
+def _find_memory(
+    arguments: Iterable[RecordedArgument], roots: dict[int, Root]
+) -> dict[int, _Memory]:
     """Return the memory arguments, by their keys."""
     found: dict[int, _Memory] = {}
     for one in arguments:
         if isinstance(one.key, int) and one.key not in found:
-            turns = [find_root(value) for value in one.turns if isinstance(value, int)]
+            turns = [find_root(value, roots) for value in one.turns if isinstance(value, int)]
             found[one.key] = _Memory(frozenset(turn[0] for turn in turns), min(t[2] for t in turns))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import finalize
 
@@ -51,7 +52,7 @@ class FusedRun:
         """The memory that they do not write any more, and its type, by handle."""
         return self.parameters.temporaries
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[int, ...]:
         """Of the commands that it stands for."""
         return tuple(launch.number for launch in self.launches)

@@ -21,8 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from ..._native import ffi
-from ...abi import OPENCL
-from ...calls import query_integer
 from ...errors import OpenCLError
 from ..commands import CommandArray, CommandList
 from .arguments import NotFused, RecordedArgument
@@ -31,7 +29,7 @@ from .flow import FIXED, Flow
 from .fused_runs import FusedKernel, FusedRun
 from .rewriting import Rewritten
 from .runs import RunList
-from .uses import ListSnapshot
+from .uses import ListSnapshot, is_of_type
 
 
 def fuse(
@@ -49,8 +47,6 @@ def fuse(
         add_readers: that of reductions.py.
         checks: whether the first replays run both ways (checking.py), if the commands never change.
     """
-    if (reason := _why_not(commands)) is not None:
-        return Rewritten(None, lines=[f"not fused: {reason}"])
     found, old = RunList(snapshot, is_isolated=needs_isolation(commands)), snapshot.commands
     if not found.is_isolated and not commands.updatable:
         add_readers(found)
@@ -78,25 +74,9 @@ def fuse(
     return Rewritten(fused if made else None, numbers, texts, sources, check, flow, hidden)
 
 
-def _why_not(commands: CommandList) -> str | None:
-    """Return why nothing of a list is fused."""
-    if len(set(commands.devices)) > 1:
-        return "it has several devices"
-    if commands.wanted_events or commands.externals:
-        return "the times or events of single commands are asked for"
-    if not _is_of_type(commands, "CL_DEVICE_TYPE_CPU", "CL_DEVICE_TYPE_GPU"):
-        return "only kernels of CPUs and GPUs are fused"
-    return None
-
-
 def needs_isolation(commands: CommandList) -> bool:
     """Return whether the device's compiler may round otherwise in a fused kernel (isolation.py)."""
-    return _is_of_type(commands, "CL_DEVICE_TYPE_GPU")
-
-
-def _is_of_type(commands: CommandList, *types: str) -> bool:
-    told = query_integer(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or 0
-    return any(told & OPENCL[one] for one in types)
+    return is_of_type(commands, "CL_DEVICE_TYPE_GPU")
 
 
 def _put_together(

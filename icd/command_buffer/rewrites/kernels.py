@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pycparser import c_ast
 
@@ -20,7 +20,9 @@ from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import ItemLoop, KernelAccess, KernelParameter, read_kernel
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
 from .arguments import NotFused
-from .uses import BuiltSource
+from .uses import BuiltSource, ListSnapshot
+
+_Found = TypeVar("_Found")
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -59,26 +61,50 @@ class KernelRead:
         return self.access.loop
 
 
-def find_kernel(kernel: int, device: int, sources: Mapping[int, str]) -> KernelRead:
-    access, options = read_access(kernel, device, sources)
+def find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
+    """Return what is known of a kernel that each item runs alone. Raises NotFused."""
+    return _ask_once(_find_kernel, kernel, snapshot)
+
+
+def _find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
+    access, options = read_access(kernel, snapshot)
     try:
         return make_kernel_read(access, options)
     except UnreadableKernel as error:
         raise NotFused(f"its kernel is not understood: {error}") from None
 
 
-def read_access(kernel: int, device: int, sources: Mapping[int, str]) -> tuple[KernelAccess, str]:
+def read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
     """Return what a kernel reads and writes, and the build options that its program needs.
 
     Args:
         kernel: its handle.
-        sources: of programs, by their handles.
 
     Raises:
         NotFused: it is not known.
     """
-    program = query_program(kernel)
-    source = sources.get(program, "")
+    return _ask_once(_read_access, kernel, snapshot)
+
+
+def _ask_once(
+    ask: Callable[[int, ListSnapshot], _Found], kernel: int, snapshot: ListSnapshot
+) -> _Found:
+    """Return an answer about a kernel, or raise NotFused, as the first time."""
+    found: Any = snapshot.answers.get((ask, kernel))
+    if found is None:
+        try:
+            found = ask(kernel, snapshot)
+        except NotFused as error:
+            found = str(error)
+        snapshot.answers[ask, kernel] = found
+    if isinstance(found, str):
+        raise NotFused(found)
+    return found
+
+
+def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
+    program, device = query_program(kernel), snapshot.commands.devices[0]
+    source = snapshot.sources.get(program, "")
     if not source.strip():
         raise NotFused("nobody knows the source of its program")
     query = "CL_PROGRAM_BUILD_OPTIONS"

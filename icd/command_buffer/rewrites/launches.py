@@ -6,16 +6,20 @@ driver and reads the kernel (icd/kernel_source/), and it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from ...calls import get_address
 from ...kernel_source.reading import LaunchValues
 from .arguments import NotFused, RecordedArgument, name_argument, read_argument
 from .kernels import KernelRead, find_kernel
-from .used_bytes import UsedBytes, list_memory
+from .used_bytes import ItemPlace, UsedBytes, find_places, list_memory
 from .uses import ListSnapshot
+
+#: Shapes of the launches of a kernel that are remembered: it may have other numbers each time.
+_MOST_SHAPES: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ def read_launch(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
         raise NotFused("its range has an offset")
     if any(command.n[4 : 3 + command.work_dim][k] != 1 for k in range(command.work_dim - 1)):
         raise NotFused("its range has several dimensions")
-    kernel = find_kernel(get_address(command.kernel), commands.devices[0], snapshot.sources)
+    kernel = find_kernel(get_address(command.kernel), snapshot)
     local = (command.n[6], 1, 1) if command.has_local else None
     return make_launch(snapshot, number, kernel, command.arguments, command.n[3], local)
 
@@ -94,26 +98,29 @@ def make_launch(
     local: tuple[int, int, int] | None,
 ) -> RecordedLaunch:
     given = [read_argument(snapshot, listed, one.index) for one in kernel.parameters]
+    changes = snapshot.commands.updatable
+    is_transfer = snapshot.commands.name_operation(number) != "kernel"
+    key = kernel, size, local, tuple((tuple(turns), address) for turns, address in given)
+    if not changes and (like := snapshot.answers.get(key)) is not None:
+        return replace(like, number=number, list=listed, is_transfer=is_transfer)
     for one, (turns, _) in zip(kernel.parameters, given, strict=True):
         is_plain = one.type.kind in ("integer", "float", "vector") and one.type.name
         if not is_plain and isinstance(turns[0], bytes):
             raise NotFused(f"its argument {one.name} is a struct")
-    asked = _Asked(
-        (one.name, int.from_bytes(turns[0], "little", signed=one.type.signed))
+    numbers = {
+        one.name: int.from_bytes(turns[0], "little", signed=one.type.signed)
         for one, (turns, _) in zip(kernel.parameters, given, strict=True)
         if one.type.kind == "integer" and isinstance(turns[0], bytes)
-    )
-    values = LaunchValues((size, 1, 1), local, arguments=asked)
-    reason, items, memory = "", size, list[list[UsedBytes]]()
+    }
+    shape = _find_shape(snapshot, kernel, size, local, numbers)
+    reason, items, memory = shape.reason, shape.items, list[list[UsedBytes]]()
     try:
-        if kernel.loop is not None:
-            behind = values.value(kernel.loop.behind)
-            if behind is None or values.value(kernel.loop.first) != 0:
-                raise NotFused("how many items its loop has is not known")
-            items = behind
-        if items <= 0:
-            raise NotFused("it has no items")
-        memory = [list_memory(kernel, given, turn, values, items) for turn in range(snapshot.turns)]
+        if reason:
+            raise NotFused(reason)
+        memory = [
+            list_memory(snapshot, kernel, given, turn, shape.places, items)
+            for turn in range(snapshot.turns)
+        ]
         # one work-item may have run the whole loop, item by item
         if kernel.loop is not None and not all(
             a.allows(b) for turn in memory for a in turn for b in turn
@@ -121,24 +128,66 @@ def make_launch(
             raise NotFused("an item of its loop uses what others write")
     except NotFused as error:
         reason = str(error)
-    changes = snapshot.commands.updatable
     arguments = [
-        name_argument(one, turns, address, one.name in asked.names, number if changes else None)
+        name_argument(one, turns, address, one.name in shape.asked, number if changes else None)
         for one, (turns, address) in zip(kernel.parameters, given, strict=True)
     ]
     if reason:
         refusal = NotFused(reason)
         refusal.arguments = arguments
         raise refusal
-    is_transfer = snapshot.commands.name_operation(number) != "kernel"
-    return RecordedLaunch(number, kernel, items, arguments, memory, listed, is_transfer)
+    made = RecordedLaunch(number, kernel, items, arguments, memory, listed, is_transfer)
+    snapshot.answers[key] = made
+    return made
+
+
+class _Shape(NamedTuple):
+    """What follows from the range and the numbers of a launch.
+
+    Attributes:
+        items: how many there are.
+        places: where the items' bytes of each memory argument are.
+        reason: why that is not known, "" if it is.
+        asked: the numbers that this depends on, by the names of the arguments.
+    """
+
+    items: int
+    places: Mapping[str, ItemPlace | None]
+    reason: str
+    asked: Mapping[str, int | None]
+
+
+def _find_shape(
+    snapshot: ListSnapshot,
+    kernel: KernelRead,
+    size: int,
+    local: tuple[int, int, int] | None,
+    numbers: Mapping[str, int],
+) -> _Shape:
+    known = snapshot.answers.setdefault((kernel, size, local), deque(maxlen=_MOST_SHAPES))
+    for one in known:
+        if all(numbers.get(name) == value for name, value in one.asked.items()):
+            return one
+    asked, items, reason = _Asked(numbers), size, ""
+    values = LaunchValues((size, 1, 1), local, arguments=asked)
+    if kernel.loop is not None:
+        behind = values.value(kernel.loop.behind)
+        items = behind or 0
+        if behind is None or values.value(kernel.loop.first) != 0:
+            reason = "how many items its loop has is not known"
+    if not reason and items <= 0:
+        reason = "it has no items"
+    places = {} if reason else find_places(kernel, values)
+    shape = _Shape(items, places, reason, {name: numbers.get(name) for name in asked.names})
+    known.append(shape)
+    return shape
 
 
 class _Asked(Mapping[str, int]):
     """The integers among arguments, and the names of those that were asked for."""
 
-    def __init__(self, values: Iterable[tuple[str, int]]) -> None:
-        self._values, self.names = dict(values), set[str]()
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self._values, self.names = values, set[str]()
 
     def __getitem__(self, name: str) -> int:
         self.names.add(name)

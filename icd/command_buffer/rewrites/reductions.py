@@ -36,7 +36,7 @@ from .places import ITEM, find_temporaries
 from .runs import Run, RunList
 from .sources import declare, replace_child, write_functions, write_pragmas
 from .used_bytes import UsedBytes, find_root
-from .uses import ListSnapshot, MemoryUse
+from .uses import ListSnapshot, MemoryUse, Root
 
 #: Launches that one kernel takes in. Compilers take longer for each.
 _MOST: Final = 32
@@ -51,7 +51,7 @@ def add_readers(found: RunList) -> None:
     """
     fused = {number for run in found.runs for number in run.numbers}
     for number in range(len(found.snapshot.commands)):
-        if number in fused:
+        if number in fused or number - 1 not in found.launches:
             continue
         try:
             reader = _read_reader(found.snapshot, number)
@@ -76,7 +76,7 @@ def _read_reader(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
     if commands.order.order_only[number] or commands.name_operation(number) != "kernel":
         raise NotFused("it is not a launch")
     kernel = get_address(command.kernel)
-    access, options = read_access(kernel, commands.devices[0], snapshot.sources)
+    access, options = read_access(kernel, snapshot)
     if not command.has_local or "local memory" not in access.uses or not access.uses <= _USES:
         raise NotFused("it does not work in groups")
     given = [read_argument(snapshot, command.arguments, one.index) for one in access.parameters]
@@ -85,7 +85,7 @@ def _read_reader(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
         handle = given[argument.parameter.index][0][0]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is not a buffer")
-        root, start, size = find_root(handle)
+        root, start, size = find_root(handle, snapshot.roots)
         does = argument.reads, argument.writes
         memory.append(UsedBytes(handle, root, start, start + size, 0, 0, *does, name, "it may"))
     try:
@@ -100,7 +100,8 @@ def _read_reader(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
 
 def _find_launches(found: RunList, reader: RecordedLaunch) -> ReaderRun:
     """Return a reader with the launches right before it that it can calculate itself."""
-    run, seen, uses = ReaderRun([], reader, {}), dict[int, MemoryUse](), found.snapshot.uses
+    roots, uses = found.snapshot.roots, found.snapshot.uses
+    run, seen = ReaderRun([], reader, {}, roots), dict[int, MemoryUse]()
     for number in range(reader.number - 1, max(-1, reader.number - 1 - _MOST), -1):
         launch = found.launches.get(number)
         if launch is None:
@@ -109,7 +110,7 @@ def _find_launches(found: RunList, reader: RecordedLaunch) -> ReaderRun:
             if one.writes and one.handle in uses:
                 seen[one.handle] = _leave_out(found.snapshot, one.handle, reader.number)
         launches = [launch, *run.launches]
-        more = ReaderRun(launches, reader, find_temporaries(launches, seen))
+        more = ReaderRun(launches, reader, find_temporaries(launches, seen), roots)
         if len(more.launches) < len(launches) or not more.is_right():
             break
         run = more
@@ -137,6 +138,7 @@ class ReaderRun(Run):
     Args:
         reader: the launch after them.
         temporaries: the memory that they write for it, and its type, by handle.
+        roots: see `find_root`.
     """
 
     def __init__(
@@ -144,9 +146,10 @@ class ReaderRun(Run):
         launches: Sequence[RecordedLaunch],
         reader: RecordedLaunch,
         temporaries: Mapping[int, str],
+        roots: dict[int, Root],
     ) -> None:
         super().__init__(launches)
-        self.reader, self.temporaries = reader, temporaries
+        self.reader, self.temporaries, self._roots = reader, temporaries, roots
 
     @property
     def numbers(self) -> list[int]:
@@ -179,7 +182,7 @@ class ReaderRun(Run):
         """
         names: list[str] = []
         own = [one for launch in self.launches for one in launch.memory[0] if one.handle == handle]
-        _, start, size = find_root(handle)
+        _, start, size = find_root(handle, self._roots)
         items, body = self.launches[0].items, self.reader.kernel.access.function.body
         places = {(one.first, one.stride, one.width * items) for one in own}
         for one in self.reader.memory[0]:

@@ -20,12 +20,14 @@ from weakref import ReferenceType, ref
 from ..background import Background
 from ..cells import Cells
 from ..commands import CommandList
-from .uses import ListSnapshot, MemoryUse, take_snapshot
+from .uses import ListSnapshot, MemoryUse, take_snapshot, why_not
 
 if TYPE_CHECKING:
     from .checking import FusionCheck
     from .flow import Flow
 
+#: Replays after which a rewrite begins that nobody waits for.
+_WORTH_REWRITING: Final = 8
 #: Replays after a change that ended a rewrite, until the commands are rewritten again.
 _PAUSE: Final = 16
 #: Twice as many after the next such change, unless so many times more replays came before it.
@@ -78,19 +80,40 @@ class Rewriting:
         self._checks = checks
         self._uses: Mapping[int, MemoryUse] = {}
         self._result: Future[Rewritten] | None = None
+        self._snapshot: ListSnapshot | None = None
         self._pause, self._since = _PAUSE, 0
+        self._why_later = "it may not be replayed often"
         self._revealed = set[int]()
 
     def begin(self) -> None:
-        """Begin to rewrite the commands as they are now, unless that has begun."""
+        """Begin to rewrite the commands as they are now or were prepared, unless that has begun.
+
+        No thread is started where nothing can be rewritten.
+        """
         if self._result is not None:
             return
-        snapshot = take_snapshot(self._commands, self._find_sources, self._get_cells(), self._uses)
-        self._uses = self._uses or snapshot.uses
-        result = Future[Rewritten]()
-        if not _background.add(partial(_work, ref(self), snapshot, result)):
+        snapshot, result = self._snapshot or self._take_snapshot(), Future[Rewritten]()
+        if (reason := why_not(snapshot)) is not None:
+            result.set_result(Rewritten(None, lines=[f"not fused: {reason}"]))
+        elif not _background.add(partial(_work, ref(self), snapshot, result)):
             self.work(snapshot, result)
-        self._result = result
+        self._result, self._snapshot = result, None
+
+    def prepare(self) -> int:
+        """Ask what only the program's beginning tells: later engines have references, too, and
+        programs may be gone.
+
+        Returns:
+            After how many replays to `begin`. A graph that is replayed a few times is not worth a
+                compiler.
+        """
+        self._snapshot, self._since = self._take_snapshot(), _WORTH_REWRITING
+        return self._since
+
+    def _take_snapshot(self) -> ListSnapshot:
+        found = take_snapshot(self._commands, self._find_sources, self._get_cells(), self._uses)
+        self._uses = self._uses or found.uses
+        return found
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let no variable stand for memory objects (handles) that a program can see now."""
@@ -114,7 +137,9 @@ class Rewriting:
             After how many replays to `begin` again.
         """
         is_quiet = enqueued - self._since > _QUIET * self._pause
-        self._result, self._pause = None, _PAUSE if is_quiet else 2 * self._pause
+        self._result = self._snapshot = None
+        self._pause = _PAUSE if is_quiet else 2 * self._pause
+        self._why_later = "a change has ended it"
         self._since = enqueued + self._pause
         return self._since
 
@@ -132,7 +157,7 @@ class Rewriting:
     def lines(self) -> Sequence[str]:
         """What `explain()` says."""
         if self._result is None:
-            return [f"not fused: a change has ended it; replay {self._since} tries it again"]
+            return [f"not fused: {self._why_later}; replay {self._since} tries it"]
         rewritten = self.rewritten
         return ["they are being rewritten"] if rewritten is None else rewritten.lines
 

@@ -47,7 +47,8 @@ class Run:
         self.declared: dict[str, str] = {}
         self.is_isolated = is_isolated
         self._sizes: dict[Any, int] = {}  # bytes of the arguments, by their keys
-        self._memory: list[dict[UsedBytes, int]] = []  # by turn; and the number of the command
+        # by turn and root; and the number of the command
+        self._memory: list[dict[int, dict[UsedBytes, int]]] = []
         for launch in launches:
             if self.why_not(launch) is not None:
                 break
@@ -64,7 +65,7 @@ class Run:
             return "its program has other build options"
         for turn, known in zip(launch.memory, self._memory, strict=True):
             for one in turn:
-                for before, number in known.items():
+                for before, number in known.get(one.root, {}).items():
                     if not one.allows(before):
                         name = f"its {one.argument}, {before.argument} of command {number}"
                         why = one.reason or before.reason or "they have other items' bytes there"
@@ -73,7 +74,7 @@ class Run:
                         return f"its {one.argument} has another type in command {number}"
                 if (
                     self.is_isolated
-                    and any(map(one.meets, known))
+                    and any(map(one.meets, known.get(one.root, {})))
                     and not self._passes(one, launch)
                 ):
                     return f"a GPU's compiler would see what passes in its {one.argument}"
@@ -103,7 +104,8 @@ class Run:
         self._sizes.update(_measure(launch))
         self._memory = self._memory or [{} for _ in launch.memory]
         for turn, known in zip(launch.memory, self._memory, strict=True):
-            known.update(dict.fromkeys(turn, launch.number))
+            for one in turn:
+                known.setdefault(one.root, {})[one] = launch.number
 
     @property
     def gains(self) -> bool:
@@ -117,8 +119,9 @@ class Run:
     def is_apart(self) -> bool:
         """Whether no two of its memory arguments share bytes."""
         return all(
-            len({(one.root, one.handle) for one in turn}) == len({one.root for one in turn})
+            len({one.handle for one in used}) == 1
             for turn in self._memory
+            for used in turn.values()
         )
 
     @property

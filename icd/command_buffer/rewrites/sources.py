@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pycparser import c_ast
@@ -64,7 +65,8 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_function(kernel: KernelRead, name: str, own: Sequence[str]) -> str:
+@lru_cache(1024)
+def _write_function(kernel: KernelRead, name: str, own: tuple[str, ...]) -> str:
     """Return a kernel as a function of one item.
 
     Args:

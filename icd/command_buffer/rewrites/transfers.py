@@ -53,7 +53,7 @@ def read_transfer(
     if width not in _ELEMENTS or size % like.items or any(place % width for place in places):
         raise NotFused(f"it has {size} bytes, those beside it {like.items} items")
     target, source = get_address(row.target), get_address(row.source)
-    roots = (find_root(one)[0] for one in (source, target) if one)
+    roots = (find_root(one, snapshot.roots)[0] for one in (source, target) if one)
     known = (types.get((root, width)) for root in roots)
     kind = next(filter(None, known), _ELEMENTS[width])
     given: list[int | bytes] = [target, places[1].to_bytes(8, "little")]
@@ -75,10 +75,12 @@ def read_transfer(
 
 def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
     """Return the types of the elements that launches use: see `read_transfer`."""
-    return {
-        (one.root, one.width): kind
-        for launch in launches
-        for one in launch.memory[0]
-        if one.stride == one.width
-        if _BUILT_IN.fullmatch(kind := launch.find_element(one.handle) or "")
-    }
+    found: dict[tuple[int, int], str] = {}
+    for launch in launches:
+        for one in launch.memory[0]:
+            key = one.root, one.width
+            if one.stride == one.width and key not in found:
+                kind = launch.find_element(one.handle) or ""
+                if _BUILT_IN.fullmatch(kind):
+                    found[key] = kind
+    return found

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...calls import query_integer
 from ...kernel_source.reading import LaunchValues, Own
 from .arguments import ArgumentValue, NotFused
 from .kernels import KernelRead, find_kinds
+from .uses import ListSnapshot, Root
+
+#: The first byte of item 0, the bytes from an item to the next, and those that an item uses.
+ItemPlace = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class UsedBytes:
+class UsedBytes(NamedTuple):
     """Bytes that a launch uses.
 
     Attributes:
@@ -67,20 +70,22 @@ class UsedBytes:
 
 
 def list_memory(
+    snapshot: ListSnapshot,
     kernel: KernelRead,
     arguments: Sequence[tuple[Sequence[ArgumentValue], int]],
     turn: int,
-    values: LaunchValues,
+    places: Mapping[str, ItemPlace | None],
     items: int,
 ) -> list[UsedBytes]:
+    """Return what a launch uses. Raises NotFused."""
     found: list[UsedBytes] = []
     for name, argument in kernel.access.arguments.items():
         turns, address = arguments[argument.parameter.index]
         handle = turns[turn % len(turns)]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is no buffer")
-        root, start, size = find_root(handle)
-        key, place = address or handle, _find_items(argument.own, values)
+        root, start, size = find_root(handle, snapshot.roots)
+        key, place = address or handle, places[name]
         does = argument.reads, argument.writes, name
         if place is None:
             why = argument.reason
@@ -95,9 +100,12 @@ def list_memory(
     return found
 
 
-def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] | None:
-    """Return the first byte of item 0, the bytes from an item to the next, and those that an item
-    uses; None if an item may use any."""
+def find_places(kernel: KernelRead, values: LaunchValues) -> dict[str, ItemPlace | None]:
+    """Return where the items' bytes of each memory argument are; None if an item may use any."""
+    return {name: _find_items(one.own, values) for name, one in kernel.access.arguments.items()}
+
+
+def _find_items(own: Own | None, values: LaunchValues) -> ItemPlace | None:
     if own is None or not own.holds(values):
         return None
     varying, fixed = own.offset.split()
@@ -112,8 +120,18 @@ def _find_items(own: Own | None, values: LaunchValues) -> tuple[int, int, int] |
     return first, stride, own.width
 
 
-def find_root(memory: int) -> tuple[int, int, int]:
-    """Return the memory object that has the bytes of one, where it begins there, and its size."""
+def find_root(memory: int, known: dict[int, Root]) -> Root:
+    """Return the memory object that has the bytes of one, where it begins there, and its size.
+
+    Args:
+        known: what is known while nobody releases them. Takes the answer.
+    """
+    if memory not in known:
+        known[memory] = _query_root(memory)
+    return known[memory]
+
+
+def _query_root(memory: int) -> Root:
     routine = "clGetMemObjectInfo"
     size = _query_address(memory, routine, "CL_MEM_SIZE")
     parent = _query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")

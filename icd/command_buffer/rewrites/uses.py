@@ -7,12 +7,14 @@ anybody else can see these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
+from weakref import finalize
 
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import call, get_address, query_bytes, query_program
+from ...calls import call, get_address, query_bytes, query_integer, query_program
 from ..cells import AS_MEMORY, Cells, copy_commands
 from ..commands import CommandList
 from ..edits import MEMORY
@@ -23,6 +25,10 @@ class BuiltSource(str):
 
     __slots__ = ("options",)
     options: str
+
+
+#: The memory object that has the bytes of one, where it begins there, and its size.
+Root = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class ListSnapshot:
         moving: the transfers whose memory is a Parameter.
         turns: 2 if buffers alternate, else 1.
         kept: what is referred to.
+        roots: of memory objects, as far as somebody has asked (`find_root`).
+        answers: what was found out about kernels and arguments. Launches are often alike.
     """
 
     commands: CommandList
@@ -73,6 +81,8 @@ class ListSnapshot:
     moving: frozenset[int]
     turns: int
     kept: Any
+    roots: dict[int, Root] = field(default_factory=dict)
+    answers: dict[Any, Any] = field(default_factory=dict)
 
 
 def take_snapshot(
@@ -101,7 +111,7 @@ def take_snapshot(
     held = lib.fl_change_arguments(ffi.NULL, len(memory), changes, len(memory))
     rows = cells.rows if cells is not None else ()
     moving = (one.places[one.place_count - one.transfer_count : one.place_count] for one in rows)
-    return ListSnapshot(
+    snapshot = ListSnapshot(
         commands,
         list_sources(commands, find_sources),
         list_uses(commands, known),
@@ -110,6 +120,35 @@ def take_snapshot(
         max([1, *(len(one.turns) for one in values.values())]),
         (ffi.gc(held, lib.fl_release_arguments) if held else None, cells),
     )
+    for program in snapshot.sources:  # Intel's driver tells no options of one that nobody has
+        if not call(program, "clRetainProgram"):
+            finalize(snapshot, call, program, "clReleaseProgram").atexit = False
+    return snapshot
+
+
+def why_not(snapshot: ListSnapshot) -> str | None:
+    """Return why nothing of a list is fused, as far as that is seen without reading a kernel."""
+    commands = snapshot.commands
+    if len(set(commands.devices)) > 1:
+        return "it has several devices"
+    if commands.wanted_events or commands.externals:
+        return "the times or events of single commands are asked for"
+    if not is_of_type(commands, "CL_DEVICE_TYPE_CPU", "CL_DEVICE_TYPE_GPU"):
+        return "only kernels of CPUs and GPUs are fused"
+    names = [commands.name_operation(number) for number in range(len(commands))]
+    if "kernel" not in names:
+        return "it launches no kernel"
+    fit = [name in ("kernel", "copy", "fill") for name in names]
+    has_loop = any("for" in source for source in snapshot.sources.values())
+    if not has_loop and not any(map(all, pairwise(fit))):
+        return "no two launches follow each other"
+    return None
+
+
+def is_of_type(commands: CommandList, *types: str) -> bool:
+    """Return whether the first device of a list is of one of some types."""
+    told = query_integer(commands.devices[0], "clGetDeviceInfo", "CL_DEVICE_TYPE") or 0
+    return any(told & OPENCL[one] for one in types)
 
 
 def _list_cells(cells: Cells) -> dict[int, CellValue]:
