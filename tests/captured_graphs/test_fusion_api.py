@@ -132,6 +132,20 @@ def test_a_wrong_kernel_is_found(
         chain.check(loop)
 
 
+def test_what_an_earlier_replay_wrote_looks_wrong(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that writes nothing leaves what is right already."""
+    chain = Chain(queue)
+    captured = chain.capture()
+    chain.check(captured.finalize(fuse=False))
+    spoil(monkeypatch, lambda source: source.replace("  {\n", "  if (get_global_id(0) < 0) {\n"))
+    loop = captured.finalize(fuse="check")
+    assert "if (get_global_id(0) < 0)" in next(iter(loop.fused.values()))
+    with pytest.raises(FusionError):
+        loop.replay(queue)
+
+
 def test_the_variable_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_FUSE", "check")
     spoil(monkeypatch, lambda source: source.replace("+= a", "-= a"))

@@ -108,9 +108,16 @@ class FusionCheck:
         """
         copies = Copies(commands.context, run.launches)
         self._runs.append((run, copies))
+        zero = array.copy_pattern(bytes(1))
         for root, (ways, size) in copies.roots.items():
+            uses = [[one for one in each.memory[0] if one.root == root] for each in run.launches]
+            is_read = any(one.reads for one in next(filter(None, uses)))
             for copy in ways:
-                before = [array.add("copy", before, source=root, target=copy, size=size)]
+                if is_read:
+                    before = [array.add("copy", before, source=root, target=copy, size=size)]
+                else:  # what an earlier replay left there would look as if it was written now
+                    fill: dict[str, Any] = {"target": copy, "pattern": zero, "pattern_size": 1}
+                    before = [array.add("fill", before, **fill, size=size)]
         captured, fused = copies.instead
         for instead in (captured, {}):
             for launch in run.launches:
