@@ -345,7 +345,8 @@ def test_what_the_program_drops_before_the_thread_begins(queue: cl.CommandQueue)
         chain.kernels.more(queue, (SIZE,), None, held, np.float32(1))
     del chain.out
     loop = graph.finalize(fuse="auto")
-    chain.out, chain.kernels = held, None
+    chain.out = held
+    del chain.kernels
     loop.replay(queue)
     begin(loop, queue)
     segment: Any = loop._whole
@@ -354,6 +355,17 @@ def test_what_the_program_drops_before_the_thread_begins(queue: cl.CommandQueue)
     for _ in range(40):
         loop.replay(queue)
     assert (chain.read() == chain.host * 4 + 1).all()
+
+
+def test_memory_of_the_host_is_written(queue: cl.CommandQueue) -> None:
+    """A CPU's program sees it without the buffer."""
+    chain, flags = Chain(queue), cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    chain.out = cl.Buffer(queue.context, flags, hostbuf=np.zeros_like(chain.host))
+    graph = chain.capture()
+    del chain.out
+    segment: Any = graph.finalize(fuse="wait")._whole
+    made = segment._buffer.plans.rewriting.wait()
+    assert made.sources and not made.hidden
 
 
 @pytest.mark.parametrize("what", ["a launch", "copies", "launches apart"])

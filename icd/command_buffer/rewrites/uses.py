@@ -193,11 +193,17 @@ def list_uses(commands: CommandList, known: Mapping[int, MemoryUse]) -> dict[int
             frozenset(numbers),
             known[handle].others
             if handle in known
-            else _count_references(handle) - 1 - own.get(handle, 0),
+            else _count_references(handle) - 1 - own.get(handle, 0) + _is_of_host(handle),
         )
         for handle, numbers in users.items()
         if handle and handle not in other
     }
+
+
+def _is_of_host(memory: int) -> bool:
+    """Return whether a program may see a buffer's bytes without it (CL_MEM_USE_HOST_PTR)."""
+    told = query_integer(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
+    return told is None or bool(told & OPENCL["CL_MEM_USE_HOST_PTR"])
 
 
 def _count_references(memory: int) -> int:
