@@ -10,6 +10,7 @@ they run, and why.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, Final
 
 from ...loader.base.forks import call_in_child, make_lock
@@ -237,15 +238,20 @@ class CommandBuffer:
             OpenCLError: a command has failed.
         """
         with self.lock:
-            route = self._find_route_here(queue)
+            route = self._find_route_here(queue, in_turns=times == 1)
             if route is None:
                 return False
+            began = perf_counter()
             code = lib.fl_run(route.native, times)
+            seconds = perf_counter() - began
             if code == lib.FL_BUILD_ANEW:
                 return False
             if code:
                 check(code, "replay", *find_loss(route))
-            self._allow_again()
+            if route.plan.trial is not None:
+                route.plan.trial.note(seconds)
+            else:
+                self._allow_again()
             return True
 
     def _build_anew(self) -> None:
@@ -327,11 +333,15 @@ class CommandBuffer:
             ]
         return found if all(found) else None
 
-    def _find_route_here(self, queue: int) -> Route | None:
+    def _find_route_here(self, queue: int, *, in_turns: bool = False) -> Route | None:
         """Return the route to a queue if this thread can run it, with nothing of it in another
-        queue."""
+        queue.
+
+        Args:
+            in_turns: whether it may be that of a turn, which the caller measures.
+        """
         route = self._get_route(queue)
-        if route.plan.is_temporary:  # its turns are measured or compared when they are enqueued
+        if route.plan.is_temporary and not (in_turns and self.plans.runs_all_here(route.kind)):
             return None
         if not route.runs_here or lib.fl_stack_left() < lib.FL_STACK_NEEDED:
             return None
@@ -341,7 +351,8 @@ class CommandBuffer:
             lib.fl_remember(self.native, ffi.NULL, ffi.NULL)
         if queue != self._queue:
             self._hold(queue)
-        self._take(route)
+        if not route.plan.is_temporary:
+            self._take(route)
         return route
 
     @property

@@ -143,7 +143,7 @@ class ExecutionPlans:
             return found[trial.choose_next()]
         if not any(one.tried for one in found):  # that depends on arguments, and on load
             remember(self._commands, kind, seconds)
-        return self._keep_fastest(kind, seconds, trial.scatter)
+        return self._keep_fastest(kind, seconds, trial)
 
     def _make(self, kind: QueueKind) -> Sequence[ExecutionPlan] | None:
         """Plan and build. Returns None if an engine failed; the next plan does without it."""
@@ -349,14 +349,18 @@ class ExecutionPlans:
         self._refused[kind][refused] = f"the driver refused it, {refusal}"
 
     def _keep_fastest(
-        self, kind: QueueKind, seconds: Mapping[str, float], scatter: Mapping[str, float]
+        self, kind: QueueKind, seconds: Mapping[str, float], trial: Trial
     ) -> ExecutionPlan:
         """End a trial: keep only the fastest plan."""
         found = self._found[kind]
         launches = {one.name: len(one.commands) for one in found}
         are_schedules = any(one.tried for one in found)
         best = choose_fastest(
-            seconds, of_schedules=are_schedules, launches=launches, scatter=scatter
+            seconds,
+            of_schedules=are_schedules,
+            launches=launches,
+            scatter=trial.scatter,
+            are_exact=trial.are_exact,
         )
         winner = next(one for one in found if one.name == best)
         _explain_choice(winner, found, seconds)
@@ -369,6 +373,12 @@ class ExecutionPlans:
             if one is not winner:
                 one.close()
         return winner
+
+    def runs_all_here(self, kind: QueueKind) -> bool:
+        """Whether the caller's thread can run each plan that takes turns. Its times are exact."""
+        plans = self._found[kind]
+        built = [part.built for one in plans for part in one.parts]
+        return all(one.native.run for one in built) and not any(one.check for one in plans)
 
     def refuse(self, kind: QueueKind, plan: ExecutionPlan, reason: str) -> None:
         """Forget a plan that the driver refused to enqueue, and the others.

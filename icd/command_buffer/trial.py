@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._native import ffi, lib
 from ..calls import find_device_profile, query_device
@@ -83,6 +83,12 @@ class Timing:
         return float("inf") if time == lib.FL_NO_TIME else time * 1e-9
 
 
+class ExactTime(NamedTuple):
+    """The time of a turn in the caller's thread."""
+
+    seconds: float
+
+
 class Trial:
     """The measurement of candidates. Its user holds a lock.
 
@@ -107,7 +113,7 @@ class Trial:
     ) -> None:
         self._names, self._turns, self._repeats = tuple(names), turns, repeats
         self._in_a_row, self._asked = 2 if in_pairs else 1, 0
-        self._timings: list[list[Timing]] = [[] for _ in names]
+        self._timings: list[list[Timing | ExactTime]] = [[] for _ in names]
         self._open: Sequence[int] = range(len(names))
         self._round = self._place = self._looked = 0
         self.scatter: dict[str, float] = {}
@@ -139,8 +145,22 @@ class Trial:
 
     def end(self, timing: Timing, event: int) -> None:
         """Note that the enqueue returned an event. A failed one does not count."""
-        self._timings[self.choose_next()].append(timing)
+        self._add(timing)
         timing.end(event)
+
+    def note(self, seconds: float) -> None:
+        """Note how long a turn took in the caller's thread, whose time no callback disturbs."""
+        if not self._is_over:
+            self._add(ExactTime(seconds))
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether all turns were in the caller's thread."""
+        kinds = {type(one) for timings in self._timings for one in timings}
+        return kinds == {ExactTime}
+
+    def _add(self, timing: Timing | ExactTime) -> None:
+        self._timings[self.choose_next()].append(timing)
         self._place += 1
         if self._place == len(self._open) * self._in_a_row:
             self._place, self._round = 0, self._round + self._in_a_row
@@ -206,6 +226,7 @@ def choose_fastest(
     of_schedules: bool = False,
     launches: Mapping[str, int] = MappingProxyType({}),
     scatter: Mapping[str, float] = MappingProxyType({}),
+    are_exact: bool = False,
 ) -> str:
     """Return the candidate that is clearly faster than those after it. A tie goes to a later one.
 
@@ -213,7 +234,10 @@ def choose_fastest(
         of_schedules: whether the candidates are schedules, of which none can do more than another.
         launches: how many each has, where that differs.
         scatter: how much the times of each candidate scatter.
+        are_exact: whether the least time is that of the fastest.
     """
+    if are_exact:
+        return min(reversed(list(seconds)), key=seconds.__getitem__)
     *others, best = seconds
     clearly = _CLEARLY_OF_SCHEDULES if of_schedules else _CLEARLY
     for name in reversed(others):

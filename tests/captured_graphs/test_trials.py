@@ -275,6 +275,49 @@ def test_fewer_launches_are_preferred_within_what_a_callback_takes() -> None:
     assert choose_fastest({"captured": 7.7e-6, "fused": 9.3e-6}, launches=same) == "captured"
 
 
+def test_the_least_of_exact_times_is_the_fastest() -> None:
+    """Replays of 3 µs differ by less than a callback takes."""
+    launches = {"captured": 5, "fused": 4}
+    for seconds, best in [((3.6e-6, 3.7e-6), "captured"), ((3.6e-6, 3.6e-6), "fused")]:
+        times = dict(zip(launches, seconds, strict=True))
+        assert choose_fastest(times, launches=launches, are_exact=True) == best
+
+
+def test_turns_in_the_callers_thread_are_exact() -> None:
+    tried = Trial(["a", "b"], 2)
+    for seconds in (9.0, 9.0, 2.0, 1.0):  # of a, b, b, a
+        assert tried.find_medians() is None
+        tried.note(seconds)
+    tried.note(5.0)
+    assert tried.are_exact and tried.find_medians() == {"a": 1.0, "b": 2.0}
+
+
+@pytest.mark.one_driver("pocl_wheel")
+def test_turns_that_the_caller_waits_for_run_in_its_thread(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted, note = list[float](), Trial.note
+
+    def count(tried: Trial, seconds: float) -> None:
+        noted.append(seconds)
+        note(tried, seconds)
+
+    monkeypatch.setattr(Trial, "note", count)
+    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "direct")
+    x = cl_array.to_device(queue, np.zeros(64, np.int32))
+    with capture(queue) as graph:
+        x += 3
+        x -= 2
+    loop, replays = graph.finalize(fuse="wait"), 80
+    for _ in range(replays):
+        loop.replay(queue, wait=True)
+    assert loop.fused and len(noted) >= 2 * trial.TURNS_OF_SCHEDULES
+    segment: Any = loop._get_only_segment()
+    plans = segment._buffer.plans
+    assert all(found[0].trial is None for found in plans._found.values())
+    assert (x.get() == replays).all()
+
+
 @pytest.mark.parametrize("slower, kept", [(1.6e-6, True), (90e-6, False)])
 def test_a_tie_goes_to_the_fused_kernel(
     queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, slower: float, kept: bool
