@@ -16,6 +16,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
+from helpers.fusion_programs import list_plans
 from pyopencl.elementwise import ElementwiseKernel
 
 from fairlead.captured_graphs.context import capture
@@ -72,13 +73,6 @@ def _fused(loop: Executable) -> list[str]:
     segments = loop._list_captured_segments()
     found: list[Any] = [one._buffer.plans.rewriting for one in segments]
     return [source for one in found for source in dict.fromkeys(one.wait().sources.values())]
-
-
-def list_plans(loop: Executable) -> list[str]:
-    """Return the plans of a graph that take turns: "fused", or "" for one as captured."""
-    segments: Any = loop._list_captured_segments()
-    kinds = [kind for one in segments for kind in one._buffer.plans._found.values()]
-    return [plan.tried for plan in max(kinds, key=len)]
 
 
 class Arrays:

@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from fairlead.captured_graphs.context import capture
+from fairlead.captured_graphs.executable import Executable
 
 #: Arguments and text of kernels on elements of type T. The arguments: `r` is read, `w` written, `m`
 #: both, each at the item's place; `R` is read anywhere, `W` is written elsewhere; `n` is how many
@@ -73,8 +74,9 @@ _TYPES: Final = {
 KINDS: Final = {"float": np.float32, "double": np.float64, "int": np.int32, "uchar": np.uint8}
 #: Elements of a buffer that launches may use.
 SIZES: Final = (64, 128, 200, 320)
-#: Elements behind them, so that places may move.
-_SPARE: Final = 128
+#: Elements behind them, so that views may begin later, and places may move in those.
+_LATER: Final = 128
+_SPARE: Final = _LATER + 32
 _REPLAYS: Final = 3
 
 
@@ -94,11 +96,13 @@ class Kernels:
 
     def __init__(self, context: cl.Context) -> None:
         self._context, self._built = context, dict[str, list[dict[str, Any]]]()
+        self._programs: list[cl.Program] = []
 
     def build(self, kind: str) -> list[dict[str, Any]]:
         if kind not in self._built:
             sources = (write_source(kind), write_source(kind, helper="x + 7"))
             programs = [cl.Program(self._context, source).build() for source in sources]
+            self._programs += programs  # Intel's driver tells no options of others
             found = [{one.function_name: one for one in each.all_kernels()} for each in programs]
             self._built[kind] = found
         return self._built[kind]
@@ -111,6 +115,11 @@ class Memory:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self._queue, self._contents = queue, contents
         self.whole = [cl.Buffer(queue.context, flags, hostbuf=one) for one in contents]
+
+    def renew(self, count: int, turn: int) -> None:
+        """Write other contents to the first buffers."""
+        for buffer, one in zip(self.whole[:count], self._contents, strict=False):
+            cl.enqueue_copy(self._queue, buffer, np.roll(one, 13 * turn))
 
     def read(self, count: int) -> list[bytes]:
         """Return the bytes of the first buffers."""
@@ -149,7 +158,7 @@ class RandomProgram:
         step = max(1, 128 // self._type.itemsize)
         self._views = [(number, 0) for number in range(self._held + self._own)]
         for _ in range(made.randint(0, 2)):
-            at = step * made.randint(0, _SPARE // step)
+            at = step * made.randint(0, _LATER // step)
             self._views.append((made.randrange(self._held), at))
         self.steps = [self._make_step() for _ in range(made.randint(2, 9))]
 
@@ -252,7 +261,9 @@ class RandomProgram:
                 kernel(self.queue, range_, (group,) if group else None, *arguments)
 
     def check(self, ways: Sequence[Any] = (False, "wait")) -> list[str]:
-        """Compare calls with replays. Returns the fused kernels' sources.
+        """Compare calls with replays, with other contents in each. Every plan has run then.
+
+        Returns the fused kernels' sources.
 
         Args:
             ways: what `finalize(fuse=)` gets.
@@ -267,10 +278,36 @@ class RandomProgram:
                 self.run(memory)
             del memory.whole[self._held :]  # only the graph has them
             loops.append((memory, graph.finalize(fuse=fuse)))
-        for _ in range(_REPLAYS):
+        replays = 0
+        while replays < _REPLAYS or not all(has_run_all(loop) for _, loop in loops):
+            for memory in (called, *(memory for memory, _ in loops)):
+                memory.renew(self._held, replays)
+            replays += 1
             self.run(called)
             expected = called.read(self._held)
             for memory, loop in loops:
                 loop.replay(self.queue)
                 assert memory.read(self._held) == expected, f"{loop.fuse}: {self.steps}"
-        return list(loops[-1][1].fused.values())
+        sources, loop = list(loops[-1][1].fused.values()), loops[-1][1]
+        assert not sources or "fused" in list_plans(loop), "no fused plan ran"
+        return sources
+
+
+def list_plans(loop: Executable) -> list[str]:
+    """Return the plans of a graph that take turns: "fused", or "" for one as captured."""
+    return [plan.tried for plan in _find_plans(loop)]
+
+
+def has_run_all(loop: Executable) -> bool:
+    """Return whether each plan of a graph had a turn, and the fused one two."""
+    plans = _find_plans(loop)
+    if not plans or (trial := plans[0].trial) is None:
+        return bool(plans)
+    turns = map(len, trial._timings)
+    return all(count > (one.tried == "fused") for one, count in zip(plans, turns, strict=True))
+
+
+def _find_plans(loop: Executable) -> list[Any]:
+    segments: Any = loop._list_captured_segments()
+    kinds = [kind for one in segments for kind in one._buffer.plans._found.values()]
+    return list(max(kinds, key=len, default=()))
