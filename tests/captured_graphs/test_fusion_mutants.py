@@ -18,7 +18,6 @@ from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
 from fairlead.icd.command_buffer.rewrites import (
     launches,
     places,
-    reductions,
     runs,
     transfers,
     used_bytes,
@@ -66,15 +65,15 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "value != value[:width] * (len(value) // width)",
         "False",
     ),
-    "readers write nothing": (
-        reductions.ReaderRun.is_right,
-        "and not {one.root for one in memory} & written",
-        "",
+    "nobody else accesses memory": (
+        runs.RunList.list_uses,
+        "launch is None or any(",
+        "launch is None and any(",
     ),
-    "pointers are never moved": (
-        reductions.ReaderRun._is_at_first,
-        "if name == variable",
-        "if True",
+    "all pieces have a part of the result": (
+        launches._end,
+        "one.root == out.root",
+        "False",
     ),
     "loops over items run alone": (
         launches.make_launch,
@@ -89,10 +88,8 @@ LIKES = {
 }
 #: The mutants of reductions, and a program that shows each.
 SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
-    "readers write nothing": lambda queue: reduced.test_kernels_that_work_in_groups(queue, "turns"),
-    "pointers are never moved": lambda queue: reduced.test_kernels_that_work_in_groups(
-        queue, "behind"
-    ),
+    "nobody else accesses memory": reduced.test_what_changes_after_a_reduction_is_written,
+    "all pieces have a part of the result": reduced.test_the_result_is_memory_of_launches_before,
 }
 #: Programs that are tried with each mutant.
 PROGRAMS = 24

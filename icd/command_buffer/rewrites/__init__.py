@@ -2,7 +2,7 @@
 
 - `rewriting.py` rewrites the commands of a graph in a thread, while replays run as captured.
 - `fusion.py` makes one kernel of launches over the same items.
-- `reductions.py` lets a kernel that works in groups calculate what launches wrote for it.
+- `reductions.py` makes PyOpenCL's reductions the last launches of such a kernel.
 - `launches.py` reads what a recorded launch does: its kernel (`kernels.py`), its arguments
   (`arguments.py`), and the bytes that it uses (`used_bytes.py`). `transfers.py` reads copies.
 - `runs.py` finds the launches that become one, `places.py` what a variable stands for.

@@ -12,15 +12,8 @@ from ...kernel_source.reading import KernelParameter
 from ..edits import MEMORY, VALUE
 from .uses import ListSnapshot
 
-
-class GroupMemory(NamedTuple):
-    """An argument that is local memory."""
-
-    size: int
-
-
-#: A handle of memory, the bytes of a value, or local memory.
-ArgumentValue = int | bytes | GroupMemory
+#: A handle of memory, or the bytes of a value.
+ArgumentValue = int | bytes
 
 
 class RecordedArgument(NamedTuple):
@@ -59,10 +52,8 @@ def read_argument(
     """
     found = ffi.new("fl_change *")
     check(lib.fl_get_argument(listed, index, found), "clSetKernelArg")
-    if found.kind not in (MEMORY, VALUE):
+    if found.kind not in (MEMORY, VALUE) or not found.value:
         raise NotFused(f"its argument {index} is neither a number nor a buffer")
-    if not found.value:
-        return [GroupMemory(found.size)], 0
     address = get_address(found.value) if lib.fl_parameter_of(listed, index) else 0
     cell = snapshot.cells.get(address)
     turns = cell.turns if cell is not None else [bytes(ffi.buffer(found.value, found.size))]
@@ -102,9 +93,7 @@ def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int] =
     kept, changes = list[Any](), ffi.new("fl_change[]", max(1, len(values)))
     for index, value in enumerate(values):
         kind, size = VALUE, 0
-        if isinstance(value, GroupMemory):
-            size, data = value.size, ffi.NULL
-        elif isinstance(value, int):
+        if isinstance(value, int):
             kind, size, data = MEMORY, 8, ffi.new("uintptr_t *", instead.get(value, value))
         else:
             size, data = len(value), ffi.new("unsigned char[]", value)

@@ -38,14 +38,14 @@ class FusedRun:
     Attributes:
         launches: in order.
         parameters: its own.
-        group: work-items of a work-group.
+        shape: work-items, and those of a work-group.
     """
 
     launches: Sequence[RecordedLaunch]
     source: str
     kernel: FusedKernel
     parameters: FusedParameters
-    group: int = 0
+    shape: tuple[int, int] = (0, 0)
 
     @property
     def temporaries(self) -> Mapping[int, str]:
@@ -71,6 +71,7 @@ class FusedRun:
         saved = {
             "launches": len(self.launches) - 1,
             "loops over items": loops,
+            "barriers": sum(len(one.reduction.tree) for one in self.launches if one.reduction),
             "bytes of memory traffic": max(0, before - after),
         }
         return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
@@ -107,7 +108,7 @@ class FusedRun:
             before: the commands that it comes after.
             instead: what its memory is exchanged for, by handle.
         """
-        items = -(-self.launches[0].items // (self.group * self.parameters.lanes)) * self.group
+        items, group = self.shape
         return array.add(
             "kernel",
             before,
@@ -116,6 +117,6 @@ class FusedRun:
             work_dim=1,
             has_local=1,
             global_size=(items, 1, 1),
-            local_size=(self.group, 1, 1),
+            local_size=(group, 1, 1),
             queue=commands.array[self.launches[0].number].queue,
         )

@@ -32,30 +32,22 @@ from .runs import RunList
 from .uses import ListSnapshot, is_of_type
 
 
-def fuse(
-    commands: CommandList,
-    snapshot: ListSnapshot,
-    add_readers: Callable[[RunList], None],
-    *,
-    checks: bool = False,
-) -> Rewritten:
+def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False) -> Rewritten:
     """Return commands with launches that are fused.
 
     Args:
         commands: what is rewritten. It may change meanwhile.
         snapshot: what it was.
-        add_readers: that of reductions.py.
         checks: whether the first replays run both ways (checking.py), if the commands never change.
     """
     found, old = RunList(snapshot, is_isolated=needs_isolation(commands)), snapshot.commands
-    if not found.is_isolated and not commands.updatable:
-        add_readers(found)
     lines, made, kernels = found.lines, dict[int, FusedRun](), dict[str, FusedKernel]()
+    uses = found.list_uses()
     for run in found.runs:
         first, last = run.numbers[0], run.numbers[-1]
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
         try:
-            one = run.make(old, snapshot.uses, kernels)
+            one = run.make(old, uses, kernels)
         except (NotFused, OpenCLError) as error:  # this run stays as it was captured
             lines.append((last, f"{many} not fused: {' '.join(str(error).split())}"))
             continue

@@ -15,7 +15,8 @@ from ...calls import get_address
 from ...kernel_source.reading import LaunchValues
 from .arguments import NotFused, RecordedArgument, name_argument, read_argument
 from .kernels import KernelRead, find_kernel
-from .used_bytes import ItemPlace, UsedBytes, find_places, list_memory
+from .reductions import NUMBERS, Reduction, read_reduction
+from .used_bytes import ItemPlace, UsedBytes, find_places, find_root, list_memory
 from .uses import ListSnapshot
 
 #: Shapes of the launches of a kernel that are remembered: it may have other numbers each time.
@@ -34,6 +35,7 @@ class RecordedLaunch:
         memory: what it uses, in each turn.
         list: the `fl_arguments *` that has the arguments.
         is_transfer: whether it is a copy or a fill.
+        reduction: what becomes of the items' values, if it is one.
     """
 
     number: int
@@ -43,6 +45,12 @@ class RecordedLaunch:
     memory: Sequence[Sequence[UsedBytes]]
     list: Any
     is_transfer: bool
+    reduction: Reduction | None = None
+
+    @property
+    def result(self) -> Any:
+        """The key of the argument that gets the sums of a reduction, else None."""
+        return self.arguments[self.reduction.result].key if self.reduction else None
 
     def find_element(self, key: Any) -> str | None:
         """Return the type of an item's element of memory.
@@ -67,11 +75,12 @@ class RecordedLaunch:
         return [one.name for one, value in pairs if value.key == key]
 
 
-def read_launch(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
+def read_launch(snapshot: ListSnapshot, number: int, *, reductions: bool = False) -> RecordedLaunch:
     """Return what a launch does.
 
     Args:
         snapshot: the commands.
+        reductions: whether PyOpenCL's are read as launches over their elements.
 
     Raises:
         NotFused: it is not known well enough.
@@ -84,6 +93,10 @@ def read_launch(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
         raise NotFused("its range has an offset")
     if any(command.n[4 : 3 + command.work_dim][k] != 1 for k in range(command.work_dim - 1)):
         raise NotFused("its range has several dimensions")
+    found = read_reduction(snapshot, number) if reductions else None
+    if found is not None:
+        made = make_launch(snapshot, number, found.kernel, command.arguments, found.items, None)
+        return _end(snapshot, made, found)
     kernel = find_kernel(get_address(command.kernel), snapshot)
     local = (command.n[6], 1, 1) if command.has_local else None
     return make_launch(snapshot, number, kernel, command.arguments, command.n[3], local)
@@ -181,6 +194,25 @@ def _find_shape(
     shape = _Shape(items, places, reason, {name: numbers.get(name) for name in asked.names})
     known.append(shape)
     return shape
+
+
+def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -> RecordedLaunch:
+    """Return the items of a reduction, which write no elements but sums: one for each group."""
+    parameters = launch.kernel.parameters
+    arguments = [
+        given._replace(is_proven=given.is_proven or one.name in NUMBERS)
+        for one, given in zip(parameters, launch.arguments, strict=True)
+    ]
+    memory: list[list[UsedBytes]] = []
+    for turn in launch.memory:
+        (out,) = (one for one in turn if one.argument == parameters[reduction.result].name)
+        others = [one for one in turn if one is not out]
+        if any(one.root == out.root for one in others):
+            raise NotFused("it writes what it reads")
+        end, why = find_root(out.root, snapshot.roots)[2], "each group writes a sum"
+        out = UsedBytes(out.handle, out.root, 0, end, 0, 0, False, True, out.argument, why)
+        memory.append([*others, out])
+    return replace(launch, arguments=arguments, memory=memory, reduction=reduction)
 
 
 class _Asked(Mapping[str, int]):

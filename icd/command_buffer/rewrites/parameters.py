@@ -10,6 +10,7 @@ from .arguments import ArgumentValue, make_arguments
 from .isolation import isolate
 from .launches import RecordedLaunch
 from .places import FIRST, ITEM, ElementPlace
+from .reductions import SUM
 
 if TYPE_CHECKING:
     from .runs import Run
@@ -66,6 +67,8 @@ class FusedParameters:
         self.temporaries, self.shared, self.lanes = temporaries, shared, lanes
         handles = [*temporaries, *(shared or ())]
         self.variables = {handle: f"fl_own_{n}" for n, handle in enumerate(handles)}
+        if run.reduction is not None:
+            self.variables[run.launches[-1].result] = SUM
         self.places: dict[Any, int] = {}
         self.rows: list[FusedArgument] = []
         pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
@@ -88,7 +91,8 @@ class FusedParameters:
         self.places[key] = len(self.rows)
         self.rows.append(FusedArgument(*row))
 
-    def _name(self, key: Any) -> str:
+    def name(self, key: Any) -> str:
+        """Return the name of a row, by its key."""
         return self.rows[self.places[key]].name
 
     def write_body(self, calls: Sequence[str]) -> list[str]:
@@ -132,7 +136,7 @@ class FusedParameters:
 
     def _write_memory(self, handle: int) -> str:
         assert self.shared is not None
-        return self.shared[handle].write(self._name(handle), self.lanes)
+        return self.shared[handle].write(self.name(handle), self.lanes)
 
     def write_call(self, name: str, launch: RecordedLaunch, met: Collection[int]) -> list[str]:
         """Return the statements that call the function of an old kernel.
@@ -142,7 +146,7 @@ class FusedParameters:
         """
         if self.shared is None:
             return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
-        zero = self._name((_ZERO, launch.number))
+        zero = self.name((_ZERO, launch.number))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
         # what nobody has used yet comes from memory, as in the old kernel
         read = {one.handle for one in launch.memory[0] if not launch.writes_first(one.handle)}
@@ -162,8 +166,8 @@ class FusedParameters:
 
     def _write(self, type_: Any, key: Any, zero: str) -> str:
         if not isinstance(key, int):
-            return isolate(self._name(key), type_.name, zero) if zero else self._name(key)
+            return isolate(self.name(key), type_.name, zero) if zero else self.name(key)
         pointer = f"(global {type_.target.name or 'void'} *)"
         if key in self.variables:
             return f"{pointer}0"
-        return f"{pointer}({self._name(key)} + {zero})" if zero else pointer + self._name(key)
+        return f"{pointer}({self.name(key)} + {zero})" if zero else pointer + self.name(key)

@@ -1,299 +1,258 @@
-"""Launches become a part of the kernel that reads their results, as a reduction or a scan does.
+"""Reductions of PyOpenCL as the end of a run: each item adds its value to a sum.
 
-The reading kernel stays as it is, but for one thing: where it read an element of an array, it calls
-a function that calculates what the launches wrote there. That does the same, bit for bit, because:
+A work-group of such a kernel has a lane for each work-item. A lane adds one element of each piece
+of memory to its sum, and a tree puts the sums together. A CPU runs lane after lane, so it walks
+through memory in strides. The new kernel has one work-item for a group, which runs through one
+piece after the other. That does the same, bit for bit, because:
 
-- the launches have one item for each element of the array, and item i writes element i;
-- nobody else can see what they write (`find_temporaries`);
-- the reading kernel writes nothing that they read;
-- the function has the expressions of the old kernels, as in fusion.py.
-
-Only kernels that use local memory are rewritten so. They read each element once or a few times. A
-kernel that reads all elements in each item would calculate them all again in each item.
+- the kernel is PyOpenCL's, statement by statement. Only expressions are its own;
+- each lane adds the same values in the same order, and the tree has the same pairs;
+- an element is an item: no other lane or group has it. So launches over the same items can be
+  calculated where it is read, as in fusion.py. Their results are written if others read them.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from pycparser import c_ast
 
-from ..._native import ffi, lib
 from ...calls import get_address
 from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
-from ...kernel_source.syntax import declared, list_names, walk_tree
-from ..commands import CommandArray, CommandList
-from .arguments import NotFused, RecordedArgument, make_arguments, read_argument
-from .fused_runs import FusedKernel, FusedRun
-from .kernels import KernelRead, declare_needed, find_elements, read_access
-from .launches import RecordedLaunch
-from .parameters import FusedParameters
-from .places import ITEM, find_temporaries
-from .runs import Run, RunList
-from .sources import declare, replace_child, write_functions, write_pragmas
-from .used_bytes import UsedBytes, find_root
-from .uses import ListSnapshot, MemoryUse, Root
+from ...kernel_source.reading import KernelAccess
+from ...kernel_source.syntax import assigned, uses_of_ids
+from .arguments import NotFused, read_argument
+from .kernels import (
+    KernelRead,
+    declare_needed,
+    list_macros,
+    make_kernel_read,
+    parse_kernel,
+    read_access,
+)
+from .uses import ListSnapshot
 
-#: Launches that one kernel takes in. Compilers take longer for each.
-_MOST: Final = 32
-_USES: Final = {"barrier", "local memory"}
+#: The body of PyOpenCL's template (pyopencl/reduction.py) as `write_opencl` writes its statements.
+#: What stands between @ differs.
+_TEMPLATE: Final = """@pointers@
+local pcl_out_type pcl_ldata[@lanes@]
+unsigned int pcl_lid = get_local_id(0)
+const long pcl_base_idx = ((get_group_id(0) * @lanes@) * pcl_seq_count) + pcl_lid
+long i = pcl_start + (pcl_base_idx * pcl_step)
+pcl_out_type pcl_acc = @neutral@
+for (unsigned pcl_s = 0; pcl_s < pcl_seq_count; ++pcl_s)
+{
+  if (i >= pcl_stop)
+    break;
+  pcl_acc = @sum@;
+  i += @lanes@ * pcl_step;
+}
 
+pcl_ldata[pcl_lid] = pcl_acc
+@tree@if (pcl_lid == 0)
+  pcl_out[get_group_id(0)] = pcl_ldata[0];
+"""
+_HALVING: Final = """barrier(CLK_LOCAL_MEM_FENCE)
+if (pcl_lid < @half@)
+{
+  pcl_ldata[pcl_lid] = @sum@;
+}
 
-def add_readers(found: RunList) -> None:
-    """Let kernels that read the results of runs calculate them.
-
-    Args:
-        found: the runs of a list that does not change.
-    """
-    fused = {number for run in found.runs for number in run.numbers}
-    for number in range(len(found.snapshot.commands)):
-        if number in fused or number - 1 not in found.launches:
-            continue
-        try:
-            reader = _read_reader(found.snapshot, number)
-        except NotFused:
-            continue
-        one = _find_launches(found, reader)
-        if not one.launches:
-            continue
-        taken = set(one.numbers)
-        for run in list(found.runs):
-            if taken & set(run.numbers):
-                found.runs.remove(run)
-                rest = Run(each for each in run.launches if each.number not in taken)
-                found.runs += [rest] if rest.launches and rest.gains else []
-        found.runs.append(one)
-        found.lines[:] = [line for line in found.lines if line[0] not in taken]
-
-
-def _read_reader(snapshot: ListSnapshot, number: int) -> RecordedLaunch:
-    """Return a launch that works in groups. It may use any bytes of its memory."""
-    commands, command = snapshot.commands, snapshot.commands.array[number]
-    if commands.order.order_only[number] or commands.name_operation(number) != "kernel":
-        raise NotFused("it is not a launch")
-    kernel = get_address(command.kernel)
-    access, options = read_access(kernel, snapshot)
-    if not command.has_local or "local memory" not in access.uses or not access.uses <= _USES:
-        raise NotFused("it does not work in groups")
-    given = [read_argument(snapshot, command.arguments, one.index) for one in access.parameters]
-    memory: list[UsedBytes] = []
-    for name, argument in access.arguments.items():
-        handle = given[argument.parameter.index][0][0]
-        if not isinstance(handle, int):
-            raise NotFused(f"its argument {name} is not a buffer")
-        root, start, size = find_root(handle, snapshot.roots)
-        does = argument.reads, argument.writes
-        memory.append(UsedBytes(handle, root, start, start + size, 0, 0, *does, name, "it may"))
-    try:
-        read = KernelRead(access, options, find_elements(access), declare_needed(access))
-    except UnreadableKernel as error:
-        raise NotFused(str(error)) from None
-    arguments = [
-        RecordedArgument(turns, (index,), 0, False) for index, (turns, _) in enumerate(given)
-    ]
-    return RecordedLaunch(number, read, 0, arguments, [memory], command.arguments, False)
+"""
+_HOLES: Final = {
+    "pointers": r"global pcl_out_type \*pcl_out = .*(?:\nglobal .*)*",
+    **dict.fromkeys(("lanes", "half"), r"\d+"),
+    "tree": r"(?:barrier(?s:.)*\n)?",
+}
+#: An item of it: it has an element of `pcl_out` for its sum.
+_ITEM: Final = """{declared}
+{head}
+{{
+    {pointers};
+    long fl_at = get_global_id(0), i = {start}L + fl_at * {step}L;
+    pcl_out[fl_at] = {sum};
+}}
+"""
+#: The argument that gets the sums, and those that the items depend on.
+_RESULT: Final = "pcl_out__base"
+NUMBERS: Final = ("pcl_start", "pcl_step", "pcl_stop", "pcl_seq_count", "pcl_out__offset")
+#: Variables of the new kernel: the sums of a group's lanes, and the number of a lane.
+_SUMS: Final = "fl_sums"
+_LANE: Final = "fl_lane"
+#: What an item adds to.
+SUM: Final = f"{_SUMS}[{_LANE}]"
 
 
-def _find_launches(found: RunList, reader: RecordedLaunch) -> ReaderRun:
-    """Return a reader with the launches right before it that it can calculate itself."""
-    roots, uses = found.snapshot.roots, found.snapshot.uses
-    run, seen = ReaderRun([], reader, {}, roots), dict[int, MemoryUse]()
-    for number in range(reader.number - 1, max(-1, reader.number - 1 - _MOST), -1):
-        launch = found.launches.get(number)
-        if launch is None:
-            break
-        for one in launch.memory[0]:
-            if one.writes and one.handle in uses:
-                seen[one.handle] = _leave_out(found.snapshot, one.handle, reader.number)
-        launches = [launch, *run.launches]
-        more = ReaderRun(launches, reader, find_temporaries(launches, seen), roots)
-        if len(more.launches) < len(launches) or not more.is_right():
-            break
-        run = more
-    return run
+class Reduction(NamedTuple):
+    """What a reduction does with the values of its items.
 
-
-def _leave_out(snapshot: ListSnapshot, handle: int, reader: int) -> MemoryUse:
-    """Return the use of a memory object without its reader, and without commands that have it as an
-    argument and do not access it. The second kernel of a reduction is such a one."""
-
-    def accesses(number: int) -> bool:
-        try:
-            (memory,) = _read_reader(snapshot, number).memory
-        except NotFused:
-            return True
-        return any(one.handle == handle and (one.reads or one.writes) for one in memory)
-
-    use = snapshot.uses[handle]
-    return replace(use, commands=frozenset(filter(accesses, use.commands - {reader})))
-
-
-class ReaderRun(Run):
-    """Launches that become a part of the launch after them.
-
-    Args:
-        reader: the launch after them.
-        temporaries: the memory that they write for it, and its type, by handle.
-        roots: see `find_root`.
+    Attributes:
+        lanes: of a work-group.
+        pieces: how many elements a lane has at most.
+        groups: how many work-groups there are.
+        neutral: what a sum begins with.
+        tree: sums of two lanes, and how many lanes have one.
+        result: the argument that gets a sum from each group.
+        offset: bytes from where that points to, to the first sum.
+        kernel: what one item does.
+        items: how many there are.
     """
 
-    def __init__(
-        self,
-        launches: Sequence[RecordedLaunch],
-        reader: RecordedLaunch,
-        temporaries: Mapping[int, str],
-        roots: dict[int, Root],
-    ) -> None:
-        super().__init__(launches)
-        self.reader, self.temporaries, self._roots = reader, temporaries, roots
+    lanes: int
+    pieces: int
+    groups: int
+    neutral: str
+    tree: tuple[tuple[int, str], ...]
+    result: int
+    offset: int
+    kernel: KernelRead
+    items: int
 
-    @property
-    def numbers(self) -> list[int]:
-        """Of the commands that it stands for."""
-        return [*super().numbers, self.reader.number]
+    def write_kernel(self, head: str, item: str, body: Sequence[str], to: str) -> str:
+        """Return the text of the new kernel.
 
-    def is_right(self) -> bool:
-        """Whether the reader can calculate what all launches write."""
-        memory = [one for launch in self.launches for one in launch.memory[0]]
-        written = {one.root for one in self.reader.memory[0] if one.writes}
-        reads = {handle: self.find_reads(handle) for handle in self.temporaries}
-        kernel = self.reader.kernel
-        kinds = dict(kernel.elements.values())
-        return (
-            self.launches[0].kernel.options == kernel.options
-            and all(kernel.declared.get(name, text) == text for name, text in self.declared.items())
-            and {one.handle for one in memory if one.writes} <= self.temporaries.keys()
-            and not {one.root for one in memory} & written
-            and any(reads.values())
-            and all(
-                names is not None and all(kinds[name] == self.temporaries[handle] for name in names)
-                for handle, names in reads.items()
-            )
-        )
-
-    def find_reads(self, handle: int) -> list[str] | None:
-        """Return the names of the reader's variables whose elements are those of an array.
-
-        None if it reads the array otherwise.
+        Args:
+            head: how it begins.
+            item: the name of an item's number.
+            body: the statements of an item.
+            to: the pointer that gets the sums.
         """
-        names: list[str] = []
-        own = [one for launch in self.launches for one in launch.memory[0] if one.handle == handle]
-        _, start, size = find_root(handle, self._roots)
-        items, body = self.launches[0].items, self.reader.kernel.access.function.body
-        places = {(one.first, one.stride, one.width * items) for one in own}
-        for one in self.reader.memory[0]:
-            if one.handle != handle or not one.reads:
-                continue
-            variable = self.reader.kernel.elements.get(one.argument, ("", ""))[0]
-            if not variable or places != {(start, own[0].width, size)}:
-                return None
-            if not self._is_at_first(one.argument, variable):
-                return None
-            if any(_is_address(node, variable) for node in walk_tree(body)):
-                return None
-            names.append(variable)
-        return names
-
-    def _is_at_first(self, name: str, variable: str) -> bool:
-        """Whether a variable of the reader points to where its argument does."""
-        if name == variable:
-            return True
-        kernel = self.reader.kernel
-        origin = declared(kernel.access.function.body)[variable].init
-        nodes = list(walk_tree(origin))
-        zeros = {
-            one.name
-            for one, given in zip(kernel.parameters, self.reader.arguments, strict=True)
-            if isinstance(value := given.turns[0], bytes) and not any(value)
-            if one.type.kind == "integer"
-        }
-        return (
-            {one.op for one in nodes if isinstance(one, c_ast.BinaryOp)} <= {"+"}
-            and set(list_names(origin)) <= zeros | {name}
-            and not any(isinstance(one, c_ast.Constant | c_ast.UnaryOp) for one in nodes)
-        )
-
-    def make(
-        self,
-        commands: CommandList,
-        uses: Mapping[int, MemoryUse],
-        kernels: dict[str, FusedKernel],
-    ) -> FusedRun:
-        """See `Run.make`."""
-        parameters = FusedParameters(self, self.temporaries)
-        source = self.write_source(parameters)
-        kernel = self.compile(commands, kernels, source)
-        return FusedReader([*self.launches, self.reader], source, kernel, parameters)
-
-    def write_source(self, parameters: FusedParameters) -> str:
-        """Return the source of a kernel that does what the launches and the reader do."""
-        function = copy.deepcopy(self.reader.kernel.access.function)
-        self.declared.update(self.reader.kernel.declared)
-        texts, body = write_functions(self, parameters)
-        rows = parameters.rows
-        names = [one.name for one in rows]
-        for handle, kind in self.temporaries.items():
-            name, variables = f"fl_read_{len(texts)}", self.find_reads(handle)
-            if variables:
-                given = ", ".join([*(one.text for one in rows), f"size_t {ITEM}"])
-                result = f"    return {parameters.variables[handle]};"
-                texts.append("\n".join([f"{kind} {name}({given}) {{", *body, result, "}"]))
-            for variable in variables or ():
-                _TakeResult(variable, name, names).visit(function.body)
-        function.decl.name = function.decl.type.type.declname = "fairlead_fused"
-        for one in rows:
-            is_memory = isinstance(one.value, int)
-            kind = "uchar" if is_memory else one.kind.strip()
-            function.decl.type.args.params.append(declare(one.name, kind, is_memory=is_memory))
-        pragmas = write_pragmas([*self.launches, self.reader])
-        return "\n".join([*pragmas, *texts, write_opencl(function)]) + "\n"
+        lanes, pieces = self.lanes, self.pieces
+        loop = f"for (size_t {_LANE} = 0; {_LANE} <"
+        lines = [
+            head,
+            f"  pcl_out_type {_SUMS}[{lanes}];",
+            f"  {loop} {lanes}; {_LANE}++)",
+            f"    {SUM} = {self.neutral};",
+            f"  for (uint fl_piece = 0; fl_piece < {pieces}; fl_piece++) {{",
+            f"    const size_t fl_at = (get_global_id(0) * {pieces} + fl_piece) * {lanes};",
+            f"    const size_t fl_end = clamp({self.items}UL, fl_at, fl_at + {lanes}UL) - fl_at;",
+            f"    {loop} fl_end; {_LANE}++) {{",
+            f"      const size_t {item} = fl_at + {_LANE};",
+            *(f"  {line}" for line in body),
+            "    }",
+            "  }",
+        ]
+        for half, text in self.tree:
+            lines += [f"  {loop} {half}; {_LANE}++)", f"    {SUM} = {text};"]
+        result = f"((global pcl_out_type *)({to} + {self.offset}L))[get_global_id(0)]"
+        return "\n".join([*lines, f"  {result} = {_SUMS}[0];", "}"]) + "\n"
 
 
-class FusedReader(FusedRun):
-    """Launches and their reader, and the launch that does the same: in the reader's range."""
+class _Form(NamedTuple):
+    """The expressions of a reduction."""
 
-    def make_arguments(self, instead: Mapping[int, int]) -> Any:
-        """See `FusedRun.make_arguments`."""
-        own = [one.turns[0] for one in self.launches[-1].arguments]
-        return make_arguments([*own, *(one.value for one in self.parameters.rows)], instead)
-
-    def add(
-        self,
-        array: CommandArray,
-        commands: CommandList,
-        before: Sequence[int],
-        instead: Mapping[int, int] = {},
-    ) -> int:
-        """See `FusedRun.add`."""
-        row = commands.array[self.launches[-1].number]
-        place = array.add_copy(ffi.addressof(row), before, row.queue)
-        made = array.array[place]
-        lib.fl_release_arguments(made.arguments)
-        made.arguments = ffi.NULL
-        made.arguments = self.make_arguments(instead)
-        made.kernel = ffi.cast("void *", self.kernel.handle)
-        return place
+    pointers: str
+    lanes: int
+    neutral: str
+    sum: str
+    tree: tuple[tuple[int, str], ...]
 
 
-class _TakeResult(c_ast.NodeVisitor):
-    """Lets a kernel call a function instead of reading an element of an array."""
+def read_reduction(snapshot: ListSnapshot, number: int) -> Reduction | None:
+    """Return what a launch does that is one of PyOpenCL's reductions; None if it is none.
 
-    def __init__(self, array: str, function: str, arguments: Sequence[str]) -> None:
-        self._array, self._function, self._arguments = array, function, arguments
+    Raises:
+        NotFused: It cannot be a part of another kernel.
+    """
+    command, device = snapshot.commands.array[number], snapshot.commands.devices[0]
+    if command.work_dim != 1 or not command.has_local or (command.has_offset and command.n[0]):
+        return None
+    access, options = read_access(get_address(command.kernel), snapshot)
+    form, lanes, values = find_form(access), command.n[6], dict[str, int]()
+    if form is None or lanes != form.lanes:
+        return None
+    for one in access.parameters:
+        turns, _ = read_argument(snapshot, command.arguments, one.index)
+        if one.type.kind == "integer" and isinstance(turns[0], bytes) and len({*turns}) == 1:
+            values[one.name] = int.from_bytes(turns[0], "little", signed=one.type.signed)
+    if any(values.get(name, -1) < 0 for name in NUMBERS) or not values["pcl_step"]:
+        raise NotFused("its range is not known, or goes backwards")
+    start, step, stop, pieces, offset = (values[name] for name in NUMBERS)
+    items, groups = -(-(stop - start) // step), command.n[3] // lanes
+    if items > groups * pieces * lanes:
+        raise NotFused("its groups leave elements out")
+    try:
+        kernel = _make_item(access, form, start, step, options, list_macros(device))
+    except UnreadableKernel as error:
+        raise NotFused(f"its kernel is not understood: {error}") from None
+    out = next(one.index for one in access.parameters if one.name == _RESULT)
+    what = form.neutral, form.tree, out, offset, kernel, items
+    return Reduction(lanes, pieces, groups, *what)
 
-    def generic_visit(self, node: Any) -> None:
-        for name, child in node.children():
-            self.visit(child)
-            is_element = isinstance(child, c_ast.ArrayRef) and isinstance(child.name, c_ast.ID)
-            if is_element and child.name.name == self._array:
-                given = [*(c_ast.ID(one) for one in self._arguments), child.subscript]
-                call = c_ast.FuncCall(c_ast.ID(self._function), c_ast.ExprList(given))
-                replace_child(node, name, call)
+
+@lru_cache(256)
+def find_form(access: KernelAccess) -> _Form | None:
+    """Return the expressions of a kernel that is one of PyOpenCL's reductions, else None."""
+    nodes = access.function.body.block_items or []
+    if "local memory" not in access.uses:
+        return None
+    found = _compile(_TEMPLATE).fullmatch("\n".join(write_opencl(node) for node in nodes))
+    halving = _compile(_HALVING)
+    if found is None or halving.sub("", found["tree"]):
+        return None
+    tree = list[tuple[int, str]]()
+    for one in halving.finditer(found["tree"]):
+        half, text = int(one["half"]), one["sum"].replace("pcl_ldata[pcl_lid]", SUM)
+        text = text.replace(f"pcl_ldata[pcl_lid + {half}]", f"{_SUMS}[{_LANE} + {half}]")
+        tree.append((half, text))
+    own = {"i", "pcl_acc", *(one.name for one in access.parameters)}
+    own.update(re.findall(r"\*(\w+) =", found["pointers"]))
+    functions, folded = access.program.functions, [found["neutral"], *dict(tree).values()]
+    words, more = (set(re.findall(r"\w+", text)) for text in (" ".join(folded), found["sum"]))
+    loop = next(one for one in nodes if isinstance(one, c_ast.For))
+    if (
+        words & own
+        or any(word.startswith(("pcl_", "get_")) for word in (words | more) - {"pcl_acc"})
+        or any(uses_of_ids(functions, functions[word]) for word in words & functions.keys())
+        or assigned(loop.stmt.block_items[1].rvalue)
+    ):
+        return None
+    lanes, what = int(found["lanes"]), (found["neutral"], found["sum"], tuple(tree))
+    return _Form(found["pointers"], lanes, *what)
 
 
-def _is_address(node: c_ast.Node, variable: str) -> bool:
-    return isinstance(node, c_ast.UnaryOp) and node.op == "&" and variable in list_names(node)
+@lru_cache
+def _compile(template: str) -> re.Pattern[str]:
+    seen = set[str]()
+
+    def write(hole: re.Match[str]) -> str:
+        name = hole[1]
+        if name in seen:
+            return f"(?P={name})"
+        seen.add(name)
+        return f"(?P<{name}>{_HOLES.get(name, '.+')})"
+
+    return re.compile(re.sub(r"@(\w+)@", write, re.escape(template)))
+
+
+@lru_cache(256)
+def _make_item(
+    access: KernelAccess,
+    form: _Form,
+    start: int,
+    step: int,
+    options: str,
+    macros: frozenset[tuple[str, str | None]],
+) -> KernelRead:
+    """Return a kernel that does what one item does."""
+    needed = declare_needed(access)
+    pragmas = [f"#pragma {one}" for one in access.program.pragmas]
+    text = _ITEM.format(
+        declared="\n".join([*pragmas, *needed.values()]),
+        head=write_opencl(access.function.decl),
+        pointers=form.pointers.replace("\n", ";\n"),
+        start=start,
+        step=step,
+        sum=re.sub(r"\bpcl_acc\b", "pcl_out[fl_at]", form.sum),
+    )
+    item, options = parse_kernel(text, options, access.name, macros)
+    made = make_kernel_read(item, options)
+    if _RESULT not in made.elements:
+        raise UnreadableKernel("a sum has no built-in type")
+    return replace(made, declared=needed)

@@ -180,9 +180,8 @@ class Rewriting:
                 raise RuntimeError("the program ends")
             # they need a parser, which graphs without fusion do not load
             from .fusion import fuse
-            from .reductions import add_readers
 
-            made = fuse(self._commands, snapshot, add_readers, checks=self._checks)
+            made = fuse(self._commands, snapshot, checks=self._checks)
         except Exception as error:  # a graph that is not rewritten runs as captured
             made = Rewritten(None, lines=[f"not rewritten: {type(error).__name__}: {error}"])
         result.set_result(made)

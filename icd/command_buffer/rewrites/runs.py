@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from .isolation import measure_kind, why_not_isolated
 from .launches import RecordedLaunch, read_launch
 from .parameters import FusedParameters
 from .places import ElementPlace, find_place, find_temporaries
+from .reductions import Reduction
 from .sources import write_source
 from .transfers import list_types, read_transfer
 from .used_bytes import UsedBytes
@@ -58,6 +60,8 @@ class Run:
         """Return why a launch cannot be the next one of it."""
         if not self.launches:
             return None
+        if self.reduction is not None:
+            return "a reduction ends a kernel"
         first, declared = self.launches[0], launch.kernel.declared
         if first.items != launch.items:
             return f"it has {launch.items} items, those before it {first.items}"
@@ -111,9 +115,13 @@ class Run:
     def gains(self) -> bool:
         """Whether the new launch can be better than the old ones."""
         kernels = [one.kernel for one in self.launches if not one.is_transfer]
-        return any(one.loop is not None for one in kernels) or (
-            bool(kernels) and len(self.launches) > 1
-        )
+        ends = self.reduction is not None or any(one.loop is not None for one in kernels)
+        return ends or (bool(kernels) and len(self.launches) > 1)
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What its last launch does with the items' values, if it is a reduction."""
+        return self.launches[-1].reduction if self.launches else None
 
     @property
     def is_apart(self) -> bool:
@@ -161,7 +169,9 @@ class Run:
             parameters = FusedParameters(self, temporaries, shared)
         source = write_source(self, parameters)
         kernel = self.compile(commands, kernels, source)
-        return FusedRun(self.launches, source, kernel, parameters, self.group)
+        items = -(-self.launches[0].items // (self.group * parameters.lanes)) * self.group
+        shape = (items, self.group) if self.reduction is None else (self.reduction.groups, 1)
+        return FusedRun(self.launches, source, kernel, parameters, shape)
 
     def compile(
         self, commands: CommandList, kernels: dict[str, FusedKernel], source: str
@@ -223,11 +233,24 @@ class RunList:
                 run.add(launch)
         self._end(run)
 
+    def list_uses(self) -> Mapping[int, MemoryUse]:
+        """Return who accesses memory objects: not who only has one as an argument."""
+
+        def accesses(number: int, handle: int) -> bool:
+            launch = self.launches.get(number)
+            used = chain(*launch.memory) if launch is not None else ()
+            return launch is None or any(handle in (one.handle, one.root) for one in used)
+
+        return {
+            handle: replace(use, commands=frozenset(n for n in use.commands if accesses(n, handle)))
+            for handle, use in self.snapshot.uses.items()
+        }
+
     def _read_launch(self, number: int) -> None:
         try:
             if self.snapshot.commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            launch = read_launch(self.snapshot, number)
+            launch = read_launch(self.snapshot, number, reductions=not self.is_isolated)
             self.arguments[number] = launch.arguments
             if self.is_isolated:
                 _check_isolation(launch)

@@ -52,10 +52,14 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
     items, lanes = run.launches[0].items, parameters.lanes
     item, first = (ITEM, "") if lanes == 1 else (FIRST, f" * {lanes}")
     test = f"  if ({item} < {items}UL)\n" if items % (run.group * lanes) else ""
+    head = f"kernel void fairlead_fused({', '.join(one.text for one in parameters.rows)}) {{"
+    head = "\n".join([*write_pragmas(run.launches), *texts, head])
+    if run.reduction is not None:
+        return run.reduction.write_kernel(
+            head, ITEM, body, parameters.name(run.launches[-1].result)
+        )
     lines = [
-        *write_pragmas(run.launches),
-        *texts,
-        f"kernel void fairlead_fused({', '.join(one.text for one in parameters.rows)}) {{",
+        head,
         f"  const size_t {item} = get_global_id(0){first};",
         f"{test}  {{",
         *body,
@@ -78,8 +82,8 @@ def _write_function(kernel: KernelRead, name: str, own: tuple[str, ...]) -> str:
     for one in own:
         variable, kind = kernel.elements[one]
         _TakeVariable(variable, f"fl_own_{one}").visit(function.body)
-        function.decl.type.args.params.append(declare(f"fl_own_{one}", kind, is_pointer=True))
-    function.decl.type.args.params.append(declare(ITEM, "size_t"))
+        function.decl.type.args.params.append(_declare(f"fl_own_{one}", kind, is_pointer=True))
+    function.decl.type.args.params.append(_declare(ITEM, "size_t"))
     block = function.body.block_items
     if kernel.loop is None:
         _TakeItem().visit(function.body)
@@ -101,11 +105,10 @@ def _run_once(loop: Any, variable: str) -> Any:
     return c_ast.Compound([*first, c_ast.DoWhile(c_ast.Constant("int", "0"), loop.stmt)])
 
 
-def declare(name: str, kind: str, *, is_pointer: bool = False, is_memory: bool = False) -> Any:
-    """Return the declaration of a parameter, a pointer to a variable, or one to global memory."""
-    quals = ["_Atomic"] if is_memory else []
-    type_: Any = c_ast.TypeDecl(name, quals, None, c_ast.IdentifierType([kind]))
-    if is_pointer or is_memory:
+def _declare(name: str, kind: str, *, is_pointer: bool = False) -> Any:
+    """Return the declaration of a parameter, or of a pointer to a variable."""
+    type_: Any = c_ast.TypeDecl(name, [], None, c_ast.IdentifierType([kind]))
+    if is_pointer:
         type_ = c_ast.PtrDecl([], type_)
     return c_ast.Decl(*(name, [], [], [], []), type_, None, None)
 
@@ -120,18 +123,15 @@ class _TakeVariable(c_ast.NodeVisitor):
         for name, child in node.children():
             is_element = isinstance(child, c_ast.ArrayRef) and isinstance(child.name, c_ast.ID)
             if is_element and child.name.name == self._array:
-                replace_child(node, name, c_ast.UnaryOp("*", c_ast.ID(self._pointer)))
+                # children() names them so: "args" or "exprs[1]"
+                field, _, place = name.partition("[")
+                new = c_ast.UnaryOp("*", c_ast.ID(self._pointer))
+                if place:
+                    getattr(node, field)[int(place[:-1])] = new
+                else:
+                    setattr(node, field, new)
             else:
                 self.visit(child)
-
-
-def replace_child(node: Any, name: str, new: Any) -> None:
-    """Exchange a child of a syntax tree. `name` is as `children` gives it: "args" or "exprs[1]"."""
-    field, _, place = name.partition("[")
-    if place:
-        getattr(node, field)[int(place[:-1])] = new
-    else:
-        setattr(node, field, new)
 
 
 class _TakeItem(c_ast.NodeVisitor):
