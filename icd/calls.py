@@ -228,7 +228,7 @@ def identify_device(device: int) -> tuple[str, ...]:
 
 def find_driver_file(device: int) -> str:
     """Return the file that the functions of a device's driver lie in, "" if it is not known."""
-    # A slot that nobody of fairlead's exchanges: what lies in the others may be ours.
+    # fairlead exchanges other slots of the table, which would name its own file.
     return find_file(get_address(find_driver_function(device, "clGetContextInfo")))
 
 

@@ -241,15 +241,15 @@ class CommandBuffer:
             route = self._find_route_here(queue, in_turns=times == 1)
             if route is None:
                 return False
-            began = perf_counter()
+            trial = route.plan.trial
+            began = perf_counter() if trial is not None else 0.0
             code = lib.fl_run(route.native, times)
-            seconds = perf_counter() - began
             if code == lib.FL_BUILD_ANEW:
                 return False
             if code:
                 check(code, "replay", *find_loss(route))
-            if route.plan.trial is not None:
-                route.plan.trial.note(seconds)
+            if trial is not None:
+                trial.note(perf_counter() - began)
             else:
                 self._allow_again()
             return True

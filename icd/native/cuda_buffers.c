@@ -206,12 +206,10 @@ static cl_int set_destructor_callback(cl_mem memory, void (*gone)(cl_mem, void *
 }
 
 static cl_int release_buffer(cl_mem memory) {
-    if (fl_is_kept(memory))
-        return CL_INVALID_MEM_OBJECT;
-    if (fl_keep_buffer(memory))
-        return CL_SUCCESS;
-    cl_int code =
-        ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+    cl_int code;
+    if (fl_keep_buffer(memory, &code))
+        return code;
+    code = ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
     fl_give_back();
     return code;
 }

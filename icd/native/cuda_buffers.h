@@ -80,7 +80,7 @@ bool fl_release_queue(fl_queues *queues, cl_command_queue queue);
 /* A buffer with these flags, which begins with what `host` leads to. NULL: it cannot be shared. */
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host);
 /* The program releases a buffer. False: it is the driver's to release. */
-bool fl_keep_buffer(cl_mem memory);
+bool fl_keep_buffer(cl_mem memory, cl_int *code);
 /* Whether the program has released a buffer that is kept: its handle is none any more. */
 bool fl_is_kept(cl_mem memory);
 /* Others than the program may hold a buffer, or want to hear of its end: it is not kept. */

@@ -256,7 +256,6 @@ static void *import_descriptor(void *context, uint64_t flags, uint64_t address, 
                                       (cl_mem_properties)descriptor, 0};
     fn_clCreateBufferWithProperties *create =
         (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
-    (void)address;
     void *memory = create(context, properties, flags, size, NULL, code);
     if (!memory)
         close(descriptor);
@@ -444,7 +443,7 @@ static root *new_own(const wanted *w) {
     return made;
 }
 
-/* The buffer of a released place is one that is wanted. */
+/* Whether the buffer of a released place has the size and the flags that are wanted. */
 static bool is_same(const place *p, const wanted *w) {
     return p->memory && p->size == w->size &&
            !((p->flags ^ w->flags) & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR);
@@ -578,12 +577,16 @@ bool fl_is_kept(cl_mem memory) {
     return is_kept;
 }
 
-bool fl_keep_buffer(cl_mem memory) {
+bool fl_keep_buffer(cl_mem memory, cl_int *code) {
     cl_uint references = 0, maps = 0;
     pthread_mutex_lock(&fl_shared_lock);
-    place *p = find_used(memory);
+    place *p = find(memory);
+    bool is_kept = p && p->is_free;
     bool may_keep = p && !p->is_held && is_to_be_kept(p->root);
     pthread_mutex_unlock(&fl_shared_lock);
+    *code = is_kept ? CL_INVALID_MEM_OBJECT : CL_SUCCESS;
+    if (is_kept)
+        return true;
     if (!may_keep)
         return false;
     fn_clGetMemObjectInfo *ask =

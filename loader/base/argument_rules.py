@@ -128,7 +128,7 @@ def list_parameter_rules(function: Any, p: Any, *, own: bool = False) -> Iterato
     if not optional and (p.stars or base in ("handle", "callback")):
         is_handle = base == "handle" and not p.stars
         code = "INVALID_NULL_HANDLE" if is_handle else "INVALID_NULL_POINTER"
-        yield Rule(name, f"not {name}", code, "it is NULL")
+        yield Rule(name, f"not {name}", code, "it is required")
     if count and is_out and base == "handle":
         what = "it is there, and has room for nothing"
         yield Rule(name, f"{name} and not {count}", "INVALID_SIZE", what)

@@ -15,16 +15,16 @@ from typing import Any, Final, TypeVar
 
 #: The places of the functions, in their order.
 ORDER: Final = (
-    "submissions",  # Commands that were submitted, threads that compile.
-    "loaders",  # The plugins that fairlead's loaders have opened.
-    "pi",  # PI plugins on our adapters.
-    "adapters",  # Unified Runtime, on the drivers of Level Zero, CUDA, HIP and OpenCL.
-    "level_zero",  # Drivers of Level Zero, on OpenCL.
-    "layers",  # Command-buffers in front of OpenCL's drivers.
-    "queues",  # Of OpenCL, whose release was put off.
-    "memory",  # What devices still use is kept.
-    "traces",  # Files.
-    "tables",  # Nothing calls Python any more.
+    "submissions",  # Submitted commands are waited for, and threads that compile.
+    "loaders",  # Loaders close the plugins that they have opened.
+    "pi",  # PI plugins end before the adapters that they call.
+    "adapters",  # Adapters end before the drivers that they call.
+    "level_zero",  # Drivers of Level Zero end before OpenCL.
+    "layers",  # Layers release what they hold of OpenCL's drivers.
+    "queues",  # OpenCL's queues are released whose release was put off.
+    "memory",  # Memory that devices still use is kept.
+    "traces",  # Traces close their files.
+    "tables",  # Tables call no Python any more.
 )
 _Function = TypeVar("_Function", bound=Callable[[], object])
 _functions: Final[dict[str, list[Callable[[], object]]]] = {place: [] for place in ORDER}

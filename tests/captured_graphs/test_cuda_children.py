@@ -91,6 +91,29 @@ print(values(queue, y), launches(), shared(), "a CUDA Graph of 3 nodes" in loop.
     assert _run(run_python, environment, code) == ["[15] 1 1 True"]
 
 
+def test_a_context_from_before_reuses_nothing(
+    run_python: RunPython, environment: dict[str, str]
+) -> None:
+    """Its queues are not known, so nobody knows what they still use."""
+    find, switch, share = SHARING.partition('os.environ["FAIRLEAD_CUDA"]')
+    code = f"""
+{find}
+early = cl.Context([found.to_pyopencl()])
+{switch}{share}
+def addresses(context):
+    for _ in range(40):
+        made = cl.Buffer(context, READ_WRITE, 3 << 20)
+        yield lib.fl_cuda_address(ffi.cast("void *", made.int_ptr))
+        del made
+queues = cl.CommandQueue(early), cl.CommandQueue(context)
+for one in early, context:
+    given = list(addresses(one))
+    print(all(given), lib.fl_count_shared().reused)
+"""
+    done = run_python(code, env=environment)
+    assert done.out.splitlines() == ["True 0", "True 39"]
+
+
 def test_threads_share_and_replay_at_once(
     run_python: RunPython, environment: dict[str, str]
 ) -> None:

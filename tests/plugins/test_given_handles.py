@@ -24,6 +24,4 @@ def test_a_handle_that_two_objects_own_is_released_once(
     env = {"OCL_ICD_FILENAMES": each_driver.library, "OCL_ICD_VENDORS": each_driver.library}
     counts = count_releases(run_python, str(library()), backend, api, left_out, env)
     assert counts.pop("urDevice") == 0  # a root device
-    # A driver may give the handle of an event that is gone to the next one, which is released, too.
-    assert counts.pop("urEvent") >= 1
     assert counts == dict.fromkeys(counts, 1)

@@ -127,7 +127,7 @@ def take_snapshot(
 
 
 def why_not(snapshot: ListSnapshot) -> str | None:
-    """Return why nothing of a list is fused, as far as that is seen without reading a kernel."""
+    """Return why nothing of a list can be fused, None if only its kernels can tell."""
     commands = snapshot.commands
     if len(set(commands.devices)) > 1:
         return "it has several devices"

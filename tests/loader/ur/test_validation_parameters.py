@@ -293,7 +293,7 @@ def test_what_is_wrong_is_said_with_the_line_that_called(attach: Attach) -> None
     assert table.urContextRelease(None) == CODES["INVALID_NULL_HANDLE"]  # this line
     assert len(lines) == 1 and "\n" not in lines[0]
     assert lines[0].startswith(
-        "urContextRelease: hContext: it is NULL; answered UR_RESULT_ERROR_INVALID_NULL_HANDLE; "
+        "urContextRelease: hContext: it is required; answered UR_RESULT_ERROR_INVALID_NULL_HANDLE; "
         "called at "
     )
     assert f"{__file__}:" in lines[0] and lines[0].endswith("# this line")
