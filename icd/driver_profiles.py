@@ -52,6 +52,9 @@ class DriverProfile(Value):
     #: The event of a command that fails is used after its last reference is gone. So those of
     #: commands that wait for events are held until they have ended; icd/native/held_events.c.
     holds_events: bool = False
+    #: Of a command that waited for a failed event the status says that it is complete. Callbacks
+    #: tell; icd/native/held_events.c.
+    hides_failures: bool = False
     #: On an out-of-order queue a barrier with a wait list does not wait for earlier barriers. A
     #: marker with the list, and a barrier without one, stand for it; icd/native/replay.c.
     splits_barriers: bool = False
@@ -380,6 +383,17 @@ ROWS: Final = (
         "has freed it, and ends the process. Later versions were not tried",
         test="icd/test_habits.py::test_failed_events_need_references",
         sets={"holds_events": True},
+    ),
+    ProfileRow(
+        id="failed-events-look-complete",
+        applies=_INTEL,
+        does="asks by a callback whether a command failed whose status says that it is complete",
+        evidence="2026.22.10: a C program enqueues a launch or a marker behind a user event, and "
+        "gives that the status -5. The status of the command is 0 then. A callback gets -5, also "
+        "one that is set after the end. clWaitForEvents tells -14, but not before all callbacks of "
+        "the event have returned: one in a callback never returned",
+        test="icd/test_habits.py::test_failed_events_look_complete",
+        sets={"hides_failures": True},
     ),
     ProfileRow(
         id="barriers-with-lists-pass-others",

@@ -10,6 +10,7 @@ from ..icd.abi import (
     CL_INVALID_COMMAND_QUEUE,
     CL_INVALID_CONTEXT,
 )
+from ..icd.calls import query_status
 from ..icd.command_buffer.edits import MEMORY
 from ..icd.errors import error
 from ..loader.base.search import filter_environ
@@ -116,7 +117,7 @@ def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:
                 "An event of the wait list is foreign.",
                 "wait for events of the graph's context",
             )
-        if event.command_execution_status < 0:  # on PoCL 3.0 what waits for it never ends
+        if query_status(events[-1]) < 0:  # on PoCL 3.0 what waits for it never ends
             raise error(
                 CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
                 "replay",

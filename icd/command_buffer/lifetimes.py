@@ -17,7 +17,6 @@ from typing import Any, Final
 from ...loader.base.ends import call_at_end
 from ...loader.base.forks import call_in_child, make_lock
 from ..calls import call, query_status
-from ..errors import OpenCLError
 
 _all: Final[list[Lifetimes]] = []
 _abandoned: Final[list[Any]] = []  # of the parent, in a forked child: not released there
@@ -68,10 +67,7 @@ class Lifetimes:
 
 
 def _is_done(event: int) -> bool:
-    try:
-        return query_status(event) <= 0
-    except OpenCLError:
-        return True  # the driver does not know it any more
+    return query_status(event) <= 0  # below 0, too, if the driver does not know it any more
 
 
 @call_at_end("memory")

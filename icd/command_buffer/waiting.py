@@ -25,10 +25,9 @@ from typing import Any, Final
 from ...loader.base.forks import call_in_child
 from ...loader.base.interrupts import is_main_thread, mark_stoppable, stop_if_interrupted
 from .._native import ffi, lib
-from ..errors import OpenCLError, check
+from ..errors import check
 
 _STEP: Final = 50  # milliseconds between two checks for signals
-_FAILED: Final = "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"
 
 
 @call_in_child
@@ -60,11 +59,7 @@ def finish(queue: int, in_order: bool, turns: bool = True) -> None:
     if not is_main_thread():
         check(lib.fl_finish(ffi.cast("void *", queue), in_order), "clFinish")
         return
-    try:
-        check(_wait_in_steps(lib.fl_begin_finish, queue, turns), "clFinish")
-    except OpenCLError as error:
-        if error.code != _FAILED:  # SPEC clFinish: it succeeds, whatever became of commands
-            raise
+    check(_wait_in_steps(lib.fl_begin_finish, queue, turns), "clFinish")
 
 
 @mark_stoppable

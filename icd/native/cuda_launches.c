@@ -241,6 +241,8 @@ static void *work(void *cuda) {
             break;
         pthread_mutex_unlock(&g->lock);
         cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
+        if (code == CL_SUCCESS && fl_has_failed(j->before))
+            code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if (code == CL_SUCCESS)
             code = launch(g, j->times, j->words);
         pthread_mutex_lock(&g->lock);

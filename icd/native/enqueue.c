@@ -382,7 +382,8 @@ int fl_take_over(fl_buffer *b, uint32_t command, fl_command *row, const fl_comma
 
 const fl_functions *fl_exported(void) {
     static const fl_waits waits = {fl_wait, fl_finish, fl_begin_wait, fl_begin_finish,
-                                  fl_go_on_waiting, fl_end_wait, fl_take_wait, fl_give_wait_back};
+                                  fl_go_on_waiting, fl_end_wait, fl_take_wait, fl_give_wait_back,
+                                  fl_status_of};
     static const fl_functions functions = {
         fl_new_command,  fl_change_arguments, fl_release_arguments, fl_set_argument,
         fl_get_argument, fl_argument_count,   fl_update_buffer,     fl_enqueue_present,

@@ -30,6 +30,13 @@ int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting);
 int32_t fl_go_on_waiting(fl_waiting *waiting, uint32_t milliseconds);
 void fl_end_wait(fl_waiting *waiting);
 
+/* --- held_events.c --- */
+/* The execution status of a command; below 0 if it failed, waited for one that failed, or cannot be
+ * asked. It never blocks. */
+int32_t fl_status_of(void *event);
+/* Do so by callbacks on a driver with this table, whose statuses hide failures. */
+void fl_ask_callbacks(void **table);
+
 /* --- record.c: one recording is what one capture block records --- */
 typedef struct fl_recording fl_recording;
 

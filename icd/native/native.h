@@ -137,7 +137,6 @@ bool fl_is_parameter(const void *value);
 extern _Thread_local bool fl_holds_events;
 void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
 void fl_drop_event(void *event);   /* at once, or hold it */
-cl_int fl_status_of(void *event);   /* CL_COMPLETE if the driver does not say */
 bool fl_has_ended(void *event);
 bool fl_has_failed(void *event);
 

@@ -126,19 +126,17 @@ void fl_forget_events(fl_recording *r) {
 /* An event that this recording did not hand out. If it has completed it orders nothing; else every
  * replay waits for it. */
 static cl_int depend_on_outside(fl_recording *r, int slot, cl_event event) {
-    cl_int status = CL_COMPLETE, code;
     cl_context context = NULL;
     void **table = fl_table_of(event);
     if (fl_owner_of(event))
         return fl_refuse(r, slot, FL_FOREIGN_EVENT);
-    code = CALL(table, clGetEventInfo)(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
-    if (code == CL_SUCCESS && context != r->context)
-        return fl_refuse(r, slot, FL_FOREIGN_EVENT);
-    if (code == CL_SUCCESS)
-        code = CALL(table, clGetEventInfo)(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
-                                           &status, NULL);
+    cl_int code =
+        CALL(table, clGetEventInfo)(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
     if (code != CL_SUCCESS)
         return code;
+    if (context != r->context)
+        return fl_refuse(r, slot, FL_FOREIGN_EVENT);
+    cl_int status = fl_status_of(event);
     if (status < 0)
         return fl_refuse(r, slot, FL_FAILED_EVENT);
     if (status == CL_COMPLETE || fl_keep_has(&r->keep, event))

@@ -100,7 +100,7 @@ int64_t fl_timing_of(const fl_timing *t) {
         return FL_NO_TIME_YET;
     /* NVIDIA's driver calls back with 0 for a failed event. It is not asked in the callback, where
      * some drivers hold a lock of it. */
-    if (t->event && fl_status_of(t->event) < CL_COMPLETE)
+    if (t->event && fl_has_failed(t->event))
         return FL_NO_TIME;
     int64_t from = ready > t->begin ? ready : t->begin, here = t->back - t->begin,
             there = end - from;

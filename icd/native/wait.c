@@ -11,6 +11,7 @@
 
 /* Nanoseconds: until the driver's wait is worth its own time, and until a thread looks again. */
 enum { SHORT = 100000, AGAIN = 1000000, POLLED = 30000 };
+enum { FAILED = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST };
 
 static atomic_flag taken = ATOMIC_FLAG_INIT;   /* the driver's wait */
 
@@ -96,15 +97,19 @@ static shared *call_back(void **table, cl_event event, cl_int *code) {
 }
 
 static cl_int called_back(void **table, cl_event event) {
-    cl_int code, status = CL_COMPLETE;
+    cl_int code;
     flush_queue_of(table, event);
     shared *s = call_back(table, event, &code);
     if (!s)
         return code;
     wait_for(table, event, s);
-    code = status_of(table, event, &status);
     let_go(s);
-    return code == CL_SUCCESS && status < 0 ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
+    return CL_SUCCESS;
+}
+
+/* What a wait says once it is over. */
+static cl_int outcome_of(cl_event event, cl_int code) {
+    return code == CL_SUCCESS && fl_has_failed(event) ? FAILED : code;
 }
 
 static int64_t now(void) {
@@ -124,12 +129,16 @@ static int take_wait_soon(void) {
 int32_t fl_wait(void *event, int at_once) {
     void **table = fl_table_of(event);
     if (!at_once || !take_wait_soon())
-        return called_back(table, event);
-    cl_int code = CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
+        return outcome_of(event, called_back(table, event));
+    cl_int status = CL_COMPLETE,
+           code = CALL(table, clWaitForEvents)(1, (const cl_event *)&event);
     fl_give_wait_back();
-    return code;
+    if (code == CL_SUCCESS)   /* NVIDIA's driver says so of a failed user event, too */
+        status_of(table, event, &status);
+    return status < CL_COMPLETE ? FAILED : code;
 }
 
+/* SPEC clFinish: it succeeds, whatever became of commands. */
 int32_t fl_finish(void *queue, int at_once) {
     void **table = fl_table_of(queue);
     cl_event marker;
@@ -145,9 +154,7 @@ int32_t fl_finish(void *queue, int at_once) {
     fl_note_end(queue, marker);
     code = called_back(table, marker);
     CALL(table, clReleaseEvent)(marker);
-    return code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
-               ? CL_SUCCESS
-               : code; /* SPEC clFinish: whatever became of commands */
+    return code;
 }
 
 /* --- waits that the main thread can leave, to look for signals --- */
@@ -161,13 +168,11 @@ struct fl_waiting {
 static int is_over(void **table, cl_event event, cl_int *code) {
     cl_int status = CL_COMPLETE;
     *code = status_of(table, event, &status);
-    if (*code == CL_SUCCESS && status < 0)
-        *code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     return *code != CL_SUCCESS || status <= CL_COMPLETE;
 }
 
-int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting) {
-    void **table = fl_table_of(event);
+/* Returns FL_STILL_WAITING, with what waits, or OpenCL's code. */
+static cl_int begin(void **table, cl_event event, int in_turns, fl_waiting **waiting) {
     cl_int code;
     *waiting = NULL;
     if (is_over(table, event, &code))
@@ -185,6 +190,10 @@ int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting) {
     *w = (fl_waiting){s, event, in_turns, 0, 0};
     *waiting = w;
     return FL_STILL_WAITING;
+}
+
+int32_t fl_begin_wait(void *event, int in_turns, fl_waiting **waiting) {
+    return outcome_of(event, begin(fl_table_of(event), event, in_turns, waiting));
 }
 
 /* The driver's own wait, in a thread of its own: there it runs commands. */
@@ -221,7 +230,7 @@ int32_t fl_go_on_waiting(fl_waiting *w, uint32_t milliseconds) {
     if (!ended)
         return FL_STILL_WAITING;
     is_over(table, w->event, &code);
-    return code;
+    return w->is_marker ? code : outcome_of(w->event, code);
 }
 
 int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting) {
@@ -232,7 +241,7 @@ int32_t fl_begin_finish(void *queue, int in_turns, fl_waiting **waiting) {
     if (code != CL_SUCCESS)
         return code;
     fl_note_end(queue, marker);
-    code = fl_begin_wait(marker, in_turns, waiting);
+    code = begin(table, marker, in_turns, waiting);
     if (*waiting)
         (*waiting)->is_marker = 1;
     else

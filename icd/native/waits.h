@@ -14,4 +14,5 @@ typedef struct fl_waits {
     void (*end_wait)(struct fl_waiting *waiting);
     int32_t (*take_turn)(void);
     void (*give_turn_back)(void);
+    int32_t (*status)(void *event);
 } fl_waits;

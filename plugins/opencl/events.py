@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from ...icd.abi import OPENCL
+from ...icd.calls import query_status
 from ...icd.command_buffer.waiting import wait as wait_for_event
 from ...icd.errors import OpenCLError
 from ...loader.base.forks import make_lock
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 # void (cl_event, cl_int status, void *data), for clSetEventCallback
 _Notify: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t)
 _FAILED: Final = OPENCL.codes["CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"]
-_STATUS: Final = OPENCL["CL_EVENT_COMMAND_EXECUTION_STATUS"]
 # void (void *data), of urEnqueueHostTaskExp
 _HostFunction: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -82,10 +82,8 @@ class UREvent(CLObject):
         Raises:
             URError: IN_EVENT_LIST_EXEC_STATUS if its command has failed.
         """
-        status = ctypes.c_int32()
-        code = self.table.clGetEventInfo(self.cl, _STATUS, 4, ctypes.byref(status), None)
-        if code or status.value < 0:
-            raise failure("IN_EVENT_LIST_EXEC_STATUS" if not code else "INVALID_EVENT")
+        if self.status < 0:
+            raise failure("IN_EVENT_LIST_EXEC_STATUS")
 
     def wait(self) -> None:
         """Wait until it is complete. Raises OpenCLError if its command failed."""
@@ -94,8 +92,7 @@ class UREvent(CLObject):
     @property
     def status(self) -> int:
         """Return the execution status. A negative number is the OpenCL code of a failure."""
-        data = self.query("CL_EVENT_COMMAND_EXECUTION_STATUS")
-        return int.from_bytes(data, "little", signed=True)
+        return query_status(self.cl)
 
 
 def create_completed_event(context: URContext) -> int:

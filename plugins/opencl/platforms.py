@@ -10,6 +10,8 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...icd._native import ffi as icd_ffi
+from ...icd._native import lib as icd_lib
 from ...icd.abi import OPENCL
 from ...icd.driver_profiles import find_profile
 from ...icd.drivers import drivers
@@ -49,6 +51,8 @@ class URPlatform(Object):
     def __init__(self, platform: icd.Platform) -> None:
         self.icd, self.cl, self.table = platform, platform.handle, platform.table
         self.profile = find_profile(platform)
+        if self.profile.hides_failures:
+            icd_lib.fl_ask_callbacks(icd_lib.fl_table_of(icd_ffi.cast("void *", self.cl)))
         self.answers = make_answers()
         self.struct = ffi.new(
             "fl_driver *",

@@ -180,7 +180,7 @@ class URQueue(CLObject):
             return True
         enqueued, marker = self.enqueued, self.mark()
         self.flush()
-        return marker.status == 0 and self.enqueued == enqueued + 1
+        return marker.status <= 0 and self.enqueued == enqueued + 1
 
     def check_waits(self, waits: Sequence[UREvent]) -> None:
         """Check that a command of the queue can wait for events.

@@ -47,8 +47,7 @@ def _call_host(enqueue: Enqueue, function: int, data: int) -> UREvent | None:
     done = UREvent(create(queue.table, "clCreateUserEvent", queue.context.cl), queue.context)
 
     def run(status: int) -> None:
-        # NVIDIA's driver calls back with 0 for a failed event, whose own status is right. Of
-        # Intel's it is the other way round.
+        # NVIDIA's driver calls back with 0 for a failed event, whose own status is right.
         status = min(status, before.status, 0)
         try:
             if status >= 0:

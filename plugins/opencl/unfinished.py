@@ -53,9 +53,8 @@ class UnfinishedCommands(CLObject):
     def forget_ended() -> bool:
         """Release the markers that are complete. Returns whether there are others."""
         for key, one in list(unfinished.items()):
-            with suppress(OpenCLError):
-                if query_status(one.cl) <= 0:
-                    _forget(key)
+            if query_status(one.cl) <= 0:
+                _forget(key)
         return bool(unfinished)
 
     def wait(self) -> None:

@@ -266,6 +266,24 @@ print([end.command_execution_status < 0 for end in ends], flush=True)
 """
 
 
+@pytest.mark.parametrize("calls", ["c", "python"])
+def test_failed_events_look_complete(habit: Habit, calls: str) -> None:
+    """What a wait, a query or a wait list finds complete is asked once more."""
+    code = """
+before, stamp = ctypes.c_void_p(), ctypes.c_void_p()
+ur.ok("urEnqueueEventsWait", queue, 0, None, ctypes.byref(before))
+ur.ok("urEventWait", 1, array(before))
+ur.number("urEventGetInfo", before, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+ur.ok("urEnqueueEventsWait", queue, 1, array(before), None)
+"""
+
+    def count(knobs: dict[str, str], switches: str = "") -> int:
+        return habit.run(code, knobs, switches, calls).count("clSetEventCallback")
+
+    assert count(OTHER) == count(INTEL, "-failed-events-look-complete") == 0
+    assert count(INTEL) >= 3
+
+
 @pytest.mark.driver("pocl_wheel")
 @pytest.mark.parametrize("order", ["IN_ORDER", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
 @pytest.mark.parametrize("engine", ["replay", "direct"])

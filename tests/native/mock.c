@@ -75,7 +75,7 @@ static struct {
     allocation svm[MOST_SVM];
     int svm_count;
     int fail_slot, fail_in;
-    cl_int fail_code, event_status;
+    cl_int fail_code, event_status, told_status;
     bool failed, no_argument_info, confuses_samplers;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail_in = -1};
 
@@ -250,6 +250,7 @@ void mock_hide_argument_info(bool hide) { state.no_argument_info = hide; }
 
 void mock_confuse_samplers(bool confuse) { state.confuses_samplers = confuse; }
 void mock_events_are(cl_int status) { state.event_status = status; }
+void mock_callbacks_tell(cl_int status) { state.told_status = status; }
 int mock_count(void) { return state.count; }
 
 const mock_entry *mock_log(int number) {
@@ -505,7 +506,7 @@ static void finish(object *event, cl_int status) {
     for (uint32_t i = 0; status == CL_COMPLETE && i < count; i++)
         mock_clSVMFree(&event->context->head, event->to_free[i]);
     if (notify)
-        notify(&event->head, status, data);
+        notify(&event->head, status == CL_COMPLETE ? state.told_status : status, data);
 }
 
 static cl_int mock_clSetUserEventStatus(cl_event event, cl_int status) {
@@ -1034,7 +1035,7 @@ mock *mock_open(mock_variant variant, int number) {
         remember_tables(m);
     }
     mock_clear();
-    state.event_status = CL_COMPLETE;
+    state.event_status = state.told_status = CL_COMPLETE;
     state.no_argument_info = state.confuses_samplers = false;
     return m;
 }

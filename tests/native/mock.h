@@ -84,6 +84,7 @@ void mock_hide_argument_info(bool hide);
 void mock_confuse_samplers(bool confuse);
 /* what events of commands made from now on are: CL_COMPLETE or CL_QUEUED */
 void mock_events_are(cl_int status);
+void mock_callbacks_tell(cl_int status);   /* of events that are complete */
 /* The n-th call from now (0: the next) to a slot, or to any that can fail (slot -1), answers `code`
  * and does nothing. */
 void mock_fail(int slot, int n, cl_int code);

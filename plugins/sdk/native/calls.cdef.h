@@ -113,7 +113,7 @@ typedef struct fl_sdk_functions {
      */
     int32_t (*wait)(const fl_driver *driver, void *event);
     /* The execution status of an event; a negative number is a failure. */
-    int32_t (*status)(const fl_driver *driver, void *event);
+    int32_t (*status)(void *event);
     void (*retain)(const fl_driver *driver, void *event);
     const void *icd;          /* fl_functions */
     void (*enter_lock)(unsigned *lock);      /* an fl_lock, which is free in a forked child */

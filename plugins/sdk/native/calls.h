@@ -76,7 +76,6 @@ void fl_lz_end_event(const uintptr_t *words);
 
 /* fl_sdk_functions */
 int32_t fl_wait_in_order(const fl_driver *driver, void *event);
-int32_t fl_event_status(const fl_driver *driver, void *event);
 void fl_retain_event(const fl_driver *driver, void *event);
 
 /* --- queues.c: a call that enqueues a command --- */

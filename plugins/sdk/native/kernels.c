@@ -137,7 +137,7 @@ const fl_sdk_functions *fl_exported_by_sdk(void) {
     static fl_sdk_functions exported;
     exported = (fl_sdk_functions){
         fl_get_state,     set_alone,       try_kernel,      fl_leave_kernel,
-        fl_wait_in_order, fl_event_status, fl_retain_event, fl_icd,
+        fl_wait_in_order, fl_icd_waits->status, fl_retain_event, fl_icd,
         fl_enter_lock,    fl_leave_lock,
     };
     return &exported;

@@ -108,14 +108,8 @@ int32_t fl_urQueueFlush(uint32_t adapter, uintptr_t hQueue) {
 
 /* --- events --- */
 
-static cl_int status_of(const fl_driver *driver, uintptr_t event, cl_int *status) {
-    return CL(driver, clGetEventInfo)((cl_event)event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                      sizeof *status, status, NULL);
-}
-
-int32_t fl_event_status(const fl_driver *driver, void *event) {
-    cl_int status, code = status_of(driver, (uintptr_t)event, &status);
-    return code ? code : status;
+static int32_t status_of(const uintptr_t *words) {
+    return fl_icd_waits->status((void *)words[CL_OBJECT]);
 }
 
 void fl_retain_event(const fl_driver *driver, void *event) {
@@ -136,15 +130,14 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 /* Holds an event that did not fail, of a queue that C knows. Returns its numbers, or NULL. */
-static const uintptr_t *hold_event(uint32_t adapter, uintptr_t handle, const fl_context *context,
-                                   cl_int *status) {
+static const uintptr_t *hold_event(uint32_t adapter, uintptr_t handle, const fl_context *context) {
     const uintptr_t *words = fl_hold(adapter, handle, kind_ur_event_handle_t);
     if (!words)
         return NULL;
     const fl_queue *queue = (const fl_queue *)words[THIRD];
     const fl_driver *driver = (const fl_driver *)words[STRUCT];
     bool good = driver && queue && (!context || queue->context->cl == context->cl) &&
-                status_of(driver, words[CL_OBJECT], status) == CL_SUCCESS && *status >= 0;
+                status_of(words) >= 0;
     if (!good)
         fl_let_go(adapter, handle, kind_ur_event_handle_t);
     return good ? words : NULL;
@@ -180,8 +173,8 @@ int32_t fl_urEventWait(uint32_t adapter, uint32_t numEvents, const uintptr_t *ph
     uint32_t held = 0;
     if (!numEvents || numEvents > FL_WAITS || !phEventWaitList || in_callback)
         return FL_TO_PYTHON;
-    for (cl_int status; held < numEvents; held++)
-        if (!(events[held] = hold_event(adapter, phEventWaitList[held], NULL, &status)))
+    for (; held < numEvents; held++)
+        if (!(events[held] = hold_event(adapter, phEventWaitList[held], NULL)))
             break;
     int32_t code = held == numEvents ? wait_for_all(events, held) : FL_TO_PYTHON;
     let_events_go(adapter, phEventWaitList, held);
@@ -201,9 +194,7 @@ static int32_t give_number(uint64_t number, size_t needed, size_t size, uintptr_
 /* An adapter's user sees a failure as a status. */
 static int32_t give_status(const uintptr_t *words, size_t size, uintptr_t value,
                            size_t *size_ret) {
-    cl_int status;
-    if (status_of((const fl_driver *)words[STRUCT], words[CL_OBJECT], &status) != CL_SUCCESS)
-        return FL_TO_PYTHON;
+    int32_t status = status_of(words);
     return give_number(status < 0 ? UR_EVENT_STATUS_ERROR : (uint32_t)status, sizeof(uint32_t),
                        size, value, size_ret);
 }
@@ -253,8 +244,8 @@ int32_t fl_urEventGetProfilingInfo(uint32_t adapter, uintptr_t hEvent,
 static bool hold_waits(fl_enqueue *e, uint32_t count, const uintptr_t *list) {
     if (!list != !count || count > FL_WAITS)
         return false;
-    for (cl_int status; e->held < count; e->held++) {
-        const uintptr_t *words = hold_event(e->adapter, list[e->held], e->queue->context, &status);
+    for (; e->held < count; e->held++) {
+        const uintptr_t *words = hold_event(e->adapter, list[e->held], e->queue->context);
         if (!words)
             return false;
         e->handles[e->held] = list[e->held];

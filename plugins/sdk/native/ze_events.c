@@ -75,7 +75,7 @@ int32_t fl_zeEventQueryStatus(uint32_t driver, uintptr_t hEvent) {
     if (!event)
         return FL_TO_PYTHON;
     uintptr_t state = begin(event);
-    int32_t status = is_signaled(state)      ? fl_sdk->status(event->driver, (void *)state)
+    int32_t status = is_signaled(state)      ? fl_sdk->status((void *)state)
                      : state == FL_ZE_RESET ? !event->counts
                                             : -1;
     end(event, state);

@@ -63,8 +63,16 @@ static atomic_bool turn;
 static int32_t take_turn(void) { return !atomic_exchange(&turn, true); }
 static void give_turn_back(void) { CHECK(atomic_exchange(&turn, false)); }
 
-const fl_waits world_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait,
-                              go_on,        end_wait,     take_turn,  give_turn_back};
+static int32_t status_of(void *event) {
+    cl_int status = CL_COMPLETE;
+    fn_clGetEventInfo *ask = (fn_clGetEventInfo *)(*(void ***)event)[SLOT_clGetEventInfo];
+    cl_int code =
+        ask(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    return code ? code : status;
+}
+
+const fl_waits world_waits = {wait_at_once, wait_at_once, begin_wait, begin_wait,    go_on,
+                              end_wait,     take_turn,    give_turn_back, status_of};
 
 int begun_waits(void) { return atomic_exchange(&begun, 0); }
 void waits_last(bool do_last) { atomic_store(&last, do_last); }

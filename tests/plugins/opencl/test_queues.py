@@ -130,6 +130,7 @@ def test_a_host_task_does_not_run_after_a_failure(
 
     monkeypatch.setattr(queue, "table", Completing())
     monkeypatch.setattr(UREvent, "status", -5)
+    monkeypatch.setattr(UREvent, "check_usable", lambda _: None)
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: ran.append(1))
     ur.ok("urEnqueueHostTaskExp", any_queue, task, None, None, 0, None, None)
     ur.ok("urQueueFinish", any_queue)

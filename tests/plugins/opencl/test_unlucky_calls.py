@@ -10,6 +10,7 @@ import pytest
 from helpers.ur_calls import Calls, array
 
 from fairlead.icd.abi import OPENCL
+from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
 from fairlead.plugins.opencl import devices, events
 from fairlead.plugins.opencl.core import adapter as reference
@@ -77,3 +78,34 @@ def test_a_wait_for_a_failed_user_event_fails(
     ur.ok("urEventRelease", event)
     table.clReleaseEvent(gate)
     assert code == "IN_EVENT_LIST_EXEC_STATUS"
+
+
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_what_waited_for_a_failure_has_failed_in_every_thread(
+    ur: Calls, context: int, queue: int, in_main_thread: bool
+) -> None:
+    """Intel's driver calls it complete, and only its own wait and its callbacks tell more."""
+    owner, error, codes = find("context", context), ctypes.c_int32(), list[str | None]()
+    gate = owner.table.clCreateUserEvent(owner.cl, ctypes.byref(error))
+    event = ur.make("urEventCreateWithNativeHandle", gate, context, None)
+    behind = ctypes.c_void_p()
+    ur.ok("urEnqueueEventsWait", queue, 1, array(event), ctypes.byref(behind))
+    owner.table.clSetUserEventStatus(gate, -5)
+
+    def wait() -> None:
+        codes.append(ur("urEventWait", 1, array(behind)))
+
+    if in_main_thread:
+        wait()
+    else:
+        other = threading.Thread(target=wait)
+        other.start()
+        other.join()
+    status = ur.number("urEventGetInfo", behind, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
+    codes.append(ur("urEnqueueEventsWait", queue, 1, array(behind), None))
+    ur.ok("urQueueFinish", queue)
+    for one in (event, behind):
+        ur.ok("urEventRelease", one)
+    owner.table.clReleaseEvent(gate)
+    assert codes == ["IN_EVENT_LIST_EXEC_STATUS"] * 2
+    assert status == UR["UR_EVENT_STATUS_ERROR"]
