@@ -1,6 +1,9 @@
-"""The contents of errors.txt: the errors that the specification lists for wrong arguments.
+"""The errors that the specification lists for wrong arguments.
 
-The file also says which entry points may answer UNSUPPORTED_FEATURE.
+Most follow from the ABI data (`loader/base/argument_rules.py`): NULL for a parameter that is not
+optional, and a value that an enumeration lacks. Info queries and wait lists have rules of their
+own, below. errors.txt has the others. It also says which entry points may answer
+UNSUPPORTED_FEATURE only if the device answers a query with 0.
 
 >>> LISTED["urQueueFinish"].errors
 (ListedError(code='UR_RESULT_ERROR_INVALID_NULL_HANDLE', change='hQueue'),)
@@ -8,35 +11,57 @@ The file also says which entry points may answer UNSUPPORTED_FEATURE.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fairlead.loader.base.argument_rules import list_rules
 from fairlead.loader.ur.abi import UR
 
 _PREFIX: Final = "UR_RESULT_ERROR_"
 
-#: Rules that many functions share: the lines that a name with `@` stands for.
-_SETS: Final = {
-    "@query": (
-        "INVALID_ENUMERATION: propName=?",
-        "INVALID_SIZE: propSize propSize=1",
-        "INVALID_NULL_POINTER: pPropValue propSize,pPropValue,pPropSizeRet",
+#: What functions with a parameter list: lines as in errors.txt, and the functions that do not.
+_SHARED: Final = {
+    "pPropSizeRet": (
+        (
+            "INVALID_ENUMERATION: propName=?",
+            "INVALID_SIZE: propSize propSize=1",
+            "INVALID_NULL_POINTER: pPropValue propSize,pPropValue,pPropSizeRet",
+        ),
+        {
+            *("urEventGetProfilingInfo", "urProgramGetBuildInfo", "urPhysicalMemGetInfo"),
+            *("urKernelGetGroupInfo", "urKernelGetSubGroupInfo", "urUSMGetMemAllocInfo"),
+            *("urUSMPoolGetInfoExp", "urBindlessImagesImageGetInfoExp", "urVirtualMemGetInfo"),
+        },
     ),
-    "@wait_list": (
-        "INVALID_EVENT_WAIT_LIST: numEventsInWaitList=1 phEventWaitList=events "
-        "numEventsInWaitList=1,phEventWaitList=nulls",
+    "numEventsInWaitList": (
+        (
+            "INVALID_EVENT_WAIT_LIST: numEventsInWaitList=1 phEventWaitList=events "
+            "numEventsInWaitList=1,phEventWaitList=nulls",
+        ),
+        {
+            *("urEnqueueTimestampRecordingExp", "urEnqueueNativeCommandExp"),
+            "urBindlessImagesWaitExternalSemaphoreExp",
+            "urBindlessImagesSignalExternalSemaphoreExp",
+        },
     ),
-    "@sync_points": (
-        "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 "
-        "pSyncPointWaitList=points",
+    "numSyncPointsInWaitList": (
+        (
+            "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP: numSyncPointsInWaitList=1 "
+            "pSyncPointWaitList=points",
+        ),
+        set[str](),
     ),
-    "@failed_event": ("IN_EVENT_LIST_EXEC_STATUS: numEventsInWaitList=1,phEventWaitList=failed",),
 }
+#: The codes of rules that the specification lists for each parameter.
+_FOLLOW: Final = ("INVALID_NULL_HANDLE", "INVALID_NULL_POINTER", "INVALID_ENUMERATION")
+#: The conditions of such rules: `not NAME`, and the values or the bits that a NAME has not.
+_CONDITION: Final = re.compile(r"not (\w+)|(?:\w+ and )?([\w.]+) (?:& ~\S+|not in \{.*\})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class ListedError:
     """A wrong call of a function, and the code that answers it.
 
@@ -106,23 +131,36 @@ class EntryErrors:
     errors: tuple[ListedError, ...]
 
 
+def _list_shared(name: str) -> Iterator[str]:
+    """Yield lines as in errors.txt that follow from a function's parameters."""
+    function = UR.functions[name]
+    for rule in list_rules(function):
+        found = _CONDITION.fullmatch(rule.condition)
+        if found and rule.code in _FOLLOW:
+            yield f"{rule.code}: {found[1] or f'{found[2]}=?'}"
+    for p in function.parameters:
+        lines, without = _SHARED.get(p.name, ((), ()))
+        if name not in without:
+            yield from lines
+
+
 def _read() -> Iterator[EntryErrors]:
-    heads: list[tuple[str, list[str]]] = []
+    own: dict[str, tuple[str, list[str]]] = {}
+    lines: list[str] = []
     for line in Path(__file__).with_name("errors.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):
-            heads[-1][1].append(line.strip())
+            lines.append(line.strip())
         elif line and not line.startswith("#"):
-            head, *sets = line.split()
-            heads.append((head, [rule for name in sets for rule in _SETS[name]]))
-    for head, rules in heads:
-        name, _, condition = head.partition("?")
-        experimental = name.endswith("Exp")
-        errors = tuple(
-            ListedError(_PREFIX + code, change)
-            for code, _, rest in (rule.partition(": ") for rule in rules)
-            for change in rest.split()
-        )
-        yield EntryErrors(name, "" if experimental else condition, errors)
+            name, _, condition = line.partition("?")
+            own[name] = condition, (lines := [])
+    newest = next(iter(UR.layouts.values()))
+    for name in (name for table in newest.values() for name in table if name):
+        condition, lines = own.get(name, ("", []))
+        rules = (line.partition(": ") for line in (*_list_shared(name), *lines))
+        errors = {
+            ListedError(_PREFIX + code, one) for code, _, rest in rules for one in rest.split()
+        }
+        yield EntryErrors(name, condition, tuple(sorted(errors)))
 
 
 LISTED: Final = {listed.function: listed for listed in _read()}
