@@ -10,10 +10,10 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from fairlead.loader.base.abi import Function, Parameter
-from fairlead.loader.base.argument_rules import Rule, is_unchecked
+from fairlead.loader.base.argument_rules import Rule, list_rules
 from fairlead.loader.ur.abi import UR, URError
 from fairlead.plugins import Object
 from fairlead.plugins.sdk._native import ffi, lib
@@ -128,13 +128,18 @@ class Call:
         found = {name: self._good(p, name in counts) for name, p in self.parameters.items()}
         return found | _GOOD.get(self.function.name, {})
 
-    def wrong(self) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], None]]]:
-        """Yield each wrong argument: a description, the expected code, and how to make it wrong."""
+    def wrong(self) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], object]]]:
+        """Yield each wrong argument: a description, the expected code, and how to make it wrong.
+
+        These are handles of no object, and what breaks a rule of the ABI data.
+        """
         for p in self.function.parameters:
-            if not self._of_query(p):
-                yield from (
-                    (f"{p.name} {what}", code, change) for what, code, change in self._wrong(p)
-                )
+            if kind_of(p) == "handle":
+                yield from self._list_wrong_handles(p)
+            elif kind_of(p) == "handles":
+                yield from self._list_wrong_lists(p)
+        for rule, changes in find_breaks(self.function.name):
+            yield f"breaks {rule}", rule.code, functools.partial(_put_all, changes)
 
     def outputs(self) -> list[Parameter]:
         """What the body gives, in the order in which it is given."""
@@ -204,89 +209,40 @@ class Call:
             else self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]")))
         )
 
-    def _struct(self, p: Parameter, **fields: int) -> Any:
+    def _struct(self, p: Parameter) -> Any:
         """A pointer to a struct whose enumerations have values that they may have."""
         made = ffi.cast(
             self.ctypes[p.name],
             self.keep(ffi.new(ffi.getctype(self.ctypes[p.name].item, f"[{ROOM + 1}]"))),
         )
         for name, values in _enumerations(p.type).items():
-            setattr(made, name, fields.get(name, next(iter(values))))
+            setattr(made, name, next(iter(values)))
         return _fill(made, p.type)
 
-    def _wrong(self, p: Parameter) -> Iterator[tuple[str, str, Callable[[dict[str, Any]], None]]]:
-        kind, optional = kind_of(p), "optional" in p.words
-        nothing = 0 if kind in ("handle", "address") else ffi.NULL
-
-        def put(**values: Any) -> Callable[[dict[str, Any]], None]:
-            return lambda arguments: arguments.update(values)
-
-        if kind == "handle":
-            yield from self._wrong_handle(p, put)
-            if not optional:
-                yield "NULL", "INVALID_NULL_HANDLE", put(**{p.name: nothing})
-        elif (
-            kind in ("address", "text", "structs", "numbers", "handles", "out", "list out")
-            and not optional
-        ):
-            yield "NULL", "INVALID_NULL_POINTER", put(**{p.name: nothing})
-        if kind == "handles":
-            yield from self._wrong_handles(p, put)
-        if kind in ("handles", "numbers") and optional and p.length.startswith("num"):
-            code = _of_lists(p, "INVALID_VALUE")
-            yield "NULL with a count", code, put(**{p.name: ffi.NULL})
-            yield "without a count", code, put(**{p.length: 0})
-        if kind == "structs" and not p.length:
-            for field in filter(
-                lambda field: "flags" in field or "hints" in field, _enumerations(p.type)
-            ):
-                yield (
-                    f"{field} no value",
-                    "INVALID_ENUMERATION",
-                    put(**{p.name: self._struct(p, **{field: 0x40000000})}),
-                )
-        if kind == "structs" and optional and p.length:
-            yield "NULL with a count", "INVALID_NULL_POINTER", put(**{p.name: ffi.NULL})
-        if kind == "list out":
-            yield "without a count", "INVALID_SIZE", put(**{p.length: 0})
-        if (
-            kind == "number"
-            and p.type == "ur_native_handle_t"
-            and not is_unchecked(self.function, p)
-        ):
-            yield "0", "INVALID_NULL_HANDLE", put(**{p.name: 0})
-        if kind in ("enumeration", "flags"):
-            yield "no value", "INVALID_ENUMERATION", put(**{p.name: 0x40000000})
-        if p.name in ("workDim", "numWorkDim"):
-            yield "0", "INVALID_WORK_DIMENSION", put(**{p.name: 0})
-            yield "4", "INVALID_WORK_DIMENSION", put(**{p.name: 4})
-
-    def _wrong_handle(
-        self, p: Parameter, put: Callable[..., Any]
-    ) -> Iterator[tuple[str, str, Any]]:
-        code = invalid(p.type)
+    def _list_wrong_handles(self, p: Parameter) -> Iterator[tuple[str, str, Any]]:
         other = "ur_queue_handle_t" if p.type != "ur_queue_handle_t" else "ur_event_handle_t"
-        yield "wild", code, put(**{p.name: WILD})
-        yield "of another kind", code, put(**{p.name: self.registry.give(make(other))})
-        yield "stale", code, put(**{p.name: self._stale(p.type)})
-
-    def _wrong_handles(
-        self, p: Parameter, put: Callable[..., Any]
-    ) -> Iterator[tuple[str, str, Any]]:
-        code = _of_lists(p, invalid(p.type)) if "optional" in p.words else invalid(p.type)
-        good = self.registry.give(make(p.type))
         for what, handle in (
-            ("NULL", 0),
-            ("a wild one", WILD),
-            ("a stale one", self._stale(p.type)),
+            ("wild", WILD),
+            ("of another kind", self.registry.give(make(other))),
+            ("stale", self._stale(p.type)),
         ):
-            its = "INVALID_NULL_HANDLE" if not handle and p.name != "phEventWaitList" else code
-            yield (
-                f"with {what}",
-                its,
-                put(**{p.name: self.keep(ffi.new("uintptr_t[]", [good, handle]))}),
-            )
-        yield "too long", "INVALID_SIZE", put(**{p.length: 1 << 31})
+            change = functools.partial(_put_all, [(p.name, handle)])
+            yield f"{p.name} {what}", invalid(p.type), change
+
+    def _list_wrong_lists(self, p: Parameter) -> Iterator[tuple[str, str, Any]]:
+        is_list = p.name == "phEventWaitList" and "optional" in p.words
+        code = "INVALID_EVENT_WAIT_LIST" if is_list else invalid(p.type)
+        null = code if p.name == "phEventWaitList" else "INVALID_NULL_HANDLE"
+        for what, handle, expected in (
+            ("NULL", 0, null),
+            ("a wild one", WILD, code),
+            ("a stale one", self._stale(p.type), code),
+        ):
+            handles = [self.registry.give(make(p.type)), handle]
+            changes = [(p.name, self.keep(ffi.new("uintptr_t[]", handles)))]
+            yield f"{p.name} with {what}", expected, functools.partial(_put_all, changes)
+        too_long = functools.partial(_put_all, [(p.length, 1 << 31)])
+        yield f"{p.name} too long", "INVALID_SIZE", too_long
 
     def _stale(self, type_name: str) -> int:
         thing = make(type_name)
@@ -302,23 +258,38 @@ def _fill(made: Any, struct: str) -> Any:
     return made
 
 
-def break_rule(call: Call, rule: Rule, rules: Sequence[Rule]) -> dict[str, Any] | None:
-    """Return arguments of a call that break one rule, and none that is checked before it.
+#: Places in the arguments of a call, and their new values.
+Changes: TypeAlias = list[tuple[str, Any]]
 
-    Returns:
-        The arguments, None if none are found.
-    """
+
+@functools.cache
+def find_breaks(name: str) -> list[tuple[Rule, Changes]]:
+    """Return what breaks each rule for a function, and none that is checked before it."""
+    call, rules = Call(FUNCTIONS[name]), list_rules(FUNCTIONS[name], own=True)
+    found = [(rule, _break_rule(call, rule, rules)) for rule in rules]
+    missing = [rule.parameter for rule, changes in found if changes is None]
+    # a row of its own refuses more
+    assert missing == (["flags"] if name == "urMemBufferPartition" else []), (name, missing)
+    return [(rule, changes) for rule, changes in found if changes is not None]
+
+
+def _break_rule(call: Call, rule: Rule, rules: Sequence[Rule]) -> Changes | None:
     before = rules[: rules.index(rule)]
     own = _list_places(call, rule)
     near = [set(_list_places(call, one)) for one in before]  # what keeps those before from it
     places = [*own, *{place for one in near if not one.isdisjoint(own) for place in one - set(own)}]
     for values in itertools.product(*([None, *_TRIED] for _ in places)):
-        arguments = call.good()
-        if all(_put(arguments, *one) for one in zip(places, values, strict=True)):
+        arguments, changes = call.good(), [*zip(places, values, strict=True)]
+        if _put_all(changes, arguments):
             broken = [one for one in (*before, rule) if eval(one.condition, {}, arguments)]
             if broken == [rule]:
-                return arguments
+                return changes
     return None
+
+
+def _put_all(changes: Changes, arguments: dict[str, Any]) -> bool:
+    """Make all changes. Returns whether they can be."""
+    return all(_put(arguments, *one) for one in changes)
 
 
 def _list_places(call: Call, rule: Rule) -> list[str]:
@@ -377,14 +348,6 @@ def _enumerations(struct: str) -> dict[str, dict[int, str]]:
         for f in fields
         if f.type in UR.groups and not f.stars and f.name != "stype"
     }
-
-
-def _of_lists(p: Parameter, code: str) -> str:
-    """The code of a wait list, else another one."""
-    return {
-        "phEventWaitList": "INVALID_EVENT_WAIT_LIST",
-        "pSyncPointWaitList": "INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP",
-    }.get(p.name, code)
 
 
 def invalid(type_name: str) -> str:
