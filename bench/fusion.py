@@ -11,12 +11,15 @@ in numba, whose sums may take any order, and beside SciPy's solver.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 
 import fairlead
@@ -58,6 +61,7 @@ def measure(quick: bool) -> list[Row]:
     for name, size in _SIZES.items():
         if not (quick and size > 1 << 16):
             rows += _measure_arrays(name, size, quick)
+    rows += [*_measure_planning(quick), _measure_first_replays(quick)]
     rows += _measure_examples(quick)
     for side in (64,) if quick else (256, 1024):
         rows += _measure_solver(side, quick)
@@ -162,6 +166,65 @@ def _make_jax(host: list[np.ndarray]) -> dict[str, Callable[[], object]]:
         return {}
     made, arrays = jax.jit(compute), [jax.device_put(one) for one in host]
     return {"JAX": lambda: made(*arrays).block_until_ready()}
+
+
+# what planning costs
+
+
+def _measure_planning(quick: bool) -> list[Row]:
+    """Measure the CPU time that a node of an updatable graph adds to `finalize`.
+
+    All runs have the same sources, which are compiled once. So differences leave compilers out.
+    """
+    queue = make_queue()
+    x, y = (cl_array.zeros(queue, 1024, np.float32) for _ in range(2))
+    seconds: dict[int, float] = {}
+    for size in (1_000, 10_000) if quick else (1_000, 10_000, 100_000):
+        with fairlead.capture(queue) as graph:
+            for _ in range(size):
+                x += y
+        taken = {how: _time_finalize(graph, how) for how in (False, "wait")}
+        seconds[size] = taken["wait"] - taken[False]
+    few, *_, many = seconds
+    each = {
+        size: 1e6 * (seconds[size] - seconds[few]) / (size - few) for size in seconds if size != few
+    }
+    title = "planning of an updatable graph, CPU time a node"
+    rows = [Row(title, each[10_000], "µs", Target("≤", 50))]
+    if many != 10_000:
+        ratio_of_sizes = each[many] / each[10_000]
+        rows.append(Row(f"{title}: {many:,} ÷ 10,000 nodes", ratio_of_sizes, "", Target("≤", 1.2)))
+    return rows
+
+
+def _time_finalize(graph: Any, how: str | bool) -> float:
+    """Return the CPU time of `finalize`, the least of three."""
+    found: list[float] = []
+    for _ in range(3):
+        start = time.process_time()
+        graph.finalize(updatable=True, fuse=how)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def _measure_first_replays(quick: bool) -> Row:
+    """Measure the CPU time of `finalize` and the first replay, of kernels that no cache has."""
+    queue, fresh = make_queue(), count(int(time.time()))
+    memory = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
+    samples: dict[str, list[float]] = {"auto": [], "False": []}
+    for _ in range(5 if quick else 21):
+        for how, taken in samples.items():
+            source = f"kernel void add(global float *a) {{ a[get_global_id(0)] += {next(fresh)}; }}"
+            add = cl.Program(queue.context, source).build().add
+            with fairlead.capture(queue) as graph:
+                for _ in range(10):
+                    add(queue, (1024,), None, memory)
+            start = time.process_time()
+            graph.finalize(fuse=how == "auto" and "auto").replay(queue)
+            taken.append(1e6 * (time.process_time() - start))
+            queue.finish()
+    title = "finalize and first replay of a new kernel, CPU time: fuse=auto ÷ False"
+    return ratio(title, samples, "auto", "False", Target("≤", 1.05), "µs")
 
 
 # the examples

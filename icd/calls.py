@@ -84,8 +84,9 @@ def query_bytes(handle: int, routine: str, name: str | int, *between: int) -> by
 
 def query_integer(handle: int, routine: str, name: str) -> int | None:
     """Return a number that a query answers, None if the driver does not answer it."""
-    told = query_bytes(handle, routine, name)
-    return int.from_bytes(told, "little") if told else None
+    value, size = ffi.new("uint64_t *"), ffi.new("size_t *")
+    code = call(handle, routine, OPENCL[name], 8, get_address(value), get_address(size))
+    return None if code or not size[0] else value[0]
 
 
 # queues

@@ -36,6 +36,9 @@ _DEPTH: Final = 12
 
 _T = TypeVar("_T")
 
+#: The programs that PyOpenCL has built since `note_options`, by their addresses.
+_built: Final = weakref.WeakValueDictionary[int, Any]()
+
 
 class ArgumentError(FairleadError, TypeError):
     """An argument is of the wrong type."""
@@ -81,6 +84,7 @@ def note_options() -> None:
         built = build(self, options, *rest, **named)
         if source is not None:
             self._source = source
+        _built[id(self)] = self
         return built
 
     Program.build = build_and_note
@@ -374,6 +378,11 @@ def find_pooled_buffers(caller: FrameType | None) -> list[Any]:
     return found
 
 
+def keep_sources(programs: Collection[int]) -> list[Any]:
+    """Return the living pyopencl.Programs of handles, which have the sources (`find_sources`)."""
+    return [one for one in list(_built.values()) if one.int_ptr in programs] if programs else []
+
+
 def find_sources(programs: Collection[int]) -> dict[int, str]:
     """Return the sources that living programs and kernels of PyOpenCL were made of.
 
@@ -388,10 +397,11 @@ def find_sources(programs: Collection[int]) -> dict[int, str]:
     """
     import pyopencl as cl
 
-    found: dict[int, str] = {}
+    living = keep_sources(programs)
+    found: dict[int, Any] = {one.int_ptr: one._source for one in living if "_source" in vars(one)}
     # `get_objects` has tuples that other threads are filling. Python raises SystemError in such a
     # thread if somebody else refers to its tuple. Objects refer to their type.
-    for one in gc.get_referrers(cl.Kernel, cl.Program) if programs else ():
+    for one in gc.get_referrers(cl.Kernel, cl.Program) if {*programs} - found.keys() else ():
         try:
             if type(one) is cl.Kernel:
                 handle = query_program(one.int_ptr)
@@ -403,5 +413,8 @@ def find_sources(programs: Collection[int]) -> dict[int, str]:
         except Exception:  # one that was never built, or was made of a binary
             continue
         if source:
-            found[handle] = source if isinstance(source, str) else source.decode("utf-8", "replace")
-    return found
+            found[handle] = source
+    return {
+        handle: one if isinstance(one, str) else one.decode("utf-8", "replace")
+        for handle, one in found.items()
+    }

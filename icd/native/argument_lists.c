@@ -224,6 +224,26 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
     return CL_SUCCESS;
 }
 
+size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room) {
+    size_t need = 0;
+    for (uint32_t i = 0; list && i < list->count; i++) {
+        const fl_argument *a = &list->list[i];
+        bool has_bytes = a->value && a->kind != FL_ARG_SVM;
+        uint32_t head[] = {a->kind, a->size * has_bytes};
+        const void *cell = a->cell ? a->value : NULL;
+        need += sizeof head + sizeof cell + head[1];
+        if (need > room)
+            continue;
+        memcpy(to, head, sizeof head);
+        memcpy(to + sizeof head, &cell, sizeof cell);
+        to += sizeof head + sizeof cell;
+        if (has_bytes)
+            memcpy(to, a->value, head[1]);
+        to += head[1];
+    }
+    return need;
+}
+
 uint64_t fl_parameter_of(const fl_arguments *list, uint32_t index) {
     return list && index < list->count && list->list[index].cell ? list->list[index].cell->id : 0;
 }

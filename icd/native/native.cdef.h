@@ -138,6 +138,10 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
 /* What an argument is: its kind (0: not set) and size; `value` leads to its bytes, or is the
  * pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
+/* Write all arguments of a list to `room` bytes: for each its kind and size, the address of a
+ * Parameter's bytes or 0, then its own bytes. Returns how many bytes they need; nothing is written
+ * if that is more. */
+size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room);
 uint32_t fl_argument_count(const fl_arguments *list);
 /* What a kernel's argument is (enum fl_argument_kind) that is set to the eight bytes `object`, not
  * NULL. */
@@ -153,7 +157,15 @@ uint64_t fl_cell_bits(const fl_arguments *list);
  * objects, and shares their cells. NULL: there is no memory. */
 fl_arguments *fl_pick_arguments(fl_arguments *const *lists, const uint32_t *indices,
                                 uint32_t count);
-bool fl_holds_objects(const fl_arguments *list);
+/* references.c: who has references to the memory objects of launches, copies and fills, and the
+ * programs of the kernels. */
+typedef struct fl_references fl_references;
+fl_references *fl_count_references(const fl_command *commands, uint32_t count);
+/* How many references to memory others have than a recording and the commands, 1 if nobody
+ * knows. */
+int64_t fl_other_references(const fl_references *references, const void *memory);
+uint32_t fl_list_programs(const fl_references *references, void *const **programs);
+void fl_free_references(fl_references *references);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has
  * clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);

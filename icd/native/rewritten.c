@@ -21,8 +21,6 @@ fl_arguments *fl_pick_arguments(fl_arguments *const *lists, const uint32_t *indi
     return made;
 }
 
-bool fl_holds_objects(const fl_arguments *list) { return list && list->holds; }
-
 void fl_watch_cell(fl_cell *cell, int watched) { cell->watched = watched != 0; }
 
 static bool is_same_but_arguments(const fl_command *a, const fl_command *b) {

@@ -18,7 +18,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.cli.main import main
-from fairlead.icd.command_buffer.rewrites import fusion, launches, rewriting, runs
+from fairlead.icd.command_buffer.rewrites import fusion, launches, rewriting, runs, uses
 from fairlead.icd.errors import OpenCLError
 
 SOURCE = """
@@ -153,6 +153,36 @@ def test_the_variable_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.Mo
     loop = chain.capture().finalize()
     with pytest.raises(FusionError):
         loop.replay(queue)
+
+
+def test_finalize_only_counts(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first replays of a graph pay for nothing that only many are worth."""
+    for name in ("list_uses", "list_sources"):
+        monkeypatch.setattr(uses, name, lambda *_, name=name: pytest.fail(name))
+    chain = Chain(queue)
+    loop = chain.capture().finalize(fuse="auto")
+    for _ in range(7):
+        chain.check(loop)
+
+
+def test_a_kernel_with_many_arguments(queue: cl.CommandQueue) -> None:
+    """The list is longer than the room that most lists need."""
+    names = [f"a{number}" for number in range(40)]
+    source = f"""kernel void add(global int *x, {", ".join(f"int {name}" for name in names)}) {{
+        x[get_global_id(0)] += {" + ".join(names)};
+    }}"""
+    add = cl.Program(queue.context, source).build().add
+    memory = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * SIZE)
+    cl.enqueue_fill_buffer(queue, memory, np.ones(1, np.int32), 0, 4 * SIZE)
+    with capture(queue) as graph:
+        for first in (0, 1):
+            numbers: Any = np.arange(first, first + 40, dtype=np.int32)
+            add(queue, (SIZE,), None, memory, *numbers)
+    loop, found = graph.finalize(fuse="wait"), np.empty(SIZE, np.int32)
+    assert loop.fused
+    loop.replay(queue)
+    cl.enqueue_copy(queue, found, memory)
+    assert (found == 1 + 780 + 820).all()
 
 
 def test_parts_of_buffers_are_compared(

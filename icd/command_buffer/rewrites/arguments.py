@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..._native import ffi, lib
-from ...calls import get_address
-from ...errors import check
 from ...kernel_source.reading import KernelParameter
 from ..edits import MEMORY, VALUE
-from .uses import ListSnapshot
+from .uses import ListSnapshot, pack_arguments, unpack_arguments
 
 #: A handle of memory, or the bytes of a value.
 ArgumentValue = int | bytes
@@ -22,13 +20,14 @@ class RecordedArgument(NamedTuple):
     Attributes:
         turns: what it is; in both turns if it alternates.
         key: launches whose arguments have the same key have one argument in a fused kernel. For
-            memory it is the handle, or the address of a Parameter's cell.
+            memory it is the handle, or the address of a Parameter's cell. None: no other launch
+            has it.
         address: of a Parameter's cell, 0 if it is none.
         is_proven: whether what is known of the launch depends on it.
     """
 
     turns: Sequence[ArgumentValue]
-    key: int | tuple[Any, ...]
+    key: int | tuple[Any, ...] | None
     address: int
     is_proven: bool
 
@@ -43,21 +42,32 @@ class NotFused(Exception):
     arguments: Sequence[RecordedArgument] = ()
 
 
-def read_argument(
-    snapshot: ListSnapshot, listed: Any, index: int
-) -> tuple[Sequence[ArgumentValue], int]:
-    """Return what an argument is in each turn, and the address of a Parameter's cell or 0.
+def read_arguments(
+    snapshot: ListSnapshot, listed: Any
+) -> tuple[bytes, Sequence[tuple[Sequence[ArgumentValue], int] | None]]:
+    """Return all arguments of a list as one key, and what each is.
 
-    Raises NotFused if it is neither a value nor memory.
+    That is its value in each turn, and the address of a Parameter's cell or 0. It is None for what
+    is neither a number nor a buffer. Launches are often alike, so such lists are read once.
     """
-    found = ffi.new("fl_change *")
-    check(lib.fl_get_argument(listed, index, found), "clSetKernelArg")
-    if found.kind not in (MEMORY, VALUE) or not found.value:
-        raise NotFused(f"its argument {index} is neither a number nor a buffer")
-    address = get_address(found.value) if lib.fl_parameter_of(listed, index) else 0
-    cell = snapshot.cells.get(address)
-    turns = cell.turns if cell is not None else [bytes(ffi.buffer(found.value, found.size))]
-    if found.kind == MEMORY:
+    packed = pack_arguments(listed)
+    found = snapshot.answers.get(packed)
+    if found is None:
+        found = [
+            _read(snapshot, kind, address, data) for kind, address, data in unpack_arguments(packed)
+        ]
+        snapshot.answers[packed] = found
+    return packed, found
+
+
+def _read(
+    snapshot: ListSnapshot, kind: int, address: int, data: bytes
+) -> tuple[Sequence[ArgumentValue], int] | None:
+    if kind not in (MEMORY, VALUE) or not data:
+        return None
+    cell = snapshot.cells.get(address) if address else None
+    turns = cell.turns if cell is not None else (data,)
+    if kind == MEMORY:
         return [int.from_bytes(turn, "little") for turn in turns], address
     return turns, address
 
@@ -67,17 +77,23 @@ def name_argument(
     turns: Sequence[ArgumentValue],
     address: int,
     is_proven: bool,
-    number: int | None,
+    changes: bool,
 ) -> RecordedArgument:
     """Args:
-    number: of the launch if its numbers may change alone, else None.
+    changes: whether the numbers of a launch may change alone.
     """
     if isinstance(turns[0], int):
         return RecordedArgument(turns, address or turns[0], address, True)
-    what: tuple[Any, ...] = (turns[0],)
-    if address or (number is not None and not is_proven):
-        what = (address,) if address else (number, parameter.index)
-    return RecordedArgument(turns, (parameter.type.name, *what), address, is_proven)
+    if address:
+        return RecordedArgument(turns, (parameter.type.name, address), address, is_proven)
+    key = None if changes and not is_proven else (parameter.type.name, turns[0])
+    return RecordedArgument(turns, key, 0, is_proven)
+
+
+def list_keys(number: int, arguments: Sequence[RecordedArgument]) -> Sequence[Any]:
+    """Return the keys of a launch's arguments. What no other launch has gets one of its own."""
+    pairs = enumerate(arguments)
+    return [(number, index) if one.key is None else one.key for index, one in pairs]
 
 
 def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int] = {}) -> Any:

@@ -23,7 +23,7 @@ from itertools import chain
 from ..._native import ffi
 from ...errors import OpenCLError
 from ..commands import CommandArray, CommandList
-from .arguments import NotFused, RecordedArgument
+from .arguments import NotFused, RecordedArgument, list_keys
 from .checking import FusionCheck
 from .flow import FIXED, Flow
 from .fused_runs import FusedKernel, FusedRun
@@ -128,14 +128,16 @@ def _make_flow(
     watched: dict[int, Sequence[tuple[RecordedArgument, int]]] = {}
     for number in sorted(found.arguments.keys() | made.keys()):
         rows = made[number].parameters.places if number in made else {}
+        given = found.arguments.get(number, ())
         watched[number] = [
-            (one, FIXED if one.is_proven or one.address else rows.get(one.key, 0))
-            for one in found.arguments.get(number, ())
+            (one, FIXED if one.is_proven or one.address else rows.get(key, 0))
+            for one, key in zip(given, list_keys(number, given), strict=True)
         ]
     runs = set(made.values())
     launches = [launch for run in runs for launch in run.launches]
-    others = [one for launch in launches for one in launch.arguments]
+    others = {id(one.arguments): one.arguments for one in launches}  # often the same list
     copies = [number for number in range(len(commands)) if number not in made]
     hidden = [one for run in runs for one in run.temporaries]
     list_ = fused if made else None
-    return Flow(commands, snapshot, list_, places, copies, watched, hidden, others)
+    all_others = chain(*others.values())
+    return Flow(commands, snapshot, list_, places, copies, watched, hidden, all_others)

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from ...calls import get_address
 from ...kernel_source.reading import LaunchValues
-from .arguments import NotFused, RecordedArgument, name_argument, read_argument
+from .arguments import (
+    ArgumentValue,
+    NotFused,
+    RecordedArgument,
+    list_keys,
+    name_argument,
+    read_arguments,
+)
 from .kernels import KernelRead, find_kernel
 from .reductions import NUMBERS, Reduction, read_reduction
 from .used_bytes import ItemPlace, UsedBytes, find_places, find_root, list_memory
@@ -23,8 +29,7 @@ from .uses import ListSnapshot
 _MOST_SHAPES: Final = 8
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedLaunch:
+class RecordedLaunch(NamedTuple):
     """A launch that can be a part of a fused one.
 
     Attributes:
@@ -32,6 +37,7 @@ class RecordedLaunch:
         kernel: what it launches.
         items: how many items there are.
         arguments: in order.
+        keys: those of the arguments. What no other launch has gets one of its own.
         memory: what it uses, in each turn.
         list: the `fl_arguments *` that has the arguments.
         is_transfer: whether it is a copy or a fill.
@@ -42,6 +48,7 @@ class RecordedLaunch:
     kernel: KernelRead
     items: int
     arguments: Sequence[RecordedArgument]
+    keys: Sequence[Any]
     memory: Sequence[Sequence[UsedBytes]]
     list: Any
     is_transfer: bool
@@ -50,7 +57,7 @@ class RecordedLaunch:
     @property
     def result(self) -> Any:
         """The key of the argument that gets the sums of a reduction, else None."""
-        return self.arguments[self.reduction.result].key if self.reduction else None
+        return self.keys[self.reduction.result] if self.reduction else None
 
     def find_element(self, key: Any) -> str | None:
         """Return the type of an item's element of memory.
@@ -110,28 +117,63 @@ def make_launch(
     size: int,
     local: tuple[int, int, int] | None,
 ) -> RecordedLaunch:
-    given = [read_argument(snapshot, listed, one.index) for one in kernel.parameters]
-    changes = snapshot.commands.updatable
+    packed, read = read_arguments(snapshot, listed)
     is_transfer = snapshot.commands.name_operation(number) != "kernel"
-    key = kernel, size, local, tuple((tuple(turns), address) for turns, address in given)
-    if not changes and (like := snapshot.answers.get(key)) is not None:
-        return replace(like, number=number, list=listed, is_transfer=is_transfer)
+    key = kernel, size, local, packed
+    like = snapshot.answers.get(key)
+    if isinstance(like, NotFused):
+        raise like.with_traceback(None)
+    if like is not None:
+        keys = list_keys(number, like.arguments)
+        return like._replace(number=number, keys=keys, list=listed, is_transfer=is_transfer)
+    given = list[tuple[Sequence[ArgumentValue], int]]()
+    for one in kernel.parameters:
+        if (row := read[one.index]) is None:
+            raise NotFused(f"its argument {one.index} is neither a number nor a buffer")
+        given.append(row)
+    pairs = zip(kernel.parameters, given, strict=True)
+    fixed = [(*turns, address) for one, (turns, address) in pairs if one.type.kind != "float"]
+    like_but_floats = kernel, size, local, tuple(fixed)
+    if (found := snapshot.answers.get(like_but_floats)) is None:
+        found = _find_memory(snapshot, kernel, size, local, given)
+        snapshot.answers[like_but_floats] = found
+    shape, memory = found
+    changes, asked = snapshot.commands.updatable, shape.asked
+    arguments = [
+        name_argument(one, turns, address, one.name in asked, changes)
+        for one, (turns, address) in zip(kernel.parameters, given, strict=True)
+    ]
+    if shape.reason:
+        refusal = snapshot.answers[key] = NotFused(shape.reason)
+        refusal.arguments = arguments
+        raise refusal
+    what = kernel, shape.items, arguments, list_keys(number, arguments), memory
+    made = RecordedLaunch(number, *what, listed, is_transfer)
+    snapshot.answers[key] = made
+    return made
+
+
+def _find_memory(
+    snapshot: ListSnapshot,
+    kernel: KernelRead,
+    size: int,
+    local: tuple[int, int, int] | None,
+    given: Sequence[tuple[Sequence[ArgumentValue], int]],
+) -> tuple[_Shape, Sequence[Sequence[UsedBytes]]]:
+    """Return what follows from a launch's range and integers, and the memory that it uses."""
+    numbers = dict[str, int]()
     for one, (turns, _) in zip(kernel.parameters, given, strict=True):
-        is_plain = one.type.kind in ("integer", "float", "vector") and one.type.name
-        if not is_plain and isinstance(turns[0], bytes):
-            raise NotFused(f"its argument {one.name} is a struct")
-    numbers = {
-        one.name: int.from_bytes(turns[0], "little", signed=one.type.signed)
-        for one, (turns, _) in zip(kernel.parameters, given, strict=True)
-        if one.type.kind == "integer" and isinstance(turns[0], bytes)
-    }
+        if isinstance(value := turns[0], bytes):
+            if one.type.kind not in ("integer", "float", "vector") or not one.type.name:
+                raise NotFused(f"its argument {one.name} is a struct")
+            if one.type.kind == "integer":
+                numbers[one.name] = int.from_bytes(value, "little", signed=one.type.signed)
     shape = _find_shape(snapshot, kernel, size, local, numbers)
-    reason, items, memory = shape.reason, shape.items, list[list[UsedBytes]]()
+    if shape.reason:
+        return shape, []
     try:
-        if reason:
-            raise NotFused(reason)
         memory = [
-            list_memory(snapshot, kernel, given, turn, shape.places, items)
+            list_memory(snapshot, kernel, given, turn, shape.places, shape.items)
             for turn in range(snapshot.turns)
         ]
         # one work-item may have run the whole loop, item by item
@@ -140,18 +182,8 @@ def make_launch(
         ):
             raise NotFused("an item of its loop uses what others write")
     except NotFused as error:
-        reason = str(error)
-    arguments = [
-        name_argument(one, turns, address, one.name in shape.asked, number if changes else None)
-        for one, (turns, address) in zip(kernel.parameters, given, strict=True)
-    ]
-    if reason:
-        refusal = NotFused(reason)
-        refusal.arguments = arguments
-        raise refusal
-    made = RecordedLaunch(number, kernel, items, arguments, memory, listed, is_transfer)
-    snapshot.answers[key] = made
-    return made
+        return shape._replace(reason=str(error)), []
+    return shape, memory
 
 
 class _Shape(NamedTuple):
@@ -212,7 +244,7 @@ def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -
         end, why = find_root(out.root, snapshot.roots)[2], "each group writes a sum"
         out = UsedBytes(out.handle, out.root, 0, end, 0, 0, False, True, out.argument, why)
         memory.append([*others, out])
-    return replace(launch, arguments=arguments, memory=memory, reduction=reduction)
+    return launch._replace(arguments=arguments, memory=memory, reduction=reduction)
 
 
 class _Asked(Mapping[str, int]):

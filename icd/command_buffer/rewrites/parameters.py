@@ -73,11 +73,11 @@ class FusedParameters:
         self.rows: list[FusedArgument] = []
         pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
         for launch in run.launches:
-            pairs = zip(launch.kernel.parameters, launch.arguments, strict=True)
-            for index, (one, (turns, key, *_)) in enumerate(pairs):
+            for index, key in enumerate(launch.keys):
                 if key not in temporaries and key not in self.places:
+                    one, value = launch.kernel.parameters[index], launch.arguments[index].turns[0]
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
-                    self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, turns[0])
+                    self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, value)
         if shared is not None:
             zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
             zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
@@ -159,7 +159,7 @@ class FusedParameters:
         return [*before, f"    {name}({', '.join(arguments)});"]
 
     def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
-        keys = [one.key for one in launch.arguments]
+        keys = launch.keys
         own = [f"&{self.variables[key]}" for key in keys if key in self.variables]
         pairs = zip(launch.kernel.parameters, keys, strict=True)
         return [*(self._write(one.type, key, zero) for one, key in pairs), *own]

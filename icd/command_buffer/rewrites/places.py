@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from .isolation import measure_kind
 from .launches import RecordedLaunch
@@ -66,11 +66,15 @@ def find_temporaries(
     memory = [one for launch in launches for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
+    having: dict[Any, list[RecordedLaunch]] = {}
+    for launch in launches:
+        for key in {one.key for one in launch.arguments}:
+            having.setdefault(key, []).append(launch)
     for key in dict.fromkeys(one.handle for one in memory):
         use = uses.get(key)
         if use is None or use.others or not use.commands <= run or key in parts:
             continue
-        place = find_place(launches, key)
+        place = find_place(having[key], key)
         if place is not None and not place.is_loaded:
             found[key] = place.kind
     return found

@@ -26,7 +26,7 @@ from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import KernelAccess
 from ...kernel_source.syntax import assigned, uses_of_ids
-from .arguments import NotFused, read_argument
+from .arguments import NotFused, read_arguments
 from .kernels import (
     KernelRead,
     declare_needed,
@@ -167,8 +167,9 @@ def read_reduction(snapshot: ListSnapshot, number: int) -> Reduction | None:
     form, lanes, values = find_form(access), command.n[6], dict[str, int]()
     if form is None or lanes != form.lanes:
         return None
+    _, read = read_arguments(snapshot, command.arguments)
     for one in access.parameters:
-        turns, _ = read_argument(snapshot, command.arguments, one.index)
+        turns, _ = read[one.index] or ((0,), 0)
         if one.type.kind == "integer" and isinstance(turns[0], bytes) and len({*turns}) == 1:
             values[one.name] = int.from_bytes(turns[0], "little", signed=one.type.signed)
     if any(values.get(name, -1) < 0 for name in NUMBERS) or not values["pcl_step"]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType, ref
 
 from ..background import Background
 from ..cells import Cells
 from ..commands import CommandList
-from .uses import ListSnapshot, MemoryUse, take_snapshot, why_not
+from .uses import ListSnapshot, References, take_snapshot, why_not
 
 if TYPE_CHECKING:
     from .checking import FusionCheck
@@ -63,7 +63,8 @@ class Rewriting:
 
     Args:
         find_sources: returns the sources of programs (handles) that the driver does not tell, as
-            far as they are known.
+            far as they are known. That takes long.
+        keep_sources: returns what has these sources, of programs of which the program has objects.
         get_cells: returns the cells of the commands' Parameters.
         checks: whether the first replays run both ways, and are compared.
     """
@@ -72,54 +73,47 @@ class Rewriting:
         self,
         commands: CommandList,
         find_sources: Callable[[Collection[int]], dict[int, str]],
-        get_cells: Callable[[], Cells | None] = lambda: None,
+        keep_sources: Callable[[Collection[int]], Any],
+        get_cells: Callable[[], Cells | None],
         *,
         checks: bool = False,
     ) -> None:
         self._commands, self._find_sources, self._get_cells = commands, find_sources, get_cells
         self._checks = checks
-        self._uses: Mapping[int, MemoryUse] = {}
+        self._references = References(commands)
+        self._kept = keep_sources(self._references.programs)
         self._result: Future[Rewritten] | None = None
-        self._snapshot: ListSnapshot | None = None
         self._pause, self._since = _PAUSE, 0
         self._why_later = "it may not be replayed often"
         self._revealed = set[int]()
 
     def begin(self) -> None:
-        """Begin to rewrite the commands as they are now or were prepared, unless that has begun.
+        """Begin to rewrite the commands as they are now, unless that has begun.
 
         No thread is started where nothing can be rewritten.
         """
         if self._result is not None:
             return
-        snapshot, result = self._snapshot or self._take_snapshot(), Future[Rewritten]()
+        cells, result = self._get_cells(), Future[Rewritten]()
+        snapshot = take_snapshot(self._commands, self._find_sources, cells, self._count_others)
         if (reason := why_not(snapshot)) is not None:
             result.set_result(Rewritten(None, lines=[f"not fused: {reason}"]))
         elif not _background.add(partial(_work, ref(self), snapshot, result)):
             self.work(snapshot, result)
-        self._result, self._snapshot = result, None
+        self._result, self._kept = result, None
 
     def prepare(self) -> int:
-        """Ask what only the program's beginning tells: later engines have references, too, and
-        programs may be gone.
-
-        Returns:
-            After how many replays to `begin`. A graph that is replayed a few times is not worth a
-                compiler.
-        """
-        self._snapshot, self._since = self._take_snapshot(), _WORTH_REWRITING
+        """Return after how many replays to `begin`. A graph that is replayed a few times is not
+        worth a compiler."""
+        self._since = _WORTH_REWRITING
         return self._since
 
-    def _take_snapshot(self) -> ListSnapshot:
-        found = take_snapshot(self._commands, self._find_sources, self._get_cells(), self._uses)
-        self._uses = self._uses or found.uses
-        return found
+    def _count_others(self, memory: int) -> int:
+        return self._references.count_others(memory) + (memory in self._revealed)
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let no variable stand for memory objects (handles) that a program can see now."""
         self._revealed.update(memory)
-        shown = {one: replace(self._uses[one], others=1) for one in memory if one in self._uses}
-        self._uses = {**self._uses, **shown}
 
     @property
     def hides_revealed(self) -> bool:
@@ -137,7 +131,7 @@ class Rewriting:
             After how many replays to `begin` again.
         """
         is_quiet = enqueued - self._since > _QUIET * self._pause
-        self._result = self._snapshot = None
+        self._result = None
         self._pause = _PAUSE if is_quiet else 2 * self._pause
         self._why_later = "a change has ended it"
         self._since = enqueued + self._pause

@@ -48,7 +48,8 @@ class Run:
         self.launches: list[RecordedLaunch] = []
         self.declared: dict[str, str] = {}
         self.is_isolated = is_isolated
-        self._sizes: dict[Any, int] = {}  # bytes of the arguments, by their keys
+        # bytes of the arguments, by their keys, and of all of them
+        self._sizes, self._size = dict[Any, int](), 0
         # by turn and root; and the number of the command
         self._memory: list[dict[int, dict[UsedBytes, int]]] = []
         for launch in launches:
@@ -86,7 +87,7 @@ class Run:
             if declared[name] != self.declared[name]:
                 return f"two programs give {name} two meanings"
         zeros = 8 * (len(self.launches) + 1) * self.is_isolated
-        if sum({**self._sizes, **_measure(launch)}.values()) + zeros > _MOST_BYTES:
+        if self._size + sum(self._measure(launch).values()) + zeros > _MOST_BYTES:
             return "its kernel would have too many arguments"
         return "it has enough launches" if len(self.launches) == _MOST_LAUNCHES else None
 
@@ -105,11 +106,21 @@ class Run:
         """Add a launch that can be the next one."""
         self.launches.append(launch)
         self.declared.update(launch.kernel.declared)
-        self._sizes.update(_measure(launch))
+        more = self._measure(launch)
+        self._sizes.update(more)
+        self._size += sum(more.values())
         self._memory = self._memory or [{} for _ in launch.memory]
         for turn, known in zip(launch.memory, self._memory, strict=True):
             for one in turn:
                 known.setdefault(one.root, {})[one] = launch.number
+
+    def _measure(self, launch: RecordedLaunch) -> dict[Any, int]:
+        """Return the bytes of the arguments that are a launch's alone, by their keys."""
+        return {
+            key: max(8, len(value)) if isinstance(value := one.turns[0], bytes) else 8
+            for key, one in zip(launch.keys, launch.arguments, strict=True)
+            if key not in self._sizes
+        }
 
     @property
     def gains(self) -> bool:
@@ -181,13 +192,6 @@ class Run:
             options = self.launches[0].kernel.options
             kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
         return kernels[source]
-
-
-def _measure(launch: RecordedLaunch) -> dict[Any, int]:
-    return {
-        one.key: max(8, len(one.turns[0])) if isinstance(one.turns[0], bytes) else 8
-        for one in launch.arguments
-    }
 
 
 class RunList:

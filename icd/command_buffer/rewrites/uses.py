@@ -6,10 +6,11 @@ anybody else can see these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 from weakref import finalize
 
 from ..._native import ffi, lib
@@ -18,6 +19,10 @@ from ...calls import call, get_address, query_bytes, query_integer, query_progra
 from ..cells import AS_MEMORY, Cells, copy_commands
 from ..commands import CommandList
 from ..edits import MEMORY
+
+#: What `fl_pack_arguments` writes before the bytes of an argument, and room for most lists.
+_HEAD: Final = Struct("=IIQ")
+_ROOM: Final = 512
 
 
 class BuiltSource(str):
@@ -89,7 +94,7 @@ def take_snapshot(
     commands: CommandList,
     find_sources: Callable[[Collection[int]], dict[int, str]],
     cells: Cells | None,
-    known: Mapping[int, MemoryUse],
+    count_others: Callable[[int], int],
 ) -> ListSnapshot:
     """Return what a rewrite has to know.
 
@@ -97,7 +102,7 @@ def take_snapshot(
         find_sources: returns the sources of programs that the driver does not tell, as far as they
             are known.
         cells: of the Parameters, None if there are none.
-        known: the uses of an earlier snapshot. Since then engines have references, too.
+        count_others: returns how many references others have to memory (`References`).
     """
     if commands.updatable:
         copied = copy_commands(commands.array, len(commands))
@@ -114,7 +119,7 @@ def take_snapshot(
     snapshot = ListSnapshot(
         commands,
         list_sources(commands, find_sources),
-        list_uses(commands, known),
+        list_uses(commands, count_others),
         values,
         frozenset(number for numbers in moving for number in numbers),
         max([1, *(len(one.turns) for one in values.values())]),
@@ -164,53 +169,74 @@ def _list_cells(cells: Cells) -> dict[int, CellValue]:
     return found
 
 
-def list_uses(commands: CommandList, known: Mapping[int, MemoryUse]) -> dict[int, MemoryUse]:
+def list_uses(commands: CommandList, count_others: Callable[[int], int]) -> dict[int, MemoryUse]:
     """Return who uses each memory object (a handle) of launches, copies and fills of buffers.
 
     Args:
-        known: see `take_snapshot`.
+        count_others: see `take_snapshot`.
     """
-    users, own, other = dict[int, set[int]](), dict[int, int](), set[int]()
-    found, lists = ffi.new("fl_change *"), set[int]()
+    users, other, read = dict[int, set[int]](), set[int](), dict[bytes, list[int]]()
     for number in range(len(commands)):
         row = commands.array[number]
         handles = [get_address(row.source), get_address(row.target)]
         if commands.name_operation(number) not in ("kernel", "copy", "fill"):
             other.update(handles)
-        holds = lib.fl_holds_objects(row.arguments) and get_address(row.arguments) not in lists
-        lists.add(get_address(row.arguments))
-        for index in range(lib.fl_argument_count(row.arguments)):
-            lib.fl_get_argument(row.arguments, index, found)
-            if found.kind == MEMORY and found.value:
-                handle = int(ffi.cast("uintptr_t *", found.value)[0])
-                handles.append(handle)
-                if holds and not lib.fl_parameter_of(row.arguments, index):
-                    own[handle] = own.get(handle, 0) + 1
-        for handle in handles:
+        packed = pack_arguments(row.arguments)
+        if packed not in read:
+            given = unpack_arguments(packed)
+            memory = (data for kind, _, data in given if kind == MEMORY and data)
+            read[packed] = [int.from_bytes(data, "little") for data in memory]
+        for handle in (*handles, *read[packed]):
             users.setdefault(handle, set()).add(number)
     return {
-        handle: MemoryUse(
-            frozenset(numbers),
-            known[handle].others
-            if handle in known
-            else _count_references(handle) - 1 - own.get(handle, 0) + _is_of_host(handle),
-        )
+        handle: MemoryUse(frozenset(numbers), count_others(handle) + _is_of_host(handle))
         for handle, numbers in users.items()
         if handle and handle not in other
     }
+
+
+class References:
+    """Who has references to what commands use. It is asked before engines have any.
+
+    Attributes:
+        programs: of the kernels, handles.
+    """
+
+    def __init__(self, commands: CommandList) -> None:
+        counted = lib.fl_count_references(commands.array, len(commands))
+        self._counted, programs = ffi.gc(counted, lib.fl_free_references), ffi.new("void *const **")
+        count = lib.fl_list_programs(counted, programs)
+        self.programs = [get_address(programs[0][number]) for number in range(count)]
+
+    def count_others(self, memory: int) -> int:
+        """Return how many references to a memory object (a handle) others have than the recording
+        and the commands."""
+        return lib.fl_other_references(self._counted, ffi.cast("void *", memory))
+
+
+def pack_arguments(listed: Any) -> bytes:
+    """Return a list of arguments as bytes. Two lists that are alike have the same."""
+    room = ffi.new("unsigned char[]", _ROOM)
+    size = lib.fl_pack_arguments(listed, room, _ROOM)
+    if size > _ROOM:
+        room = ffi.new("unsigned char[]", size)
+        lib.fl_pack_arguments(listed, room, size)
+    return ffi.buffer(room)[:size]
+
+
+def unpack_arguments(packed: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what each argument is, the address of a Parameter's cell or 0, and its bytes."""
+    at = 0
+    while at < len(packed):
+        kind, size, address = _HEAD.unpack_from(packed, at)
+        at += _HEAD.size + size
+        yield kind, address, packed[at - size : at]
 
 
 def _is_of_host(memory: int) -> bool:
     """Return whether a program may see a buffer's bytes without it (CL_MEM_USE_HOST_PTR)."""
     told = query_integer(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
     return told is None or bool(told & OPENCL["CL_MEM_USE_HOST_PTR"])
-
-
-def _count_references(memory: int) -> int:
-    value = ffi.new("uint32_t *")
-    name = OPENCL["CL_MEM_REFERENCE_COUNT"]
-    code = call(memory, "clGetMemObjectInfo", name, 4, get_address(value), None)
-    return 0 if code else value[0]
 
 
 def list_sources(
