@@ -239,7 +239,7 @@ class CapturedGraph(Nodes, Drawable, Decides, Saves):
                 where that is proven to give the same bits; "wait", which also waits until the
                 kernels are built; or "check", which also runs the first replays both ways and
                 raises FusionError in a replay that differs. None: what FAIRLEAD_FUSE says, by
-                default False.
+                default "auto".
 
         Raises:
             CaptureError: the block has not ended, or failed.

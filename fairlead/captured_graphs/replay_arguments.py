@@ -21,8 +21,8 @@ from .parameter import find_entry
 #: What asks for fusion, and what does not.
 _FUSE: Final[dict[Any, str | bool]] = {
     False: False,
-    "": False,
     "0": False,
+    "": "auto",  # nobody says anything
     "auto": "auto",
     "wait": "wait",
     "check": "check",

@@ -271,7 +271,7 @@ def test_long_launches_go_to_the_drivers_threads(
         others.slow(numbers.queue, (64,), (64,), numbers.buffer, np.int32(30_000))
         others.slow(numbers.queue, (64,), (1,), numbers.buffer, np.int32(30_000))
         numbers.mul(1)
-    loop = graph.finalize()
+    loop = graph.finalize(fuse=False)
     for _ in range(2):
         loop.replay(numbers.queue).wait()
     said = [loop.explain(numbers.queue)]

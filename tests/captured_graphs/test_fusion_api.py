@@ -155,6 +155,23 @@ def test_the_variable_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.Mo
         loop.replay(queue)
 
 
+@pytest.mark.parametrize("value", [None, "", "0"])
+def test_nobody_has_to_ask_for_it(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.delenv("FAIRLEAD_FUSE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("FAIRLEAD_FUSE", value)
+    chain = Chain(queue)
+    loop = chain.capture().finalize()
+    begin(loop, queue)
+    segment: Any = loop._whole
+    rewriting_of = segment._buffer.plans.rewriting
+    assert (rewriting_of is None) == (value == "0")
+    assert value == "0" or rewriting_of.wait().sources
+    chain.check(loop)
+
+
 def test_finalize_only_counts(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first replays of a graph pay for nothing that only many are worth."""
     for name in ("list_uses", "list_sources"):

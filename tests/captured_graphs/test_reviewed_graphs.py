@@ -90,7 +90,7 @@ def test_another_engine_is_chosen_when_it_has_become_the_fastest(
 ) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
-    loop, turns = graph.finalize(), 2 * TURNS
+    loop, turns = graph.finalize(fuse=False), 2 * TURNS
     told.seconds_of = 0.5, 1.0
     for number in range(turns + FEW - 1):
         loop.replay(numbers.queue, wait=wait)
@@ -117,7 +117,7 @@ def test_the_short_way_is_taken_between_reviews(
 ) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)
-    loop = graph.finalize()
+    loop = graph.finalize(fuse=False)
     for _ in range(2 * TURNS + 2):
         loop.replay(numbers.queue)
     again = loop._repeat
@@ -220,7 +220,7 @@ def test_what_was_left_to_others_is_taken_again(
     monkeypatch.setattr(choice, "ENGINES", {"learning": Learning(), "replay": Dear()})
     with capture(numbers.queue) as graph:
         numbers.add(1)
-    loop = graph.finalize()
+    loop = graph.finalize(fuse=False)
     for _ in range(FEW):
         loop.replay(numbers.queue)
     assert chosen(loop, numbers.queue) == "replay" and not reviewed

@@ -11,7 +11,7 @@ TEXT = (ROOT / "docs/capture.md").read_text(encoding="utf-8")
 
 def test_the_examples_run_one_after_the_other(run_python: RunPython) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    assert len(blocks) == 12
+    assert len(blocks) == 11
     lines = run_python("\n".join(blocks)).out.splitlines()
     assert (
         lines[0].startswith("0 kernel add(1024) {'kernel': 'add'")
