@@ -76,7 +76,7 @@ def build(folder: Path) -> Path:
 def run(program: Path, adapter: str, layout: str, rounds: int) -> dict[str, float]:
     """Return nanoseconds by the name of the call, from one process."""
     environ = {**os.environ, "FAIRLEAD_UR_LAYOUT": layout}
-    libraries = [os.environ.get("LD_LIBRARY_PATH", ""), *map(str, find_python_libraries())]
+    libraries = [os.environ.get("LD_LIBRARY_PATH", ""), *find_python_libraries()]
     libraries.append(str(Path(os.environ["UR_PLUGINS"], "umf")))  # Intel's adapter needs it
     environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
     done = subprocess.run(

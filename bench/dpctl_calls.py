@@ -37,7 +37,7 @@ _HEAVY: Final = ("malloc", "first USM", "a context")
 
 
 def _libraries() -> list[str]:
-    return [str(_HOME / "lib"), *map(str, find_python_libraries())]
+    return [str(_HOME / "lib"), *find_python_libraries()]
 
 
 def build(folder: Path) -> list[str] | None:

@@ -45,7 +45,7 @@ _COUNTED: Final = (
 
 
 def _libraries() -> list[str]:
-    return [str(_HOME / "lib"), *map(str, find_python_libraries())]
+    return [str(_HOME / "lib"), *find_python_libraries()]
 
 
 def build(folder: Path) -> Path:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead.loader.base.errors import FairleadError
-from fairlead.loader.ur.selector import Selectable, parse
+from fairlead.loader.ur.selector import parse
 from fairlead.loader.ur.selector_grammar import SelectorError
 
-D = TypeVar("D", bound=Selectable)
+if TYPE_CHECKING:
+    from fairlead.loader.ur.selector import Selectable
+
+D = TypeVar("D", bound="Selectable")
 
 
 class UsageError(FairleadError):

@@ -23,9 +23,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .api import adapters, devices, level_zero, pi_plugins, platforms
     from .captured_graphs.context import CapturedGraph, CaptureError, capture
     from .captured_graphs.executable import Executable, ReplayError

@@ -15,8 +15,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from .icd.drivers import drivers
 from .icd.errors import PlatformNotFoundError
@@ -24,7 +22,10 @@ from .icd.objects import CLDevice, CLPlatform
 from .loader.base.errors import FairleadError, NotFoundError, explain_error
 from .loader.base.forks import make_lock
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # programs that use OpenCL alone do without them
+    from typing import Final
+
     from .loader.ur.plugins import Plugins
     from .loader.ze.drivers import ZEDrivers
 
@@ -198,15 +199,16 @@ def register_drivers(libraries: Sequence[str]) -> dict[str, str]:
         return {}
     import tempfile
 
-    directory = Path(tempfile.mkdtemp(prefix="fairlead-vendors-"))
+    directory = tempfile.mkdtemp(prefix="fairlead-vendors-")
     atexit.register(_remove, directory, os.getpid())
     for number, library in enumerate(libraries):
-        (directory / f"{number:03}.icd").write_bytes(os.fsencode(f"{library}\n"))
+        with open(os.path.join(directory, f"{number:03}.icd"), "wb") as file:
+            file.write(os.fsencode(f"{library}\n"))
     # Every loader takes a directory here. OCL_ICD_FILENAMES would name the same drivers again.
-    return {"OCL_ICD_VENDORS": str(directory), "OCL_ICD_FILENAMES": ""}
+    return {"OCL_ICD_VENDORS": directory, "OCL_ICD_FILENAMES": ""}
 
 
-def _remove(directory: Path, owner: int) -> None:
+def _remove(directory: str, owner: int) -> None:
     """Remove a directory at the end of the process that made it, but not in a forked child."""
     if os.getpid() == owner:
         import shutil

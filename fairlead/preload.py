@@ -36,7 +36,7 @@ def preload() -> None:
             remedy="import fairlead.preload before it",
         )
     os.environ[libopencl.PYTHON_VARIABLE] = sys.executable
-    library = str(libopencl.require_library())
+    library = libopencl.require_library()
     try:
         ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
     except OSError as error:

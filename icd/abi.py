@@ -7,12 +7,15 @@ api/cl_khr_icd.asciidoc for the tag.
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
-from typing import Final
+import os
 
 from ..loader.base.abi import Api
 
-OPENCL: Final = Api(Path(__file__).with_name("opencl.abi"))
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+OPENCL: Final = Api(os.path.join(os.path.dirname(__file__), "opencl.abi"))
 
 #: Number of slots of `struct _cl_icd_dispatch` in the headers of OpenCL 3.1.
 SLOT_COUNT: Final = 150

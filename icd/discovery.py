@@ -15,8 +15,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Final
 
 from ..loader.base import search
 from ..loader.base.frozen_value import Value
@@ -34,12 +32,16 @@ from ..loader.base.search import (
     split_list,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 #: Where cl_khr_icd has drivers register on Linux.
-SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
+SYSTEM_VENDORS: Final = "/etc/OpenCL/vendors"
 
 #: A loader's real name: `libOpenCL.so.1.0.0`, or in a repaired wheel `libOpenCL-5519dec5.so.1.0.0`.
 #: `libOpenCL_adreno.so` is a driver.
-_LOADER_NAME: Final = re.compile(r"libOpenCL(-[0-9a-f]+)?\.so(\..*)?")
+_LOADER_NAME: Final = r"libOpenCL(-[0-9a-f]+)?\.so(\..*)?"
 
 _KHRONOS, _OCL_ICD, _PYOPENCL = "Khronos loader", "ocl-icd", "PyOpenCL's wheels"
 
@@ -150,8 +152,8 @@ class DriverSearch(Value):
     """
 
     environ: Mapping[str, str]
-    vendors: Path
-    prefix: Path | None
+    vendors: str
+    prefix: str | None
 
 
 class Step(Value):
@@ -171,8 +173,8 @@ class Step(Value):
 def find(
     environ: Mapping[str, str] | None = None,
     *,
-    vendors: Path = SYSTEM_VENDORS,
-    prefix: Path | None = None,
+    vendors: str = SYSTEM_VENDORS,
+    prefix: str | None = None,
 ) -> SearchResult:
     """Search for the libraries of OpenCL drivers, and open none.
 
@@ -197,9 +199,10 @@ def _explain_effect(variable: Variable, trusted: Mapping[str, str]) -> str:
     return f"no effect: {winner} is set and replaces it" if winner else ""
 
 
-def find_shipped_vendors() -> Path:
+def find_shipped_vendors() -> str:
     """The directory of manifests that ships with fairlead."""
-    return Path(__file__).parents[1] / "vendors_d"
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.join(root, "vendors_d")
 
 
 def _walk(request: DriverSearch) -> Iterator[Finding]:
@@ -229,10 +232,10 @@ def _refuse_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
         if isinstance(finding, Candidate):
             library = finding.library
             name = os.path.basename(os.path.realpath(library) if "/" in library else library)
-            if _LOADER_NAME.fullmatch(name):
+            if name.startswith("libOpenCL") and re.fullmatch(_LOADER_NAME, name):
                 reason = f"{library} is an OpenCL loader ({name}), not a driver"
                 finding = Refusal(
-                    str(finding.manifest or library),
+                    finding.manifest or library,
                     reason,
                     "name the driver's own library instead",
                     finding.found_via,
@@ -262,7 +265,7 @@ def _find_by_vendors_variable(request: DriverSearch, name: str) -> Iterator[Find
         if isinstance(element, Refusal):
             yield element
         elif os.path.isdir(element):
-            yield from search_directory(Path(element), name)
+            yield from search_directory(element, name)
         elif element.endswith(".icd"):
             yield from _read_named_manifest(element, request, name)
         elif (
@@ -282,12 +285,10 @@ def _find_by_vendors_variable(request: DriverSearch, name: str) -> Iterator[Find
 
 def _read_named_manifest(element: str, request: DriverSearch, name: str) -> Iterator[Finding]:
     """An .icd file; a bare name means one of the vendor directory first, as in ocl-icd."""
-    path = Path(os.path.abspath(element))
+    path = os.path.abspath(element)
     if "/" not in element:
-        in_vendors = (
-            Path(os.path.abspath(request.environ.get("OPENCL_VENDOR_PATH") or request.vendors))
-            / element
-        )
+        vendors = request.environ.get("OPENCL_VENDOR_PATH") or request.vendors
+        in_vendors = os.path.join(os.path.abspath(vendors), element)
         path = in_vendors if os.path.lexists(in_vendors) or not os.path.lexists(path) else path
     yield from search_manifest(path, name)
 
@@ -302,7 +303,7 @@ def _find_by_vendor_path(request: DriverSearch, name: str) -> Iterator[Finding]:
             f"unset {name} to use {request.vendors}, or correct it",
             name,
         )
-    yield from search_directory(Path(directory), name)
+    yield from search_directory(directory, name)
 
 
 def _find_in_system(request: DriverSearch, name: str) -> Iterator[Finding]:
@@ -316,13 +317,13 @@ def _find_in_python_prefix(request: DriverSearch, name: str) -> Iterator[Finding
     """
     others = () if request.prefix else (sys.base_prefix, request.environ.get("CONDA_PREFIX"))
     first, *more = dict.fromkeys(
-        Path(root) / "etc/OpenCL/vendors"
+        os.path.join(root, "etc/OpenCL/vendors")
         for root in (request.prefix or sys.prefix, *others)
         if root and os.path.isabs(root)
     )
     yield from search_directory(first, name, _list_site_packages())
     for directory in more:
-        if directory.is_dir():
+        if os.path.isdir(directory):
             yield from search_directory(directory, name, _list_site_packages())
 
 
@@ -352,11 +353,11 @@ def _find_pocl_wheel(request: DriverSearch, name: str) -> Iterator[Finding]:
             "does not exist: this Python has neither PyOpenCL nor PoCL's wheel",
         )
     for package in packages:
-        yield from search_directory(Path(package) / ".libs", name)
+        yield from search_directory(os.path.join(package, ".libs"), name)
 
 
 def _find_in_pyopencl_home(request: DriverSearch, name: str) -> Iterator[Finding]:
-    return search_directory(Path(os.path.abspath(request.environ[name])) / ".libs", name)
+    return search_directory(os.path.join(request.environ[name], ".libs"), name)
 
 
 def _find_shipped(request: DriverSearch, name: str) -> Iterator[Finding]:
@@ -376,12 +377,10 @@ STEPS: Final = (
 )
 
 
-def _list_site_packages() -> list[Path]:
+def _list_site_packages() -> list[str]:
     """The directories on Python's path that pip installs into."""
     return [
-        Path(entry)
-        for entry in sys.path
-        if os.path.basename(entry) in ("site-packages", "dist-packages")
+        entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")
     ]
 
 

@@ -19,14 +19,16 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, open_with_siblings
 from ..loader.base.search import Candidate, filter_environ
 from .repairs import find_path_inside_prefix, name_the_cpu
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from .objects import CLPlatform
 
 _VARIABLE: Final = "FAIRLEAD_QUIRKS"

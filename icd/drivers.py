@@ -16,7 +16,6 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base import search
 from ..loader.base.elf import check_file
@@ -24,7 +23,7 @@ from ..loader.base.errors import FairleadError, explain_error
 from ..loader.base.forks import make_lock
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, dlopen, open_library
-from ..loader.base.probe_verdicts import Report, judge
+from ..loader.base.probe_verdicts import judge
 from ..loader.base.search import Candidate, Refusal, SearchResult, filter_environ
 from . import discovery, driver_profiles
 from .abi import CL_SUCCESS
@@ -32,7 +31,11 @@ from .errors import PlatformNotFoundError, error
 from .objects import CLPlatform
 from .tables import DriverError, bind, forget
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from ..loader.base.probe_verdicts import Report
     from .probe import PlatformReport
 
 MOST_PLATFORMS: Final = 1024

@@ -6,10 +6,13 @@ The names and sentences of the codes are in the section [errors] of opencl.abi.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from ..loader.base.errors import CodeError, NotFoundError
 from .abi import OPENCL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 
 class OpenCLError(CodeError):

@@ -12,7 +12,6 @@ import ctypes
 import struct
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.base.errors import FairleadError, add_article
 from ..loader.base.frozen_value import Value
@@ -23,7 +22,10 @@ from .abi import CL_SUCCESS, OPENCL
 from .errors import check, error
 from .tables import parse_version, query
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from .drivers import Driver
 
 _CL_INVALID_VALUE: Final = -30

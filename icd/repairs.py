@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Final
 
 from ..loader.base.memory import read_text, read_word
 from ..loader.base.search import Candidate
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from .objects import CLPlatform
 
 
@@ -22,13 +24,14 @@ def find_path_inside_prefix(candidate: Candidate) -> str | None:
     library = candidate.library
     if candidate.manifest is None or not os.path.isabs(library) or os.path.exists(library):
         return None
-    manifest = candidate.manifest.absolute()
-    if manifest.parts[-4:-1] != ("etc", "OpenCL", "vendors"):
+    vendors = os.path.dirname(os.path.abspath(candidate.manifest))
+    folder = os.path.join(vendors.removesuffix("/etc/OpenCL/vendors"), "lib")
+    path = os.path.join(folder, os.path.basename(library))
+    if not vendors.endswith("/etc/OpenCL/vendors") or not os.path.isfile(path):
         return None
-    prefix = manifest.parents[3]
-    found = prefix / "lib" / os.path.basename(library)
-    is_python = any(prefix.glob("lib/python3*/site-packages"))
-    return str(found) if is_python and found.is_file() else None
+    pythons = (name for name in os.listdir(folder) if name.startswith("python3"))
+    has_python = any(os.path.exists(os.path.join(folder, one, "site-packages")) for one in pythons)
+    return path if has_python else None
 
 
 # The cl_device_id of pocl-binary-distribution 3.0 (x86-64) holds two strings at these offsets:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from typing import Any, Final
 
 from ..loader.base import layers
 from ..loader.base.errors import FairleadError
@@ -31,6 +30,10 @@ from ..loader.base.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
 from .abi import CL_SUCCESS, ICD2_TAG, OPENCL, SLOT_COUNT, TAG_SLOTS, count_slots
 from .errors import check, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 _PLATFORM_INFO_SLOT: Final = 1
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Final
 
 from ..loader.base.query import escape_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: Columns of a table that goes to a file or a pipe.
 COLUMNS: Final = 80
@@ -40,8 +42,16 @@ def format_table(rows: Sequence[Sequence[str]], width: int = COLUMNS) -> list[st
 
 
 def _format_row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    parts = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    parts = [_wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     return [
         _GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip()
         for line in zip_longest(*parts, fillvalue="")
     ]
+
+
+def _wrap(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    import textwrap  # whose regular expressions take a millisecond
+
+    return textwrap.wrap(cell, width)

@@ -8,7 +8,6 @@ which selectors name it. The selector only decides which rows are marked as sele
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..icd import libopencl
 from ..icd.objects import CLDevice
@@ -25,7 +24,10 @@ from ..loader.ze.drivers import open_drivers
 from .columns import find_terminal_width, format_table
 from .output import keep_stdout_to_ourselves, print_any_text, print_warnings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # what opens drivers and adapters is imported where there are any
+    from typing import Any, Final, TypeAlias
+
     from ..loader.gpu.driver import DriverDevice
     from ..loader.ur.devices import PluginDevice
     from ..loader.ze.driver import ZEDevice

@@ -12,7 +12,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from ..api import platforms
@@ -30,7 +29,7 @@ class ManifestError(FairleadError):
     """The directory of manifests cannot be written."""
 
 
-def write_manifests(paths: Sequence[str]) -> Path:
+def write_manifests(paths: Sequence[str]) -> str:
     """Write a manifest for each driver into a directory of the user's cache. Return the directory.
 
     The directory's name depends on what is in it, so what a program uses never changes.
@@ -81,9 +80,9 @@ def make_shell_commands(*, loader: bool = False) -> tuple[list[str], list[str]]:
     found = drivers().drivers
     directory = write_manifests([driver.path for driver in found])
     lines = [f"unset {name}" for name in _OTHERS if name in os.environ]
-    lines.append(f"export OCL_ICD_VENDORS={shlex.quote(str(directory))}")
+    lines.append(f"export OCL_ICD_VENDORS={shlex.quote(directory)}")
     if loader:
-        folder = shlex.quote(str(libopencl.find_library().parent))
+        folder = shlex.quote(os.path.dirname(libopencl.find_library()))
         lines.append(f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}")
         return lines, []
     return lines, [remark for driver in found for remark in _find_remarks(driver)]

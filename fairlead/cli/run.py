@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ..icd import libopencl
 from ..loader.base.forked import fork_children
 from ..loader.base.processes import end_in_order
 from ..loader.ze import libze_loader
 from ..loader.ze.sound_drivers import find_sound_drivers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -> NoReturn:

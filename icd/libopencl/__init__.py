@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
 from ...loader.base.errors import FairleadError
 from ...loader.base.own_files import OwnFolder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: Names this Python for a library that does not find it; FAIRLEAD_PYTHON is the user's.
 PYTHON_VARIABLE: Final = "FAIRLEAD_LIBOPENCL_PYTHON"
@@ -26,18 +29,18 @@ def forget_refusals() -> None:
                 FOLDER.remove(name)
 
 
-def find_library() -> Path:
+def find_library() -> str:
     """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
-    return Path(__file__).with_name("libOpenCL.so.1")
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "libOpenCL.so.1")
 
 
-def require_library() -> Path:
+def require_library() -> str:
     """Return the library's path, after a check that the file exists.
 
     Raises:
         FairleadError: it does not exist.
     """
-    if not find_library().exists():
+    if not os.path.exists(find_library()):
         raise FairleadError(
             f"the OpenCL loader {find_library()} is missing",
             remedy="install fairlead again, from its wheel or its source",
@@ -54,7 +57,7 @@ def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
     Raises:
         FairleadError: the library is missing, or the variables cannot name its path.
     """
-    library = str(require_library())
+    library = require_library()
     if set(library) & set(": ;"):
         raise FairleadError(
             f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
@@ -62,9 +65,7 @@ def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
         )
     return {
         PYTHON_VARIABLE: sys.executable,
-        "LD_LIBRARY_PATH": _put_first(
-            str(find_library().parent), environ.get("LD_LIBRARY_PATH", "")
-        ),
+        "LD_LIBRARY_PATH": _put_first(os.path.dirname(library), environ.get("LD_LIBRARY_PATH", "")),
         "LD_PRELOAD": _put_first(library, environ.get("LD_PRELOAD", "")),
     }
 

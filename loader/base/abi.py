@@ -18,11 +18,15 @@ This module knows nothing of OpenCL and loads no library.
 from __future__ import annotations
 
 import ctypes
-import re
+import os
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+
+# `fairlead devices` waits for no import of typing, and the native build finds no other module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 _SCALARS: dict[str, Any] = {
     "void": None,
@@ -47,17 +51,9 @@ _SCALARS: dict[str, Any] = {
     "callback": ctypes.c_void_p,
     "void*": ctypes.c_void_p,
 }
-_PROTOTYPE = re.compile(
-    r"\s*(?P<slot>\d+|-) (?P<since>\S+) (?P<returns>\S+) (?P<name>\w+)\((?P<parameters>.*)\)"
-)
-_PARAMETER = re.compile(
-    r"(?P<const>const )?(?P<type>\w+) (?P<stars>\**)(?P<name>\w+)"
-    r"(?:\[(?P<length>\*?\w+)\])?(?P<words>(?: \w+)*)"
-)
-_STRUCT = re.compile(r"(?P<name>\w+): (?P<kind>struct|union): (?P<fields>.*)")
 
 
-class Parameter(NamedTuple):
+class Parameter:
     """One parameter, or one field of a struct: `const type *...name[length] words`.
 
     Attributes:
@@ -72,12 +68,11 @@ class Parameter(NamedTuple):
             type).
     """
 
-    name: str
-    type: str
-    stars: int
-    const: bool
-    length: str = ""
-    words: tuple[str, ...] = ()
+    def __init__(
+        self, name: str, type: str, stars: int, const: bool, length: str, words: tuple[str, ...]
+    ) -> None:
+        self.name, self.type, self.stars, self.const = name, type, stars, const
+        self.length, self.words = length, words
 
     @property
     def c_type(self) -> str:
@@ -101,18 +96,7 @@ class Parameter(NamedTuple):
         return self.words[self.words.index("of") + 1] if "of" in self.words else ""
 
 
-class _Line(NamedTuple):
-    """What the ABI file says of a function."""
-
-    api: Api
-    slot: int | None
-    since: tuple[int, int]
-    returns: str
-    name: str
-    declared: str
-
-
-class Function(_Line):
+class Function:
     """One function of an API.
 
     Attributes:
@@ -122,6 +106,18 @@ class Function(_Line):
         returns: the name of the C type that it returns.
         declared: its parameters as the ABI file writes them.
     """
+
+    def __init__(
+        self,
+        api: Api,
+        slot: int | None,
+        since: tuple[int, int],
+        returns: str,
+        name: str,
+        declared: str,
+    ) -> None:
+        self.api, self.slot, self.since = api, slot, since
+        self.returns, self.name, self.declared = returns, name, declared
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -162,7 +158,7 @@ class Function(_Line):
         return f"{self.returns} {name}({self.c_parameters})"
 
 
-class Constant(NamedTuple):
+class Constant:
     """A constant of an API.
 
     Attributes:
@@ -170,18 +166,15 @@ class Constant(NamedTuple):
         answer: the type of the answer to a query for it, such as "char[]". "" if unknown.
     """
 
-    name: str
-    value: int
-    group: str
-    answer: str = ""
+    def __init__(self, name: str, value: int, group: str, answer: str) -> None:
+        self.name, self.value, self.group, self.answer = name, value, group, answer
 
 
-class Struct(NamedTuple):
+class Struct:
     """A struct or a union. A field that has a number for its `length` is an array, or a pointer."""
 
-    name: str
-    kind: str
-    fields: tuple[Parameter, ...]
+    def __init__(self, name: str, kind: str, fields: tuple[Parameter, ...]) -> None:
+        self.name, self.kind, self.fields = name, kind, fields
 
     @property
     def c_definition(self) -> str:
@@ -196,22 +189,25 @@ class Struct(NamedTuple):
 
 
 class Api:
-    """The contents of one ABI file. Each section is parsed at its first use."""
+    """The contents of one ABI file. Each section is parsed at its first use.
 
-    def __init__(self, path: Path) -> None:
+    Attributes:
+        name: the name of the file, without ".abi".
+    """
+
+    def __init__(self, path: str | Path) -> None:
         self.path = path
+        self.name = os.path.basename(path).removesuffix(".abi")
 
     @cached_property
     def _sections(self) -> dict[str, list[str]]:
         sections: dict[str, list[str]] = {}
-        lines: list[str] = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            if not line or line.startswith("#"):
-                continue
-            if line.startswith("["):
-                lines = sections.setdefault(line.strip("[]"), [])
-            else:
-                lines.append(line)
+        with open(self.path, encoding="utf-8") as file:
+            data = file.read()
+        for section in data.split("\n[")[1:]:
+            name, _, text = section.partition("]\n")
+            lines = sections.setdefault(name, [])
+            lines += (line for line in text.split("\n") if line and line[0] != "#")
         return sections
 
     def list_lines(self, section: str) -> list[str]:
@@ -305,7 +301,13 @@ class Api:
 
     def __getitem__(self, name: str) -> int:
         """Return the value of a constant: `OPENCL["CL_DEVICE_NAME"]`."""
-        return self.constants[name].value
+        _, value, *_ = self._lines_of_constants[name].split(" ", 2)
+        return int(value, 0)
+
+    @cached_property
+    def _lines_of_constants(self) -> dict[str, str]:
+        """Constant name to its line. Most processes ask for few constants."""
+        return {line.partition(" ")[0]: line for line in self._sections["constants"]}
 
     def resolve(self, type_name: str) -> str:
         """Resolve a type name to "handle", "struct" or a C scalar."""
@@ -349,19 +351,14 @@ class Api:
         return self._struct_types[name]
 
     def _parse_function(self, line: str) -> Function:
-        match = _PROTOTYPE.fullmatch(line)
-        if match is None:
-            raise ValueError(f"{self.path}: not a prototype: {line}")
-        slot = None if match["slot"] == "-" else int(match["slot"])
-        major, minor = match["since"].split(".")
-        return Function(
-            self,
-            slot,
-            (int(major), int(minor)),
-            match["returns"],
-            match["name"],
-            match["parameters"],
-        )
+        try:
+            number, since, returns, prototype = line.split(None, 3)
+            slot = None if number == "-" else int(number)
+            major, minor = map(int, since.split("."))
+            name, parameters = prototype.removesuffix(")").split("(")
+        except ValueError:
+            raise ValueError(f"{self.path}: not a prototype: {line}") from None
+        return Function(self, slot, (major, minor), returns, name, parameters)
 
     def parse_parameter(self, text: str) -> Parameter:
         """Parse what the file says of one parameter, or of one field of a struct.
@@ -369,31 +366,28 @@ class Api:
         Raises:
             ValueError: it says something else.
         """
-        part = _PARAMETER.fullmatch(text)
-        if part is None:
+        bare = text.removeprefix("const ")
+        kind, _, rest = bare.partition(" ")
+        declared, *words = rest.split(" ")
+        name, bracket, length = declared.removesuffix("]").partition("[")
+        stars = len(name) - len(name.lstrip("*"))
+        length_name = length.removeprefix("*") if bracket else "1"
+        if not all(map(_is_word, (kind, name[stars:], length_name, *words))):
             raise ValueError(f"{self.path}: not a parameter: {text}")
-        words = tuple(part["words"].split())
-        return Parameter(
-            part["name"],
-            part["type"],
-            len(part["stars"]),
-            bool(part["const"]),
-            part["length"] or "",
-            words,
-        )
+        return Parameter(name[stars:], kind, stars, bare != text, length, tuple(words))
 
     def _parse_struct(self, line: str) -> Struct:
-        match = _STRUCT.fullmatch(line)
-        if match is None:
+        name, kind, *fields = line.split(": ", 2)
+        if kind not in ("struct", "union") or not fields:
             raise ValueError(f"{self.path}: not a struct: {line}")
-        fields = map(self.parse_parameter, match["fields"].split("; "))
-        return Struct(match["name"], match["kind"], tuple(map(self._resolve_length, fields)))
+        parsed = map(self.parse_parameter, fields[0].split("; "))
+        return Struct(name, kind, tuple(map(self._resolve_length, parsed)))
 
     def _resolve_length(self, field: Parameter) -> Parameter:
         """Return a field whose array has its length as a number."""
-        if field.stars or not field.length or field.length.isdecimal():
-            return field
-        return field._replace(length=str(self[field.length]))
+        if not field.stars and field.length and not field.length.isdecimal():
+            field.length = str(self[field.length])
+        return field
 
     def _parse_constants(self) -> Iterator[Constant]:
         group = ""
@@ -403,3 +397,8 @@ class Api:
             else:
                 name, value, *answer = line.split(" ", 2)
                 yield Constant(name, int(value, 0), group, "".join(answer))
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text is a name, or a number."""
+    return text.isidentifier() or text.isdecimal()

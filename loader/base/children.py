@@ -23,7 +23,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import FairleadError, LibraryError, explain_error
@@ -166,9 +165,7 @@ def read_fields(outcome: Outcome) -> dict[str, Any]:
 
 def decode_candidate(data: dict[str, Any]) -> Candidate:
     """The candidate whose `fields` went through JSON."""
-    return Candidate(
-        data["library"], data["found_via"], Path(data["manifest"]) if data["manifest"] else None
-    )
+    return Candidate(data["library"], data["found_via"], data["manifest"])
 
 
 def _make_environment() -> dict[str, str]:
@@ -334,7 +331,8 @@ def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Pope
         return ForkedChild(lambda: answer(*arguments), _make_environment(), output, pipe)
     import subprocess  # a process that forks does without it
 
-    package = str(Path(__file__).parents[2] / "__init__.py")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = os.path.join(root, "__init__.py")
     return subprocess.Popen(  # -u: a crash would lose what C has not written yet
         [_find_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
         stdin=subprocess.DEVNULL,

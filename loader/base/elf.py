@@ -12,9 +12,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Final, NamedTuple
 
 from .errors import LibraryError
+from .frozen_value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _MOST: Final = 1 << 16  # bytes that are read of a file at once
 
@@ -31,7 +35,7 @@ _FILE_ERRORS = {
 }
 
 
-class _Header(NamedTuple):
+class _Header(Value):
     """The fields of an ELF header that matter here."""
 
     bits: int
@@ -179,6 +183,8 @@ def is_loadable(path: str) -> bool:
 
     It silently ignores files of other architectures.
     """
+    if not os.access(path, os.F_OK):  # most paths: an exception takes ten times as long
+        return False
     try:
         with open(path, "rb") as file:
             start = file.read(64)

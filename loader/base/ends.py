@@ -8,10 +8,16 @@ which differs from program to program. So all of fairlead has one handler, which
 from __future__ import annotations
 
 import atexit
-import traceback
+import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, TypeVar
+
+    _Function = TypeVar("_Function", bound=Callable[[], object])
+
 
 #: The places of the functions, in their order.
 ORDER: Final = (
@@ -26,7 +32,6 @@ ORDER: Final = (
     "traces",  # Traces close their files.
     "tables",  # Tables call no Python any more.
 )
-_Function = TypeVar("_Function", bound=Callable[[], object])
 _functions: Final[dict[str, list[Callable[[], object]]]] = {place: [] for place in ORDER}
 
 
@@ -52,8 +57,8 @@ def _end() -> None:
         for function in reversed(_functions[place]):
             try:
                 function()
-            except BaseException:
-                traceback.print_exc()
+            except BaseException as error:
+                sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _begin_to_end() -> None:

@@ -9,9 +9,11 @@ ur.abi, pi.abi, ze.abi, cuda.abi, hip.abi.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import ClassVar, Final
+
     from typing_extensions import Self
 
     from .abi import Api

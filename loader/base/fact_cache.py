@@ -14,11 +14,14 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final
 
 from .forks import make_lock
 from .own_files import OwnFolder
 from .search import filter_environ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 #: Where the code lies that facts depend on, and the ABI data.
 _FOLDERS: Final = ("loader", "icd", "plugins")
@@ -112,6 +115,11 @@ def describe_state(path: str) -> str:
 def _find_newest_change() -> int:
     """When the newest of its files was made, its compiled parts included, in ns since the epoch."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    beside = os.path.dirname(root)
+    for name in os.listdir(beside):  # an installer writes a list of what it has installed
+        record = os.path.join(beside, name, "RECORD")
+        if name.startswith("fairlead-") and name.endswith(".dist-info") and os.path.exists(record):
+            return os.stat(record).st_ctime_ns
     return max(
         os.stat(os.path.join(folder, name)).st_mtime_ns
         for top in _FOLDERS

@@ -16,9 +16,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, NoReturn
 
 from .processes import count_threads, hold_signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _UNBUFFERED: Final = 2  # _IONBF of setvbuf

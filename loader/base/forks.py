@@ -10,7 +10,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 

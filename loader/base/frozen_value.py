@@ -17,17 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar, TypeVar
+
     from typing_extensions import dataclass_transform
+
+    _Kind = TypeVar("_Kind", bound="Value")
 else:
 
     def dataclass_transform(**_: Any) -> Any:
         return lambda kind: kind
-
-
-_Kind = TypeVar("_Kind", bound="Value")
 
 
 class _Fields:

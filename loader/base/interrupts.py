@@ -29,13 +29,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, FunctionType
-from typing import Any, Final, TypeVar, cast
+from types import CodeType, FrameType
 
 from ._native import lib
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, TypeVar
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+    T = TypeVar("T")
+
 
 #: The file name of a compiled entry point begins with this (plugins/sdk/wrap.py).
 ENTRY: Final = "<entry point "
@@ -85,6 +89,10 @@ def is_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
 
 
+def _get_code(function: Any) -> CodeType:
+    return function.__code__
+
+
 def mark_stoppable(function: _Function) -> _Function:
     """Declare that KeyboardInterrupt may be raised in a function, even while an entry point runs
     it.
@@ -92,19 +100,19 @@ def mark_stoppable(function: _Function) -> _Function:
     It is a decorator. The function calls `stop_if_interrupted` first, because Ctrl-C may have come
     earlier in the entry point.
     """
-    _stoppable.add(cast(FunctionType, function).__code__)
+    _stoppable.add(_get_code(function))
     return function
 
 
 def mark_leaving_waits(function: _Function) -> _Function:
     """Declare that Ctrl-C may end early the entry points that a function calls. A decorator."""
-    _leaves_waits.add(cast(FunctionType, function).__code__)
+    _leaves_waits.add(_get_code(function))
     return function
 
 
 def mark_uninterrupted(function: _Function) -> _Function:
     """Declare that KeyboardInterrupt comes after a function, and never in it. A decorator."""
-    _uninterrupted.add(cast(FunctionType, function).__code__)
+    _uninterrupted.add(_get_code(function))
     return function
 
 

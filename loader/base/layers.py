@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
 
 from ._native import ffi, lib
 from .abi import Api
@@ -23,6 +22,10 @@ from .ends import call_at_end
 from .errors import FairleadError
 from .forks import make_lock
 from .interrupts import mark_uninterrupted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, TypeAlias
 
 #: Called as (slot, arguments) before a call is forwarded. None forwards it, a number answers it.
 Before: TypeAlias = Callable[[int, Sequence[int]], int | None]
@@ -85,7 +88,7 @@ def dump_programs(api: Api, folder: str) -> None:
 
 def _find_thunks(api: Api) -> Any:
     if api not in _thunks:
-        _thunks[api] = getattr(lib, f"fl_{api.path.stem}_thunks")()
+        _thunks[api] = getattr(lib, f"fl_{api.name}_thunks")()
     return _thunks[api]
 
 
@@ -214,7 +217,7 @@ def _make_c_layer(api: Api, next: int, orphan: int) -> Any:
     spare = same or [layer for layer in idle if layer.key not in in_use]
     if not spare:
         raise FairleadError(
-            f"all {api.path.stem} layers are in use: "
+            f"all {api.name} layers are in use: "
             "a process can trace, validate or serve 16 tables of an API at a time",
             remedy="trace or validate fewer adapters at a time",
         )

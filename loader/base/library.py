@@ -12,13 +12,16 @@ import os
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
-from typing import Any
 
 from .elf import check_file
 from .errors import LibraryError
 from .forked import stop_forking
 from .frozen_value import Value
 from .linker import find_library, find_missing_dependencies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _RTLD_DI_LINKMAP = 2
 

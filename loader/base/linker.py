@@ -14,12 +14,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 from .elf import is_loadable, read_dynamic_section
 from .search import filter_environ
 
-_CACHE = Path("/etc/ld.so.cache")
+_CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 #: Debian's name for the architecture, such as "x86_64-linux-gnu".
 _MULTIARCH = getattr(sys.implementation, "_multiarch", "")
@@ -93,7 +92,8 @@ def list_places(
     from_environment = [part or "." for part in variable.split(":")] if variable else []
     for directory in (*rpath, *from_environment, *runpath):
         yield os.path.join(directory, name)
-    yield from read_linker_cache().get(name, ())
+    if b"\0%b\0" % os.fsencode(name) in _read_cache_file():  # parsing it takes 10 ms
+        yield from read_linker_cache().get(name, ())
     for directory in _DEFAULT_DIRECTORIES:
         yield os.path.join(directory, name)
 
@@ -133,10 +133,7 @@ def read_linker_cache() -> dict[str, list[str]]:
 
     The format is `struct cache_file_new` of glibc (sysdeps/generic/dl-cache.h).
     """
-    try:
-        data = _CACHE.read_bytes()
-    except OSError:
-        return {}
+    data = _read_cache_file()
     base = data.find(_CACHE_MAGIC)
     if base < 0:
         return {}
@@ -149,3 +146,12 @@ def read_linker_cache() -> dict[str, list[str]]:
             name, path = (data[place : data.index(b"\0", place)] for place in (key, value))
             entries.setdefault(os.fsdecode(name), []).append(os.fsdecode(path))
     return entries
+
+
+@cache
+def _read_cache_file() -> bytes:
+    try:
+        with open(_CACHE, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -13,11 +13,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Final, TextIO
 
 from .forks import make_lock
 from .frozen_value import Value
 from .search import filter_environ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error", "quiet")
 LEGAL: Final = (

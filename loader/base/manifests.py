@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Final
 
 from .search import Candidate, Finding, Place, Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: A manifest has a line or two. A larger file is something else.
 MAX_MANIFEST_BYTES: Final = 64 * 1024
 
 
-_CONTROL_CHARACTER: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+_CONTROL_CHARACTERS: Final = bytes({*range(32), 127} - {*b"\t\n\v\f\r"})
 
 
 _KINDS: Final = {
@@ -33,7 +34,7 @@ _KINDS: Final = {
 }
 
 
-def describe_kind(path: str | Path) -> str:
+def describe_kind(path: str) -> str:
     """Return the kind of a file: "a file", "a directory", "a named pipe" and so on.
 
     Links are followed.
@@ -44,13 +45,13 @@ def describe_kind(path: str | Path) -> str:
     return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "not a file")
 
 
-def read_manifest(path: Path, found_via: str = "") -> tuple[str, ...] | Refusal:
+def read_manifest(path: str, found_via: str = "") -> tuple[str, ...] | Refusal:
     """Return the names in a manifest, one a line, or a Refusal if it is unusable."""
     lines = read_manifest_lines(path, found_via)
     return lines if isinstance(lines, Refusal) else tuple(lines.values())
 
 
-def read_manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Refusal:
+def read_manifest_lines(path: str, found_via: str = "") -> dict[int, str] | Refusal:
     """Return the lines of a manifest that name something, by line number, or a Refusal.
 
     Blanks around a line, empty lines, lines that begin with `#`, a UTF-8 byte-order mark and CRLF
@@ -59,7 +60,7 @@ def read_manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Ref
     """
 
     def make_refusal(reason: str, remedy: str) -> Refusal:
-        return Refusal(str(path), reason, remedy, found_via)
+        return Refusal(path, reason, remedy, found_via)
 
     try:
         kind = describe_kind(path)
@@ -74,7 +75,7 @@ def read_manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Ref
             f"is larger than {MAX_MANIFEST_BYTES // 1024} KiB, so it is not a manifest",
             "move it elsewhere",
         )
-    if _CONTROL_CHARACTER.search(content):
+    if len(content.translate(None, _CONTROL_CHARACTERS)) < len(content):
         return make_refusal(
             "contains control characters, so it is not plain text",
             "write the library's path into it as UTF-8 text",
@@ -88,14 +89,14 @@ def read_manifest_lines(path: Path, found_via: str = "") -> dict[int, str] | Ref
     )
 
 
-def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> Iterator[Finding]:
+def search_manifest(path: str, found_via: str, bases: Sequence[str] = ()) -> Iterator[Finding]:
     """Yield the libraries that a manifest names.
 
     Args:
         found_via: the search step.
         bases: more directories that its relative paths may be relative to.
     """
-    path = Path(os.path.abspath(path))
+    path = os.path.abspath(path)
     names = read_manifest(path, found_via)
     if isinstance(names, Refusal):
         yield names
@@ -105,7 +106,7 @@ def search_manifest(path: Path, found_via: str, bases: Sequence[Path] = ()) -> I
 
 
 def search_directory(
-    directory: Path, found_via: str, bases: Sequence[Path] = (), suffix: str = ".icd"
+    directory: str, found_via: str, bases: Sequence[str] = (), suffix: str = ".icd"
 ) -> Iterator[Finding]:
     """Yield the libraries that the manifests of a directory name, in the order of their names.
 
@@ -114,32 +115,30 @@ def search_directory(
         bases: see `search_manifest`.
         suffix: how the name of a manifest ends.
     """
-    directory = Path(os.path.abspath(directory))
+    directory = os.path.abspath(directory)
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
-        yield Place(str(directory), found_via, "does not exist")
+        yield Place(directory, found_via, "does not exist")
         return
     except OSError as error:
-        yield Place(str(directory), found_via, f"not readable: {error.strerror}")
-        yield Refusal(str(directory), *_explain(directory, error), found_via)
+        yield Place(directory, found_via, f"not readable: {error.strerror}")
+        yield Refusal(directory, *_explain(directory, error), found_via)
         return
     manifests = [name for name in names if name.endswith(suffix)]
-    yield Place(str(directory), found_via, _count(len(manifests), len(names)))
+    yield Place(directory, found_via, _count(len(manifests), len(names)))
     for name in names:
         if name.endswith(suffix):
-            yield from search_manifest(directory / name, found_via, bases)
+            yield from search_manifest(os.path.join(directory, name), found_via, bases)
         elif name.lower().endswith(suffix):
             reason, remedy = (
                 f"does not end in {suffix}: upper case counts",
                 f"rename it to end in {suffix}",
             )
-            yield Refusal(str(directory / name), reason, remedy, found_via)
+            yield Refusal(os.path.join(directory, name), reason, remedy, found_via)
 
 
-def check_library(
-    library: str, found_via: str, manifest: Path | None = None
-) -> Candidate | Refusal:
+def check_library(library: str, found_via: str, manifest: str | None = None) -> Candidate | Refusal:
     """Return the candidate for an absolute path or a bare soname.
 
     A path that exists and is not a file is refused. A path that does not exist is a candidate: the
@@ -152,34 +151,33 @@ def check_library(
     if kind == "a file":
         return Candidate(library, found_via, manifest)
     return Refusal(
-        str(manifest or library),
+        manifest or library,
         f"{library} is {kind}, not a library",
         "name the library itself",
         found_via,
     )
 
 
-def _resolve(
-    name: str, manifest: Path, found_via: str, bases: Sequence[Path]
-) -> Candidate | Refusal:
+def _resolve(name: str, manifest: str, found_via: str, bases: Sequence[str]) -> Candidate | Refusal:
     """Turn a name from a manifest into a candidate.
 
     A relative path is never relative to the current directory.
     """
     if os.path.isabs(name):
         return check_library(name, found_via, manifest)
-    directories = [manifest.parent, *(bases if "/" in name else ())]
+    directories = [os.path.dirname(manifest), *(bases if "/" in name else ())]
     for directory in directories:
-        if os.path.isfile(directory / name):
-            return check_library(str(directory / name), found_via, manifest)
+        if os.path.isfile(os.path.join(directory, name)):
+            return check_library(os.path.join(directory, name), found_via, manifest)
     if "/" not in name:
         return check_library(name, found_via, manifest)
+    stem, _ = os.path.splitext(os.path.basename(manifest))
     reason = f"names {name}, and there is no such file in {' nor in '.join(map(str, directories))}"
     remedy = (
-        f"install what the manifest stands for ({manifest.stem}), or write the library's "
-        "absolute path into it"
+        f"install what the manifest stands for ({stem}), or write the library's absolute path "
+        "into it"
     )
-    return Refusal(str(manifest), reason, remedy, found_via)
+    return Refusal(manifest, reason, remedy, found_via)
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -187,7 +185,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _explain(path: Path, error: OSError) -> tuple[str, str]:
+def _explain(path: str, error: OSError) -> tuple[str, str]:
     """Return the reason and the remedy for a file that cannot be read."""
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
         return (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Final
 
 from ._native import ffi, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 POINTER_SIZE: Final = ctypes.sizeof(ctypes.c_void_p)
 _CHUNK: Final = 256  # the most bytes that fl_safe_read reads at once

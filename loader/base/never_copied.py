@@ -6,9 +6,11 @@ meaning in another process.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 from .errors import FairleadError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 class CopyError(FairleadError, TypeError):

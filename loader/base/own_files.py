@@ -18,10 +18,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Final
 
 from .search import is_secure_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 #: A named pipe is not waited for.
@@ -39,13 +41,13 @@ class OwnFolder:
     def __init__(self, *names: str) -> None:
         self._names = ("fairlead", *names)
 
-    def get_path(self) -> Path:
+    def get_path(self) -> str:
         """Return where the folder is, or would be.
 
         Raises:
             OSError: this process has no cache.
         """
-        return Path(_find_base(), *self._names)
+        return os.path.join(_find_base(), *self._names)
 
     def read(self, name: str) -> bytes:
         """Return what is in a file.
@@ -100,10 +102,10 @@ class OwnFolder:
         """
         base = _find_base()
         if make:
-            for folder in (*reversed(base.parents), base):
-                if not folder.exists():
+            for folder in reversed(_list_folders(base)):
+                if not os.path.exists(folder):
                     with suppress(FileExistsError):
-                        folder.mkdir(0o700)
+                        os.mkdir(folder, 0o700)
         inside = os.open(base, _FOLDER)
         try:
             for name in self._names:
@@ -115,7 +117,7 @@ class OwnFolder:
                 os.close(outside)
                 status = os.fstat(inside)
                 if status.st_uid != os.geteuid():
-                    raise _refuse("it belongs to another user", str(base / name))
+                    raise _refuse("it belongs to another user", os.path.join(base, name))
                 if status.st_mode & 0o077:  # of an earlier version, or made by hand
                     os.fchmod(inside, 0o700)
             yield inside
@@ -134,7 +136,7 @@ def why_no_cache() -> tuple[str, str] | None:
         return str(error.filename or "the cache"), error.strerror or "it cannot be opened"
 
 
-def _find_base() -> Path:
+def _find_base() -> str:
     """Return the user's folder of caches, in which fairlead has one.
 
     Raises:
@@ -143,14 +145,21 @@ def _find_base() -> Path:
     if is_secure_process():
         raise _refuse("this process has more rights than its user", "the cache")
     named = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~")
-    base = Path(named)
-    if not base.is_absolute():
+    if not os.path.isabs(named):
         raise _refuse("it is not an absolute path", named)
     if os.geteuid() == 0:
-        nearest = next(place for place in (base, *base.parents) if place.exists())
-        if nearest.stat().st_uid != 0:
+        nearest = next(filter(os.path.exists, _list_folders(named)))
+        if os.stat(nearest).st_uid != 0:
             raise _refuse("it belongs to another user, and this process is root's", named)
-    return base if os.environ.get("XDG_CACHE_HOME") else base / ".cache"
+    return named if os.environ.get("XDG_CACHE_HOME") else os.path.join(named, ".cache")
+
+
+def _list_folders(path: str) -> list[str]:
+    """Return an absolute path, and the folders that it lies in, the nearest first."""
+    folders = [path]
+    while folders[-1] != "/":
+        folders.append(os.path.dirname(folders[-1].rstrip("/")) or "/")
+    return folders
 
 
 def _refuse(reason: str, what: str) -> OSError:

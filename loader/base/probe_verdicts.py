@@ -13,32 +13,35 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
 
 from .fact_cache import FactCache, describe_state, identify_library
 from .frozen_value import Value
 from .linker import find_library, look_for_dependencies
 from .search import Candidate, Refusal, filter_environ
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Protocol
+
+    class Report(Protocol):
+        """What `judge` needs of a probe's report; `probed` is False if nothing is known."""
+
+        @property
+        def candidate(self) -> Candidate: ...
+        @property
+        def ok(self) -> bool: ...
+        @property
+        def reason(self) -> str: ...
+        @property
+        def remedy(self) -> str: ...
+        @property
+        def probed(self) -> bool: ...
+
+
 _SHORTEST, _LONGEST, _PROBE_TIMES = 30.0, 3600.0, 20.0  # of a bad verdict; in seconds
 #: What many drivers need. A container may get it later.
 _SYSTEM: Final = ("/proc", "/sys", "/dev", "/dev/dri", "/etc/ld.so.cache")
 _CACHE: Final = FactCache("probes.json")
-
-
-class Report(Protocol):
-    """What `judge` needs of a probe's report; `probed` is False if nothing is known."""
-
-    @property
-    def candidate(self) -> Candidate: ...
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def remedy(self) -> str: ...
-    @property
-    def probed(self) -> bool: ...
 
 
 class _Verdict(Value):

@@ -9,17 +9,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
 
 _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 #: Seconds that a child may live longer than its parent lets it.
 _GRACE: Final = 60
 #: Of Linux: the control group of this process, and the folder of all of them.
-_CGROUP: Final = Path("/proc/self/cgroup")
-_CGROUPS: Final = Path("/sys/fs/cgroup")
+_CGROUP: Final = "/proc/self/cgroup"
+_CGROUPS: Final = "/sys/fs/cgroup"
 
 
 def count_cores() -> int:
@@ -32,7 +35,7 @@ def count_cores() -> int:
     return max(1, min(count, *_list_quotas(_CGROUP, _CGROUPS)))
 
 
-def _list_quotas(cgroup: Path, root: Path) -> Iterator[int]:
+def _list_quotas(cgroup: str, root: str) -> Iterator[int]:
     """Yield for how many cores' time the limits are: of the process's group and those around it.
 
     Args:
@@ -41,16 +44,15 @@ def _list_quotas(cgroup: Path, root: Path) -> Iterator[int]:
     """
     yield sys.maxsize
     with suppress(OSError, ValueError, StopIteration):
-        lines = cgroup.read_text(encoding="utf-8").splitlines()
-        group = next(line[4:] for line in lines if line.startswith("0::/"))
-        for folder in (root / group, *(root / group).parents):
-            with suppress(
-                OSError, ValueError, ZeroDivisionError
-            ):  # "max 100000": there is no limit
-                quota, period = map(int, (folder / "cpu.max").read_text(encoding="utf-8").split())
+        with open(cgroup, encoding="utf-8") as file:
+            group = next(line[4:].strip() for line in file if line.startswith("0::/"))
+        names = group.split("/")
+        for count in range(len(names), -1, -1):
+            # "max 100000" says that there is no limit
+            with suppress(OSError, ValueError, ZeroDivisionError):
+                with open(os.path.join(root, *names[:count], "cpu.max"), encoding="utf-8") as file:
+                    quota, period = map(int, file.read().split())
                 yield -(-quota // period)
-            if folder == root:
-                break
 
 
 def count_threads() -> int | None:

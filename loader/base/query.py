@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
 
 from .errors import FairleadError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, TypeAlias
 
 #: Raises unless the code means success: (code, routine, detail).
 Check: TypeAlias = Callable[[int, str, str], None]
@@ -75,7 +78,7 @@ def decode_text(value: bytes) -> str:
 
 
 #: C0 but tab and newline, DEL, and C1: a terminal may take them for commands.
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL: Final = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 def escape_text(value: Any) -> Any:
@@ -85,7 +88,9 @@ def escape_text(value: Any) -> Any:
     all of its texts made printable; other values are returned as they are.
     """
     if isinstance(value, str):
-        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+        if value.isprintable():
+            return value
+        return re.sub(_CONTROL, lambda found: repr(found[0])[1:-1], value)
     if isinstance(value, (list, tuple)):
         return type(value)(map(escape_text, value))
     if isinstance(value, dict):

@@ -13,15 +13,17 @@ nothing of a package, and does not wait for a named pipe.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Final
 
 from .errors import FairleadError
 from .frozen_value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 _LARGEST: Final = 1 << 20  # bytes of a file of entry points
 #: A named pipe is not waited for.
@@ -115,7 +117,7 @@ def _list_packages(folder: str) -> Iterator[tuple[str, str, str]]:
         if kind in ("dist-info", "egg-info"):
             name, _, rest = stem.partition("-")
             file = os.path.join(folder, entry, "entry_points.txt")
-            yield re.sub(r"[-_.]+", "_", name).lower(), rest.partition("-")[0], file
+            yield name.replace(".", "_").lower(), rest.partition("-")[0], file
 
 
 def _read(file: str, group: str, package: str) -> Iterator[Registered]:

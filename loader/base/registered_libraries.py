@@ -9,17 +9,21 @@ imports the module.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
 from .errors import FairleadError
 from .frozen_value import Value
 from .registered import Registered, list_registered
 from .search import Refusal
 
-_PLUGINS: Final = Path(__file__).parents[2] / "plugins"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_PLUGINS: Final = os.path.join(_ROOT, "plugins")
 
 
 class LibraryGroup(Value):
@@ -62,7 +66,7 @@ class LibraryGroup(Value):
         """
         name = self.file.format(one.name)
         if one.is_own:
-            return str(_PLUGINS / name)
+            return os.path.join(_PLUGINS, name)
         if not one.name.isidentifier() or one.variable != self.variable:
             raise FairleadError(
                 f"{one.package} registers {one.name}={one.module}:{one.variable}",
@@ -78,14 +82,14 @@ class LibraryGroup(Value):
             # Each Python has its own: a library knows the Python that it starts.
             place = hashlib.sha256(make_configuration(one.module).encode()).hexdigest()[:16]
             made, folder = (
-                make_library(_PLUGINS / self.shell, one.module),
+                make_library(os.path.join(_PLUGINS, self.shell), one.module),
                 OwnFolder("adapters", place),
             )
             with suppress(OSError):
                 if folder.read(name) == made:
-                    return str(folder.get_path() / name)
+                    return os.path.join(folder.get_path(), name)
             folder.replace(name, made)
-            return str(folder.get_path() / name)
+            return os.path.join(folder.get_path(), name)
         except (OSError, ValueError) as error:
             raise FairleadError(
                 f"the library of {one.module} cannot be made: {error}",

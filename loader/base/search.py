@@ -12,12 +12,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatch
 from functools import cache
-from pathlib import Path
-from typing import Final, TypeAlias
 
 from .frozen_value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeAlias
 
 _AT_SECURE: Final = 23  # <elf.h>
 
@@ -33,7 +34,7 @@ class Candidate(Value):
 
     library: str
     found_via: str
-    manifest: Path | None = None
+    manifest: str | None = None
 
 
 class Refusal(Value):
@@ -130,12 +131,13 @@ def filter_environ(
     return os.environ if environ is None else environ
 
 
-def find_python_libraries() -> tuple[Path, ...]:
+def find_python_libraries() -> tuple[str, ...]:
     """Return the `lib` directories of the Python environment and of its base environment.
 
     Wheels install shared libraries there.
     """
-    return tuple(dict.fromkeys(Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix)))
+    prefixes = dict.fromkeys((sys.prefix, sys.base_prefix))
+    return tuple(os.path.join(prefix, "lib") for prefix in prefixes)
 
 
 def find_excluding_pattern(*libraries: str) -> str:
@@ -143,9 +145,14 @@ def find_excluding_pattern(*libraries: str) -> str:
 
     The variable is a `:`-list. A pattern matches a path, a real path or a base name.
     """
+    value = filter_environ().get("FAIRLEAD_EXCLUDE")
+    if not value:
+        return ""
+    from fnmatch import fnmatch  # and regular expressions, for which everybody else need not wait
+
     names = {*libraries, *(os.path.realpath(name) for name in libraries if "/" in name)}
     names |= {os.path.basename(name) for name in names}
-    patterns = filter_environ().get("FAIRLEAD_EXCLUDE", "").split(":")
+    patterns = value.split(":")
     return next(
         (
             pattern
@@ -238,7 +245,7 @@ def collect(findings: Iterable[Finding]) -> SearchResult:
                 os.path.realpath(library) if "/" in library else library, finding
             )
             if first is not finding:
-                what = str(finding.manifest or library)
+                what = finding.manifest or library
                 reason = f"same file as {first.library}, already found via {first.found_via}"
                 refusals.append(Refusal(what, reason, found_via=finding.found_via))
     return SearchResult(tuple(candidates.values()), tuple(refusals), tuple(places))

@@ -52,7 +52,7 @@ def parse_configuration(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def make_library(shell: Path, module: str, *, here: bool = True) -> bytes:
+def make_library(shell: str | Path, module: str, *, here: bool = True) -> bytes:
     """Return a copy of a shell with a configuration.
 
     Args:
@@ -62,7 +62,8 @@ def make_library(shell: Path, module: str, *, here: bool = True) -> bytes:
     Raises:
         ValueError: the file is not a shell, or the configuration is too long.
     """
-    data = shell.read_bytes()
+    with open(shell, "rb") as file:
+        data = file.read()
     at = data.find(MARK)
     text = MARK + os.fsencode(make_configuration(module, here=here))
     if at < 0:

@@ -14,12 +14,25 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Protocol
 
 from .abi import Api
 from .forks import make_lock
 from .never_copied import NeverCopied
 from .search import filter_environ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Protocol
+
+    class TableLayer(Protocol):
+        """What `DispatchTable.push` accepts: a table that forwards to `next` (`layers.Layer`)."""
+
+        address: int
+        next: int
+
+        def redirect(self, next: int) -> None: ...
+        def release(self) -> None: ...
+
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
@@ -32,16 +45,6 @@ TRACE_VARIABLES: Final = (
     "FAIRLEAD_TRACE",
     "ZE_ENABLE_TRACING_LAYER",
 )
-
-
-class TableLayer(Protocol):
-    """What `DispatchTable.push` accepts: a table that forwards to `next` (`layers.Layer`)."""
-
-    address: int
-    next: int
-
-    def redirect(self, next: int) -> None: ...
-    def release(self) -> None: ...
 
 
 class DispatchTable(NeverCopied):

@@ -6,15 +6,15 @@ from Python and from C can be traced.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError
 
-CUDA: Final = Api(Path(__file__).with_name("cuda.abi"))
+CUDA: Final = Api(os.path.join(os.path.dirname(__file__), "cuda.abi"))
 
 
 def find_neutral_name(name: str) -> str:

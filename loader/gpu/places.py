@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
 
 from ..base.library import explain
 from ..base.linker import can_find_library
 from ..base.search import Candidate, Refusal, find_excluding_pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: The places by the API's folder, each with what it is.
 PLACES: Final[Mapping[str, tuple[Candidate, ...]]] = {

@@ -13,8 +13,8 @@ the older ones' names.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Final
 
 from ..base.abi import Api
@@ -22,7 +22,7 @@ from ..base.errors import CodeError
 from ..cuda.abi import CUDA
 from ..cuda.abi import NAMES as CUDA_NAMES
 
-HIP: Final = Api(Path(__file__).with_name("hip.abi"))
+HIP: Final = Api(os.path.join(os.path.dirname(__file__), "hip.abi"))
 _DEVICES: Final = (
     "look at HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES; a container needs the options "
     "--device=/dev/kfd --device=/dev/dri; AMD_LOG_LEVEL=3 says more"

@@ -7,7 +7,7 @@ versions. `binding` checks it against the exported names.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Final
 
 from ..base.abi import Api
@@ -16,7 +16,7 @@ from ..base.errors import CodeError
 if TYPE_CHECKING:
     from ..base.table import DispatchTable
 
-PI: Final = Api(Path(__file__).with_name("pi.abi"))
+PI: Final = Api(os.path.join(os.path.dirname(__file__), "pi.abi"))
 
 #: The version that fairlead reports to a plugin (`_PI_H_VERSION_STRING`). Its major version must be
 #: the plugin's or a later one.

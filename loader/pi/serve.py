@@ -82,7 +82,7 @@ def serve(table: DispatchTable, ended: Callable[[], object] = lambda: None) -> D
     if table.api is not UR:
         raise FairleadError(
             f"PI can only be served from a Unified Runtime adapter, and {table!r} is a table of "
-            f"{table.api.path.stem}",
+            f"{table.api.name}",
             remedy="give the table of a bound UR adapter; a PI plugin has a PI table already",
         )
     layer = layers.Layer(PI, 0, PI.codes["PI_ERROR_UNINITIALIZED"])

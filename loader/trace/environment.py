@@ -74,9 +74,7 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
         _start(
             TracingLayers(
                 frozenset(outputs),
-                lambda layer, table: _print_calls(
-                    layer, table, outputs[API_NAMES[table.api.path.stem]]
-                ),
+                lambda layer, table: _print_calls(layer, table, outputs[API_NAMES[table.api.name]]),
             )
         )
 

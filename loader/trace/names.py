@@ -78,7 +78,7 @@ class Names:
             name = self.find_kernel(call.arguments[0], call.begin)
             self._note_name(self._kernels, call.result, call.end, name)
         elif call.name in _QUEUES and not call.failed:
-            api = call.api.path.stem
+            api = call.api.name
             self._counts[api] = number = self._counts.get(api, 0) + 1
             handle = _find_handle(call, _QUEUES[call.name])
             self._note_name(self._queues, handle, call.end, f"queue {number}")

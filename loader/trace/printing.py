@@ -279,7 +279,7 @@ def format_before(call: TracedCall, indent: str = "") -> str:
         call: only its function and arguments are used.
         indent: the text before the line.
     """
-    if call.api.path.stem != "pi":
+    if call.api.name != "pi":
         return f"{indent}---> {call.name}\n"
     given = replace(call, pieces={})  # nothing has been read yet
     lines = zip(call.function.parameters, given.format_arguments(), strict=True)
@@ -304,7 +304,7 @@ def format_after(
         line: writes a call in a line; PI has a block instead.
     """
     time = format_duration(call.duration) if times else ""
-    if call.api.path.stem != "pi":
+    if call.api.name != "pi":
         return f"{indent}<--- {line(call)}{' ' + time if time else ''}\n"
     lines = [f"\tpi_result : {call.result_text}{'; ' + time if time else ''}\n"]
     for index, parameter in enumerate(call.function.parameters):

@@ -201,7 +201,7 @@ class Trace:
 
     def _connect(self, layer: Layer, table: DispatchTable) -> None:
         self._layers.setdefault(layer.key, (table.api, table.label))
-        is_opencl = table.api.path.stem == APIS["cl"]
+        is_opencl = table.api.name == APIS["cl"]
         if is_opencl and self._dump:
             dump_programs(table.api, self._dump)
         layer.log(self._log, self._device and is_opencl)
@@ -253,7 +253,7 @@ def make_chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any
     return {
         "ph": "X",
         "name": call.name,
-        "cat": API_NAMES[call.api.path.stem],
+        "cat": API_NAMES[call.api.name],
         "ts": call.begin / 1000,
         "dur": call.duration / 1000,
         "pid": pid,
@@ -264,7 +264,7 @@ def make_chrome_event(call: TracedCall, pid: int, names: Names) -> dict[str, Any
 
 def format_line(call: TracedCall, times: bool = False, names: Names | None = None) -> str:
     """Return the printed line of a recorded call."""
-    if call.api.path.stem == "pi":
+    if call.api.name == "pi":
         return format_before(call) + format_after(call, times=times)
     return format_after(call, times=times, line=names.format_call if names else str).removeprefix(
         "<--- "
@@ -317,7 +317,7 @@ class TracingLayers:
     def _add(self, table: DispatchTable) -> None:
         with layers_lock:
             if (
-                API_NAMES.get(table.api.path.stem) not in self.apis
+                API_NAMES.get(table.api.name) not in self.apis
                 or table in self.tables
                 or self.watched is None
             ):

@@ -8,13 +8,13 @@ removed.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError
 
-UR: Final = Api(Path(__file__).with_name("ur.abi"))
+UR: Final = Api(os.path.join(os.path.dirname(__file__), "ur.abi"))
 
 #: The version of the API that fairlead uses, as in file names and messages.
 VERSION: Final = "0.12"

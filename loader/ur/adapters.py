@@ -188,7 +188,7 @@ def _open(candidate: PluginCandidate) -> Library:
     Wheels do not tell the dynamic linker where those are.
     """
     path, flags = candidate.library, os.RTLD_DEEPBIND if candidate.deep_bind else 0
-    folders = [str(directory) for directory in find_python_libraries()]
+    folders = find_python_libraries()
     library = open_with_siblings(path, folders, flags)
     if library:
         return library

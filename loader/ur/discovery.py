@@ -10,10 +10,7 @@ search. `plugin_variables` lists all variables.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
 
 from ..base.elf import check_file
 from ..base.errors import LibraryError
@@ -41,8 +38,11 @@ from .plugin_variables import (
     split_quoted_list,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 _NOUNS: Final = {"UR": ("adapter", "adapters"), "PI": ("plugin", "plugins")}
-_VERSION: Final = re.compile(r"(\.so)(\.\d+)+$")
 
 
 _COMPARED: Final = ("library", "found_via", "manifest", "interface", "backend", "deep_bind")
@@ -75,13 +75,13 @@ class _WantedEntry(Value):
 
     entry: PluginEntry
     named_by: str
-    manifest: Path | None = None
+    manifest: str | None = None
 
 
 def find_adapters(
     environ: Mapping[str, str] | None = None,
     *,
-    prefix: Path | None = None,
+    prefix: str | None = None,
     accepts_backend: Callable[[str], bool] | None = None,
 ) -> SearchResult:
     """Search for Unified Runtime adapters.
@@ -105,7 +105,7 @@ def find_adapters(
 def find_plugins(
     environ: Mapping[str, str] | None = None,
     *,
-    prefix: Path | None = None,
+    prefix: str | None = None,
     accepts_backend: Callable[[str], bool] | None = None,
 ) -> SearchResult:
     """Search for PI plugins. The arguments are those of `find_adapters`.
@@ -188,9 +188,7 @@ def _find_plugins(request: PluginSearch) -> Iterator[Finding]:
     wanted = [_override(variable, backend, request) for backend, variable in overrides.items()]
     given = request.environ.get(PI_CONFIG)
     config, via = (
-        (Path(os.path.abspath(given)), PI_CONFIG)
-        if given
-        else (find_shipped_config(), "plugins.conf")
+        (os.path.abspath(given), PI_CONFIG) if given else (find_shipped_config(), "plugins.conf")
     )
     for item in read_config(config, via):
         if isinstance(item, Refusal):
@@ -297,7 +295,9 @@ def _find_other_files(first: str, name: str, places: Sequence[LibraryPlace]) -> 
 
 def _list_paths(place: LibraryPlace, name: str) -> Iterator[str]:
     """Yield the paths of a name in a place: `libur_adapter_X.so.0`, then `libur_adapter_X.so`."""
-    yield from filter(None, map(place.locate, dict.fromkeys((name, _VERSION.sub(r"\1", name)))))
+    stem, so, version = name.rpartition(".so")
+    bare = stem + so if version.replace(".", "").isdecimal() else name
+    yield from filter(None, map(place.locate, dict.fromkeys((name, bare))))
 
 
 def _find_refusal(path: str, found_via: str) -> Refusal | None:

@@ -119,9 +119,9 @@ class Plugin:
         constant = api.constants.get(name) or api.constants.get(f"{prefix}{name}")
         if constant is None:
             raise FairleadError(
-                f"{name!r} is not a constant of {api.path.stem}",
+                f"{name!r} is not a constant of {api.name}",
                 routine=routine,
-                remedy=f"look at {api.path.name}",
+                remedy=f"look at {api.name}.abi",
             )
         call = getattr(self.table, routine)
         value = query(

@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Final
 
 from ..base.errors import add_article
 from ..base.frozen_value import Value
 from ..base.manifests import read_manifest_lines
 from ..base.search import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: The backend of a library whose name does not tell it. The open library reports it.
 UNKNOWN: Final = "unknown"
@@ -26,21 +28,21 @@ _FORM: Final = "a line is `library`, or `library interface backend SYCL_BE` with
 _FIELDS: Final = (
     (
         "interface",
-        re.compile("UR|PI"),
+        "UR|PI",
         "write UR for a Unified Runtime adapter, PI for a DPC++ plugin",
     ),
     (
         "backend",
-        re.compile("[a-z][a-z0-9_]*"),
+        "[a-z][a-z0-9_]*",
         "write it in lower case as device selectors do: opencl, level_zero, cuda, ...",
     ),
     (
         "SYCL_BE",
-        re.compile("-|PI_[A-Z0-9_]+"),
+        "-|PI_[A-Z0-9_]+",
         "write PI_ and the backend in upper case, or - for none",
     ),
 )
-_NAME: Final = re.compile(r"lib(?P<interface>ur_adapter|pi)_(?P<backend>\w+)\.so(\.\d+)*")
+_NAME: Final = r"lib(?P<interface>ur_adapter|pi)_(?P<backend>\w+)\.so(\.\d+)*"
 _INTERFACES: Final = {"ur_adapter": "UR", "pi": "PI"}
 #: Names that differ from their backend. PI called HIP ROCm until 2021.
 _BACKENDS: Final = {"rocm": "hip", "level_zero_v2": "level_zero", "unified_runtime": UNKNOWN}
@@ -62,12 +64,13 @@ class PluginEntry(Value):
     sycl_be: str = ""
 
 
-def find_shipped_config() -> Path:
+def find_shipped_config() -> str:
     """Return the plugins.conf that ships with fairlead."""
-    return Path(__file__).parents[2] / "vendors_d" / "plugins.conf"
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.join(root, "vendors_d", "plugins.conf")
 
 
-def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
+def read_config(path: str, found_via: str) -> list[PluginEntry | Refusal]:
     """Return the entries of a configuration file in order, with refusals for malformed lines.
 
     Blanks separate fields, quotes protect blanks in a path, `#` begins a comment. A name that
@@ -77,7 +80,7 @@ def read_config(path: Path, found_via: str) -> list[PluginEntry | Refusal]:
         path: the file.
         found_via: the variable or file that names it.
     """
-    path = Path(os.path.abspath(path))
+    path = os.path.abspath(path)
     lines = read_manifest_lines(path, found_via)
     if isinstance(lines, Refusal):
         return [lines]
@@ -90,7 +93,7 @@ def deduce(library: str) -> PluginEntry:
     `libur_adapter_X` and `libpi_X` tell what they are. Other libraries are plugins of an unknown
     backend.
     """
-    match = _NAME.fullmatch(os.path.basename(library))
+    match = re.fullmatch(_NAME, os.path.basename(library))
     if not match:
         return PluginEntry(library, "PI", UNKNOWN)
     interface, name = _INTERFACES[match["interface"]], match["backend"]
@@ -127,7 +130,7 @@ def _split(line: str) -> list[str]:
     return shlex.split(line, comments=True)
 
 
-def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEntry | Refusal:
+def _parse_entry(line: str, path: str, number: int, found_via: str) -> PluginEntry | Refusal:
     """Parse a line."""
 
     def make_refusal(reason: str, remedy: str) -> Refusal:
@@ -144,11 +147,13 @@ def _parse_entry(line: str, path: Path, number: int, found_via: str) -> PluginEn
         return make_refusal(
             f"{line!r} has {len(fields)} fields", f"{_FORM}; quote a path that holds blanks"
         )
-    library = str(path.parent / fields[0]) if "/" in fields[0] else fields[0]
+    library = fields[0]
+    if "/" in library:
+        library = os.path.join(os.path.dirname(path), library.removeprefix("./"))
     if len(fields) == 1:
         return deduce(library)
     for value, (what, pattern, remedy) in zip(fields[1:], _FIELDS, strict=True):
-        if not pattern.fullmatch(value):
+        if not re.fullmatch(pattern, value):
             return make_refusal(f"{value!r} is not {add_article(what)}", remedy)
     _, interface, backend, sycl_be = fields
     return PluginEntry(library, interface, backend, "" if sycl_be == "-" else sycl_be)

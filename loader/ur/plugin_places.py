@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from functools import cache
 
 from ..base.frozen_value import Value
 from ..base.linker import find_library
 from ..base.search import Finding, Place, Refusal
 from .plugin_variables import LIBRARY_PATH, SEARCH_PATH, split_quoted_list
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 #: Adapters and plugins are installed beside these libraries. libsycl 7 is the last one with PI.
 _LOADERS: Final = ("libur_loader.so.0",)
@@ -35,7 +38,7 @@ class PluginSearch(Value):
 
     interface: str
     environ: Mapping[str, str]
-    prefix: Path | None
+    prefix: str | None
     accepts_backend: Callable[[str], bool] | None
 
 
@@ -74,6 +77,7 @@ def _make_place(path: str, found_via: str) -> LibraryPlace | Place:
             "is not a directory" if os.path.exists(directory) else "does not exist",
         )
 
+    @cache
     def locate(name: str) -> str | None:
         library = os.path.join(directory, name)
         return library if os.path.lexists(library) else None
@@ -130,7 +134,7 @@ def _find_in_library_path(request: PluginSearch, name: str) -> Iterator[LibraryP
 
 
 def _find_in_system(request: PluginSearch, name: str) -> Iterator[LibraryPlace | Finding]:
-    yield LibraryPlace("the linker's cache and default directories", name, find_library)
+    yield LibraryPlace("the linker's cache and default directories", name, cache(find_library))
 
 
 #: The search steps in order.

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from ..base import search
 from ..base.search import Refusal, Variable, VariableInUse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _UR_LOADER, _LIBSYCL, _FAIRLEAD = "Unified Runtime loader", "DPC++ runtime", "fairlead"
 

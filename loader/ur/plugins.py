@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.log import Logger, get_logger, print_pi_trace, read_trace_bits
@@ -34,7 +33,10 @@ from .discovery import FIND, PluginCandidate
 from .plugin_config import PluginEntry, find_shipped_config, map_sycl_be_names, read_config
 from .selector import SYCL_BE_NAMES, Selector, from_environment, make_selector_strings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # a process without a candidate does without them
+    from typing import Final
+
     from .devices import PluginDevice, PluginPlatform
     from .plugin import Plugin
     from .plugin_probe import PluginReport

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ..base.frozen_value import Value
 from ..base.search import filter_environ
@@ -53,6 +52,34 @@ from .selector_grammar import (
     parse_terms,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Protocol, TypeAlias, TypeVar
+
+    D = TypeVar("D", bound="Selectable")
+
+    class Selectable(Protocol):
+        """The properties of a device that `Selector.select` uses."""
+
+        @property
+        def backend(self) -> str:
+            """The backend's name in lower case, such as "opencl"."""
+            ...
+
+        @property
+        def type(self) -> str:
+            """The type in lower case: "cpu", "gpu", "acc", or another, which only `*` and numbers
+            select.
+            """
+            ...
+
+        def sub_devices(self: D) -> Sequence[D]:
+            """Return the sub-devices by the next partitionable affinity domain, empty if there are
+            none.
+            """
+            ...
+
+
 #: Value of SYCL_BE to backend. A configuration file may add to it.
 SYCL_BE_NAMES: Final[Mapping[str, str]] = {
     "PI_OPENCL": "opencl",
@@ -62,31 +89,6 @@ SYCL_BE_NAMES: Final[Mapping[str, str]] = {
     "PI_ESIMD_EMULATOR": "esimd_emulator",
     "PI_NATIVE_CPU": "native_cpu",
 }
-
-
-D = TypeVar("D", bound="Selectable")
-
-
-class Selectable(Protocol):
-    """The properties of a device that `Selector.select` uses."""
-
-    @property
-    def backend(self) -> str:
-        """The backend's name in lower case, such as "opencl"."""
-        ...
-
-    @property
-    def type(self) -> str:
-        """The type in lower case: "cpu", "gpu", "acc", or another, which only `*` and numbers
-        select.
-        """
-        ...
-
-    def sub_devices(self: D) -> Sequence[D]:
-        """Return the sub-devices by the next partitionable affinity domain, empty if there are
-        none.
-        """
-        ...
 
 
 class Selector(Value):

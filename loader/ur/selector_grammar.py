@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from ..base.errors import FairleadError
 from ..base.frozen_value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 ONEAPI_DEVICE_SELECTOR: Final = "ONEAPI_DEVICE_SELECTOR"
 
@@ -45,7 +48,7 @@ DEVICE_TYPES: Final = {"cpu": "cpu", "gpu": "gpu", "fpga": "acc", "acc": "acc"}
 _FILTER_TYPES: Final = {"*": "*", "host": "host", **DEVICE_TYPES}
 
 
-_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER: Final = "[0-9]{1,9}"
 
 
 _MAX_LEVELS: Final = 3  # a device, its sub-devices, and theirs
@@ -238,7 +241,7 @@ def _parse_device(piece: _Piece) -> DevicePattern:
     for part in parts:
         if part.text == "*":
             path.append("*")
-        elif not _NUMBER.fullmatch(part.text):
+        elif not re.fullmatch(_NUMBER, part.text):
             problem = f"{part.text!r} is not a device" if part.text else "a device is missing"
             raise part.make_error(problem, "write '*', cpu, gpu, fpga or a number")
         elif "*" in path:
@@ -259,7 +262,7 @@ def _parse_filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
         backend = parts.pop(0).text.lower()
     if parts and parts[0].text.lower() in _FILTER_TYPES:
         kind = _FILTER_TYPES[parts.pop(0).text.lower()]
-    if parts and _NUMBER.fullmatch(parts[0].text):
+    if parts and re.fullmatch(_NUMBER, parts[0].text):
         number = int(parts.pop(0).text)
     if parts:
         text = parts[0].text

@@ -133,7 +133,7 @@ class Validation:
         if table.api is not UR:
             raise FairleadError(
                 "validation layers are for Unified Runtime adapters, and this is a table of "
-                f"{table.api.path.stem}",
+                f"{table.api.name}",
                 remedy="unset UR_ENABLE_LAYERS, or trace the plugin instead",
             )
         with layers_lock, self._lock:

@@ -7,13 +7,13 @@ fills it writes no more than `count_entries` says.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Final
 
 from ..base.abi import Api
 from ..base.errors import CodeError
 
-ZE: Final = Api(Path(__file__).with_name("ze.abi"))
+ZE: Final = Api(os.path.join(os.path.dirname(__file__), "ze.abi"))
 
 #: The version of the API that the data describes, as in file names and messages.
 VERSION: Final = "1.17"

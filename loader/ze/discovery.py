@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Final
 
 from ..base.elf import check_file
 from ..base.errors import LibraryError
@@ -29,6 +27,10 @@ from ..base.search import (
     find_python_libraries,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 ALT_DRIVERS: Final = "ZE_ENABLE_ALT_DRIVERS"
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 
@@ -41,7 +43,8 @@ NAMES: Final = (
 )
 
 #: fairlead's own driver. It lies in `plugins`, in the tree and in the installed package.
-OWN: Final = Path(__file__).resolve().parents[2] / "plugins" / "libze_fairlead.so.1"
+_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+OWN: Final = os.path.join(_ROOT, "plugins", "libze_fairlead.so.1")
 
 _LOADER: Final = ("Level Zero loader",)
 
@@ -71,7 +74,7 @@ VARIABLES: Final = (
 
 
 def find_drivers(
-    environ: Mapping[str, str] | None = None, *, prefix: Path | None = None, own: Path | None = OWN
+    environ: Mapping[str, str] | None = None, *, prefix: str | None = None, own: str | None = OWN
 ) -> SearchResult:
     """Search for Level Zero drivers.
 
@@ -87,9 +90,7 @@ def find_drivers(
     return collect(_find_all(filter_environ(environ), prefix, own))
 
 
-def _find_all(
-    environ: Mapping[str, str], prefix: Path | None, own: Path | None
-) -> Iterator[Finding]:
+def _find_all(environ: Mapping[str, str], prefix: str | None, own: str | None) -> Iterator[Finding]:
     named = environ.get(ALT_DRIVERS)
     if named is not None:
         yield from _find_named_drivers(named)
@@ -123,27 +124,27 @@ def _find_named_drivers(value: str) -> Iterator[Finding]:
             yield _check_file(os.path.abspath(name), ALT_DRIVERS)
 
 
-def _list_folders(environ: Mapping[str, str], prefix: Path | None) -> dict[Path, str]:
+def _list_folders(environ: Mapping[str, str], prefix: str | None) -> dict[str, str]:
     """Return the folders to look in, each with the step that adds it."""
-    python = (prefix / "lib",) if prefix else find_python_libraries()
-    folders = {Path(os.path.abspath(folder)): "Python prefix" for folder in python}
+    python = (os.path.join(prefix, "lib"),) if prefix else find_python_libraries()
+    folders = {os.path.abspath(folder): "Python prefix" for folder in python}
     for part in environ.get(LIBRARY_PATH, "").replace(";", ":").split(":"):
         if part:
-            folders.setdefault(Path(os.path.abspath(part)), LIBRARY_PATH)
+            folders.setdefault(os.path.abspath(part), LIBRARY_PATH)
     return folders
 
 
-def _find_in_folder(folder: Path, via: str, found: set[str]) -> Iterator[Finding]:
+def _find_in_folder(folder: str, via: str, found: set[str]) -> Iterator[Finding]:
     """Yield the known names in a folder. A name that a folder before it had is not used."""
-    if not folder.is_dir():
-        state = "is not a directory" if folder.exists() else "does not exist"
-        yield Place(str(folder), via, state)
+    if not os.path.isdir(folder):
+        state = "is not a directory" if os.path.exists(folder) else "does not exist"
+        yield Place(folder, via, state)
         return
-    here = [name for name in NAMES if os.path.lexists(folder / name)]
-    yield Place(str(folder), via, _count(len(here)))
+    here = [name for name in NAMES if os.path.lexists(os.path.join(folder, name))]
+    yield Place(folder, via, _count(len(here)))
     for name in here:
         if name not in found:
-            finding = _check_file(str(folder / name), via)
+            finding = _check_file(os.path.join(folder, name), via)
             found.update({name} if isinstance(finding, Candidate) else ())
             yield finding
 
@@ -157,11 +158,11 @@ def _find_in_system(found: set[str]) -> Iterator[Finding]:
             yield _check_file(path, "system")
 
 
-def _find_own_driver(own: Path) -> Iterator[Finding]:
-    if own.exists():
-        yield _check_file(str(own), "fairlead")
+def _find_own_driver(own: str) -> Iterator[Finding]:
+    if os.path.exists(own):
+        yield _check_file(own, "fairlead")
     else:
-        yield Place(str(own), "fairlead", "does not exist")
+        yield Place(own, "fairlead", "does not exist")
 
 
 def _check_file(path: str, via: str) -> Candidate | Refusal:

@@ -193,7 +193,7 @@ def load(candidate: Candidate, *, progress: Callable[[str], None] = lambda step:
     if "/" in candidate.library:
         check_file(candidate.library)
     progress("opening the library")
-    folders = [str(folder) for folder in find_python_libraries()]
+    folders = find_python_libraries()
     library = open_with_siblings(candidate.library, folders) or open_library(candidate.library)
     progress("binding its functions")
     try:

@@ -13,13 +13,13 @@ its reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.search import Refusal, SearchResult
 from .discovery import ALT_DRIVERS, OWN, find_drivers
 from .sound_drivers import find_unsound
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:  # a process without a candidate does without it
     from .driver import ZEDevice, ZEDriver
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..base.search import Candidate, Refusal, find_exclusions
 from .discovery import OWN, find_drivers
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..base.probe_verdicts import Report
 
@@ -31,7 +31,7 @@ def find_sound_drivers(environ: Mapping[str, str] | None = None) -> list[str] | 
 def find_unsound(candidates: Sequence[Candidate]) -> dict[Candidate, Refusal]:
     """Return why some candidates failed their probe, or FAIRLEAD_EXCLUDE leaves them out."""
     excluded = find_exclusions(candidates)
-    others = [one for one in candidates if one not in excluded and one.library != str(OWN)]
+    others = [one for one in candidates if one not in excluded and one.library != OWN]
     if not others:
         return excluded
     from ..base.probe_verdicts import judge  # `fairlead run` waits for what this imports

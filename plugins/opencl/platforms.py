@@ -112,7 +112,7 @@ def _open_loader() -> None:
     """
     for path in (
         "libOpenCL.so.1",
-        *(str(folder / "libOpenCL.so.1") for folder in find_python_libraries()),
+        *(os.path.join(folder, "libOpenCL.so.1") for folder in find_python_libraries()),
     ):
         with contextlib.suppress(OSError):
             ctypes.CDLL(path, mode=os.RTLD_LAZY)

@@ -234,7 +234,7 @@ def _candidate(name: str, config: pytest.Config, factory: pytest.TempPathFactory
     if name not in {driver.name for driver in chosen_drivers(config)}:
         pytest.skip(_why_missing(config, [name]))
     (pattern,) = (pattern for pattern, of, _ in _FILES if of == name)
-    found = discovery.find({}, vendors=factory.mktemp("no-vendors")).candidates
+    found = discovery.find({}, vendors=str(factory.mktemp("no-vendors"))).candidates
     return next(one for one in found if fnmatch.fnmatch(os.path.basename(one.library), pattern))
 
 

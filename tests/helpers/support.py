@@ -190,11 +190,14 @@ class WatchedLock:
 def list_imports(*command: str, env: Mapping[str, str]) -> set[str]:
     """Return the modules that a command of fairlead imports. It must succeed.
 
+    What the start of Python imports for an editable installation (`-S`) is left out.
+
     Args:
         env: variables to set.
     """
-    run = [sys.executable, "-X", "importtime", "-m", "fairlead", *command]
+    run = [sys.executable, "-S", "-X", "importtime", "-m", "fairlead", *command]
+    paths = {"PYTHONPATH": os.pathsep.join((str(ROOT), *filter(None, sys.path)))}
     done = subprocess.run(
-        run, env={**os.environ, **env}, capture_output=True, text=True, check=True
+        run, env={**os.environ, **paths, **env}, capture_output=True, text=True, check=True
     )
     return {line.split("|")[-1].strip() for line in done.stderr.splitlines()}

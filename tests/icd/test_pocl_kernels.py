@@ -9,7 +9,7 @@ from helpers.support import RunPython
 
 from fairlead.icd import libopencl, pocl_kernels
 
-LIBRARY = libopencl.find_library()
+LIBRARY = Path(libopencl.find_library())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fairlead.icd import libopencl
 
 
 def test_only_the_flag_is_cleared(tmp_path: Path) -> None:
-    library = libopencl.find_library().read_bytes()
+    library = Path(libopencl.find_library()).read_bytes()
     (table,) = struct.unpack_from("<Q", library, 0x20)
     entry, count = struct.unpack_from("<HH", library, 0x36)
     places = (table + entry * number for number in range(count))

@@ -9,7 +9,7 @@ from helpers.kept_files import remove_damaged_kernels
 
 from fairlead.icd import libopencl
 
-LIBRARY = libopencl.find_library().read_bytes()
+LIBRARY = Path(libopencl.find_library()).read_bytes()
 BITCODE = b"BC\xc0\xde\x35\x14\0\0"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...icd import discovery
@@ -49,8 +48,7 @@ def find_hidden_drivers(drivers: Sequence[DriverReport]) -> dict[str, tuple[str,
 
 def _search(driver: DriverReport) -> Candidate:
     """Return what the search found."""
-    manifest = Path(driver.manifest) if driver.manifest else None
-    return Candidate(driver.library, driver.found_via, manifest)
+    return Candidate(driver.library, driver.found_via, driver.manifest or None)
 
 
 def _is_there(candidate: Candidate) -> bool:

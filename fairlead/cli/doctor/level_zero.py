@@ -6,6 +6,7 @@ into this process. fairlead's own driver is only named: its devices are those of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ def survey(timeout: float | None = None) -> ZESurvey:
         ZEDriverState(**why) if why else _make_state(reports[candidate])
         for candidate, why in excluded.items()
     )
-    own = str(OWN) if OWN.exists() else ""
+    own = OWN if os.path.exists(OWN) else ""
     return ZESurvey(found.places, tuple(states), found.refusals, own)
 
 

@@ -108,7 +108,7 @@ def emit_declarations(api: Any) -> Iterator[str]:
 
 def emit_first_line(source: str, api: Any) -> str:
     """The first line of a generated file. `source` is the generator's path."""
-    return f"/* Generated from {api.path.name} by {source}. */"
+    return f"/* Generated from {api.name}.abi by {source}. */"
 
 
 def write_if_new(path: Path, text: str) -> Path:

@@ -6,17 +6,19 @@ import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
 from ...base.errors import FairleadError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _DRIVERS: Final = "ZE_ENABLE_ALT_DRIVERS"
 
 
-def find_library() -> Path:
+def find_library() -> str:
     """The path of the library. Its folder can stand in LD_LIBRARY_PATH."""
-    return Path(__file__).with_name("libze_loader.so.1")
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "libze_loader.so.1")
 
 
 def make_environment(
@@ -34,8 +36,8 @@ def make_environment(
     Raises:
         FairleadError: the library is missing, or the variables cannot name its path.
     """
-    library = str(find_library())
-    if not find_library().exists():
+    library = find_library()
+    if not os.path.exists(library):
         raise FairleadError(
             f"the Level Zero loader {library} is missing",
             remedy="install fairlead again, from its wheel or its source",
@@ -45,7 +47,7 @@ def make_environment(
             f"LD_PRELOAD cannot name {library}: it has a blank, ':' or ';' in it",
             remedy="install fairlead in a folder whose path has none of them",
         )
-    folder = str(find_library().parent)
+    folder = os.path.dirname(library)
     added = {
         "ZEL_LIBRARY_PATH": folder,
         "LD_LIBRARY_PATH": _prepend(folder, environ.get("LD_LIBRARY_PATH", "")),
@@ -71,7 +73,7 @@ def start(drivers: Sequence[str]) -> None:
         ctypes.CDLL("libze_loader.so.1", os.RTLD_NOLOAD)
         return
     added = make_environment(os.environ, drivers).get(_DRIVERS)
-    library = ctypes.CDLL(str(find_library()))  # which stays open
+    library = ctypes.CDLL(find_library())  # which stays open
     if added is not None:  # it reads the variable now
         os.environ[_DRIVERS] = added
     try:

@@ -69,7 +69,7 @@ def client_path(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) 
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{native_headers}", source, "-o", path]
         command += [
             libopencl.find_library(),
-            f"-Wl,-rpath,{libopencl.find_library().parent}",
+            f"-Wl,-rpath,{os.path.dirname(libopencl.find_library())}",
             "-lpthread",
             "-ldl",
         ]

@@ -7,6 +7,7 @@ a program that it does not know crashes when it asks for devices.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,7 +168,9 @@ def program(native_headers: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         source = path.with_suffix(".c")
         source.write_text(program_source(), encoding="utf-8")
         command = ["cc", f"-I{native_headers}", source, "-o", path, libopencl.find_library()]
-        subprocess.run([*command, f"-Wl,-rpath,{libopencl.find_library().parent}"], check=True)
+        subprocess.run(
+            [*command, f"-Wl,-rpath,{os.path.dirname(libopencl.find_library())}"], check=True
+        )
 
     return once(tmp_path_factory, "calls-everything", build)
 

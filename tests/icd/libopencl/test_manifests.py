@@ -28,7 +28,7 @@ READ = {
 NOT_READ = {
     "empty": b"",
     "blank": b" \n\n",
-    "itself": str(libopencl.find_library()).encode(),
+    "itself": libopencl.find_library().encode(),
     "its soname": b"libOpenCL.so.1\n",
     "a missing file": b"/nowhere/libnone.so\n",
     "a missing soname": b"libnone-of-this-name.so\n",

@@ -413,7 +413,7 @@ def test_the_working_directory_holds_no_modules(
     assert report(run("pass"))
 
 
-@pytest.mark.parametrize("manifest", [None, Path("/etc/vendors/a.icd")])
-def test_a_candidate_survives_json(manifest: Path | None) -> None:
+@pytest.mark.parametrize("manifest", [None, "/etc/vendors/a.icd"])
+def test_a_candidate_survives_json(manifest: str | None) -> None:
     candidate = Candidate("/lib/\udcff.so", "test", manifest)
     assert decode_candidate(json.loads(json.dumps(asdict(candidate), default=str))) == candidate

@@ -264,10 +264,12 @@ def test_a_damaged_cache_of_the_linker_is_read_as_far_as_it_goes(
     (tmp_path / "cache").write_bytes((header + bytes(100))[: len(magic) + size])
     monkeypatch.setattr(linker, "_CACHE", tmp_path / "cache")
     linker.read_linker_cache.cache_clear()
+    linker._read_cache_file.cache_clear()
     try:
         assert len(linker.read_linker_cache()) <= 1
     finally:
         linker.read_linker_cache.cache_clear()
+        linker._read_cache_file.cache_clear()
 
 
 def test_runpath_serves_only_the_library_itself(chain: Callable[..., Path], tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
+def mode(path: str | Path) -> int:
+    return os.stat(path).st_mode & 0o777
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o277])
@@ -40,7 +40,7 @@ def test_files_and_folders_are_for_their_user_alone(base: Path, mask: int) -> No
     FOLDER.replace("first", b"")  # the folders; a mask without w would forbid files in them
     with umask(mask):
         FOLDER.replace("file", b"data")
-    assert mode(FOLDER.get_path() / "file") == 0o600
+    assert mode(Path(FOLDER.get_path()) / "file") == 0o600
     assert FOLDER.read("file") == b"data" and FOLDER.list() == ["file", "first"]
     assert [mode(folder) for folder in (base, base / "fairlead", FOLDER.get_path())] == [0o700] * 3
 
@@ -54,7 +54,7 @@ def test_folders_are_made_for_their_user_alone_without_a_umask(base: Path) -> No
 
 def test_an_earlier_folder_gets_the_mode(base: Path) -> None:
     FOLDER.replace("file", b"data")
-    FOLDER.get_path().chmod(0o777)
+    os.chmod(FOLDER.get_path(), 0o777)
     assert FOLDER.read("file") == b"data" and mode(FOLDER.get_path()) == 0o700
 
 
@@ -80,7 +80,7 @@ def be_a_folder(file: Path) -> None:
 @pytest.mark.parametrize("forge", [be_writable, be_a_link, be_a_pipe, be_a_folder])
 def test_what_others_can_have_written_is_not_believed(forge: Callable[[Path], None]) -> None:
     FOLDER.replace("file", b"data")
-    forge(FOLDER.get_path() / "file")
+    forge(Path(FOLDER.get_path()) / "file")
     with pytest.raises(OSError):
         FOLDER.read("file")
     if forge is not be_a_folder:
@@ -91,9 +91,9 @@ def test_what_others_can_have_written_is_not_believed(forge: Callable[[Path], No
 def test_a_link_is_never_written_through(tmp_path: Path) -> None:
     FOLDER.replace("file", b"")
     (tmp_path / "precious").write_text("kept", encoding="utf-8")
-    be_a_link(FOLDER.get_path() / "file")
-    (FOLDER.get_path() / "real").unlink()
-    (FOLDER.get_path() / "real").symlink_to(tmp_path / "precious")
+    be_a_link(Path(FOLDER.get_path()) / "file")
+    (Path(FOLDER.get_path()) / "real").unlink()
+    (Path(FOLDER.get_path()) / "real").symlink_to(tmp_path / "precious")
     FOLDER.replace("file", b"data")
     assert (tmp_path / "precious").read_text(encoding="utf-8") == "kept"
     assert FOLDER.list() == ["file", "real"]

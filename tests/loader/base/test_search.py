@@ -19,7 +19,7 @@ from fairlead.loader.base.search import Candidate, Place, Refusal, SearchResult
 def search_one(directory: Path, content: bytes, name: str = "driver.icd") -> SearchResult:
     """What a manifest with this content comes to."""
     (directory / name).write_bytes(content)
-    return search.collect(manifests.search_manifest(directory / name, "a test"))
+    return search.collect(manifests.search_manifest(str(directory / name), "a test"))
 
 
 def libraries(result: SearchResult) -> list[str]:
@@ -27,7 +27,7 @@ def libraries(result: SearchResult) -> list[str]:
 
 
 def search_all(directory: Path) -> SearchResult:
-    return search.collect(manifests.search_directory(directory, "a test"))
+    return search.collect(manifests.search_directory(str(directory), "a test"))
 
 
 def only_refusal(result: SearchResult) -> Refusal:
@@ -44,7 +44,9 @@ def only_refusal(result: SearchResult) -> Refusal:
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_name_with_or_without_final_newline(tmp_path: Path, end: bytes) -> None:
     result = search_one(tmp_path, b"/opt/libdriver.so" + end)
-    assert result.candidates == (Candidate("/opt/libdriver.so", "a test", tmp_path / "driver.icd"),)
+    assert result.candidates == (
+        Candidate("/opt/libdriver.so", "a test", str(tmp_path / "driver.icd")),
+    )
     assert result.refusals == ()
 
 
@@ -78,7 +80,7 @@ def test_two_trailing_newlines(tmp_path: Path) -> None:
 def test_two_lines_are_two_libraries(tmp_path: Path) -> None:
     result = search_one(tmp_path, b"\n/opt/libone.so\n\n/opt/libtwo.so\n")
     assert libraries(result) == ["/opt/libone.so", "/opt/libtwo.so"]
-    assert {candidate.manifest for candidate in result.candidates} == {tmp_path / "driver.icd"}
+    assert {candidate.manifest for candidate in result.candidates} == {str(tmp_path / "driver.icd")}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,10 @@ def test_bare_soname_beside_a_manifest_given_relatively_is_absolute(
     monkeypatch.chdir(tmp_path)
     Path("librel.so").touch()
     Path("driver.icd").write_text("librel.so")
-    (candidate,) = manifests.search_manifest(Path("driver.icd"), "a test")
-    assert candidate == Candidate(str(tmp_path / "librel.so"), "a test", tmp_path / "driver.icd")
+    (candidate,) = manifests.search_manifest("driver.icd", "a test")
+    assert candidate == Candidate(
+        str(tmp_path / "librel.so"), "a test", str(tmp_path / "driver.icd")
+    )
 
 
 def test_relative_path_is_relative_to_the_manifest_then_to_the_bases(tmp_path: Path) -> None:
@@ -120,7 +124,7 @@ def test_relative_path_is_relative_to_the_manifest_then_to_the_bases(tmp_path: P
     manifest = tmp_path / "manifests" / "driver.icd"
     manifest.write_text("lib/libhere.so\nlib/libthere.so\n")
     result = search.collect(
-        manifests.search_manifest(manifest, "a test", bases=[tmp_path / "base"])
+        manifests.search_manifest(str(manifest), "a test", bases=[str(tmp_path / "base")])
     )
     assert libraries(result) == [
         str(tmp_path / "manifests/lib/libhere.so"),
@@ -209,7 +213,7 @@ def test_same_library_in_two_manifests_is_found_once(tmp_path: Path) -> None:
     for name in ("a.icd", "b.icd"):
         (tmp_path / name).write_text("/opt/libdriver.so")
     result = search_all(tmp_path)
-    assert result.candidates == (Candidate("/opt/libdriver.so", "a test", tmp_path / "a.icd"),)
+    assert result.candidates == (Candidate("/opt/libdriver.so", "a test", str(tmp_path / "a.icd")),)
     assert result.refusals[0].what == str(tmp_path / "b.icd")
     assert result.refusals[0].reason.startswith("same file as /opt/libdriver.so")
 
@@ -334,7 +338,7 @@ def test_file_in_place_of_the_directory(tmp_path: Path) -> None:
 def test_other_suffix(tmp_path: Path) -> None:
     (tmp_path / "a.adapter").write_text("/opt/libadapter.so")
     (tmp_path / "b.icd").write_text("/opt/libdriver.so")
-    result = search.collect(manifests.search_directory(tmp_path, "a test", suffix=".adapter"))
+    result = search.collect(manifests.search_directory(str(tmp_path), "a test", suffix=".adapter"))
     assert libraries(result) == ["/opt/libadapter.so"]
 
 

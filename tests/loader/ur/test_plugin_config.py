@@ -34,7 +34,7 @@ ENTRIES = st.builds(
 def read(directory: Path, content: str | bytes) -> list[PluginEntry | Refusal]:
     path = directory / "plugins.conf"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_config(path, "a test")
+    return read_config(str(path), "a test")
 
 
 def only_refusal(items: list[PluginEntry | Refusal]) -> Refusal:
@@ -141,7 +141,7 @@ def test_a_path_is_relative_to_the_file_and_not_to_the_current_directory(
     (tmp_path / "config/my.conf").write_text(
         "./libpi_hip.so\nsub/x.so PI x -\nlibpi_cuda.so\n'/opt/my plugins/libpi_cuda.so'\n"
     )
-    items = read_config(Path("../config/my.conf"), "a test")
+    items = read_config("../config/my.conf", "a test")
     libraries = [item.library for item in items if isinstance(item, PluginEntry)]
     folder = tmp_path / "config"
     assert libraries == [
@@ -193,8 +193,8 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, content: bytes, words: 
 
 
 def test_a_file_that_does_not_exist_and_a_directory(tmp_path: Path) -> None:
-    assert only_refusal(read_config(tmp_path / "none", "a test")).reason == "does not exist"
-    assert "a directory" in only_refusal(read_config(tmp_path, "a test")).reason
+    assert only_refusal(read_config(str(tmp_path / "none"), "a test")).reason == "does not exist"
+    assert "a directory" in only_refusal(read_config(str(tmp_path), "a test")).reason
 
 
 @given(content=st.binary(max_size=200))

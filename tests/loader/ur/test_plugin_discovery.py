@@ -51,10 +51,10 @@ class Machine:
         return str(folder)
 
     def adapters(self, *, accepts=None, **environ: str) -> SearchResult:
-        return find_adapters(environ, prefix=self.prefix, accepts_backend=accepts)
+        return find_adapters(environ, prefix=str(self.prefix), accepts_backend=accepts)
 
     def plugins(self, *, accepts=None, **environ: str) -> SearchResult:
-        return find_plugins(environ, prefix=self.prefix, accepts_backend=accepts)
+        return find_plugins(environ, prefix=str(self.prefix), accepts_backend=accepts)
 
     def paths(self, result: SearchResult) -> list[str]:
         return [candidate.library.removeprefix(f"{self.root}/") for candidate in result.candidates]
@@ -383,8 +383,8 @@ def test_own_file_replaces_the_plugins_that_ship(machine: Machine) -> None:
     )
     result = machine.plugins(SYCL_PI_CONFIG=str(config))
     assert result.candidates == (
-        PluginCandidate(f"{folder}/libodd.so", PREFIX, config, "PI", "unknown"),
-        PluginCandidate(f"{folder}/libpi_mine.so", PREFIX, config, "PI", "mine"),
+        PluginCandidate(f"{folder}/libodd.so", PREFIX, str(config), "PI", "unknown"),
+        PluginCandidate(f"{folder}/libpi_mine.so", PREFIX, str(config), "PI", "mine"),
     )
     reasons = {refusal.what: refusal.reason for refusal in result.refusals}
     assert set(reasons) == {
@@ -569,7 +569,7 @@ def test_secure_process_ignores_the_environment(
 
 
 def test_every_variable_is_in_the_readme() -> None:
-    readme = (find_shipped_config().parent / "README.md").read_text()
+    readme = Path(find_shipped_config()).with_name("README.md").read_text()
     for variable in VARIABLES:
         if variable.honoured and variable.name != "ONEAPI_DEVICE_SELECTOR":
             assert (

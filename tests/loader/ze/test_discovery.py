@@ -21,7 +21,7 @@ def prefix(tmp_path: Path) -> Path:
 
 
 def search(prefix: Path, own: Path = NOWHERE, **environ: str) -> SearchResult:
-    return find_drivers(environ, prefix=prefix, own=own)
+    return find_drivers(environ, prefix=str(prefix), own=str(own))
 
 
 def state_of(found: SearchResult, path: Path | str) -> str:

@@ -63,7 +63,7 @@ def layered(variables: Callable[[list[str | Path]], dict[str, str | None]]) -> L
         loader: Path | None = None,
         check: bool = True,
     ) -> Output:
-        folder = (loader or libopencl.find_library()).parent
+        folder = Path(loader or libopencl.find_library()).parent
         # Intel's driver needs the libraries beside it, which only fairlead's loader finds.
         folders = [folder, *(Path(driver).parent for driver in drivers)]
         ways = {
@@ -117,7 +117,7 @@ def calls(
         begin = f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom calls import *\n"
         kept = f"{working_folder()}/layer-{driver.name}"
         found = variables([driver.library])
-        ways = {**found, "LOADER": str(libopencl.find_library()), "KEPT": kept, **env}
+        ways = {**found, "LOADER": libopencl.find_library(), "KEPT": kept, **env}
         output = run_python(begin + code, env=ways)
         return [json.loads(line) for line in output.out.splitlines()]
 

@@ -51,7 +51,7 @@ def test_threads_make_the_first_call_together_and_a_child_is_forked(
     by_loader: bool, tmp_path: Path, pocl_wheel: Candidate
 ) -> None:
     """Python begins once, all threads see the same driver, and the child sees it, too."""
-    library = str(libze_loader.find_library()) if by_loader else level_zero_driver()
+    library = libze_loader.find_library() if by_loader else level_zero_driver()
     env = {"OCL_ICD_VENDORS": pocl_wheel.library, "ZE_ENABLE_ALT_DRIVERS": level_zero_driver()}
     done = _run("first", library, tmp_path, env)
     assert (done.code, done.out) == (0, "1 driver, child 0\n"), done.err
@@ -78,7 +78,7 @@ def test_threads_that_keep_the_gil_make_the_first_call_too(
 ) -> None:
     """The driver needs the GIL to start, so nobody waits in the loader with it."""
     env = {"OCL_ICD_VENDORS": pocl_wheel.library, "ZE_ENABLE_ALT_DRIVERS": level_zero_driver()}
-    done = run_python(FIRST, str(libze_loader.find_library()), env=env, fresh=True)
+    done = run_python(FIRST, libze_loader.find_library(), env=env, fresh=True)
     assert done.out == "[0, 0, 0, 0]\n"
 
 

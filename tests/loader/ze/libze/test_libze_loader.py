@@ -33,7 +33,7 @@ def program(ze_abi: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = ROOT / "tests/loader/ze/libze/client.c"
         library = libze_loader.find_library()
         text = f"cc -std=gnu11 -O1 -Wall -I{ze_abi} {source} -o {path} {library} -lpthread"
-        command = [*text.split(), f"-Wl,-rpath,{library.parent}"]
+        command = [*text.split(), f"-Wl,-rpath,{os.path.dirname(library)}"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -213,7 +213,7 @@ def test_programs_may_use_tools_and_sysman(client: Client, fake_ze: FakePlugin) 
 
 
 def test_every_function_and_every_getter_is_exported() -> None:
-    library = ctypes.CDLL(str(libze_loader.find_library()))
+    library = ctypes.CDLL(libze_loader.find_library())
     names = [name for functions in TOOLS.values() for name in functions]
     names += [function.name for function in ZE.slots] + [name_getter(table) for table in TABLES]
     names += [name_getter(t, prefix) for prefix, tables in ZE.other_tables.items() for t in tables]
@@ -248,9 +248,7 @@ assert library.zelRegisterTeardownCallback(callback, ctypes.byref(done), ctypes.
 ctypes.CFUNCTYPE(None, ctypes.c_uint32)(done.value)(index)
 assert not library.zelCheckIsLoaderInTearDown() & 1
 """
-    run_python(
-        code, str(libze_loader.find_library()), env={"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())}
-    )
+    run_python(code, libze_loader.find_library(), env={"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())})
 
 
 @pytest.mark.parametrize("drivers", [1, 2])
@@ -279,7 +277,7 @@ assert library.zerGetGlobalProcAddrTable(1 << 16 | 18, table)
 """
     named = [str(fake_ze(devices=2)), str(fake_ze(name='"Two"'))][:drivers]
     env = {"ZE_ENABLE_ALT_DRIVERS": ",".join(named)}
-    run_python(code, str(libze_loader.find_library()), env=env)
+    run_python(code, libze_loader.find_library(), env=env)
 
 
 def test_the_null_driver_comes_first(client: Client, fake_ze: FakePlugin, tmp_path: Path) -> None:
@@ -291,7 +289,7 @@ def test_the_null_driver_comes_first(client: Client, fake_ze: FakePlugin, tmp_pa
 
 
 def test_the_variables_put_it_in_front(tmp_path: Path) -> None:
-    library, folder = str(libze_loader.find_library()), str(libze_loader.find_library().parent)
+    library, folder = libze_loader.find_library(), os.path.dirname(libze_loader.find_library())
     added = libze_loader.make_environment({"LD_PRELOAD": "x.so"}, ["/a.so", "/b,c.so"])
     assert added == {
         "ZEL_LIBRARY_PATH": folder,

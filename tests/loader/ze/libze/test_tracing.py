@@ -36,7 +36,7 @@ def test_a_tool_sees_and_changes_calls(
     library, program = libze_loader.find_library(), tmp_path / "tracer"
     source = ROOT / "tests/loader/ze/libze/tracer.c"
     command = ["cc", "-std=gnu11", "-O1", f"-I{ze_headers}", source, "-o", program, library]
-    subprocess.run([*command, f"-Wl,-rpath,{library.parent}"], check=True)
+    subprocess.run([*command, f"-Wl,-rpath,{os.path.dirname(library)}"], check=True)
     two = fake_ze(name='"Two"')
     drivers = f"{fake_ze()},{two}"
     for layer, expected in (
@@ -84,7 +84,7 @@ def _parameters(structs: dict[str, list[str]]) -> Iterator[tuple[str, tuple[str,
 
 
 def test_what_registers_callbacks_is_exported(ze_headers: Path) -> None:
-    library = ctypes.CDLL(str(libze_loader.find_library()))
+    library = ctypes.CDLL(libze_loader.find_library())
     header = ze_headers / "level_zero/layers/zel_tracing_register_cb.h"
     names = set(re.findall(r"\bzelTracer\w+", header.read_text(encoding="utf-8")))
     names |= {f"zelTracer{function.name[2:]}RegisterCallback" for function in ZE.slots}
@@ -119,7 +119,7 @@ assert library.zeDriverGet(ctypes.byref(count), None) == 0
 assert seen == [(device, None), (0, None), (0, None)], seen
 """
     env = {"ZE_ENABLE_ALT_DRIVERS": str(fake_ze())}
-    run_python(code, str(libze_loader.find_library()), env=env)
+    run_python(code, libze_loader.find_library(), env=env)
 
 
 def test_the_layer_comes_and_goes_at_run_time(run_python: RunPython) -> None:
@@ -139,7 +139,7 @@ print(
     states(), library.zelEnableTracingLayer(), states(), library.zelDisableTracingLayer(), states()
 )
 """
-    path = str(libze_loader.find_library())
+    path = libze_loader.find_library()
     assert run_python(code, path).out == "False 0 True 0 False\n"
     assert (
         run_python(code, path, env={"ZE_ENABLE_TRACING_LAYER": "1"}).out == "True 0 True 0 True\n"
