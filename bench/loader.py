@@ -33,7 +33,7 @@ _MANIFESTS = 1000
 
 def measure(quick: bool) -> list[Row]:
     """Take the measures."""
-    loaders = {_OURS: libopencl.find_library()}
+    loaders = {_OURS: Path(libopencl.find_library())}
     loaders |= {name: path for name, path in _OTHERS.items() if path.exists()}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -133,7 +133,7 @@ def _layers(
         for _ in range(2 if quick else 7):
             for name, variables in (("without", {}), ("with", added)):
                 given = {**environ, **variables}
-                series[name].append(_run(program, libopencl.find_library(), arguments, given))
+                series[name].append(_run(program, Path(libopencl.find_library()), arguments, given))
         more = min(series["with"]) - min(series["without"])
         summaries = {name: summary(values) for name, values in series.items()}
         rows.append(Row(f"{what}: more", more, "ns", Target("≤", bound), summaries, "ns"))
@@ -169,7 +169,7 @@ def _manifests(program: Path, environ: Mapping[str, str], quick: bool) -> Row:
     samples = []
     for number in range(1 if quick else 5):
         cache = {**environ, "XDG_CACHE_HOME": f"{environ['XDG_CACHE_HOME']}/{number}"}
-        samples.append(_run(program, libopencl.find_library(), ["first"], cache) / 1e9)
+        samples.append(_run(program, Path(libopencl.find_library()), ["first"], cache) / 1e9)
     series = {_OURS: summary(samples)}
     what = f"the first call with {_MANIFESTS} manifests, without a verdict"
     return Row(what, median(samples), "s", Target("≤", 1.0), series, "s")

@@ -127,7 +127,7 @@ def _compared(
 
 def _build(folder: Path) -> tuple[dict[str, Path], Path]:
     """Return programs by the ways that need one of their own, "" for all others, and the driver."""
-    driver, loader = folder / "driver.so", libze_loader.find_library()
+    driver, loader = folder / "driver.so", Path(libze_loader.find_library())
     compiler = os.environ.get("CC", "cc").split()
     subprocess.run([sys.executable, _BUILD, folder], check=True)
     common = [*compiler, "-O2", f"-I{folder}", _HERE / "ze_loader.c"]

@@ -17,7 +17,7 @@ from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
 LOADERS = {
-    "fairlead": libopencl.find_library(),
+    "fairlead": Path(libopencl.find_library()),
     "ocl-icd": Path("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
     "Khronos": Path(sys.prefix, "lib/libOpenCL.so.1"),
 }

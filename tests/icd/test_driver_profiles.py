@@ -154,7 +154,7 @@ def environment(tmp_path: Path, fake_driver: FakeDriver) -> Candidate:
     vendors = tmp_path / "etc/OpenCL/vendors"
     vendors.mkdir(parents=True)
     shutil.copy(fake_driver(), tmp_path / "lib/libvendor.so")
-    return Candidate("/build/prefix/lib/libvendor.so", "test", vendors / "vendor.icd")
+    return Candidate("/build/prefix/lib/libvendor.so", "test", str(vendors / "vendor.icd"))
 
 
 def test_a_manifest_that_names_a_build_prefix(environment: Candidate, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_prefix_without_python_is_left_alone(environment: Candidate, tmp_path:
 
 
 def test_a_manifest_elsewhere_is_left_alone(environment: Candidate, tmp_path: Path) -> None:
-    for manifest in (None, tmp_path / "vendor.icd", Path("/vendor.icd")):
+    for manifest in (None, str(tmp_path / "vendor.icd"), "/vendor.icd"):
         candidate = Candidate(environment.library, "test", manifest)
         assert driver_profiles.locate(candidate) == (environment.library, ())
 

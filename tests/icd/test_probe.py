@@ -35,7 +35,7 @@ print(
 
 
 def candidate(path: Path) -> Candidate:
-    return Candidate(str(path), "test", path.with_suffix(".icd"))
+    return Candidate(str(path), "test", str(path.with_suffix(".icd")))
 
 
 # What is reported of a driver that works
