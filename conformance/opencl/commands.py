@@ -95,9 +95,9 @@ class CommandBuffers:
             and self.version < _PROPERTIES_SINCE
         ):
             both = zip(function.declared.split(", "), function.parameters, strict=True)
-            return function._replace(
-                declared=", ".join(t for t, p in both if p.name != "properties")
-            )
+            declared = ", ".join(t for t, p in both if p.name != "properties")
+            one = function
+            return Function(one.api, one.slot, one.since, one.returns, one.name, declared)
         return function
 
     def __getattr__(self, name: str) -> Any:

@@ -115,7 +115,7 @@ def list_layers() -> tuple[list[LayerRow], list[str]]:
 
 def _search() -> Iterator[Candidate | Refusal]:
     environ = filter_environ()
-    directory = Path(environ.get("OPENCL_LAYER_PATH") or SYSTEM_LAYERS)
+    directory = environ.get("OPENCL_LAYER_PATH") or str(SYSTEM_LAYERS)
     for finding in search_directory(directory, "OPENCL_LAYER_PATH", suffix=".lay"):
         if isinstance(finding, (Candidate, Refusal)):
             yield finding

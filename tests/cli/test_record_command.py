@@ -94,7 +94,7 @@ def program(headers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = ROOT / "tests/cli/recorded_program.c"
         library = libopencl.find_library()
         command = ["cc", "-Wall", "-Wextra", "-Werror", f"-I{headers}", source, "-o", path]
-        command += [library, f"-Wl,-rpath,{library.parent}", "-lpthread"]
+        command += [library, f"-Wl,-rpath,{os.path.dirname(library)}", "-lpthread"]
         subprocess.run(command, check=True)
 
     return once(tmp_path_factory, "recorded_program", build)

@@ -66,7 +66,7 @@ def test_a_report_of_a_plugin_that_is_well(fake_plugin: FakePlugin) -> None:
 
 def test_the_candidate_comes_back_as_it_was() -> None:
     candidate = PluginCandidate(
-        "/nowhere/libgone.so", "somewhere", Path("/etc/plugins.conf"), "PI", "cuda", True
+        "/nowhere/libgone.so", "somewhere", "/etc/plugins.conf", "PI", "cuda", True
     )
     (report,) = probe_all([candidate])
     assert report.candidate is candidate and not report.ok
