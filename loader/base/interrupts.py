@@ -147,7 +147,8 @@ def run_aside(work: Callable[[], T]) -> T:
     """
     if not is_main_thread():
         return work()
-    done, results, errors = threading.Event(), list[T](), list[BaseException]()
+    results: list[T] = []
+    done, errors = threading.Event(), list[BaseException]()
 
     def call() -> None:
         try:
