@@ -130,6 +130,10 @@ class ExecutionPlans:
             with self.block_updates():
                 self._drop(unlike, {})
         found = self._found.get(kind)
+        if found is not None and found[0].check is not None:  # what it compares has changed
+            with self.block_updates():
+                self._drop(kind, {})
+            found = None
         while found is None:
             found = self._make(kind)
             if found is not None:
@@ -156,10 +160,11 @@ class ExecutionPlans:
             self._reviews.begin(kind, self.native.enqueued)
         refused, left = self._refused.setdefault(kind, {}), self._left.get((kind, False), {})
         with_variants = kind in self._with_variants
+        rewritten = self._plan_rewritten(kind, refused)
         found = self._plan_check(kind, refused) or make_plans(
             self._commands, kind, self._choice, refused, left, with_variants=with_variants
         )
-        found = [*found, *self._plan_rewritten(kind, refused)]  # a tie goes to the last
+        found = [*found, *rewritten]  # a tie goes to the last
         if self.rewriting is not None and not self.rewriting.has_ended:
             for one in found:
                 one.awaits = [*one.awaits, self.rewriting]
@@ -219,10 +224,12 @@ class ExecutionPlans:
         """Return the plan that runs fused kernels and what was captured; None if none is wanted."""
         rewritten = self.rewriting.rewritten if self.rewriting is not None else None
         check = rewritten.check if rewritten is not None else None
-        if check is None or check.commands is None:
+        made = check.make_commands() if check is not None else None
+        if made is None:
             return None
-        plan = make_plans(check.commands, kind, self._choice, refused, {})[-1]
-        both = {"tried": _BOTH_WAYS, "numbers": check.numbers, "check": check}
+        commands, numbers = made
+        plan = make_plans(commands, kind, self._choice, refused, {})[-1]
+        both = {"tried": _BOTH_WAYS, "numbers": numbers, "check": check}
         return [replace(plan, has_variants=False, awaits=(), **both)]
 
     def compare(self, kind: QueueKind, queue: int) -> None:
@@ -236,13 +243,7 @@ class ExecutionPlans:
         check = plan.check
         assert check is not None
         self.wait_for_last()
-        try:
-            check.compare(queue)
-        finally:
-            if check.commands is None:
-                for other, plans in list(self._found.items()):
-                    if plans[0].check is check:
-                        self._drop(other, {})
+        check.compare(queue)
 
     def _set_flow(self, flow: Flow | None) -> None:
         """Set what takes changes to the rewritten commands. None: they get no changes."""
@@ -452,7 +453,7 @@ class ExecutionPlans:
         """Return what was built of the commands, or of what they were rewritten to."""
         if self._given is not None:
             return [] if of_rewrites else [self._given]
-        found = (one for plans in self._found.values() for one in plans)
+        found = (one for plans in self._found.values() for one in plans if one.check is None)
         wanted = (one for one in found if (one.numbers is not None) == of_rewrites)
         return [part.built for one in wanted for part in one.parts]
 

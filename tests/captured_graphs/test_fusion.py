@@ -19,6 +19,7 @@ import pytest
 from helpers.fusion_programs import list_plans
 from pyopencl.elementwise import ElementwiseKernel
 
+from fairlead.captured_graphs import pyopencl_client
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.pyopencl_client import ArgumentError, find_sources
@@ -386,11 +387,11 @@ def test_who_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("FAIRLEAD_FUSE", raising=False)
     with capture(queue) as graph:
         _ = cl_array.zeros(queue, 10, np.float32) + 1
-    assert graph.finalize().fuse is False
-    assert graph.finalize(fuse="auto").fuse == "auto"
-    monkeypatch.setenv("FAIRLEAD_FUSE", "auto")
     assert graph.finalize().fuse == "auto"
     assert graph.finalize(fuse=False).fuse is False
+    monkeypatch.setenv("FAIRLEAD_FUSE", "0")
+    assert graph.finalize().fuse is False
+    assert graph.finalize(fuse="auto").fuse == "auto"
     monkeypatch.setenv("FAIRLEAD_FUSE", "please")
     with pytest.raises(ArgumentError, match="FAIRLEAD_FUSE is 'please'"):
         graph.finalize()
@@ -398,8 +399,11 @@ def test_who_asks_for_it(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
         graph.finalize(fuse=3)  # type: ignore[arg-type]
 
 
-def test_the_search_for_sources_disturbs_no_other_thread(context: cl.Context) -> None:
+def test_the_search_for_sources_disturbs_no_other_thread(
+    context: cl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python lists the tuples, too, that other threads are filling."""
+    monkeypatch.setattr(pyopencl_client, "_built", {})  # all objects are searched
     program = cl.Program(context, SOURCE).build()
     failures, ended, interval = list[SystemError](), threading.Event(), sys.getswitchinterval()
 

@@ -13,7 +13,7 @@ import pyopencl as cl
 import pytest
 from click.testing import CliRunner
 
-from fairlead import FusionError
+from fairlead import FusionError, Parameter
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
@@ -200,6 +200,48 @@ def test_a_kernel_with_many_arguments(queue: cl.CommandQueue) -> None:
     loop.replay(queue)
     cl.enqueue_copy(queue, found, memory)
     assert (found == 1 + 780 + 820).all()
+
+
+@pytest.mark.parametrize("change", ["a number", "a buffer", "an update", "a swap"])
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_graphs_that_change_are_compared(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, change: str, is_wrong: bool
+) -> None:
+    """Each replay is compared with what it has then."""
+    if is_wrong:
+        spoil(monkeypatch, lambda source: source.replace("+= a", "-= a"))
+    chain, flags = Chain(queue), cl.mem_flags.READ_WRITE
+    outs = [chain.out, cl.Buffer(queue.context, flags, chain.host.nbytes)]
+    number: Any = Parameter(np.float32(1), name="number") if change == "a number" else np.float32(1)
+    out: Any = Parameter(chain.out, name="out") if change == "a buffer" else chain.out
+    with capture(queue, swap=(chain.x, out) if change == "a swap" else ()) as graph:
+        chain.kernels.twice(queue, (SIZE,), None, chain.x, out)
+        chain.kernels.more(queue, (SIZE,), None, out, number)
+    loop = graph.finalize(updatable=change == "an update", fuse="check")
+    expected = chain.host
+    for turn in range(1, 5):
+        more, settings, found = np.float32(1), dict[str, Any](), chain.out
+        if change in ("a number", "an update"):
+            more = np.float32(turn)
+        if change == "a number":
+            settings["number"] = more
+        elif change == "an update":
+            graph[1].set_arg(1, more)
+            loop.update(graph[1])
+        elif change == "a buffer":
+            settings["out"] = found = outs[turn % 2]
+        elif turn % 2 == 0:
+            found = chain.x
+        if is_wrong and turn == 1:
+            with pytest.raises(FusionError):
+                loop.replay(queue, **settings)
+        else:
+            loop.replay(queue, **settings)
+        expected = (expected if change == "a swap" else chain.host) * 2 + more
+        host = np.empty_like(chain.host)
+        cl.enqueue_copy(queue, host, found)
+        assert (host == expected).all()
+    assert ("2 replays ran both ways" in loop.explain(queue)) == (not is_wrong)
 
 
 def test_parts_of_buffers_are_compared(

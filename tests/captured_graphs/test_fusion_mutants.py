@@ -76,7 +76,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "False",
     ),
     "loops over items run alone": (
-        launches.make_launch,
+        launches._find_memory,
         "if kernel.loop is not None and not all(",
         "if False and not all(",
     ),

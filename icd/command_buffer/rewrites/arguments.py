@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..._native import ffi, lib
@@ -96,12 +96,11 @@ def list_keys(number: int, arguments: Sequence[RecordedArgument]) -> Sequence[An
     return [(number, index) if one.key is None else one.key for index, one in pairs]
 
 
-def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int] = {}) -> Any:
+def make_arguments(values: Sequence[ArgumentValue]) -> Any:
     """Return a list of arguments, a reference.
 
     Args:
         values: a handle for memory, the bytes of a value.
-        instead: what memory is exchanged for, by its handle.
 
     Raises:
         MemoryError: there is no memory.
@@ -110,7 +109,7 @@ def make_arguments(values: Sequence[ArgumentValue], instead: Mapping[int, int] =
     for index, value in enumerate(values):
         kind, size = VALUE, 0
         if isinstance(value, int):
-            kind, size, data = MEMORY, 8, ffi.new("uintptr_t *", instead.get(value, value))
+            kind, size, data = MEMORY, 8, ffi.new("uintptr_t *", value)
         else:
             size, data = len(value), ffi.new("unsigned char[]", value)
         kept.append(data)

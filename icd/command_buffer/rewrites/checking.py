@@ -3,12 +3,15 @@
 In the first replays each run has its memory copied twice. The captured launches use one of the
 copies, the fused one the other, and then the captured launches do what the program asked for. So a
 replay is right whatever the comparison finds.
+
+What changes between replays, such as Parameters and numbers, is taken as it is before each of them:
+from the graph's commands, and from those that they were rewritten to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 from weakref import finalize
 
 from ..._native import ffi, lib
@@ -16,12 +19,11 @@ from ...abi import CL_INVALID_OPERATION, OPENCL
 from ...calls import call, get_address
 from ...errors import OpenCLError, check
 from ..commands import CommandArray, CommandList
+from ..edits import MEMORY
 from .arguments import make_arguments
-from .launches import RecordedLaunch
-from .used_bytes import find_root
-
-if TYPE_CHECKING:
-    from .fused_runs import FusedRun
+from .fused_runs import FusedRun, put_together
+from .used_bytes import UsedBytes, find_root
+from .uses import pack_arguments, unpack_arguments
 
 #: Replays that are compared. What differs with some numbers only may differ later.
 REPLAYS: Final = 2
@@ -43,6 +45,7 @@ class Copies:
 
     Args:
         context: a handle.
+        memory: the memory objects (handles).
 
     Attributes:
         roots: the copies of whole memory objects, and their bytes, by handle.
@@ -52,18 +55,17 @@ class Copies:
         OpenCLError: there is no memory for them.
     """
 
-    def __init__(self, context: int, launches: Sequence[RecordedLaunch]) -> None:
+    def __init__(self, context: int, memory: Iterable[int]) -> None:
         self.roots: dict[int, tuple[list[int], int]] = {}
         self.instead: list[dict[int, int]] = [{} for _ in range(_WAYS)]
-        for one in (one for launch in launches for one in launch.memory[0]):
-            if one.root not in self.roots:
-                size = find_root(one.root, {})[2]
-                self.roots[one.root] = [self._make(context, size) for _ in range(_WAYS)], size
-            for copy, instead in zip(self.roots[one.root][0], self.instead, strict=True):
-                if one.handle == one.root:
-                    instead[one.handle] = copy
-                elif one.handle not in instead:
-                    instead[one.handle] = self._make_part(copy, one.handle)
+        for one in memory:
+            root = find_root(one, {})[0]
+            if root not in self.roots:
+                size = find_root(root, {})[2]
+                self.roots[root] = [self._make(context, size) for _ in range(_WAYS)], size
+            for copy, instead in zip(self.roots[root][0], self.instead, strict=True):
+                if one not in instead:
+                    instead[one] = copy if one == root else self._make_part(copy, one)
 
     def _make(self, context: int, size: int) -> int:
         code = ffi.new("int32_t *")
@@ -85,32 +87,70 @@ class Copies:
 class FusionCheck:
     """The comparison of fused runs with what was captured. The lock of its command-buffer is held.
 
+    Args:
+        recorded: the graph's commands.
+        cells: of their Parameters, by the addresses of their bytes.
+        fused: what the commands were rewritten to.
+        places: of each command in it.
+        runs: by the numbers of their commands.
+
     Attributes:
-        commands: those of a graph; its runs are there both ways.
-        numbers: for each of them the command of the graph that it stands for.
         left: how many replays are still compared.
         failure: what differed, "" if nothing did.
     """
 
-    commands: CommandList | None = None
-    numbers: Sequence[int] = ()
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        recorded: CommandList,
+        cells: Collection[int],
+        fused: CommandList,
+        places: Sequence[int],
+        runs: Mapping[int, FusedRun],
+    ) -> None:
         self.left, self.failure = REPLAYS, ""
-        self._runs: list[tuple[FusedRun, Copies]] = []
+        self._recorded, self._cells, self._fused = recorded, cells, fused
+        self._places, self._runs = places, runs
+        self._copies: list[tuple[FusedRun, Copies]] = []
 
-    def add(
+    def make_commands(self) -> tuple[CommandList, Sequence[int]] | None:
+        """Return commands that run both ways, as the graph is now; and for each of them the command
+        of the graph that it stands for. None: nothing is compared any more."""
+        self._copies.clear()
+        if not self.left or self.failure:
+            return None
+        try:
+            made, numbers, _ = put_together(self._recorded, self._runs, self._add)
+        except OpenCLError as error:
+            self.give_up(f"there is no memory to run both ways, {error}")
+            return None
+        return made, numbers
+
+    def _find(self, memory: UsedBytes) -> int:
+        """Return the memory object that a launch uses now."""
+        if memory.handle not in self._cells:
+            return memory.handle
+        return int(ffi.cast("uintptr_t *", memory.handle)[0])
+
+    def _find_root(self, memory: UsedBytes) -> int:
+        """Return the memory object that has the bytes."""
+        return find_root(self._find(memory), {})[0]
+
+    def _add(
         self, run: FusedRun, array: CommandArray, commands: CommandList, before: Sequence[int]
     ) -> int:
         """Append a run to an array, both ways on copies and then as captured.
 
         Returns the place of the last command.
         """
-        copies = Copies(commands.context, run.launches)
-        self._runs.append((run, copies))
+        memory = (one for launch in run.launches for one in launch.memory[0])
+        copies = Copies(commands.context, map(self._find, memory))
+        self._copies.append((run, copies))
         zero = array.copy_pattern(bytes(1))
         for root, (ways, size) in copies.roots.items():
-            uses = [[one for one in each.memory[0] if one.root == root] for each in run.launches]
+            uses = [
+                [one for one in each.memory[0] if self._find_root(one) == root]
+                for each in run.launches
+            ]
             is_read = any(one.reads for one in next(filter(None, uses)))
             for copy in ways:
                 if is_read:
@@ -119,15 +159,16 @@ class FusionCheck:
                     fill: dict[str, Any] = {"target": copy, "pattern": zero, "pattern_size": 1}
                     before = [array.add("fill", before, **fill, size=size)]
         captured, fused = copies.instead
-        for instead in (captured, {}):
-            for launch in run.launches:
-                row = commands.array[launch.number]
-                place = array.add_copy(ffi.addressof(row), before, row.queue)
-                before = [place]
-                if instead:
-                    _exchange(array.array[place], launch, instead)
-            if instead:
-                before = [run.add(array, commands, before, fused)]
+        place = self._places[run.numbers[0]]
+        for list_, number, instead in [
+            *((commands, number, captured) for number in run.numbers),
+            (self._fused, place, fused),
+            *((commands, number, None) for number in run.numbers),
+        ]:
+            row = list_.array[number]
+            before = [array.add_copy(ffi.addressof(row), before, row.queue)]
+            if instead is not None:
+                _exchange(array.array[before[0]], instead)
         return before[0]
 
     def compare(self, queue: int) -> None:
@@ -137,7 +178,7 @@ class FusionCheck:
             FusionError: there is a difference.
             OpenCLError: the driver does not let us read.
         """
-        for run, copies in self._runs:
+        for run, copies in self._copies:
             for root, (ways, size) in copies.roots.items():
                 if root in run.temporaries:
                     continue
@@ -148,8 +189,6 @@ class FusionCheck:
                         place = next(n for n in range(room) if one[n] != other[n])
                         raise self._fail(run, root, first + place)
         self.left -= 1
-        if not self.left:
-            self._end()
 
     def _fail(self, run: FusedRun, root: int, place: int) -> FusionError:
         launch, use = max(
@@ -157,7 +196,7 @@ class FusionCheck:
                 (launch, one)
                 for launch in run.launches
                 for one in launch.memory[0]
-                if one.root == root
+                if self._find_root(one) == root
             ),
             key=lambda pair: (pair[1].writes, pair[0].number),
         )
@@ -167,7 +206,6 @@ class FusionCheck:
             f"byte {place} of {use.argument} of {launch.kernel.access.name} (command "
             f"{launch.number}) differs."
         )
-        self._end()
         return FusionError(
             self.failure,
             routine="replay",
@@ -180,7 +218,6 @@ class FusionCheck:
     def give_up(self, reason: str) -> None:
         """Compare nothing any more, and let the graph run as captured."""
         self.failure = reason
-        self._end()
 
     def describe(self) -> str:
         """Return what `explain()` says of it."""
@@ -190,20 +227,20 @@ class FusionCheck:
             return f"the next {self.left} replays run both ways, and are compared"
         return f"{REPLAYS} replays ran both ways, and wrote the same bits"
 
-    def _end(self) -> None:
-        self.commands = None
-        self._runs.clear()
 
-
-def _exchange(row: Any, launch: RecordedLaunch, instead: Mapping[int, int]) -> None:
-    """Let a copy of a command use other memory."""
-    if launch.is_transfer:
-        for name in ("source", "target"):
-            handle = get_address(getattr(row, name))
-            setattr(row, name, ffi.cast("void *", instead.get(handle, handle)))
+def _exchange(row: Any, instead: Mapping[int, int]) -> None:
+    """Let a copy of a command use other memory, by handle."""
+    for name in ("source", "target"):
+        handle = get_address(getattr(row, name))
+        setattr(row, name, ffi.cast("void *", instead.get(handle, handle)))
+    if not row.arguments:
         return
+    values: list[int | bytes] = []
+    for kind, _, data in unpack_arguments(pack_arguments(row.arguments)):
+        handle = int.from_bytes(data, "little")
+        values.append(instead.get(handle, handle) if kind == MEMORY else data)
     lib.fl_release_arguments(row.arguments)
-    row.arguments = make_arguments([one.turns[0] for one in launch.arguments], instead)
+    row.arguments = make_arguments(values)
 
 
 def _read(queue: int, memory: int, first: int, size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,6 @@ from ..._native import ffi, lib
 from ...calls import build_program, call, get_address
 from ...errors import check
 from ..commands import CommandArray, CommandList
-from .arguments import make_arguments
 from .launches import RecordedLaunch
 from .parameters import FusedParameters
 
@@ -76,18 +75,13 @@ class FusedRun:
         }
         return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
 
-    def make_arguments(self, instead: Mapping[int, int]) -> Any:
+    def make_arguments(self) -> Any:
         """Return the launch's arguments, which share cells with the recorded ones.
-
-        Args:
-            instead: what memory is exchanged for, by handle. Then nothing is shared.
 
         Raises:
             MemoryError: there is no memory.
         """
         rows = self.parameters.rows
-        if instead:
-            return make_arguments([one.value for one in rows], instead)
         lists = ffi.new("fl_arguments *[]", [one.list for one in rows])
         indices = ffi.new("uint32_t[]", [one.place for one in rows])
         arguments = lib.fl_pick_arguments(lists, indices, len(rows))
@@ -95,28 +89,66 @@ class FusedRun:
             raise MemoryError("no memory for a launch's arguments")
         return arguments
 
-    def add(
-        self,
-        array: CommandArray,
-        commands: CommandList,
-        before: Sequence[int],
-        instead: Mapping[int, int] = {},
-    ) -> int:
+    def add(self, array: CommandArray, commands: CommandList, before: Sequence[int]) -> int:
         """Append the launch to an array. Returns its place.
 
         Args:
             before: the commands that it comes after.
-            instead: what its memory is exchanged for, by handle.
         """
         items, group = self.shape
         return array.add(
             "kernel",
             before,
             kernel=self.kernel.handle,
-            arguments=self.make_arguments(instead),
+            arguments=self.make_arguments(),
             work_dim=1,
             has_local=1,
             global_size=(items, 1, 1),
             local_size=(group, 1, 1),
             queue=commands.array[self.launches[0].number].queue,
         )
+
+
+def put_together(
+    old: CommandList, runs: Mapping[int, FusedRun], add: Callable[..., int]
+) -> tuple[CommandList, Sequence[int], Sequence[int]]:
+    """Return a command list with other commands for runs.
+
+    Args:
+        old: the recorded commands.
+        runs: by the numbers of their launches.
+        add: appends the commands of a run to an array, and returns the place of the last one.
+
+    Returns:
+        The list; for each of its commands the first of the old ones that it stands for; and for
+            each of the old ones its place in the list.
+    """
+    array, numbers = CommandArray(), list[int]()
+    place: list[int] = []  # in the new array, of each old command
+    for number in range(len(old)):
+        run = runs.get(number)
+        if run is not None and number != run.numbers[0]:
+            place.append(place[run.numbers[0]])
+            continue
+        stands_for = [number] if run is None else run.numbers
+        before = {one for each in stands_for for one in old.order.dependencies[each]}
+        places = sorted({place[one] for one in before if one < number})
+        if run is None:
+            row = old.array[number]
+            place.append(array.add_copy(ffi.addressof(row), places, row.queue))
+        else:
+            place.append(add(run, array, old, places))
+        numbers += [number] * (len(array) - len(numbers))
+    made = CommandList(
+        old.context,
+        old.devices,
+        array.array,
+        array.order,
+        (array, old.owner, [one.kernel for one in runs.values()]),
+        schedule=old.schedule,
+        updatable=old.updatable,
+        fenced=old.fenced,
+        memory=old.memory,
+        title=old.title,
+    )
+    return made, numbers, place

@@ -17,16 +17,15 @@ Without the loop a CPU runs along the memory instead of across it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from ..._native import ffi
 from ...errors import OpenCLError
-from ..commands import CommandArray, CommandList
+from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument, list_keys
 from .checking import FusionCheck
 from .flow import FIXED, Flow
-from .fused_runs import FusedKernel, FusedRun
+from .fused_runs import FusedKernel, FusedRun, put_together
 from .rewriting import Rewritten
 from .runs import RunList
 from .uses import ListSnapshot, is_of_type
@@ -38,7 +37,7 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
     Args:
         commands: what is rewritten. It may change meanwhile.
         snapshot: what it was.
-        checks: whether the first replays run both ways (checking.py), if the commands never change.
+        checks: whether the first replays run both ways (checking.py).
     """
     found, old = RunList(snapshot, is_isolated=needs_isolation(commands)), snapshot.commands
     lines, made, kernels = found.lines, dict[int, FusedRun](), dict[str, FusedKernel]()
@@ -54,13 +53,12 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
         lines.append((last, f"{many} one fused kernel, which saves: {one.describe_savings()}"))
         made.update((number, one) for number in run.numbers)
     texts = [f"  {text}" for _, text in sorted(lines, key=lambda line: line[0])]
-    fused, numbers, places = _put_together(old, made, lambda run, *rest: run.add(*rest))
+    fused, numbers, places = put_together(old, made, FusedRun.add)
     flow = check = None
     if commands.updatable:
         flow = _make_flow(commands, snapshot, found, made, fused, places)
-    elif checks and made:
-        check = FusionCheck()
-        check.commands, check.numbers, _ = _put_together(old, made, check.add)
+    if checks and made:
+        check = FusionCheck(commands, snapshot.cells, fused, places, made)
     sources = {one.numbers: one.source for one in made.values()}
     hidden = frozenset(chain(*(one.temporaries for one in made.values())))
     return Rewritten(fused if made else None, numbers, texts, sources, check, flow, hidden)
@@ -69,51 +67,6 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
 def needs_isolation(commands: CommandList) -> bool:
     """Return whether the device's compiler may round otherwise in a fused kernel (isolation.py)."""
     return is_of_type(commands, "CL_DEVICE_TYPE_GPU")
-
-
-def _put_together(
-    old: CommandList, runs: Mapping[int, FusedRun], add: Callable[..., int]
-) -> tuple[CommandList, Sequence[int], Sequence[int]]:
-    """Return a command list with other commands for runs.
-
-    Args:
-        old: the recorded commands.
-        runs: by the numbers of their launches.
-        add: appends the commands of a run to an array, and returns the place of the last one.
-
-    Returns:
-        The list; for each of its commands the first of the old ones that it stands for; and for
-            each of the old ones its place in the list.
-    """
-    array, numbers = CommandArray(), list[int]()
-    place: list[int] = []  # in the new array, of each old command
-    for number in range(len(old)):
-        run = runs.get(number)
-        if run is not None and number != run.numbers[0]:
-            place.append(place[run.numbers[0]])
-            continue
-        stands_for = [number] if run is None else run.numbers
-        before = {one for each in stands_for for one in old.order.dependencies[each]}
-        places = sorted({place[one] for one in before if one < number})
-        if run is None:
-            row = old.array[number]
-            place.append(array.add_copy(ffi.addressof(row), places, row.queue))
-        else:
-            place.append(add(run, array, old, places))
-        numbers += [number] * (len(array) - len(numbers))
-    made = CommandList(
-        old.context,
-        old.devices,
-        array.array,
-        array.order,
-        (array, old.owner, [one.kernel for one in runs.values()]),
-        schedule=old.schedule,
-        updatable=old.updatable,
-        fenced=old.fenced,
-        memory=old.memory,
-        title=old.title,
-    )
-    return made, numbers, place
 
 
 def _make_flow(

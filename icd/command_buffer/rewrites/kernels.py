@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 from pycparser import c_ast
@@ -61,12 +61,28 @@ class KernelRead:
         return self.access.loop
 
 
+def _ask_once(ask: Callable[[int, ListSnapshot], _Found]) -> Callable[[int, ListSnapshot], _Found]:
+    """Let a question about a kernel be answered, or refused (NotFused), as the first time."""
+
+    @wraps(ask)
+    def answer(kernel: int, snapshot: ListSnapshot) -> _Found:
+        found: Any = snapshot.answers.get((ask, kernel))
+        if found is None:
+            try:
+                found = ask(kernel, snapshot)
+            except NotFused as refusal:
+                found = refusal
+            snapshot.answers[ask, kernel] = found
+        if isinstance(found, NotFused):
+            raise found.with_traceback(None)
+        return found
+
+    return answer
+
+
+@_ask_once
 def find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
     """Return what is known of a kernel that each item runs alone. Raises NotFused."""
-    return _ask_once(_find_kernel, kernel, snapshot)
-
-
-def _find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
     access, options = read_access(kernel, snapshot)
     try:
         return make_kernel_read(access, options)
@@ -74,6 +90,7 @@ def _find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
         raise NotFused(f"its kernel is not understood: {error}") from None
 
 
+@_ask_once
 def read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
     """Return what a kernel reads and writes, and the build options that its program needs.
 
@@ -83,26 +100,6 @@ def read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]
     Raises:
         NotFused: it is not known.
     """
-    return _ask_once(_read_access, kernel, snapshot)
-
-
-def _ask_once(
-    ask: Callable[[int, ListSnapshot], _Found], kernel: int, snapshot: ListSnapshot
-) -> _Found:
-    """Return an answer about a kernel, or raise NotFused, as the first time."""
-    found: Any = snapshot.answers.get((ask, kernel))
-    if found is None:
-        try:
-            found = ask(kernel, snapshot)
-        except NotFused as error:
-            found = str(error)
-        snapshot.answers[ask, kernel] = found
-    if isinstance(found, str):
-        raise NotFused(found)
-    return found
-
-
-def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
     program, device = query_program(kernel), snapshot.commands.devices[0]
     source = snapshot.sources.get(program, "")
     if not source.strip():

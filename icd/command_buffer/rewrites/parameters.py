@@ -26,15 +26,13 @@ class FusedArgument(NamedTuple):
 
     Attributes:
         kind: its type, and what stands before its name.
-        list: an `fl_arguments *` that has it.
-        value: what it is now.
+        list, place: an `fl_arguments *` that has it, and where.
     """
 
     kind: str
     name: str
     list: Any
     place: int
-    value: ArgumentValue
 
     @property
     def text(self) -> str:
@@ -70,26 +68,25 @@ class FusedParameters:
         if run.reduction is not None:
             self.variables[run.launches[-1].result] = SUM
         self.places: dict[Any, int] = {}
-        self.rows: list[FusedArgument] = []
+        self.rows, self.size = list[FusedArgument](), 0
         pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
         for launch in run.launches:
             for index, key in enumerate(launch.keys):
                 if key not in temporaries and key not in self.places:
                     one, value = launch.kernel.parameters[index], launch.arguments[index].turns[0]
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
-                    self._add(key, kind, f"fl_{len(self.rows)}", launch.list, index, value)
+                    self._add(key, value, kind, f"fl_{len(self.rows)}", launch.list, index)
         if shared is not None:
             zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
             zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
             for launch in run.launches:
                 number = launch.number
-                self._add((_ZERO, number), kind, f"fl_zero_{number}", zero, 0, zeros)
-        values = [row.value for row in self.rows]
-        self.size = sum(max(8, len(one)) if isinstance(one, bytes) else 8 for one in values)
+                self._add((_ZERO, number), zeros, kind, f"fl_zero_{number}", zero, 0)
 
-    def _add(self, key: Any, *row: Any) -> None:
+    def _add(self, key: Any, value: ArgumentValue, *row: Any) -> None:
         self.places[key] = len(self.rows)
         self.rows.append(FusedArgument(*row))
+        self.size += max(8, len(value)) if isinstance(value, bytes) else 8
 
     def name(self, key: Any) -> str:
         """Return the name of a row, by its key."""
