@@ -57,6 +57,7 @@ typedef struct fl_queue {
     int64_t launch_began;     /* nanoseconds */
     struct fl_queue *next;    /* in the list of all queues */
 } fl_queue;
+extern int64_t fl_soon;   /* nanoseconds, in which a launch is soon over */
 
 /* An event's fourth number: the command, whether it is over at once, whether all before it was
  * complete, and its place in its queue. */

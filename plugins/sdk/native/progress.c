@@ -83,7 +83,7 @@ bool fl_may_be_late(const fl_queue *queue) {
  * thread that waits also runs the command, which is much faster. So a kernel that was soon over is
  * waited for in the driver when it is launched again alone, with the same sizes. */
 
-enum { SOON = 1000000 };   /* nanoseconds */
+int64_t fl_soon = 1000000;   /* nanoseconds */
 
 static int64_t now(void) {
     struct timespec time;
@@ -106,7 +106,7 @@ void fl_note_launch(fl_queue *queue, uint64_t place) {
     if (!place || queue->launch_place != place)
         return;
     uint64_t *known = place_of(queue, queue->launch);
-    if (now() - queue->launch_began < SOON)
+    if (now() - queue->launch_began < fl_soon)
         *known = queue->launch;
     else if (*known == queue->launch)
         *known = 0;
