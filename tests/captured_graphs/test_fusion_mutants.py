@@ -85,6 +85,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
 #: The kernels that show a mutant, where few programs have them together.
 LIKES = {
     "ids are numbers of items": ["ids", "scaled"],
+    "loops over items run alone": ["running", "in_strides"],
 }
 #: The mutants of reductions, and a program that shows each.
 SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
