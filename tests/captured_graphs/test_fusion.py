@@ -193,6 +193,36 @@ def test_views_of_an_array(queue: cl.CommandQueue) -> None:
     check(Arrays(queue, 1000), program, is_fused=False)
 
 
+@pytest.mark.parametrize("what", ["fill", "copy"])
+def test_transfers_beside_items_of_several_elements(queue: cl.CommandQueue, what: str) -> None:
+    """An item of the transfer is as wide as one of the kernel, which is not one element."""
+    text = """kernel void pairs(global const float *x, global float *out) {
+        size_t i = get_global_id(0);
+        out[2 * i] = x[2 * i] + 1;
+        out[2 * i + 1] = x[2 * i + 1] - 1;
+    }"""
+    pairs, flags = cl.Program(queue.context, text).build().pairs, cl.mem_flags.READ_WRITE
+    host = np.arange(640, dtype=np.float32)
+    x, kept, out, other = (cl.Buffer(queue.context, flags, host.nbytes) for _ in range(4))
+    cl.enqueue_copy(queue, x, host)
+    with capture(queue) as graph:
+        if what == "fill":
+            cl.enqueue_fill_buffer(queue, kept, np.array([3, 5], np.float32), 0, host.nbytes)
+        else:
+            cl.enqueue_copy(queue, kept, x)
+        pairs(queue, (320,), None, x, other)
+        pairs(queue, (320,), None, kept, out)
+    loop, expected = graph.finalize(fuse="wait"), host if what == "copy" else np.tile([3, 5], 320)
+    found = np.empty((2, 640), np.float32)
+    for _ in range(20):
+        cl.enqueue_copy(queue, kept, host * 0)  # so that nothing is there from before
+        loop.replay(queue)
+        for row, buffer in zip(found, (kept, out), strict=True):
+            cl.enqueue_copy(queue, row, buffer)
+        assert (found[0] == expected).all()
+        assert (found[1] == expected + np.tile([1, -1], 320)).all()
+
+
 def test_fills_copies_and_other_sizes_end_a_run(queue: cl.CommandQueue) -> None:
     def program(x: Any, y: Any, z: Any) -> list[Any]:
         first = x + y

@@ -9,6 +9,7 @@ from typing import Final
 from ..._native import ffi, lib
 from ...calls import get_address
 from .arguments import NotFused, make_arguments
+from .isolation import measure_kind
 from .kernels import list_macros, make_kernel_read, parse_kernel
 from .launches import RecordedLaunch, make_launch
 from .used_bytes import find_root
@@ -29,7 +30,8 @@ _TRANSFERS: Final = {
 }
 #: Types of elements, by their bytes. Others are used where a launch has them.
 _ELEMENTS: Final = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
-_BUILT_IN: Final = re.compile(r"(u?(char|short|int|long)|float|double)\d*")
+#: A store of three elements may leave the bytes of the fourth.
+_BUILT_IN: Final = re.compile(r"(u?(char|short|int|long)|float|double)(2|4|8|16)?")
 
 
 def read_transfer(
@@ -74,13 +76,16 @@ def read_transfer(
 
 
 def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
-    """Return the types of the elements that launches use: see `read_transfer`."""
+    """Return the types of the elements that launches use: see `read_transfer`.
+
+    An item may use several elements, whose type is not as wide as what it uses.
+    """
     found: dict[tuple[int, int], str] = {}
     for launch in launches:
         for one in launch.memory[0]:
             key = one.root, one.width
             if one.stride == one.width and key not in found:
                 kind = launch.find_element(one.handle) or ""
-                if _BUILT_IN.fullmatch(kind):
+                if _BUILT_IN.fullmatch(kind) and measure_kind(kind) == one.width:
                     found[key] = kind
     return found
