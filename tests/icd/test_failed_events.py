@@ -12,11 +12,13 @@ PROGRAM = """
 import ctypes, threading
 import pyopencl
 import fairlead
-from fairlead.icd.calls import call, query_status
+from fairlead.icd.calls import call, find_device_profile, query_status
 
 NOTIFY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
 for device in fairlead.devices():
-    context = pyopencl.Context([device.to_pyopencl()])
+    own = device.to_pyopencl()
+    find_device_profile(own.int_ptr)  # as every adapter, capture and command-buffer does first
+    context = pyopencl.Context([own])
     queue = pyopencl.CommandQueue(context)
     program = pyopencl.Program(context, "kernel void nothing(global int *a) {}").build()
     kernel, memory = program.nothing, pyopencl.Buffer(context, 1, 4)
