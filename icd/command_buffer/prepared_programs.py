@@ -53,13 +53,11 @@ class Preparation:
 
     Attributes:
         request: what the child is given.
-        source: the program's.
         has_ended: whether the child has ended.
         why_not: why PoCL is not asked for the program's binary, None if it is.
     """
 
     request: dict[str, Any]
-    source: bytes
     has_ended: bool = False
     why_not: str | None = _UNTIL_THEN
 
@@ -93,12 +91,13 @@ def prepare(program: int, device: int) -> Preparation | None:
         "driver": asdict(driver),
         "device": identify_device(device),
         "options": os.fsdecode(options.rstrip(b"\0")),
+        "source": source.rstrip(b"\0").decode("latin-1"),  # any bytes; no file could be left
     }
-    key = source, *request["device"], request["options"]
+    key = request["source"], *request["device"], request["options"]
     with _lock:
         found = _known.get(key)
         if found is None:
-            found = _known[key] = Preparation(request, source.rstrip(b"\0"))
+            found = _known[key] = Preparation(request)
             _background.add(partial(_work, found))
         return found
 
@@ -108,7 +107,7 @@ def _work(one: Preparation) -> None:
     try:
         with say_if_long("in a child process. It runs the graphs itself until then"):
             why_not = _compile(one)
-    except Exception as error:  # no file or no process can be made: the driver runs the graphs
+    except Exception as error:  # no process can be made: the driver runs the graphs
         why_not = f"{type(error).__name__}: {error}"
     one.why_not = why_not and f"{_FAILED}: {why_not}"
     one.has_ended = True
@@ -116,13 +115,7 @@ def _work(one: Preparation) -> None:
 
 def _compile(one: Preparation) -> str | None:
     """Run the child, and return why it did not do its work; None if it did."""
-    import tempfile  # few programs come here
-
-    with tempfile.NamedTemporaryFile(prefix="fairlead-") as file:
-        file.write(one.source)
-        file.flush()
-        request = Request(_COMPILER, {**one.request, "source": file.name})
-        (outcome,) = run_all([request], _SECONDS)
+    (outcome,) = run_all([Request(_COMPILER, one.request)], _SECONDS)
     if outcome.report is not None:
         return None
     return outcome.reason or "; ".join(outcome.notes)

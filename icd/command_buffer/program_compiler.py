@@ -27,7 +27,7 @@ def main(data: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any
     platforms = load(decode_candidate(data["driver"])).platforms
     handles = [device.handle for platform in platforms for device in platform.devices]
     device = next(one for one in handles if list(identify_device(one)) == data["device"])
-    source = Path(data["source"]).read_bytes()
+    source = data["source"].encode("latin-1")
     progress("building the program")
     options = os.fsencode(data["options"])
     program = build_program(create_context(device), device, source, options)

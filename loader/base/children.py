@@ -46,13 +46,13 @@ _PIPE_SIZE: Final = 1 << 16
 # first.
 _CHILD: Final = """
 import sys
-sys.path[:] = sys.argv[8:]
+sys.path[:] = sys.argv[7:]
 from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("fairlead", sys.argv[7])
+spec = spec_from_file_location("fairlead", sys.argv[6])
 sys.modules["fairlead"] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules["fairlead"])
 from fairlead.loader.base.children import answer
-answer(*sys.argv[1:7])
+answer(sys.stdin.read(), *sys.argv[1:6])
 """
 
 
@@ -195,7 +195,7 @@ class _Child:
             data = json.dumps(request.data, default=str)
             pipe, output = writers
             tie = str(os.getpid()), str(timeout)
-            self.process = _start(pipe, output, *tie, self.mark, request.module, data)
+            self.process = _start(pipe, output, data, *tie, self.mark, request.module)
         except BaseException:
             for pipe in self.pipes.values():
                 os.close(pipe)
@@ -324,24 +324,28 @@ class _Child:
         )
 
 
-def _start(pipe: int, output: int, *words: str) -> ForkedChild | subprocess.Popen[bytes]:
-    """Start a process that calls `answer` with the pipe and the words, and prints to `output`."""
+def _start(pipe: int, output: int, data: str, *words: str) -> ForkedChild | subprocess.Popen[bytes]:
+    """Start a process that calls `answer` with the pipe, words and data, and prints to `output`."""
     arguments = (str(pipe), *words)
     if may_fork():
-        return ForkedChild(lambda: answer(*arguments), _make_environment(), output, pipe)
+        return ForkedChild(lambda: answer(data, *arguments), _make_environment(), output, pipe)
     import subprocess  # a process that forks does without it
 
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     package = os.path.join(root, "__init__.py")
-    return subprocess.Popen(  # -u: a crash would lose what C has not written yet
-        [_find_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        pass_fds=(pipe,),
-        start_new_session=True,
-        env=_make_environment(),
-    )
+    # Memory without a name: every user may read a process's arguments, and a file could be left.
+    with open(os.memfd_create("fairlead"), "w+", encoding="utf-8") as stdin:
+        stdin.write(data)
+        stdin.seek(0)
+        return subprocess.Popen(  # -u: a crash would lose what C has not written yet
+            [_find_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=(pipe,),
+            start_new_session=True,
+            env=_make_environment(),
+        )
 
 
 def add_printed(reason: str, printed: str) -> str:
@@ -379,16 +383,16 @@ def _read_timeout() -> float:
     return seconds if seconds > 0 else DEFAULT_TIMEOUT
 
 
-def answer(descriptor: str, parent: str, seconds: str, mark: str, module: str, data: str) -> None:
+def answer(data: str, descriptor: str, parent: str, seconds: str, mark: str, module: str) -> None:
     """The child's work: call the module's `main`, and write steps and report as lines to the pipe.
 
     Args:
+        data: the request's data as JSON.
         descriptor: the number of the pipe's end.
         parent: the number of the parent's process.
         seconds: how long the parent waits.
         mark: what each line begins with.
         module: the module's full name.
-        data: the request's data as JSON.
     """
     tie_to_parent(int(parent), float(seconds))
     pipe = int(descriptor)

@@ -118,12 +118,17 @@ class Clang:
         return [*words, "-O3", *given, "-"]
 
     def _run(self, words: Sequence[str], source: bytes = b"") -> bytes:
-        """Run clang, and return the file that it writes. Raises ClangError."""
+        """Run clang, and return the file that it writes. Raises ClangError.
+
+        It leaves a folder of its own where its temporary files are, so these go with ours.
+        """
         with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
-            made = Path(folder, "made")
+            made, environ = Path(folder, "made"), {**os.environ, "TMPDIR": folder}
             command = [self._program, *words, "-o", str(made)]
             try:
-                done = subprocess.run(command, input=source, capture_output=True, check=False)
+                done = subprocess.run(
+                    command, input=source, capture_output=True, check=False, env=environ
+                )
             except OSError as error:
                 raise ClangError(f"{shlex.join(command)}: {error}") from error
             if done.returncode or not made.exists():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -281,3 +283,47 @@ def test_the_child_fills_the_cache(
     *functions, said = done.out.splitlines()
     assert functions == ["['turns.so']"] * 2
     assert "direct  one native kernel" in said
+
+
+#: Ends in the middle of a preparation, when its child is about to start, or has started.
+_KILLED = """
+import os, signal, sys
+import pyopencl as cl
+import fairlead
+from fairlead.icd.command_buffer import prepared_programs
+from fairlead.loader.base import children
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+device = platform.devices[0].to_pyopencl()
+program = cl.Program(cl.Context([device]), sys.argv[2]).build()
+start = children._start
+children.may_fork = lambda: False
+
+def end_after_start(*arguments):
+    if sys.argv[3] == "starts":
+        os.kill(os.getpid(), signal.SIGKILL)
+    start(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+children._start = end_after_start
+prepared_programs.prepare(program.int_ptr, device.int_ptr)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("when", ["starts", "has started"])
+def test_a_killed_program_leaves_no_source(
+    run_python: RunPython, pocl_wheel: Any, tmp_path: Path, when: str
+) -> None:
+    """Sources may be private. They were in files of the folder for temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    env = {
+        "TMPDIR": str(folder),
+        "POCL_CACHE_DIR": str(tmp_path / "cache"),
+        "POCL_KERNEL_CACHE": None,
+    }
+    source = TURNS.format(16)
+    done = run_python(_KILLED, pocl_wheel.library, source, when, env=env, check=False)
+    assert done.code == -signal.SIGKILL
+    assert list(folder.iterdir()) == []

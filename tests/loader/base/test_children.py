@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
@@ -339,10 +340,6 @@ def test_a_program_that_ignores_the_end_of_children() -> None:
 
 
 def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = run_all(
-        [request("pass", large="x" * 1_000_000), request("pass")]
-    )  # Linux takes 128 KiB for an argument
-    assert [outcome.probed for outcome in outcomes] == [False, True]
     monkeypatch.setattr("sys.executable", "/usr/bin/some-program")
     monkeypatch.setattr("sys.exec_prefix", "/nonexistent")
     outcome = run("pass")
@@ -391,6 +388,20 @@ def test_a_child_has_a_session_no_input_and_no_probing_of_its_own() -> None:
         "probe=os.environ['FAIRLEAD_PROBE'])"
     )
     assert report(run(facts))["seen"] == {"code": facts, "session": True, "input": "", "probe": "0"}
+
+
+@each_way_too
+def test_the_data_may_be_larger_than_an_argument() -> None:
+    """Linux takes 128 KiB for one."""
+    seen: Any = report(run("data['large'] = len(data['large'])", large="x" * 1_000_000))["seen"]
+    assert seen["large"] == 1_000_000
+
+
+@each_way_too
+def test_who_lists_processes_does_not_see_the_data() -> None:
+    code = "data |= dict(listed=open('/proc/self/cmdline').read(), private='private word')"
+    seen: Any = report(run(code))["seen"]
+    assert "private" not in seen["listed"]
 
 
 def test_a_process_with_more_rights_than_its_user_gives_its_child_no_environment(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+import tempfile
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from .test_code_objects import HIP_C, SOURCE
 #: Compiles its third argument by a compiler of the second one's language, into the fourth.
 COMPILE: Final = """
 import sys
+import tempfile
 from fairlead.plugins.hip.compilers import *
 from fairlead.plugins.sdk.gpu.runtime_compilers import RuntimeCompilerError
 number, language, source, path, options = sys.argv[1:]
@@ -118,6 +120,23 @@ def test_clang_links_bitcode(clang: Clang) -> None:
     for parts in ([first], [second, second]):
         with pytest.raises(ClangError, match="more"):
             clang.link(parts, target)
+
+
+def test_what_clang_leaves_goes_with_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real ones leave a folder --XXXXXX in the folder for temporary files."""
+    program, folder = tmp_path / "clang", tmp_path / "temporary"
+    program.write_text(
+        '#!/bin/sh\nmkdir "$TMPDIR/--0a1b2c"\nfor one; do last=$one; done\necho made > "$last"\n'
+    )
+    program.chmod(0o755)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    made = Clang(str(program), "", "").compile_opencl(b"", "amdgcn-amd-amdhsa--gfx90a")
+    assert made == b"made\n"
+    assert list(folder.iterdir()) == []
 
 
 def test_what_clang_refuses_has_its_log(clang: Clang) -> None:
