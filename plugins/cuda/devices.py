@@ -253,6 +253,11 @@ class CuDevice(Object):
         with self._lock:
             stream.users -= _ALONE
 
+    def has_stream(self, native: int) -> bool:
+        """Return whether a stream of the driver is one of ours, which queues share."""
+        with self._lock:
+            return any(one.handle == native for one in self._streams)
+
     def give_stream(self, stream: CuStream) -> None:
         """Take a stream back. It is never destroyed: a context counts every one it ever had."""
         with self._lock:

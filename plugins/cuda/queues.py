@@ -13,6 +13,7 @@ from typing import Any, Final
 from ...loader.base.forks import make_lock
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi, lib
+from ..sdk.conversions import is_owned
 from ..sdk.queues import declare_queues
 from .captures import CuCapture, QueuePart, join_captures, refuse_capture
 from .clocks import make_event
@@ -36,6 +37,7 @@ class CuQueue(Object):
     Args:
         flags: what it was created with, ur_queue_flags_t.
         native: the program's CUstream, 0 for a stream of ours.
+        owned: whether the program has given us its stream.
 
     Attributes:
         lock: what a thread holds while it enqueues.
@@ -45,8 +47,16 @@ class CuQueue(Object):
 
     type = "ur_queue_handle_t"
 
-    def __init__(self, context: CuContext, device: CuDevice, flags: int, native: int = 0) -> None:
-        self.context, self.device, self.flags = context, device, flags
+    def __init__(
+        self,
+        context: CuContext,
+        device: CuDevice,
+        flags: int,
+        native: int = 0,
+        *,
+        owned: bool = False,
+    ) -> None:
+        self.context, self.device, self.flags, self.owned = context, device, flags, owned
         self._native = CuStream(native, 0) if native else None
         low, high = device.priorities if flags & (_LOW | _HIGH) else (0, 0)
         self._priority = low if flags & _LOW else high if flags & _HIGH else 0
@@ -80,6 +90,8 @@ class CuQueue(Object):
         for stream in self.streams:
             if stream is not self._native:
                 self.device.give_stream(stream)
+            elif self.owned:  # the driver destroys it when its commands have ended
+                self.device.ask("StreamDestroy", stream.handle)
 
     def describe_to_c(self) -> tuple[int, int, int, int]:
         """Return the numbers by which C knows the queue (native/calls.h)."""
@@ -206,7 +218,8 @@ def _take_native(
         raise failure("INVALID_CONTEXT", "the native queue is of another context")
     known = (one for one in list(context.queues) if not one.is_closed)
     same = (one.flags for one in known if one.streams[0].handle == native)
-    return CuQueue(context, device, next(same, 0), native)
+    owned = is_owned(properties) and not device.has_stream(native)
+    return CuQueue(context, device, next(same, 0), native, owned=owned)
 
 
 declare_queues(
