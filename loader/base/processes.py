@@ -88,6 +88,19 @@ def tie_to_parent(parent: int, seconds: float | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, most))
 
 
+def measure_time_in_line(process: int) -> float:
+    """Return for how many seconds a process was ready to run while all cores were busy.
+
+    It is that of the thread that waited longest; 0 if the kernel does not tell.
+    """
+    longest, threads = 0.0, f"/proc/{process}/task"
+    with suppress(OSError, ValueError, IndexError):
+        for thread in os.listdir(threads):
+            with open(f"{threads}/{thread}/schedstat", "rb") as file:
+                longest = max(longest, int(file.read().split()[1]) / 1e9)
+    return longest
+
+
 def end_in_order() -> None:
     """Let SIGTERM and SIGHUP end this process as an exit does: files and children go first."""
 

@@ -19,6 +19,7 @@ import pytest
 from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
 
 from fairlead.loader.base.children import Outcome, Request, decode_candidate, run_all
+from fairlead.loader.base.processes import measure_time_in_line
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -348,6 +349,36 @@ def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) 
         and not outcome.probed
         and "no child process could be started" in outcome.notes[0]
     )
+
+
+@pytest.mark.parametrize("in_line", [0.0, 1000.0])
+def test_time_without_a_core_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, in_line: float
+) -> None:
+    """A driver is not refused because the machine is busy."""
+    monkeypatch.setattr(
+        "fairlead.loader.base.children.measure_time_in_line", lambda process: in_line
+    )
+    outcome = run("pass", 1e-6)
+    assert (outcome.report is not None) == (in_line > 0)
+
+
+def test_a_thread_that_waits_for_a_core_is_seen() -> None:
+    """Two that never stop share one core."""
+    spin = [
+        sys.executable,
+        "-c",
+        "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass",
+    ]
+    first, second = (subprocess.Popen(spin) for _ in range(2))
+    try:
+        while not measure_time_in_line(first.pid) > 0.01:
+            assert first.poll() is None
+    finally:
+        for one in (first, second):
+            one.kill()
+            one.wait()
+    assert measure_time_in_line(first.pid) == 0  # it is gone
 
 
 # What children are given
