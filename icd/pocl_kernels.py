@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..loader.base.errors import FairleadError
+from ..loader.base.files import open_nameless
 from ..loader.base.forks import make_lock
 from ..loader.base.search import filter_environ
 
@@ -137,16 +138,13 @@ def _open(library: bytes) -> Any:
     with _lock:
         found = _libraries.get(digest)
         if found is None:
-            file = os.memfd_create("fairlead-kernel", os.MFD_CLOEXEC)
-            try:
-                with os.fdopen(os.dup(file), "wb") as stream:
-                    stream.write(library)
+            with open_nameless() as file:
+                file.write(library)
+                file.flush()
                 # dlopen tells libraries apart by their paths, and the number is used again
                 different = format(len(_libraries) + 1, "b").replace("0", "/").replace("1", "/.")
-                path = f"/proc/self/fd{different}/{file}"
+                path = f"/proc/self/fd{different}/{file.fileno()}"
                 found = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_LOCAL)
-            finally:
-                os.close(file)
             _libraries[digest] = found
         return found
 

@@ -336,13 +336,15 @@ def _start(pipe: int, output: int, data: str, *words: str) -> ForkedChild | subp
     arguments = (str(pipe), *words)
     if may_fork():
         return ForkedChild(lambda: answer(data, *arguments), _make_environment(), output, pipe)
-    import subprocess  # a process that forks does without it
+    import subprocess  # a process that forks does without these
+
+    from .files import open_nameless
 
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     package = os.path.join(root, "__init__.py")
-    # Memory without a name: every user may read a process's arguments, and a file could be left.
-    with open(os.memfd_create("fairlead"), "w+", encoding="utf-8") as stdin:
-        stdin.write(data)
+    # Every user may read a process's arguments.
+    with open_nameless() as stdin:
+        stdin.write(data.encode())
         stdin.seek(0)
         return subprocess.Popen(  # -u: a crash would lose what C has not written yet
             [_find_python(), "-u", "-c", _CHILD, *arguments, package, *sys.path],

@@ -35,6 +35,16 @@ def replace_file(place: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
+def open_nameless() -> BinaryIO:
+    """Open memory, or a file, that has no name: however the process ends, nothing is left."""
+    try:
+        return open(os.memfd_create("fairlead"), "w+b")
+    except (AttributeError, OSError):  # some Pythons of conda have it not, some sandboxes forbid it
+        import tempfile  # seldom needed
+
+        return tempfile.TemporaryFile()
+
+
 def _create_beside(target: Path) -> tuple[int, str]:
     """Create a file beside another one, with the rights of any new file. Returns its descriptor
     and its path."""
