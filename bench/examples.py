@@ -29,6 +29,7 @@ _PROGRAMS: Final = {
     "tissue (a class), 64²": "tissue",
     "tissue (a class), 1,024²": "tissue --size 1024 --steps 10",
     "conjugate gradient": "conjugate_gradient",
+    "conjugate gradient, with arrays": "conjugate_gradient_arrays",
     "wave in three dimensions": "wave_3d",
     "pictures, with NumPy in between": "image_pipeline",
 }
