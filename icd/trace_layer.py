@@ -151,7 +151,7 @@ def _read_process(data: bytes) -> Process:
     calls = decode(words, layers)
     calls.sort(key=lambda call: (call.begin, -call.end))
     program, names = name.partition(b"\0")[0].decode(errors="replace"), Names(calls)
-    commands = read_commands(words, layers, names)
+    commands = read_commands(words, layers, names, calls)
     return Process(
         pid, parent, program, begin, time, lost, calls, commands, read_thread_names(words), names
     )

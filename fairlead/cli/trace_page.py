@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from ..loader.trace.counters import find_counters
 from ..loader.trace.device import KernelTable
 from ..loader.trace.pictures import format_sections
 from ..loader.trace.summary import Summary
@@ -63,7 +64,7 @@ def _make_rows(
     events: Iterable[Event], spans: Sequence[Event], failed: Any
 ) -> list[dict[str, Any]]:
     """Return the rows of the timeline: a thread or a queue each, with its spans in the order of
-    time."""
+    time. Above a queue are its counters."""
     named = {
         (one["name"], one["pid"], one["tid"]): one["args"] for one in events if one["ph"] == "M"
     }
@@ -91,4 +92,10 @@ def _make_rows(
         times = round(one["ts"] - start, 3), round(one["dur"], 3)
         is_bad = int(one["cat"] != "device" and failed(one))
         rows[key]["spans"].append([one["name"], *times, is_bad, arguments])
-    return sorted(rows.values(), key=lambda row: (row["device"], row["name"]))
+    for counter in find_counters(spans):
+        row = rows[counter.pid, counter.tid]
+        points = [(round(time - start, 3), value) for time, value in counter.points]
+        curve = {"name": counter.name, "unit": counter.unit, "points": points, "spans": []}
+        row.setdefault("counters", []).append(curve)
+    found = sorted(rows.values(), key=lambda row: (row["device"], row["name"]))
+    return [one for row in found for one in (*row.pop("counters", ()), row)]

@@ -7,18 +7,21 @@ that enqueued it ran.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from ..base.abi import Api
 from .names import Names
-from .printing import COMMAND, QUEUE, THREAD
+from .printing import COMMAND, QUEUE, THREAD, TracedCall
 from .summary import Table
 
 _HEADER: Final = 6  # words of a record before its arguments
 #: Chrome's traces have threads. Queues are threads with numbers that no thread has.
 FIRST_QUEUE: Final = 1 << 30
+#: The functions whose argument `size` says how many bytes they move.
+_TRANSFERS: Final = re.compile("clEnqueue.*(Read|Write|Copy|Fill|Memcpy)")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class DeviceCommand:
         thread: the kernel's id of the thread that enqueued it.
         name: the kernel's name, or what the function does.
         device: the name of the queue's device, and the version of its driver; "" if not known.
+        bytes: how many it moved, 0 if it is no transfer or no argument says it.
     """
 
     function: str
@@ -49,6 +53,7 @@ class DeviceCommand:
     name: str = ""
     queue_name: str = ""
     device: str = ""
+    bytes: int = 0
 
     @property
     def duration(self) -> int:
@@ -76,7 +81,10 @@ def _read_text(words: memoryview) -> str:
 
 
 def read_commands(
-    words: memoryview, layers: Mapping[int, tuple[Api, str]], names: Names
+    words: memoryview,
+    layers: Mapping[int, tuple[Api, str]],
+    names: Names,
+    calls: Iterable[TracedCall],
 ) -> list[DeviceCommand]:
     """Return the commands in a log, in the order in which they started.
 
@@ -84,7 +92,9 @@ def read_commands(
         words: the contents of a log.
         layers: as of `decode`.
         names: the names of kernels and queues.
+        calls: the calls in the log.
     """
+    sizes = {(call.thread, call.begin): _find_bytes(call) for call in calls}
     found = []
     for _, record in read_notes(words, QUEUE):
         names.note_device(record[_HEADER], record[3], _read_text(record[_HEADER + 1 :]))
@@ -107,9 +117,17 @@ def read_commands(
                 names.find_kernel(kernel, begin) or function.removeprefix("clEnqueue"),
                 names.find_queue(queue, begin) or f"queue {queue:#x}",
                 names.find_device(queue, begin),
+                sizes.get((thread, begin), 0),
             )
         )
     return sorted(_convert_clocks(found), key=lambda command: command.started)
+
+
+def _find_bytes(call: TracedCall) -> int:
+    names = [one.name for one in call.function.parameters]
+    if "size" not in names or not _TRANSFERS.match(call.name):
+        return 0
+    return call.arguments[names.index("size")]
 
 
 def _convert_clocks(commands: Sequence[DeviceCommand]) -> Iterator[DeviceCommand]:
@@ -158,6 +176,7 @@ def make_device_events(commands: Iterable[DeviceCommand], pid: int) -> Iterator[
                 "started": command.started / 1000,
                 "ended": command.ended / 1000,
                 "thread": command.thread,
+                **({"bytes": command.bytes} if command.bytes else {}),
             },
         }
 

@@ -31,6 +31,7 @@ from ..base.forks import call_in_child, make_lock
 from ..base.layers import Layer, Log, dump_programs
 from ..base.log import warn
 from ..base.table import DispatchTable, layers_lock, list_tables, unwatch, watch
+from .counters import make_counter_events
 from .device import DeviceCommand, make_device_events, make_kernel_table, read_commands
 from .names import Names
 from .pictures import GraphPictures, format_sections
@@ -46,6 +47,9 @@ APIS: Final[Mapping[str, str]] = {
     "cuda": "cuda",
     "hip": "hip",
 }
+
+#: What a notebook shows of a trace without calls.
+_NOTHING: Final = "<p>No call was traced. A trace has calls through fairlead, while it records.</p>"
 
 #: Name of an ABI file to the name of the API.
 API_NAMES: Final = {stem: name for name, stem in APIS.items()}
@@ -146,7 +150,8 @@ class Trace:
 
         It is empty without `device`.
         """
-        return read_commands(self._log.copy_words(0), self._layers, Names(self.calls))
+        calls = self.calls
+        return read_commands(self._log.copy_words(0), self._layers, Names(calls), calls)
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -172,7 +177,8 @@ class Trace:
         """Return the tables of functions and kernels for a notebook, and pictures of graphs."""
         events = list(make_device_events(self.commands, 0))
         graphs = (event["args"] for event in self._pictures.make_events(0))
-        return format_sections(self.summary(), make_kernel_table(events), graphs)
+        shown = format_sections(self.summary(), make_kernel_table(events), graphs)
+        return shown or _NOTHING
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calls as Chrome trace JSON, for ui.perfetto.dev or chrome://tracing.
@@ -233,12 +239,13 @@ class Trace:
 
 
 def save_events(events: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Write events as Chrome trace JSON, one a line.
+    """Write events as Chrome trace JSON, one a line, with counters of all queues in them.
 
     Raises:
         OSError: the file cannot be written.
     """
-    lines = ",\n".join(json.dumps(event) for event in events)
+    events = [event for event in events if event["ph"] != "C"]  # a process has counted its own
+    lines = ",\n".join(json.dumps(event) for event in (*events, *make_counter_events(events)))
     text = f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n'
     with replace_file(path) as stream:
         stream.write(text.encode())

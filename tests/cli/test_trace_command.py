@@ -234,6 +234,7 @@ FORMAT: dict[str, dict[str, tuple[type, ...]]] = {
         "args": (dict,),
     },
     "M": {"name": (str,), "args": (dict,)},
+    "C": {"name": (str,), "ts": (float, int), "args": (dict,)},
     "s": {"name": (str,), "cat": (str,), "ts": (float, int), "id": (str, int)},
     "f": {"name": (str,), "cat": (str,), "ts": (float, int), "id": (str, int), "bp": (str,)},
 }
@@ -275,6 +276,14 @@ def test_perfetto_gets_arrows_from_calls_to_what_they_enqueued(
         assert command["cat"] == "device" and ends[key]["bp"] == "e"
         assert call["cat"] == "cl" and call["name"] == command["args"]["function"]
         assert start["ts"] <= ends[key]["ts"]
+    counters: dict[str, list[dict[str, int]]] = {}
+    for one in found:
+        if one["ph"] == "C":
+            counters.setdefault(one["name"], []).append(one["args"])
+    flights = [f"queue {number}: commands in flight" for number in (1, 2)]
+    assert counters.keys() == {*flights, "queue 2: bytes moved"}
+    assert all(counters[name][-1] == {"commands": 0} for name in flights)
+    assert counters["queue 2: bytes moved"] == [{"bytes": 64}]
 
 
 def test_device_says_what_the_reference_adapter_did(

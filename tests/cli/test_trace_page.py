@@ -42,8 +42,10 @@ queue.finish()
 
 
 def span(
-    name: str, start: float, took: float, row: int = 1, cat: str = "cl", **args: str
+    name: str, start: float, took: float, row: int = 1, cat: str = "cl", **args: Any
 ) -> dict[str, Any]:
+    if cat == "device":
+        args = {"queued": start, "ended": start + took, **args}
     return {
         "ph": "X",
         "name": name,
@@ -109,10 +111,12 @@ def test_the_timeline_has_a_row_for_each_thread_and_queue() -> None:
     match = re.search(r'id="trace">(.*?)</script>', written(EVENTS), re.S)
     assert match
     data = json.loads(match[1])
-    assert [(row["name"], row["device"], len(row["spans"])) for row in data["rows"]] == [
+    assert [(row["name"], row.get("device"), len(row["spans"])) for row in data["rows"]] == [
         ("main & only", False, 11),
+        ("commands in flight", None, 0),
         ("device: queue 1", True, 10),
     ]
+    assert data["rows"][1]["points"][:3] == [[20, 1], [30, 0], [120, 1]]
     assert data["rows"][0]["spans"][0] == ["clFinish", 0, 50, 0, []]
     assert [one[3] for one in data["rows"][0]["spans"]] == [0] * 10 + [1]
     assert data["length"] == 1505
@@ -215,16 +219,71 @@ return { labels, texts, found: $("found").textContent, about: $("about").textCon
 @in_browser
 @pytest.mark.slow
 def test_a_browser_draws_many_spans_with_few_rectangles(tmp_path: Path) -> None:
-    """Spans that share a pixel are one rectangle, so a picture of 120,000 takes no longer."""
+    """Spans that share a pixel are one rectangle, so a picture of 120,000 takes no longer. Nor do
+    their counters: each has a rectangle for each of its heights, and no more than pixels.
+    """
     script = """
 let count = 0;
 pen.fillRect = () => count++;
 draw();
 return { count, width: canvas.clientWidth, status: $("status").textContent };
 """
-    spans = [span("add", 10 * n, 4, 99, "device") for n in range(120_000)]
+    spans = [span("add", 10 * n, 4, 99, "device", bytes=8) for n in range(120_000)]
     told = ask_browser(tmp_path / "trace.html", tmp_path, script, spans)
-    assert told["count"] < told["width"] and told["status"].startswith("120000 of 120000 spans")
+    assert told["count"] < 2 * told["width"] and told["status"].startswith("120000 of 120000 spans")
+
+
+@in_browser
+@pytest.mark.slow
+def test_a_browser_draws_counters_as_steps_and_tells_their_values(tmp_path: Path) -> None:
+    """Also in a part, whose first value is that of a point before it."""
+    script = """
+let drawn = [];
+pen.fillRect = (x, y, wide, tall) => drawn.push([x, y, wide, tall]);
+const curves = rows.flatMap((row, index) => row.points ? [[row, RULER + index * HEIGHT]] : []);
+const found = [];
+for (const part of [[0, 100], [25, 75], [42, 48]]) {
+  [begin, end] = part;
+  found.push(curves.map(([row, top]) => {
+    drawn = [];
+    paintCurve(row, top, "#000");
+    const steps = drawn.map(([x, y, wide, tall]) =>
+      [timeAt(x), timeAt(x + wide), tall / (HEIGHT - 6), y + tall - top]);
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new PointerEvent("pointermove", {
+      clientX: box.left + canvas.clientLeft + place(45),
+      clientY: box.top + canvas.clientTop + top + 9 }));
+    return { name: row.name, on: row.on, steps, about: $("about").textContent };
+  }));
+}
+return { found, pixel: 100 / width() };
+"""
+    spans = [
+        span("clFinish", 0, 100),
+        span("WriteBuffer", 20, 20, 99, "device", queued=10, bytes=3000),
+        span("add", 40, 20, 99, "device", queued=30),
+        span("ReadBuffer", 60, 30, 99, "device", queued=50, bytes=1000),
+    ]
+    told = ask_browser(tmp_path / "trace.html", tmp_path, script, spans)
+    flights = [(10, 30, 1), (30, 40, 2), (40, 50, 1), (50, 60, 2), (60, 90, 1)]
+    moved = [(40, 90, 3000), (90, 100, 4000)]
+    for (begin, end), (flight, bytes_moved) in zip(
+        ((0, 100), (25, 75), (42, 48)), told["found"], strict=True
+    ):
+        assert (flight["name"], flight["on"]) == ("commands in flight", "at most 2 commands")
+        assert (bytes_moved["name"], bytes_moved["on"]) == ("bytes moved", "at most 4.0 kB")
+        assert re.fullmatch(r"commands in flight: 1 commands at 4[45]\.\d+ µs", flight["about"])
+        assert re.fullmatch(r"bytes moved: 3\.0 kB at 4[45]\.\d+ µs", bytes_moved["about"])
+        for curve, steps, most in ((flight, flights, 2), (bytes_moved, moved, 4000)):
+            seen = [
+                (max(first, begin), min(last, end), value / most)
+                for first, last, value in steps
+                if first < end and last > begin
+            ]
+            assert len(curve["steps"]) == len(seen)
+            for drawn, (first, last, height) in zip(curve["steps"], seen, strict=True):
+                assert drawn[:2] == pytest.approx([first, last], abs=1.01 * told["pixel"])
+                assert drawn[2] == pytest.approx(height) and drawn[3] == 29  # on its foot
 
 
 @in_browser

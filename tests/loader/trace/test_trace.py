@@ -282,6 +282,11 @@ print(found._repr_html_())
     assert "on the devices" not in page  # which did nothing
 
 
+def test_a_notebook_says_that_a_trace_has_no_calls(child: Child) -> None:
+    code = "with trace() as found: pass\nprint(found._repr_html_())"
+    assert "<p>No call was traced." in child(code).out
+
+
 def test_a_saved_trace_is_chrome_json(child: Child, tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
     code = """
