@@ -270,9 +270,9 @@ return { found, pixel: 100 / width() };
     for (begin, end), (flight, bytes_moved) in zip(
         ((0, 100), (25, 75), (42, 48)), told["found"], strict=True
     ):
-        assert (flight["name"], flight["on"]) == ("commands in flight", "at most 2 commands")
+        assert (flight["name"], flight["on"]) == ("commands in flight", "at most 2")
         assert (bytes_moved["name"], bytes_moved["on"]) == ("bytes moved", "at most 4.0 kB")
-        assert re.fullmatch(r"commands in flight: 1 commands at 4[45]\.\d+ µs", flight["about"])
+        assert re.fullmatch(r"commands in flight: 1 at 4[45]\.\d+ µs", flight["about"])
         assert re.fullmatch(r"bytes moved: 3\.0 kB at 4[45]\.\d+ µs", bytes_moved["about"])
         for curve, steps, most in ((flight, flights, 2), (bytes_moved, moved, 4000)):
             seen = [
