@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,7 +24,7 @@ from ..icd.capture.recording import CaptureError, Recording
 from ..icd.command_buffer.choice import choose
 from ..icd.errors import error
 from ..icd.tables import parse_version
-from ..loader.base.forks import count_forks
+from ..loader.base.forks import call_in_child, is_fork
 from ..loader.base.frames import get_variables
 from ..loader.base.interrupts import mark_uninterrupted, protect_finalizers
 from ..loader.base.processes import count_threads
@@ -185,15 +186,25 @@ class capture:
         warn_of_exchange(moved, 4)
 
 
+#: Devices whose drivers have the threads that they need in this process.
+_has_what_it_needs: set[int] = set()
+call_in_child(_has_what_it_needs.clear)
+
+
 def _check_fork(device: int) -> None:
     """Raise CaptureError where nothing would run: in a fork that lacks the driver's threads.
 
     A driver that was opened in the fork has some, beside those of Python. One of a single compute
     unit may need none.
     """
-    if not count_forks() or not find_device_profile(device).needs_its_threads:
+    if device in _has_what_it_needs:
         return
-    if query_compute_units(device) > 1 and count_threads() == threading.active_count():
+    if (
+        is_fork()
+        and find_device_profile(device).needs_its_threads
+        and query_compute_units(device) > 1
+        and not _has_other_threads()
+    ):
         raise CaptureError(
             "the driver was opened before this process was forked, and its threads do not exist "
             "here: no command would ever run.",
@@ -202,6 +213,16 @@ def _check_fork(device: int) -> None:
             remedy='of multiprocessing\'s start methods use "spawn" or "forkserver"; or ask for no '
             "device before the fork",
         )
+    _has_what_it_needs.add(device)
+
+
+def _has_other_threads() -> bool:
+    """Return whether this process has threads beside Python's, which stay."""
+    for _ in range(20):  # milliseconds, in which a thread goes that Python has just ended
+        if count_threads() == threading.active_count():
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def _make_list(given: Any, what: str, remedy: str) -> list[Any]:

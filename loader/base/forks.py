@@ -43,6 +43,21 @@ def count_forks() -> int:
     return _forks
 
 
+_PF_FORKNOEXEC = 0x40  # of the kernel: a fork that has run no other program
+
+
+def is_fork() -> bool:
+    """Return whether this process is a fork, also of one that had not imported fairlead."""
+    if _forks:
+        return True
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            after_name = file.read().rpartition(b")")[2].split()
+        return bool(int(after_name[6]) & _PF_FORKNOEXEC)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def _free_all() -> None:
     """Free all locks in the child, in which no thread exists that could release them."""
     global _forks

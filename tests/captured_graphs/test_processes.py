@@ -223,13 +223,17 @@ print(os.read(read, 4096).decode())
 
 @pytest.mark.driver("pocl_wheel")
 @pytest.mark.parametrize("opened_by", ["fairlead", "PyOpenCL", "nobody"])
+@pytest.mark.parametrize("fresh", [False, True])
 def test_a_fork_without_the_drivers_threads(
-    run_python: RunPython, pocl_wheel: Any, opened_by: str
+    run_python: RunPython, pocl_wheel: Any, opened_by: str, fresh: bool
 ) -> None:
-    """PoCL's threads run all commands. A replay would never end."""
+    """PoCL's threads run all commands. A replay would never end.
+
+    A fresh interpreter imports most of fairlead in the fork only.
+    """
     env = {"FAIRLEAD_QUIRKS": None, "POCL_DEVICES": "pthread"}
     units, _, said = run_python(
-        OPENED_BEFORE, pocl_wheel.library, opened_by, env=env
+        OPENED_BEFORE, pocl_wheel.library, opened_by, env=env, fresh=fresh
     ).out.partition(" ")
     if opened_by == "nobody":
         assert said == "7\n"
