@@ -133,11 +133,14 @@ static int32_t set_alone(fl_kernel *k, uint32_t index, uint32_t type, size_t siz
     return code ? FL_TO_PYTHON : 0;
 }
 
+/* What it needs is there once an adapter of OpenCL has begun, which may be later. */
+static int32_t get_status(void *event) { return fl_icd_waits->status(event); }
+
 const fl_sdk_functions *fl_exported_by_sdk(void) {
     static fl_sdk_functions exported;
     exported = (fl_sdk_functions){
         fl_get_state,     set_alone,       try_kernel,      fl_leave_kernel,
-        fl_wait_in_order, fl_icd_waits->status, fl_retain_event, fl_icd,
+        fl_wait_in_order, get_status,       fl_retain_event, fl_icd,
         fl_enter_lock,    fl_leave_lock,
     };
     return &exported;
