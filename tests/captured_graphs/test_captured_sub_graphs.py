@@ -123,17 +123,6 @@ def test_sub_graphs_with_host_tasks_and_of_sub_graphs(numbers: Numbers, steps: E
     assert seen == [7, 15, 37, 75] and numbers.value() == 75
 
 
-def test_updates_reach_the_nodes_around_a_sub_graph(numbers: Numbers, steps: Executable) -> None:
-    with capture(numbers.queue) as outer:
-        numbers.mul(10)
-    outer.make_edge(outer.add(lambda handler: handler.graph_execution(steps)), outer[0])
-    loop = outer.finalize(updatable=True)
-    outer[0].set_arg(1, np.int32(2))
-    loop.update(outer[0])
-    loop.replay(numbers.queue).wait()
-    assert (numbers.value(), numbers.host[0]) == (2, 1)
-
-
 def test_runtime_kernels_in_both(numbers: Numbers, runtime_queue: Queue) -> None:
     """A captured graph with a command-buffer of the adapter's in it, inside of a runtime graph."""
     memory = shared_numbers(runtime_queue.device, runtime_queue)

@@ -33,36 +33,6 @@ def captured(numbers: Numbers) -> Any:
     return graph
 
 
-def test_arguments_by_node_and_index(numbers: Numbers) -> None:
-    graph = captured(numbers)
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue)
-    assert numbers.value() == 3
-    graph[0].set_arg(1, np.int32(7))
-    loop.replay(numbers.queue)
-    assert numbers.value() == 12  # the executable graph is as it was
-    loop.update(graph[0])
-    loop.replay(numbers.queue)
-    assert numbers.value() == 57
-    other = numbers.new(100)
-    graph[0].set_arg(0, other)
-    graph[1].set_arg(1, np.int32(2))
-    loop.update([graph[0], graph[1]])
-    loop.replay(numbers.queue, times=2)
-    assert (numbers.value(), numbers.value(other)) == (228, 114)
-
-
-def test_changes_before_finalize(numbers: Numbers) -> None:
-    graph = captured(numbers)
-    before = graph.finalize()
-    graph[0].set_arg(1, np.int32(5))
-    assert not graph.is_as_recorded
-    graph.finalize().replay(numbers.queue)
-    assert numbers.value() == 15
-    before.replay(numbers.queue)
-    assert numbers.value() == 48
-
-
 def test_one_step_for_a_launch(numbers: Numbers) -> None:
     graph = captured(numbers)
     loop, other = graph.finalize(updatable=True), numbers.new(100)
@@ -85,18 +55,6 @@ def test_one_step_for_a_launch(numbers: Numbers) -> None:
     assert numbers.value(other) == 114
 
 
-def test_an_update_leaves_what_was_enqueued(numbers: Numbers) -> None:
-    graph = captured(numbers)
-    loop = graph.finalize(updatable=True)
-    gate = cl.UserEvent(numbers.queue.context)
-    loop.replay(numbers.queue, wait_for=[gate])
-    for number in (10, 100):
-        loop.set(graph[0], 1, np.int32(number))
-        loop.replay(numbers.queue)
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    assert numbers.value() == ((1 * 3 + 10) * 3 + 100) * 3
-
-
 def test_nodes_tell_their_arguments(numbers: Numbers) -> None:
     program = cl.Program(numbers.queue.context, SOURCE).build(["-cl-kernel-arg-info"])
     by = fairlead.Parameter(np.int32(6))
@@ -112,19 +70,6 @@ def test_nodes_tell_their_arguments(numbers: Numbers) -> None:
     assert graph[1].args[1] is by and graph[1].args[2].size == 16 and graph[2].args == ()
     graph[0].set_arg(1, np.int32(8))
     assert graph[0].args[1] == 8
-
-
-def test_what_was_enqueued_keeps_its_arguments(numbers: Numbers) -> None:
-    graph, other = captured(numbers), numbers.new(0)
-    loop = graph.finalize(updatable=True)
-    gate = cl.UserEvent(numbers.queue.context)
-    loop.replay(numbers.queue, wait_for=[gate])
-    for node in graph:
-        node.set_arg(0, other)
-    loop.update(graph.nodes)
-    loop.replay(numbers.queue)
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    assert (numbers.value(), numbers.value(other)) == (3, 3)
 
 
 def test_a_new_buffer_lives_as_long_as_it_is_used(numbers: Numbers) -> None:
@@ -226,21 +171,6 @@ def test_ranges(numbers: Numbers) -> None:
         graph[0].update_nd_range(NDRange(64, 16))
 
 
-def test_updates_of_graphs_with_host_tasks(numbers: Numbers) -> None:
-    graph, seen = captured(numbers), []
-    task = graph.add(
-        lambda handler: handler.host_task(lambda: seen.append(numbers.host[0])), depends_on=graph[0]
-    )
-    graph.make_edge(task, graph[1])
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue)
-    graph[0].set_arg(1, np.int32(10))
-    graph[1].set_arg(1, np.int32(2))
-    loop.update([graph[0], graph[1]])
-    loop.replay(numbers.queue).wait()
-    assert numbers.value() == 26 and len(seen) == 2
-
-
 def test_what_an_argument_cannot_be(numbers: Numbers) -> None:
     graph = captured(numbers)
     with capture(numbers.queue) as other:
@@ -337,21 +267,6 @@ def test_null_and_back(numbers: Numbers) -> None:
 # --- the same code, captured again ---
 
 
-def test_a_second_capture_updates_the_whole_graph(numbers: Numbers) -> None:
-    other = numbers.new(10)
-    graph = captured(numbers)
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue)
-    with capture(numbers.queue) as again:
-        numbers.add(2, other)
-        numbers.mul(5, other)
-    loop.update(again)
-    del graph, again
-    gc.collect()
-    loop.replay(numbers.queue)
-    assert (numbers.value(), numbers.value(other)) == (3, 60)
-
-
 def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Numbers) -> None:
     def step(target: cl.Buffer, host: np.ndarray, kernel: cl.Kernel) -> None:
         cl.enqueue_fill_buffer(numbers.queue, target, np.array(host[0], np.int32), 0, 256)
@@ -372,30 +287,6 @@ def test_transfers_and_kernels_of_other_programs_are_taken_over_too(numbers: Num
     assert (first[0], second[0], numbers.value(), numbers.value(other)) == (4, 8, 4, 8)
 
 
-@pytest.mark.parametrize("engine", ["native", "replay"])
-def test_transfers_are_taken_over_where_the_kernels_stay(
-    numbers: Numbers, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", engine)
-
-    def step(source: cl.Buffer, target: cl.Buffer, number: int) -> None:
-        cl.enqueue_fill_buffer(numbers.queue, source, np.array(number, np.int32), 0, 256)
-        numbers.add(1, source)
-        cl.enqueue_copy(numbers.queue, target, source)
-
-    buffers = [numbers.new() for _ in range(4)]
-    with capture(numbers.queue) as graph:
-        step(buffers[0], buffers[1], 10)
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue).wait()
-    with capture(numbers.queue) as again:
-        step(buffers[2], buffers[3], 20)
-    for other, values in ((graph, [11, 11, 0, 0]), (again, [11, 11, 21, 21])):
-        loop.update(other)
-        loop.replay(numbers.queue).wait()
-        assert [numbers.value(buffer) for buffer in buffers] == values
-
-
 def test_captures_of_another_shape_are_refused(numbers: Numbers) -> None:
     loop = captured(numbers).finalize(updatable=True)
     with capture(numbers.queue) as longer:
@@ -411,19 +302,6 @@ def test_captures_of_another_shape_are_refused(numbers: Numbers) -> None:
         loop.update(other)
     loop.replay(numbers.queue)
     assert numbers.value() == 3
-
-
-def test_native_command_buffers_are_updated(
-    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "native")
-    graph = captured(numbers)
-    loop = graph.finalize(updatable=True)
-    loop.replay(numbers.queue).wait()
-    graph[0].set_arg(1, np.int32(4))
-    loop.update(graph[0])
-    loop.replay(numbers.queue).wait()
-    assert numbers.value() == 21
 
 
 def test_arguments_become_arrays_without_dimensions(queue: cl.CommandQueue) -> None:

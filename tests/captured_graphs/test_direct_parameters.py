@@ -21,11 +21,6 @@ from fairlead.runtime import SYCLError
 
 pytestmark = pytest.mark.usefixtures("direct")
 
-_STEP = """
-kernel void go(global const int *u, global int *v) {
-    v[get_global_id(0)] = 2 * u[get_global_id(0)] + 1;
-}
-"""
 _COMPLETE = cl.command_execution_status.COMPLETE
 
 
@@ -73,28 +68,6 @@ def test_numbers_and_buffers_of_replays_in_flight(numbers: Numbers) -> None:
     assert buffers[0].reference_count < references
 
 
-def test_a_series_in_flight_has_its_own_numbers(numbers: Numbers) -> None:
-    queue, gate = numbers.queue, cl.UserEvent(numbers.queue.context)
-    by = fairlead.Parameter(np.int32(1))
-    with capture(queue) as graph:
-        numbers.mul(3)
-        numbers.add(by)
-        numbers.add(-by)
-        numbers.add(by)
-    loop, expected = graph.finalize(), 0
-    assert runs_directly(loop, queue)
-    values = np.arange(50, dtype=np.int32)
-    loop.replay(queue, times=50, by=values, wait_for=[gate])
-    loop.replay(queue, times=50, by=values[::-1])
-    for value in (*range(50), *range(49, -1, -1), 0, 5):
-        expected = expected * 3 + value
-    values[:] = 0
-    loop.replay(queue)  # the last one stays
-    loop.replay(queue, by=5)
-    gate.set_status(_COMPLETE)
-    assert numbers.value() == np.int64(expected % 2**32).astype(np.int32)
-
-
 def test_a_series_whose_wait_list_failed_never_runs(numbers: Numbers) -> None:
     another, failed = (
         cl.CommandQueue(numbers.queue.context),
@@ -110,27 +83,6 @@ def test_a_series_whose_wait_list_failed_never_runs(numbers: Numbers) -> None:
     with pytest.raises(cl.Error):
         event.wait()
     assert numbers.value() == 1
-
-
-def test_nodes_change_beside_parameters(numbers: Numbers) -> None:
-    """An update of a node between two replays in flight, and a node that gets a Parameter."""
-    queue, gate = numbers.queue, cl.UserEvent(numbers.queue.context)
-    by = fairlead.Parameter(np.int32(1))
-    with capture(queue) as graph:
-        numbers.add(by)
-        numbers.add(10)
-    loop = graph.finalize(updatable=True)
-    loop.replay(queue, wait_for=[gate])
-    for number in (2, 3):
-        loop.set(graph[1], 1, np.int32(number * 100))
-        loop.replay(queue, by=number)
-    with capture(queue) as other:
-        numbers.add(by)
-        numbers.add(by)
-    loop.update(other)
-    loop.replay(queue, by=1000)
-    gate.set_status(_COMPLETE)
-    assert numbers.value() == 11 + 202 + 303 + 2000
 
 
 def test_a_buffer_that_only_the_driver_can_use(numbers: Numbers) -> None:
@@ -158,29 +110,6 @@ def test_a_buffer_that_only_the_driver_can_use(numbers: Numbers) -> None:
     assert numbers.value(seen) == 14 + 3
     cl.enqueue_copy(queue, seen, hidden)
     assert numbers.value(seen) == 14 + 2
-
-
-@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "out of order"])
-def test_swaps_in_flight(numbers: Numbers, out_of_order: cl.CommandQueue, in_order: bool) -> None:
-    """Kernels alone alternate in one native kernel; with a transfer each replay is its own."""
-    queue, gate = numbers.queue if in_order else out_of_order, cl.UserEvent(out_of_order.context)
-    go = build_once(queue.context, _STEP).go
-    for with_transfer in (False, True):
-        u, v = numbers.new(0), numbers.new(-1)
-        with capture(queue, swap=(u, v)) as graph:
-            go(queue, (64,), None, u, v)
-            if with_transfer:
-                cl.enqueue_copy(queue, numbers.buffer, v)
-        loop = graph.finalize()
-        assert runs_directly(loop, queue)
-        loop.replay(queue, times=3, wait_for=[gate])
-        loop.replay(queue)
-        end = loop.replay(queue, times=4)
-        gate.set_status(_COMPLETE)
-        end.wait()
-        gate = cl.UserEvent(queue.context)
-        assert (numbers.value(u), numbers.value(v)) == (255, 127)
-    assert numbers.value() == 255
 
 
 # --- until ---

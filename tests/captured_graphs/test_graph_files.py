@@ -383,32 +383,6 @@ def test_inputs_and_outputs_can_be_named(numbers: Numbers, file: Path, device: c
     assert raised.value.code == "CANNOT_SAVE" and "a, b" in raised.value.remedy
 
 
-def test_branches_keep_their_order(
-    numbers: Numbers, out_of_order: cl.CommandQueue, file: Path, device: cl.Device
-) -> None:
-    a, b = numbers.buffer, numbers.new(1)
-    with fairlead.capture(out_of_order) as graph:
-        first = numbers.add(1, a, queue=out_of_order)
-        second = numbers.add(2, b, queue=out_of_order)
-        both = cl.enqueue_marker(out_of_order, wait_for=[first, second])
-        numbers.mul(3, a, queue=out_of_order, wait_for=[both])
-        cl.enqueue_barrier(out_of_order)
-        numbers.mul(4, b, queue=out_of_order)
-    graph.save(file, contents="all")
-    loaded = fairlead.load(file, device)
-    assert list(loaded.edges) == list(graph.edges)
-    for schedule in ("queues", "events"):
-        out = loaded.finalize(schedule=schedule)(a=np.zeros(256, np.uint8), b=b_of(numbers, b))
-        assert out["a"].view(np.int32)[5] == 3 and out["b"].view(np.int32)[5] == 12
-
-
-def b_of(numbers: Numbers, buffer: cl.Buffer) -> np.ndarray:
-    """The bytes of a buffer."""
-    data = np.empty(256, np.uint8)
-    copy(numbers.queue, data, buffer)
-    return data
-
-
 def test_local_memory_sub_buffers_and_const(
     queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl.Device
 ) -> None:

@@ -68,22 +68,6 @@ def test_a_loop_stops_when_its_flag_is_set(
     assert again.has_stopped and again.replays in (1, 2)
 
 
-def test_a_loop_ends_with_its_replays(queue: cl.CommandQueue) -> None:
-    most = fairlead.Parameter(np.int32(5))
-    counter = Counter(queue, most)
-    loop = counter.graph.finalize()
-    done = loop.replay(queue, times=40, until=counter.flag, every=7, most=1000)
-    assert (done.replays, done.has_stopped, counter.value) == (40, False, 40)
-    done.wait()
-
-
-def test_an_out_of_order_queue(queue: cl.CommandQueue, out_of_order: cl.CommandQueue) -> None:
-    counter = Counter(queue, np.int32(20))
-    queue.finish()
-    done = counter.graph.finalize().replay(out_of_order, times=1000, until=counter.flag, every=4)
-    assert done.has_stopped and done.replays == counter.value
-
-
 def test_no_replay_changes_a_flag_that_is_read(
     queue: cl.CommandQueue, out_of_order: cl.CommandQueue
 ) -> None:

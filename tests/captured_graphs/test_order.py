@@ -16,7 +16,6 @@ from fairlead.captured_graphs.context import capture
 #: ran.
 SOURCE = """
 __kernel void note(__global int *log, int number) { log[atomic_inc(log) + 1] = number; }
-__kernel void bump(__global int *cell, int number) { cell[0] = 3 * cell[0] + number; }
 """
 
 
@@ -195,32 +194,6 @@ def test_explain_says_how_and_why(
     assert "levels" in branches.finalize(schedule="levels").explain(out_of_order)
     with pytest.raises(TypeError, match="there is no schedule 'best'"):
         branches.finalize(schedule="best")
-
-
-def test_a_replay_comes_after_the_one_before_it_also_on_another_queue(
-    context: cl.Context, queue: cl.CommandQueue, program: cl.Program
-) -> None:
-    cell = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
-    cl.enqueue_fill_buffer(queue, cell, np.full(1, 1, np.int32), 0, 4).wait()
-    with capture(queue) as graph:
-        for number in range(3):
-            program.bump(queue, (1,), None, cell, np.int32(number))
-    loop, expected = graph.finalize(), 1
-    queues = [cl.CommandQueue(context) for _ in range(3)]
-    out_of_order = cl.CommandQueue(
-        context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-    )
-    event = loop.replay(queue, times=1)
-    for number in range(3):
-        expected = (3 * expected + number) % 2**32
-    for one in [*queues, out_of_order, queue, out_of_order, *queues]:
-        event = loop.replay(one)
-        for number in range(3):
-            expected = (3 * expected + number) % 2**32
-    event.wait()
-    result = np.empty(1, np.uint32)
-    cl.enqueue_copy(queue, result, cell)
-    assert result[0] == expected
 
 
 def test_replay_waits_for_its_wait_list_and_for_events_from_before_the_block(

@@ -28,27 +28,6 @@ def declared(numbers: Numbers, *types: Any) -> Any:
     return kernel
 
 
-def test_a_number_in_many_places(numbers: Numbers) -> None:
-    by, typed, queue = fairlead.Parameter(np.int32(2)), declared(numbers, np.int32), numbers.queue
-    with capture(queue) as graph:
-        numbers.add(by)
-        typed(queue, (64,), None, numbers.buffer, by)
-        numbers.add(2)  # the same number, and no Parameter
-        typed(queue, (64,), None, numbers.buffer, np.int32(2))
-        numbers.mul(by)
-    loop = graph.finalize()
-    assert loop.parameters == ("by",) and numbers.value() == 0
-    loop.replay(queue)
-    assert numbers.value() == 16
-    loop.set(by=3)
-    loop.replay(queue)
-    assert numbers.value() == (16 + 10) * 3
-    loop.replay(queue, by=np.int32(0))
-    assert numbers.value() == 0
-    loop.replay(queue)  # it stays
-    assert numbers.value() == 0
-
-
 def test_a_graph_may_have_hundreds_of_parameters(numbers: Numbers) -> None:
     many = [fairlead.Parameter(np.int32(0), name=f"n{number}") for number in range(300)]
     with capture(numbers.queue) as graph:
@@ -80,45 +59,6 @@ def test_kernels_that_were_given_their_arguments_before_the_launch(numbers: Numb
         cl.enqueue_nd_range_kernel(numbers.queue, kernel, (64,), None)
     graph.finalize().replay(numbers.queue, n=5)
     assert numbers.value() == 115
-
-
-def test_executables_have_numbers_of_their_own(numbers: Numbers) -> None:
-    by = fairlead.Parameter(np.int32(1))
-    with capture(numbers.queue) as graph:
-        numbers.add(by)
-    one, other = graph.finalize(), graph.finalize()
-    one.set(by=10)
-    one.replay(numbers.queue)
-    other.replay(numbers.queue)
-    assert numbers.value() == 11 and by.value == 1
-
-
-def test_what_was_enqueued_keeps_its_numbers_and_buffers(numbers: Numbers) -> None:
-    by, into = fairlead.Parameter(np.int32(1)), fairlead.Parameter(numbers.buffer)
-    with capture(numbers.queue) as graph:
-        numbers.add(by, into)
-    loop, other = graph.finalize(), numbers.new()
-    gate = cl.UserEvent(numbers.queue.context)
-    loop.replay(numbers.queue, wait_for=[gate])
-    loop.replay(numbers.queue, by=20)
-    loop.replay(numbers.queue, by=300, into=other)
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    assert (numbers.value(), numbers.value(other)) == (21, 300)
-
-
-@pytest.mark.parametrize("schedule", ["auto", "queues", "levels", "events"])
-def test_branches_on_an_out_of_order_queue(
-    numbers: Numbers, out_of_order: cl.CommandQueue, schedule: str
-) -> None:
-    by, other = fairlead.Parameter(np.int32(1)), numbers.new()
-    with capture(out_of_order) as graph:
-        first = numbers.add(by, queue=out_of_order)
-        numbers.mul(by, queue=out_of_order, wait_for=[first])
-        numbers.add(by, other, queue=out_of_order)
-    loop = graph.finalize(schedule=schedule)
-    loop.replay(out_of_order)
-    loop.replay(out_of_order, times=2, by=[2, 3]).wait()
-    assert (numbers.value(), numbers.value(other)) == (((1 + 2) * 2 + 3) * 3, 6)
 
 
 # --- a number for each replay ---
@@ -159,19 +99,6 @@ def test_wrong_series_change_nothing(numbers: Numbers) -> None:
 
 
 # --- buffers and arrays ---
-
-
-def test_a_buffer_in_kernels_and_transfers(numbers: Numbers) -> None:
-    u = fairlead.Parameter(numbers.buffer)
-    with capture(numbers.queue) as graph:
-        numbers.add(1, u)
-        cl.enqueue_copy(numbers.queue, numbers.host, u, is_blocking=False)
-        cl.enqueue_fill_buffer(numbers.queue, u, np.array(7, np.int32), 0, 256)
-    loop, other = graph.finalize(), numbers.new(40)
-    loop.replay(numbers.queue).wait()
-    assert (numbers.host[0], numbers.value()) == (1, 7)
-    loop.replay(numbers.queue, u=other).wait()
-    assert (numbers.host[0], numbers.value(), numbers.value(other)) == (41, 7, 7)
 
 
 def test_a_buffer_that_only_a_transfer_uses_and_one_within_another(numbers: Numbers) -> None:

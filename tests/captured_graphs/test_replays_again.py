@@ -99,15 +99,6 @@ def test_ctrl_c_leaves_the_queue_of_a_replay_alive(
     assert other.reference_count == 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_updates_take_effect(numbers: Numbers, loop: Executable) -> None:
-    for number in (10, 100):
-        node: Any = loop.graph.nodes[0]
-        node.set_arg(1, np.int32(number))
-        loop.update(node)
-        loop.replay(numbers.queue)
-    assert numbers.value() == 112
-
-
 def test_a_failure_names_its_command_and_enqueues_nothing_twice(numbers: Numbers) -> None:
     with capture(numbers.queue) as graph:
         numbers.add(1)

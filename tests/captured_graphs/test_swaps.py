@@ -48,24 +48,6 @@ def steps(numbers: Numbers) -> Steps:
     return Steps(numbers)
 
 
-def test_replays_alternate(steps: Steps) -> None:
-    with capture(steps.queue, swap=(steps.u, steps.v)) as graph:
-        steps.step(steps.u, steps.v)
-    loop = graph.finalize()
-    assert not loop.is_swapped
-    loop.replay(steps.queue)
-    assert steps.values() == (0, 1) and loop.is_swapped
-    loop.replay(steps.queue)
-    assert steps.values() == (3, 1) and not loop.is_swapped
-    loop.replay(steps.queue, times=5)
-    assert steps.values() == (63, 127) and loop.is_swapped
-    loop.replay(steps.queue, times=2)
-    assert steps.values() == (255, 511)
-    other = graph.finalize()  # begins at the beginning
-    other.replay(steps.queue)
-    assert steps.values() == (255, 511)
-
-
 def test_transfers_arrays_and_several_pairs(steps: Steps) -> None:
     queue = steps.queue
     a, b = (pyopencl.array.to_device(queue, np.full(64, n, np.int32)) for n in (1, 2))
@@ -76,30 +58,6 @@ def test_transfers_arrays_and_several_pairs(steps: Steps) -> None:
     loop.replay(queue)
     loop.replay(queue).wait()
     assert steps.values() == (3, 1) and (a.get()[0], b.get()[0]) == (1, 3)
-
-
-def test_with_a_parameter_a_flag_and_host_tasks(steps: Steps, numbers: Numbers) -> None:
-    queue, by, seen = steps.queue, fairlead.Parameter(np.int32(1)), []
-    with capture(queue, swap=(steps.u, steps.v)) as graph:
-        steps.step(steps.u, steps.v)
-        numbers.add(by, steps.v)
-    loop = graph.finalize()
-    loop.replay(queue, times=3, by=[1, 10, 100])
-    assert steps.values() == (2 * 2 + 1 + 10, 131)
-    done = loop.replay(queue, times=4, until=steps.v, every=1, by=0)
-    assert done.replays == 1 and steps.values() == (263, 131)
-    graph.add(lambda handler: handler.host_task(lambda: seen.append(1)), depends_on=graph[1])
-    parts = graph.finalize()
-    parts.replay(queue, times=2, by=0).wait()
-    assert steps.values() == (2 * (2 * 263 + 1) + 1, 527) and seen == [1, 1]
-
-
-def test_an_out_of_order_queue(steps: Steps, out_of_order: cl.CommandQueue) -> None:
-    steps.queue.finish()
-    with capture(out_of_order, swap=(steps.u, steps.v)) as graph:
-        steps.step(steps.u, steps.v, out_of_order)
-    graph.finalize().replay(out_of_order, times=4).wait()
-    assert steps.values() == (15, 7)
 
 
 def test_the_pair_is_known_in_the_block_alone(steps: Steps) -> None:
