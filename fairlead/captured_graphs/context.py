@@ -199,9 +199,10 @@ def _check_fork(device: int) -> None:
     """
     if device in _has_what_it_needs:
         return
+    profile = find_device_profile(device)  # it also says how C asks events: before any capture
     if (
         is_fork()
-        and find_device_profile(device).needs_its_threads
+        and profile.needs_its_threads
         and query_compute_units(device) > 1
         and not _has_other_threads()
     ):

@@ -20,7 +20,6 @@ from ...loader.base.errors import FairleadError
 from ...loader.base.interrupts import mark_uninterrupted
 from .._native import ffi, lib
 from ..abi import OPENCL, count_slots
-from ..calls import find_device_profile, query_device
 from ..errors import error
 
 #: Why a call was refused (enum fl_reason), and the remedy.
@@ -240,7 +239,6 @@ class Recording:
         self._ended = False
         handles = [ffi.cast("void *", queue) for queue in queues]
         code = ffi.new("int *")
-        find_device_profile(query_device(queues[0]))  # how events are asked
         lib.fl_set_length(ffi.cast("void ***", context)[0], count_slots(version))
         pointer = lib.fl_begin(
             handles,

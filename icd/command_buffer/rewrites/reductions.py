@@ -241,7 +241,7 @@ def _make_item(
     options: str,
     macros: frozenset[tuple[str, str | None]],
 ) -> KernelRead:
-    """Return a kernel that does what one item does."""
+    """Return a kernel whose body is what one item of the launch computes."""
     needed = declare_needed(access)
     pragmas = [f"#pragma {one}" for one in access.program.pragmas]
     text = _ITEM.format(

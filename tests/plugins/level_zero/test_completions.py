@@ -1,4 +1,4 @@
-"""The end of what was enqueued, where it failed."""
+"""A completion says that its command has failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlead.plugins.level_zero.completions import Completion
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_command_behind_a_failed_event_has_failed(waits: bool) -> None:
-    """Also where the driver says that it is complete, as Intel's does."""
+    """Intel's driver says that such a command is complete. The completion does not."""
     for device in fairlead.devices():
         own = device.to_pyopencl()
         profile = find_device_profile(own.int_ptr)
