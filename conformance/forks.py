@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import os
-import select
 import signal
-import time
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from fairlead.loader.base.children import describe_exit
-from fairlead.loader.base.processes import hold_signals, tie_to_parent
+from fairlead.loader.base.processes import TimeLimit, hold_signals, tie_to_parent
 
 from .checks import Mismatch, Unsupported, alternatives, equal
 
@@ -97,8 +95,8 @@ def _answer(writer: int, function: Callable[..., object], arguments: dict[str, A
 
 def _read(pipe: int, child: int, timeout: float) -> bytes:
     """Return what the fork writes. If its time is over, kill it and return b"hung"."""
-    text, end = b"", time.monotonic() + timeout
-    while select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
+    text, limit = b"", TimeLimit(child, timeout)
+    while limit.wait_for(pipe):
         part = os.read(pipe, 1 << 16)
         if not part:
             return text

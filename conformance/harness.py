@@ -16,7 +16,6 @@ import dataclasses
 import functools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import IO, Any, Final
 from fairlead.loader.base.children import describe_exit
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.forked import ForkedChild, may_fork
+from fairlead.loader.base.processes import TimeLimit
 from fairlead.loader.base.registered import Registered, list_registered
 from fairlead.loader.ur.preview import examine_file
 
@@ -207,7 +207,10 @@ class _SuiteChild:
         ):
             try:
                 for line in _read_lines(
-                    pipe, lambda: self.request.timeout if self.any_began else _START
+                    pipe,
+                    lambda: TimeLimit(
+                        process.pid, self.request.timeout if self.any_began else _START
+                    ),
                 ):
                     yield from self._take(line)
             except TimeoutError:
@@ -318,12 +321,12 @@ def _start(
     return process
 
 
-def _read_lines(pipe: int, limit: Callable[[], float]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a pipe. Raises TimeoutError if none comes for `limit()` seconds."""
+def _read_lines(pipe: int, begin: Callable[[], TimeLimit]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a pipe. `begin` begins a limit for the next one; TimeoutError: it is
+    over."""
     rest = b""
     while True:
-        ready, _, _ = select.select([pipe], [], [], limit())
-        if not ready:
+        if not begin().wait_for(pipe):
             raise TimeoutError
         data = os.read(pipe, 1 << 16)
         if not data:

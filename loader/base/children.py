@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import FairleadError, LibraryError, explain_error
 from .forked import ForkedChild, may_fork
 from .frozen_value import Value
-from .processes import count_cores, measure_time_in_line, tie_to_parent
+from .processes import TimeLimit, count_cores, tie_to_parent
 from .query import escape_text
 from .search import Candidate, filter_environ
 from .table import TRACE_VARIABLES
@@ -41,7 +41,6 @@ DEFAULT_TIMEOUT: Final = 20.0
 _REMEDY: Final = "update or reinstall it; FAIRLEAD_PROBE=0 opens it all the same"
 _KEPT: Final = {"answer": 1 << 22, "printed": 4096}  # of each pipe so many bytes, the last ones
 _LONGEST_WORK: Final = 1.0  # seconds
-_LONGEST_LINE: Final = 300.0  # seconds that a busy machine adds to a limit at most
 _PIPE_SIZE: Final = 1 << 16
 # The child imports the parent's own package by its file. An import hook that the child does not
 # have may have found the package. The path is passed, too: `-m` would search the working directory
@@ -196,8 +195,9 @@ class _Child:
                 writers.append(writer)
             data = json.dumps(request.data, default=str)
             pipe, output = writers
-            tie = str(os.getpid()), str(timeout + _LONGEST_LINE)
+            tie = str(os.getpid()), str(timeout)
             self.process = _start(pipe, output, data, *tie, self.mark, request.module)
+            self.limit = TimeLimit(self.process.pid, timeout)
         except BaseException:
             for pipe in self.pipes.values():
                 os.close(pipe)
@@ -216,16 +216,11 @@ class _Child:
     def has_ended(self) -> bool:
         """Whether the child is over; then `outcome` is complete."""
         code = self._find_exit_code()
-        if code is None and self._has_time():
+        if code is None and self.limit.find_rest():
             return False
         self.kill()
         self.outcome = self._make_outcome(code)
         return True
-
-    def _has_time(self) -> bool:
-        """Whether the limit is not over. Time in which the child got no core does not count."""
-        left = self.timeout - (time.monotonic() - self.started)
-        return left > 0 or left + min(measure_time_in_line(self.process.pid), _LONGEST_LINE) > 0
 
     def kill(self) -> None:
         """Kill the child and whatever it has started. Read the rest of the pipes and close them."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import select
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -20,6 +22,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 #: Seconds that a child may live longer than its parent lets it.
 _GRACE: Final = 60
+#: Seconds that a busy machine adds to a limit at most.
+_LONGEST_LINE: Final = 300
 #: Of Linux: the control group of this process, and the folder of all of them.
 _CGROUP: Final = "/proc/self/cgroup"
 _CGROUPS: Final = "/sys/fs/cgroup"
@@ -70,8 +74,8 @@ def tie_to_parent(parent: int, seconds: float | None = None) -> None:
 
     Args:
         parent: the parent's process number. If it is gone, this process ends at once.
-        seconds: how long the parent waits for this process. The kernel ends it a minute later. None
-            sets no limit.
+        seconds: the `TimeLimit` that the parent sets this process. The kernel ends it a minute
+            later. None sets no limit.
     """
     # The signal comes when the thread ends that has started this process. It waits for the end.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -80,7 +84,7 @@ def tie_to_parent(parent: int, seconds: float | None = None) -> None:
     if seconds is None:
         return
     limit = int(seconds) + _GRACE
-    signal.alarm(limit)
+    signal.alarm(limit + _LONGEST_LINE)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     # What a driver starts has this limit, too. The kernel counts each core.
     cpu = limit * count_cores()
@@ -88,17 +92,59 @@ def tie_to_parent(parent: int, seconds: float | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu, most))
 
 
-def measure_time_in_line(process: int) -> float:
-    """Return for how many seconds a process was ready to run while all cores were busy.
+class TimeLimit:
+    """How long a process may take. Time in which it, or what it started, waits for a core does not
+    count: else a busy machine would turn a slow library into one that hangs.
 
-    It is that of the thread that waited longest; 0 if the kernel does not tell.
+    Args:
+        process: the number of the process.
+        seconds: how long it may take from now on.
     """
-    longest, threads = 0.0, f"/proc/{process}/task"
+
+    def __init__(self, process: int, seconds: float) -> None:
+        self._process, self._until = process, time.monotonic() + seconds
+        self._before = {thread: waited for _, thread, waited in _list_times_in_line(process)}
+        self._in_line: dict[int, float] = {}  # by processes, also those that have ended
+
+    def find_rest(self) -> float:
+        """Return how many seconds are left at least, 0 if the limit is over."""
+        rest = self._until - time.monotonic()
+        if rest <= 0:
+            rest += min(self._measure(), _LONGEST_LINE)
+        return max(rest, 0)
+
+    def wait_for(self, pipe: int) -> bool:
+        """Wait until a pipe can be read. Returns False if the limit is over before that."""
+        while not select.select([pipe], [], [], min(rest := self.find_rest(), 1))[0]:
+            if not rest:
+                return False
+            self._measure()  # as long as the processes are there
+        return True
+
+    def _measure(self) -> float:
+        """Return for how many seconds the processes waited for a core: of each the thread that
+        waited longest, and all processes one after the other."""
+        for process, thread, waited in _list_times_in_line(self._process):
+            new = waited - self._before.get(thread, 0)
+            self._in_line[process] = max(new, self._in_line.get(process, 0))
+        return sum(self._in_line.values())
+
+
+def _list_times_in_line(process: int) -> Iterator[tuple[int, int, float]]:
+    """Yield each thread of a process and of those that it started: the process, the thread, and
+    for how many seconds it was ready to run while all cores were busy.
+
+    It yields nothing if the kernel does not tell.
+    """
+    threads = f"/proc/{process}/task"
     with suppress(OSError, ValueError, IndexError):
         for thread in os.listdir(threads):
             with open(f"{threads}/{thread}/schedstat", "rb") as file:
-                longest = max(longest, int(file.read().split()[1]) / 1e9)
-    return longest
+                yield process, int(thread), int(file.read().split()[1]) / 1e9
+            with open(f"{threads}/{thread}/children", "rb") as file:
+                children = file.read().split()
+            for child in children:
+                yield from _list_times_in_line(int(child))
 
 
 def end_in_order() -> None:

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 from helpers.suites import RunSuite
-from helpers.support import FakePlugin, RunPython, with_short_limit
+from helpers.support import FakePlugin, RunPython, keep_in_line, with_short_limit
 
 from fairlead.api import register_drivers
 from fairlead.conformance.checks import Mismatch, equal
 from fairlead.conformance.child import Reporter, SuiteRequest
 from fairlead.conformance.forks import in_fork, works_in_fork
+from fairlead.conformance.harness import run as run_here
 from fairlead.conformance.report import Case, SuiteReport, render
 from fairlead.conformance.ur.listed import LISTED
 from fairlead.icd.driver_profiles import locate
@@ -441,6 +442,27 @@ def test_a_case_runs_in_a_copy_of_the_process_where_the_library_works_there(work
     assert works_in_fork(answer, 5) is works
     run = in_fork(lambda: equal(os.getpid() != process, works, "in a copy"), 5, lambda: works)
     run()
+
+
+def test_a_case_that_waits_for_a_core_does_not_hang(
+    fake_adapter: FakePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One takes longer than the limit."""
+    keep_in_line(monkeypatch)
+    library = fake_adapter(at_num_devices="for (volatile int n = 100000000; n; n--) continue")
+    report = run_here(str(library), area="context", timeout=1e-6)
+    outcomes = {case.name: case.outcome for case in report.cases}
+    assert outcomes["context::one_device"] == "passed"
+
+
+@pytest.mark.parametrize("every_core_is_busy", [False, True])
+def test_a_case_of_a_copy_has_the_time_in_which_it_waits_for_a_core(
+    monkeypatch: pytest.MonkeyPatch, every_core_is_busy: bool
+) -> None:
+    if every_core_is_busy:
+        keep_in_line(monkeypatch)
+    with nullcontext() if every_core_is_busy else pytest.raises(Mismatch, match="it hung"):
+        in_fork(lambda: os.sched_yield(), 1e-6, lambda: True)()
 
 
 def test_a_case_of_a_copy_fails_with_what_it_has_found() -> None:

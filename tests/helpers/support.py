@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 import subprocess
@@ -122,6 +123,15 @@ def check_named_files(text: str, pattern: str) -> int:
     for file in named:
         assert (ROOT / file).exists(), file
     return len(named)
+
+
+def keep_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes seem to wait for a core all the time."""
+    seconds = itertools.count(step=1000.0)
+    monkeypatch.setattr(
+        "fairlead.loader.base.processes._list_times_in_line",
+        lambda process: [(process, process, next(seconds))],
+    )
 
 
 def with_short_limit(check: Callable[[int], object]) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.support import ROOT, FakeDriver, RunPython, with_short_limit
+from helpers.support import ROOT, FakeDriver, RunPython, keep_in_line, with_short_limit
 
 from fairlead.loader.base.children import Outcome, Request, decode_candidate, run_all
-from fairlead.loader.base.processes import measure_time_in_line
+from fairlead.loader.base.processes import _list_times_in_line
 from fairlead.loader.base.search import Candidate
 
 pytestmark = pytest.mark.slow
@@ -351,34 +351,40 @@ def test_what_cannot_be_started_has_no_verdict(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-@pytest.mark.parametrize("in_line", [0.0, 1000.0])
+@pytest.mark.parametrize("every_core_is_busy", [False, True])
 def test_time_without_a_core_does_not_count(
-    monkeypatch: pytest.MonkeyPatch, in_line: float
+    monkeypatch: pytest.MonkeyPatch, every_core_is_busy: bool
 ) -> None:
     """A driver is not refused because the machine is busy."""
-    monkeypatch.setattr(
-        "fairlead.loader.base.children.measure_time_in_line", lambda process: in_line
-    )
-    outcome = run("pass", 1e-6)
-    assert (outcome.report is not None) == (in_line > 0)
+    if every_core_is_busy:
+        keep_in_line(monkeypatch)
+    assert (run("pass", 1e-6).report is not None) == every_core_is_busy
 
 
-def test_a_thread_that_waits_for_a_core_is_seen() -> None:
-    """Two that never stop share one core."""
-    spin = [
-        sys.executable,
-        "-c",
-        "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass",
-    ]
-    first, second = (subprocess.Popen(spin) for _ in range(2))
+SPIN = [
+    sys.executable,
+    "-c",
+    "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass",
+]
+START = [sys.executable, "-c", f"import subprocess\nsubprocess.run({SPIN})"]
+
+
+def test_what_a_child_starts_is_seen_to_wait_for_a_core() -> None:
+    """Two that never stop share one core. One has a parent, which is asked."""
+    first = subprocess.Popen(START, start_new_session=True)
+    second = subprocess.Popen(SPIN)
+    waited: dict[int, float] = {}
     try:
-        while not measure_time_in_line(first.pid) > 0.01:
+        while not max((time for one, time in waited.items() if one != first.pid), default=0) > 0.01:
             assert first.poll() is None
+            waited = {process: time for process, _, time in _list_times_in_line(first.pid)}
+        assert len(waited) == 2
     finally:
-        for one in (first, second):
-            one.kill()
-            one.wait()
-    assert measure_time_in_line(first.pid) == 0  # it is gone
+        os.killpg(first.pid, signal.SIGKILL)
+        second.kill()
+        first.wait()
+        second.wait()
+    assert not list(_list_times_in_line(first.pid))  # it is gone
 
 
 # What children are given
