@@ -5,6 +5,9 @@ on the buffers that the program creates on NVIDIA's platform are made of CUDA's 
 imports (icd/native/cuda_buffers.c). The program sees no difference. Buffers of host memory stay the
 driver's own.
 
+In a context of several devices NVIDIA's OpenCL imports memory for one of them. Only the program
+knows for which one (`make_buffers_on`), so there the other buffers stay the driver's own, too.
+
 `find_shared_device` gives the engine `cuda` what it needs of a device: a context and a stream.
 """
 
@@ -12,7 +15,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,15 +49,13 @@ class SharedDevice:
 
     Attributes:
         native: what C knows of it, an `fl_cuda_device *`.
-        early_threads: a kernel of up to so many threads may let the next one of its chain start
-            while it runs (programmatic dependent launch). After larger ones that would be slower.
-            0: none starts before the one before it has ended.
         why_not_early: why `early_threads` is 0, "" if it is not.
     """
 
     def __init__(self, opencl: int, device: CudaDevice, driver: CudaDriver) -> None:
         self.opencl, self.device, self.driver = opencl, device, driver
         self.table: Any = driver.table
+        self._copies_directly: set[SharedDevice] = set()
         context, stream = ctypes.c_void_p(), ctypes.c_void_p()
         code = self.table.cuDevicePrimaryCtxRetain(ctypes.byref(context), device.handle)
         check(code, "cuDevicePrimaryCtxRetain")
@@ -67,8 +69,41 @@ class SharedDevice:
         self.native.stream = ffi.cast("void *", stream.value or 0)
         self.why_not_early = self._explain_not_early()
         self.early_threads = 0 if self.why_not_early else self._count_resident_threads() // 2
+        self.native.reaches = 1 << device.handle
         # Buffers and graphs in C have it after Python has ended, too.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.native))
+
+    @property
+    def early_threads(self) -> int:
+        """How many threads a kernel may have that lets the next one of its chain start.
+
+        That is programmatic dependent launch. After larger ones it would be slower. 0: none starts
+        before the one before it has ended.
+        """
+        return self.native.early_threads
+
+    @early_threads.setter
+    def early_threads(self, count: int) -> None:
+        self.native.early_threads = count
+
+    def reach(self, other: SharedDevice) -> None:
+        """Let its kernels use memory of another device, if the driver allows it."""
+        can = ctypes.c_int()
+        pair = self.device.handle, other.device.handle
+        code = self.table.cuDeviceCanAccessPeer(ctypes.byref(can), *pair)
+        check(code, "cuDeviceCanAccessPeer")
+        if can.value:
+            self.native.reaches |= 1 << other.device.handle
+
+    def enable_copies(self, other: SharedDevice) -> None:
+        """Let copies to and from another device that it reaches go directly. Else they take longer.
+
+        It makes each cuMemAlloc of the other one's context take longer, so only graphs of both ask.
+        """
+        if self.native.reaches >> other.device.handle & 1 and other not in self._copies_directly:
+            with self:  # it may be enabled already, by another part of the program
+                self.table.cuCtxEnablePeerAccess(get_address(other.native.context), 0)
+            self._copies_directly.add(other)
 
     def _explain_not_early(self) -> str:
         if not find_device_profile(self.opencl).starts_kernels_early:
@@ -186,6 +221,20 @@ def follow_environment() -> None:
         warn(f"FAIRLEAD_CUDA=1 has no effect: {error}")
 
 
+@contextmanager
+def make_buffers_on(opencl: int) -> Iterator[None]:
+    """Let this thread's new buffers be a device's in a block, in contexts of several devices.
+
+    Args:
+        opencl: OpenCL's handle of the device.
+    """
+    before = lib.fl_make_buffers_on(ffi.cast("void *", opencl))
+    try:
+        yield
+    finally:
+        lib.fl_make_buffers_on(before)
+
+
 def may_ask() -> bool:
     """Whether the user has not decided, by FAIRLEAD_CUDA=0, that nothing is shared."""
     return filter_environ().get("FAIRLEAD_CUDA") != "0"
@@ -252,6 +301,9 @@ def share_device(opencl: int, device: CudaDevice, driver: CudaDriver, importer: 
         OpenCLError: the driver's table cannot be changed.
     """
     found = SharedDevice(opencl, device, driver)
+    for other in _shared.values():
+        found.reach(other)
+        other.reach(found)
     code = lib.fl_share_memory(
         ffi.cast("void *", opencl), found.native, ffi.NULL if importer is None else importer
     )

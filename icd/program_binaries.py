@@ -63,3 +63,18 @@ def query_binaries(program: int) -> list[bytes]:
             pointers = ffi.new("unsigned char *[]", rooms)
             _ask(program, "CL_PROGRAM_BINARIES", ffi.sizeof(pointers), pointers)
     return [bytes(ffi.buffer(room, size)) for room, size in zip(rooms, sizes, strict=True)]
+
+
+def query_device_binary(program: int, device: int) -> bytes:
+    """Return a program's binary for one of its devices, b"" where it has none.
+
+    Args:
+        program, device: handles.
+
+    Raises:
+        OpenCLError: the driver does not tell.
+    """
+    binaries = query_binaries(program)
+    devices = ffi.new("intptr_t[]", len(binaries))
+    _ask(program, "CL_PROGRAM_DEVICES", ffi.sizeof(devices), devices)
+    return dict(zip(devices, binaries, strict=True)).get(device, b"")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -24,8 +24,8 @@ from .._native import ffi, lib
 from ..calls import get_address, query_bytes, query_kernel_name, query_program
 from ..cuda_sharing import SharedDevice
 from ..nvidia_ptx import PtxError, PtxKernel, PtxProgram, Variant, make_loading_name
+from ..program_binaries import query_device_binary
 from .commands import CommandList
-from .group_functions import query_binary
 
 _KINDS: Final = {
     "value": lib.FL_CUDA_VALUE,
@@ -92,8 +92,10 @@ _lock: Final = make_lock()
 
 class _CudaLaunch(NamedTuple):
     """What the row of a launch depends on. `cells` has a bit for each argument that is a
-    Parameter's. `lets_start`: the next launch is best started while this one runs."""
+    Parameter's. `lets_start`: the next launch is best started while this one runs. `place`: its
+    device's."""
 
+    place: int
     kernel: int
     work_dim: int
     offset: tuple[int, int, int]
@@ -124,7 +126,7 @@ class _CudaProgram:
         self._modules: dict[Variant, CudaModule] = {}
         self.options = _parse_options(handle, device.opencl)
         try:
-            self.ptx: PtxProgram | None = PtxProgram(query_ptx(handle))
+            self.ptx: PtxProgram | None = PtxProgram(query_ptx(handle, device.opencl))
         except (PtxError, FairleadError) as error:
             self.ptx, self.why_not = None, str(error)
 
@@ -159,35 +161,53 @@ class CudaFunctions:
 
     Args:
         commands: the commands. Kernels that launches may come to have are among them.
-        device: where they run.
+        devices: where they run, each once: those of `commands.devices`.
 
     Attributes:
+        devices: see above.
+        native: what C knows, an `fl_cuda_functions *`.
         why_not: why a kernel has no function of CUDA's, by its handle.
         kept: what has to live as long as the functions are used.
     """
 
-    def __init__(self, commands: CommandList, device: SharedDevice) -> None:
+    def __init__(self, commands: CommandList, devices: Sequence[SharedDevice]) -> None:
         self.why_not: dict[int, str] = {}
         self.kept: list[Any] = []
-        self._programs: dict[int, _CudaProgram] = {}
-        self._device = device
-        launches = list(_list_launches(commands, device.early_threads))
+        self._programs: dict[tuple[int, int], _CudaProgram] = {}
+        self.devices = devices
+        places = {device.opencl: place for place, device in enumerate(devices)}
+        self._places = [places[one] for one in commands.devices]
+        arrays = ffi.new("fl_cuda_device *[]", [device.native for device in devices])
+        of_queues = ffi.new("uint32_t[]", self._places)
+        self.native: Any = ffi.new("fl_cuda_functions *")
+        self.native.devices, self.native.device_count = arrays, len(devices)
+        self.native.place_of = of_queues
+        self.kept.append((arrays, of_queues))
+        launches = list(self._list_launches(commands))
         for launch in launches:
             self._note_loads(launch)
-        rows = [self._make_row(launch) for launch in launches]
-        self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
+        self._add(list(map(self._make_row, launches)))
         parts = dict.fromkeys(self._list_parts(commands))
         if parts:
-            rows += [self._make_row(launch, part) for launch, part in parts]
-            self.array, self.count = ffi.new("fl_cuda_function[]", rows), len(rows)
+            self._add([*self._rows, *(self._make_row(launch, part) for launch, part in parts)])
+
+    def _add(self, rows: list[dict[str, Any]]) -> None:
+        self._rows, self._array = rows, ffi.new("fl_cuda_function[]", rows)
+        self.native.list, self.native.count = self._array, len(rows)
+
+    def find_places(self, commands: CommandList) -> list[int]:
+        """Return the place of each command's device in `devices`."""
+        if len(self.devices) == 1:
+            return [0] * len(commands)
+        return [self._places[commands.array[number].queue] for number in range(len(commands))]
 
     def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _LaunchPart]]:
         """Yield the parts of launches that have too many work-groups for CUDA."""
         array, count, number = commands.array, len(commands), 0
         found, many = ffi.new("fl_cuda_part[]", lib.FL_CUDA_MOST_PARTS), ffi.new("uint32_t *")
-        given = self.array, self.count, array, count
+        given = self.native, array, count
         while (number := lib.fl_find_in_parts(*given, number, found, many)) < count:
-            launch = _read_launch(array + number, commands.updatable)
+            launch = self._read_launch(array + number, commands.updatable, lets_start=False)
             for part in found[0 : many[0]]:
                 first, groups, local = map(tuple, (part.first, part.groups, part.local))
                 yield launch, _LaunchPart(first, groups, local)
@@ -197,13 +217,16 @@ class CudaFunctions:
         """A program's translation has what all launches need of it."""
         if not launch.cells:
             return
-        program, name = self._get_program(launch.kernel), query_kernel_name(launch.kernel)
+        program, name = self._get_program(launch), query_kernel_name(launch.kernel)
         with suppress(FairleadError):  # `_make_row` raises it
             loads = launch.cells & _mark_loadable(program.kernel(name))
             program.loads |= {(name, loads)} if loads else set()
 
     def _make_row(self, launch: _CudaLaunch, part: _LaunchPart | None = None) -> dict[str, Any]:
-        row: dict[str, Any] = {"kernel": ffi.cast("void *", launch.kernel)}
+        row: dict[str, Any] = {
+            "kernel": ffi.cast("void *", launch.kernel),
+            "place": launch.place,
+        }
         try:
             row |= self._find_function(launch, part)
         except FairleadError as error:
@@ -212,10 +235,10 @@ class CudaFunctions:
         return row
 
     def _find_function(self, launch: _CudaLaunch, part: _LaunchPart | None) -> Mapping[str, Any]:
-        program = self._get_program(launch.kernel)
+        program, early_threads = self._get_program(launch), self.devices[launch.place].early_threads
         found = program.kernel(query_kernel_name(launch.kernel))
         assert program.ptx is not None
-        waits = not part and self._device.early_threads > 0 and program.ptx.can_wait
+        waits = not part and early_threads > 0 and program.ptx.can_wait
         lets = waits and launch.lets_start
         variant = program.ptx.variant(launch.work_dim, launch.offset)
         own = program.ptx.choose_part(variant, *part) if part else variant
@@ -234,7 +257,7 @@ class CudaFunctions:
             "loadable": loadable,
             "loads": loads,
             "waits": waits,
-            "lets_start": self._device.early_threads if lets else 0,
+            "lets_start": early_threads if lets else 0,
             "required": found.required or (0, 0, 0),
             "most_threads": most,
             **_describe_parameters(found),
@@ -243,20 +266,46 @@ class CudaFunctions:
         self.kept.append((module, row))
         return row
 
-    def _get_program(self, kernel: int) -> _CudaProgram:
-        program = query_program(kernel)
-        if program not in self._programs:
-            self._programs[program] = _CudaProgram(program, self._device)
-        return self._programs[program]
+    def _get_program(self, launch: _CudaLaunch) -> _CudaProgram:
+        program, place = query_program(launch.kernel), launch.place
+        if (program, place) not in self._programs:
+            self._programs[program, place] = _CudaProgram(program, self.devices[place])
+        return self._programs[program, place]
+
+    def _read_launch(self, row: Any, updatable: bool, *, lets_start: bool) -> _CudaLaunch:
+        place = self._places[row.queue]
+        dimensions = row.work_dim if row.has_offset else 0
+        x, y, z = (row.n[i] if i < dimensions else 0 for i in range(3))
+        cells = lib.fl_cell_bits(row.arguments) if updatable else 0
+        most = self.devices[place].early_threads if lets_start else 0
+        lets = bool(lib.fl_lets_start(row, most))
+        return _CudaLaunch(place, get_address(row.kernel), row.work_dim, (x, y, z), cells, lets)
+
+    def _list_launches(self, commands: CommandList) -> Iterable[_CudaLaunch]:
+        """The different launches of commands.
+
+        A kernel that a launch may come to have is taken with the shapes of all launches.
+        """
+        array, updatable, count = commands.array, commands.updatable, len(commands)
+        different = ffi.new("uint32_t[]", count + 1)
+        count = lib.fl_find_launches(self.native, array, count, updatable, different)
+        found = dict.fromkeys(
+            self._read_launch(array + number, updatable, lets_start=True)
+            for number in ffi.unpack(different, count)
+        )
+        shapes = sorted({one._replace(kernel=0) for one in found})
+        for kernel in commands.alternatives:
+            found.update(dict.fromkeys(one._replace(kernel=kernel) for one in shapes))
+        return found
 
 
-def query_ptx(program: int) -> str:
-    """Return the PTX that is the binary of a program (a handle).
+def query_ptx(program: int, device: int) -> str:
+    """Return the PTX that is the binary of a program for a device (handles).
 
     Raises:
         FairleadError: the driver does not give it.
     """
-    return query_binary(program).rstrip(b"\0").decode(errors="replace")
+    return query_device_binary(program, device).rstrip(b"\0").decode(errors="replace")
 
 
 def _parse_options(program: int, device: int) -> tuple[tuple[str, int], ...]:
@@ -280,29 +329,3 @@ def _mark_loadable(kernel: PtxKernel) -> int:
     """A bit for each of the first parameters that may lie in memory."""
     parameters = kernel.parameters[: lib.FL_CUDA_MOST_LOADS]
     return sum(1 << place for place, one in enumerate(parameters) if one.loadable)
-
-
-def _read_launch(row: Any, updatable: bool, early_threads: int = 0) -> _CudaLaunch:
-    dimensions = row.work_dim if row.has_offset else 0
-    x, y, z = (row.n[i] if i < dimensions else 0 for i in range(3))
-    cells = lib.fl_cell_bits(row.arguments) if updatable else 0
-    lets_start = bool(lib.fl_lets_start(row, early_threads))
-    return _CudaLaunch(get_address(row.kernel), row.work_dim, (x, y, z), cells, lets_start)
-
-
-def _list_launches(commands: CommandList, early_threads: int) -> Iterable[_CudaLaunch]:
-    """The different launches of commands.
-
-    A kernel that a launch may come to have is taken with the shapes of all launches.
-    """
-    array, updatable, count = commands.array, commands.updatable, len(commands)
-    different = ffi.new("uint32_t[]", count + 1)
-    count = lib.fl_find_launches(array, count, updatable, early_threads, different)
-    found = dict.fromkeys(
-        _read_launch(array + number, updatable, early_threads)
-        for number in ffi.unpack(different, count)
-    )
-    shapes = sorted({one[1:] for one in found})
-    for kernel in commands.alternatives:
-        found.update(dict.fromkeys(_CudaLaunch(kernel, *shape) for shape in shapes))
-    return found

@@ -45,7 +45,9 @@ class Edges:
         return [list(self.flat[begin:end]) for begin, end in pairwise(self.first)]
 
 
-def chain_commands(order: Order, most: int = CHAINS) -> Edges:
+def chain_commands(
+    order: Order, most: int = CHAINS, places: Sequence[int] = (), device_count: int = 1
+) -> Edges:
     """Return the edges of commands on at most `most` chains (icd/native/chains.h).
 
     A command continues the chain whose end it comes after, or else the shortest one. Commands that
@@ -54,6 +56,8 @@ def chain_commands(order: Order, most: int = CHAINS) -> Edges:
     Args:
         order: what each command comes after.
         most: from 1 to 8.
+        places: the number of each command's device. Each device has chains of its own.
+        device_count: how many devices there are.
 
     Raises:
         MemoryError: there is no memory.
@@ -68,6 +72,8 @@ def chain_commands(order: Order, most: int = CHAINS) -> Edges:
         ffi.new("uint32_t[]", first),
         ffi.new("uint32_t[]", [*before, 0]),
         ffi.new("uint8_t[]", [*map(int, order.order_only), 0]),
+        ffi.new("uint32_t[]", [*(places or [0] * count), 0]),
+        device_count,
         most,
         first_after,
         after,

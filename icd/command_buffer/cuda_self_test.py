@@ -55,7 +55,7 @@ def find_difference_on_cuda(
     """
 
     def build(commands: CommandList) -> BuiltCommands:
-        functions = CudaFunctions(commands, device)
+        functions = CudaFunctions(commands, [device])
         why_not = why_not_commands(commands, functions)
         if why_not:
             raise FairleadError(why_not)

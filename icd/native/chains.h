@@ -3,7 +3,8 @@
  *
  * The driver launches a chain of nodes fastest, and several chains at the same time. So every
  * command becomes a part of a chain. It needs an edge from another chain only where nothing before
- * it implies that order. */
+ * it implies that order. A device has chains of its own, because an edge to another one costs as
+ * much as five launches. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ typedef struct fl_chained {
 
 typedef struct fl_chains {
     uint32_t most;             /* chains, FL_CHAINS at most */
+    uint32_t devices;          /* `most` at most: chain i is of device i % devices */
     fl_chained *commands;
     uint32_t count, room;
     int32_t end[FL_CHAINS];    /* the last command of each chain, if its `length` is not 0 */
@@ -39,10 +41,11 @@ static inline uint32_t fl_used_chains(const fl_chains *c) {
     return used;
 }
 
-/* The chain whose end the command comes after, the longest of them, or else the shortest one. */
-static inline uint32_t fl_choose_chain(const fl_chains *c, const fl_chained *n) {
-    uint32_t found = FL_NO_CHAINS, shortest = 0;
-    for (uint32_t i = 0; i < c->most; i++) {
+/* The chain of a device whose end the command comes after, the longest of them, or else the
+ * shortest one. */
+static inline uint32_t fl_choose_chain(const fl_chains *c, const fl_chained *n, uint32_t device) {
+    uint32_t found = FL_NO_CHAINS, shortest = device % c->devices;
+    for (uint32_t i = shortest; i < c->most; i += c->devices) {
         bool follows = n->last[i] >= 0 && n->last[i] == fl_end_of_chain(c, i);
         if (follows && (found == FL_NO_CHAINS || c->length[i] > c->length[found]))
             found = i;
@@ -52,11 +55,11 @@ static inline uint32_t fl_choose_chain(const fl_chains *c, const fl_chained *n) 
     return found == FL_NO_CHAINS ? shortest : found;
 }
 
-/* Plans the next command, which comes after those in `before`. Writes to `after` the commands that
+/* Plans the next command, which comes after those in `before`, on a device. Writes to `after` the commands that
  * it comes after directly, FL_CHAINS at most, and returns how many they are; FL_NO_CHAINS: there is
  * no memory. */
 static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint32_t count,
-                                     bool only_orders, uint32_t *after) {
+                                     bool only_orders, uint32_t device, uint32_t *after) {
     fl_chained *n = &c->planned;
     uint32_t found = 0, left = 0;
     if (c->count == c->room) {
@@ -76,7 +79,7 @@ static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint3
         }
     if (only_orders)
         return 0;
-    uint32_t own = fl_choose_chain(c, n), wanted[FL_CHAINS];
+    uint32_t own = fl_choose_chain(c, n, device), wanted[FL_CHAINS];
     int32_t end = fl_end_of_chain(c, own);
     if (end >= 0)
         wanted[found++] = (uint32_t)end;

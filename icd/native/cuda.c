@@ -35,7 +35,7 @@ static CUresult add_sets(const fl_cuda_device *d, const fl_cuda_node *n, CUgraph
     for (size_t at = 0; at < fill.pitch && code == CUDA_SUCCESS; at += sizeof fill.value) {
         fill.dst = n->fill.dst + at;
         memcpy(&fill.value, n->pattern + at, sizeof fill.value);
-        code = CU(d, cuGraphAddMemsetNode)(&node, graph, NULL, 0, &fill, d->context);
+        code = CU(d, cuGraphAddMemsetNode)(&node, graph, NULL, 0, &fill, n->device->context);
     }
     return code;
 }
@@ -91,16 +91,18 @@ static CUresult add_node(const fl_cuda_device *d, CUgraph graph, const fl_cuda_n
     case FL_NODE_LAUNCH:
         return CU(d, cuGraphAddKernelNode_v2)(made, graph, before, count, &n->launch);
     case FL_NODE_COPY:
-        return CU(d, cuGraphAddMemcpyNode)(made, graph, before, count, &n->copy, d->context);
+        return CU(d, cuGraphAddMemcpyNode)(made, graph, before, count, &n->copy,
+                                           n->device->context);
     case FL_NODE_FILL:
-        return CU(d, cuGraphAddMemsetNode)(made, graph, before, count, &n->fill, d->context);
+        return CU(d, cuGraphAddMemsetNode)(made, graph, before, count, &n->fill,
+                                           n->device->context);
     case FL_NODE_FILLS:
     case FL_NODE_PARTS: return add_inner(d, graph, n, before, count, made);
     default: return CUDA_SUCCESS;
     }
 }
 
-/* A launch after the only node that it comes after, which nothing else comes after: it is on the
+/* A launch after the only node that it comes after, which nothing else comes after: it is on its
  * device when that one ends, or before, and waits there for its results. One edge at a time, since
  * drivers take the kind of the first for all. */
 static CUresult add_early(const fl_cuda_device *d, CUgraph graph, const fl_cuda_node *n,
@@ -118,15 +120,17 @@ static CUresult add_command(fl_cuda *g, CUgraph graph, uint32_t number, const CU
                             struct fl_cuda_made *made) {
     fl_cuda_node n;
     CUresult code = CUDA_ERROR_INVALID_VALUE;
-    bool fine = fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[number],
-                                 &n) == FL_CUDA_FINE;
+    bool fine =
+        fl_describe_node(g->functions, &g->cells, &g->commands[number], &n) == FL_CUDA_FINE;
     bool waits = fine && n.kind == FL_NODE_LAUNCH && n.waits;
-    bool early = g->starts_early && waits && only && only->waits && only->followers == 1;
+    bool early = g->starts_early && waits && only && only->waits && only->followers == 1 &&
+                 only->device == n.device;
     if (fine && early)
         code = add_early(g->device, graph, &n, *list, &made->node);
     else if (fine)
         code = add_node(g->device, graph, &n, list, count, &made->node);
     made->kind = n.kind;
+    made->device = n.device;
     made->is_fixed = n.is_fixed;
     made->waits = waits;
     made->is_early = early;
@@ -209,19 +213,46 @@ CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word) {
     return code;
 }
 
-/* The words of the cells, in the device's memory and here. */
+/* The words of the cells, in each device's memory and here. */
 static CUresult make_words(fl_cuda *g) {
-    if (!fl_list_cuda_cells(&g->cells, g->functions, g->function_count, g->commands, g->count))
+    const fl_cuda_functions *fs = g->functions;
+    if (!fl_list_cuda_cells(&g->cells, fs, g->commands, g->count))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!g->cells.count)
         return CUDA_SUCCESS;
     g->words = calloc(g->cells.count, sizeof *g->words);
-    if (!g->words)
+    g->cells.words = calloc(g->device_count, sizeof *g->cells.words);
+    if (!g->words || !g->cells.words)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < g->cells.count; i++)
-        if (fl_word_of_cell(g->cells.list[i], &g->words[i]) != FL_CUDA_FINE)
+        if (fl_word_of_cell(fs, &g->cells, i, &g->words[i]) != FL_CUDA_FINE)
             return CUDA_ERROR_INVALID_VALUE;
-    return CU(g->device, cuMemAlloc_v2)(&g->cells.words, g->cells.count * sizeof *g->words);
+    CUresult code = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < g->device_count && code == CUDA_SUCCESS; i++) {
+        const fl_cuda_device *d = g->devices[i];
+        if ((code = fl_cuda_enter(d)) != CUDA_SUCCESS)
+            break;
+        code = CU(d, cuMemAlloc_v2)(&g->cells.words[i], g->cells.count * sizeof *g->words);
+        fl_cuda_leave(d);
+    }
+    return code;
+}
+
+static void drop_words(fl_cuda *g) {
+    for (uint32_t i = 0; g->cells.words && i < g->device_count; i++) {
+        const fl_cuda_device *d = g->devices[i];
+        if (!g->cells.words[i] || fl_cuda_enter(d) != CUDA_SUCCESS)
+            continue;
+        CU(d, cuMemFree_v2)(g->cells.words[i]);
+        fl_cuda_leave(d);
+    }
+}
+
+CUresult fl_cuda_lost(const fl_cuda *g) {
+    CUresult lost = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < g->device_count && lost == CUDA_SUCCESS; i++)
+        lost = g->devices[i]->lost;
+    return lost;
 }
 
 static fl_cuda **place_in_unfinished(const fl_cuda *g) {
@@ -247,11 +278,10 @@ void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell) {
 
 void fl_destroy_cuda(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
-    if (!d->lost && fl_cuda_enter(d) == CUDA_SUCCESS) {
+    if (!fl_cuda_lost(g) && fl_cuda_enter(d) == CUDA_SUCCESS) {
         drop_graph(g);
         fl_drop_loop(d, &g->loop);
-        if (g->cells.words)
-            CU(d, cuMemFree_v2)(g->cells.words);
+        drop_words(g);
         fl_cuda_leave(d);
     }
     pthread_mutex_lock(&unfinished.lock);
@@ -270,19 +300,20 @@ void fl_destroy_cuda(fl_cuda *g) {
     pthread_cond_destroy(&g->changed);
     free(g->first_before);
     free(g->before);
+    free(g->devices);
     free(g->nodes);
     free(g);
 }
 
-static uint32_t *copied(const uint32_t *numbers, uint32_t count) {
-    uint32_t *made = malloc((count + 1) * sizeof *made);
-    return made ? memcpy(made, numbers, count * sizeof *made) : NULL;
+static void *copied(const void *array, size_t size) {
+    void *made = malloc(size + 1);
+    return made ? memcpy(made, array, size) : NULL;
 }
 
-fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
-                     uint32_t function_count, const fl_command *commands, uint32_t count,
-                     const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     int beside, const char *title, int *code) {
+fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functions *functions,
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before,
+                     const uint32_t *before, int starts_early, int beside, const char *title,
+                     int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     *code = CUDA_ERROR_OUT_OF_MEMORY;
     if (!g)
@@ -290,20 +321,22 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     *g = (fl_cuda){.device = device,
                    .context = context,
                    .functions = functions,
-                   .function_count = function_count,
                    .count = count,
                    .commands = commands,
                    .starts_early = starts_early,
+                   .has_no_loop = functions->device_count > 1,
                    .beside = beside};
     g->nodes = calloc(count ? count : 1, sizeof *g->nodes);
-    g->first_before = copied(first_before, count + 1);
-    g->before = copied(before, first_before[count]);
+    g->first_before = copied(first_before, (count + 1) * sizeof *first_before);
+    g->before = copied(before, first_before[count] * sizeof *before);
+    g->devices = copied(functions->devices, functions->device_count * sizeof *g->devices);
+    g->device_count = g->devices ? functions->device_count : 0;
     g->last = &g->first;
     snprintf(g->title, sizeof g->title, "%s", title);
     pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
-    if (g->nodes && g->first_before && g->before)
+    if (g->nodes && g->first_before && g->before && g->devices)
         *code = fl_cuda_enter(device);
     if (*code == CUDA_SUCCESS) {
         *code = make_words(g);
@@ -341,9 +374,11 @@ static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
     case FL_NODE_LAUNCH:
         return CU(d, cuGraphExecKernelNodeSetParams_v2)(g->executable, node, &n->launch);
     case FL_NODE_COPY:
-        return CU(d, cuGraphExecMemcpyNodeSetParams)(g->executable, node, &n->copy, d->context);
+        return CU(d, cuGraphExecMemcpyNodeSetParams)(g->executable, node, &n->copy,
+                                                     n->device->context);
     case FL_NODE_FILL:
-        return CU(d, cuGraphExecMemsetNodeSetParams)(g->executable, node, &n->fill, d->context);
+        return CU(d, cuGraphExecMemsetNodeSetParams)(g->executable, node, &n->fill,
+                                                     n->device->context);
     case FL_NODE_FILLS:
     case FL_NODE_PARTS: return set_inner(g, node, n);
     default: return CUDA_SUCCESS;
@@ -355,9 +390,8 @@ int fl_update_cuda(void *cuda, uint32_t command, int relaunched) {
     struct fl_cuda_made *old = &g->nodes[command];
     fl_cuda_node made;
     (void)relaunched;
-    if (fl_describe_node(g->functions, g->function_count, &g->cells, &g->commands[command],
-                         &made) != FL_CUDA_FINE ||
-        made.kind != old->kind) {
+    if (fl_describe_node(g->functions, &g->cells, &g->commands[command], &made) != FL_CUDA_FINE ||
+        made.kind != old->kind || made.device != old->device) {
         free(made.values);
         return FL_BUILD_ANEW;
     }
@@ -380,7 +414,8 @@ int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell) {
     fl_cuda *g = cuda;
     int code = CL_SUCCESS;
     for (uint32_t i = 0; i < g->cells.count; i++)
-        if (g->cells.list[i] == cell && fl_word_of_cell(cell, &g->words[i]) != FL_CUDA_FINE)
+        if (g->cells.list[i].cell == cell &&
+            fl_word_of_cell(g->functions, &g->cells, i, &g->words[i]) != FL_CUDA_FINE)
             return FL_BUILD_ANEW;
     for (uint32_t i = 0; i < g->count && code == CL_SUCCESS; i++)
         if (g->nodes[i].is_fixed && fl_has_cell(g->commands[i].arguments, cell))

@@ -24,9 +24,18 @@ enum fl_cuda_kind {
     FL_NODE_PARTS
 };
 
+/* Where a shared buffer lies. `reached_by` has a bit for each device, by its number, whose kernels
+ * can use it. */
+typedef struct fl_cuda_memory {
+    uint64_t address, reached_by;
+    const fl_cuda_device *device;
+} fl_cuda_memory;
+bool fl_find_cuda_memory(void *memory, fl_cuda_memory *found);   /* false: it is not shared */
+
 /* A command as a node's parameters. Those of a launch lead to `bytes`. */
 typedef struct fl_cuda_node {
     enum fl_cuda_kind kind;
+    const fl_cuda_device *device;  /* where it runs */
     union {
         CUDA_KERNEL_NODE_PARAMS launch;
         CUDA_MEMCPY3D copy;
@@ -46,22 +55,25 @@ typedef struct fl_cuda_node {
 
 /* Parameters that launches load from the device's memory: a word each, one after the other. */
 typedef struct fl_cuda_cells {
-    fl_cell **list;         /* references */
+    struct {
+        fl_cell *cell;      /* a reference */
+        uint64_t places;    /* a bit for each device that loads it */
+    } *list;
     uint32_t count;
-    CUdeviceptr words;
+    CUdeviceptr *words;     /* of each device; NULL: there are none yet */
 } fl_cuda_cells;
-/* Those of commands; `words` is 0. False: there is no memory. */
-bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
-                        uint32_t function_count, const fl_command *commands, uint32_t count);
+/* Those of commands, without words. False: there is no memory. */
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_functions *functions,
+                        const fl_command *commands, uint32_t count);
 void fl_forget_cuda_cells(fl_cuda_cells *cells);
-/* What a launch loads for a cell: its bytes, or the address of its memory object. */
-enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word);
+/* What a launch loads for the cell of a number: its bytes, or the address of its memory object. */
+enum fl_cuda_reason fl_word_of_cell(const fl_cuda_functions *functions, const fl_cuda_cells *cells,
+                                    uint32_t number, uint64_t *word);
 
 /* What a command becomes: enum fl_cuda_reason, FL_CUDA_FINE if it can be one. The caller frees
  * `values`. `cells` is NULL if it is only asked whether it can. */
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count,
-                                     const fl_cuda_cells *cells, const fl_command *command,
-                                     fl_cuda_node *node);
+enum fl_cuda_reason fl_describe_node(const fl_cuda_functions *functions, const fl_cuda_cells *cells,
+                                     const fl_command *command, fl_cuda_node *node);
 
 /* cuda_loops.c: a graph that repeats commands until a word of the device's memory is as wanted. The
  * context of the device is current. */
@@ -84,14 +96,17 @@ void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
 /* --- the graph --- */
 
 struct fl_cuda {
-    fl_cuda_device *device;
+    fl_cuda_device *device;   /* which launches it */
+    fl_cuda_device **devices; /* all of them; the functions may be gone at the end */
+    uint32_t device_count;
     cl_context context;
-    const fl_cuda_function *functions;
-    uint32_t function_count, count;
+    const fl_cuda_functions *functions;
+    uint32_t count;
     const fl_command *commands;
     uint32_t *first_before, *before;
     struct fl_cuda_made {
         enum fl_cuda_kind kind;
+        const fl_cuda_device *device;
         CUgraphNode node;
         uint32_t followers;
         bool is_fixed, is_early, waits;   /* `waits`: a launch, if it starts early */
@@ -107,7 +122,7 @@ struct fl_cuda {
     pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
                                 nobody with it takes `lock` */
     fl_cuda_loop loop;
-    bool has_no_loop;         /* the driver refuses it */
+    bool has_no_loop;         /* the driver refuses it, as it does one of several devices */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[FL_CUDA_MEASURED], on_device[FL_CUDA_MEASURED]; /* of fl_cuda_times */
     uint32_t timed;           /* how many are known; the first of them does not count */
@@ -121,6 +136,8 @@ struct fl_cuda {
 
 /* The same commands as a loop. None starts early in it, and each was a node already. */
 CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word);
+/* The code after which nothing runs any more on one of its devices, or CUDA_SUCCESS. */
+CUresult fl_cuda_lost(const fl_cuda *g);
 /* Nobody uses it any more. */
 void fl_destroy_cuda(fl_cuda *g);
 

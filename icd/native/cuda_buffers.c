@@ -80,7 +80,7 @@ typedef struct place {
     int depth;
     size_t offset;
     cl_mem_flags flags;           /* of the program's buffer */
-    uint64_t address;
+    fl_cuda_memory memory;
 } place;
 
 /* False: it is not shared. */
@@ -92,7 +92,8 @@ static bool locate(cl_mem memory, place *found) {
         if (fl_find_place(memory, &facts)) {
             found->offset = found->depth ? first - facts.origin : 0;
             found->flags = facts.flags;
-            found->address = facts.address + found->offset;
+            found->memory = facts.memory;
+            found->memory.address += found->offset;
             return true;
         }
         memory = parent_of(memory, &offset);
@@ -102,9 +103,16 @@ static bool locate(cl_mem memory, place *found) {
     return false;
 }
 
+bool fl_find_cuda_memory(void *memory, fl_cuda_memory *found) {
+    place where;
+    bool is_shared = locate(memory, &where);
+    *found = where.memory;
+    return is_shared;
+}
+
 uint64_t fl_cuda_address(void *memory) {
-    place found;
-    return locate(memory, &found) ? found.address : 0;
+    fl_cuda_memory found;
+    return fl_find_cuda_memory(memory, &found) ? found.address : 0;
 }
 
 static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {

@@ -16,11 +16,12 @@ typedef struct fl_piece {
     const fl_cuda_device *device;
     CUdeviceptr address;
     CUmemGenericAllocationHandle handle;
+    uint64_t reached_by;          /* fl_cuda_memory */
     size_t mapped, used;          /* bytes */
     uint32_t users;               /* imports, and the slabs of a context that it is open for */
 } fl_piece;
 /* Of `size` bytes, with one user. NULL if there is none to be had. */
-fl_piece *fl_new_piece(const fl_cuda_device *device, size_t size);
+fl_piece *fl_new_piece(const fl_cuda_device *device, uint64_t reached_by, size_t size);
 void fl_drop_piece(fl_piece *piece);   /* one user less; NULL is allowed */
 int fl_export_piece(const fl_piece *piece);   /* a file descriptor, -1 if there is none */
 bool fl_copy_to_cuda(const fl_cuda_device *device, CUdeviceptr to, const void *from, size_t size);
@@ -90,7 +91,7 @@ void fl_count_other_buffer(cl_mem memory);
 /* What is known of a buffer. `origin` is where it begins in the import, in bytes. */
 typedef struct fl_place_facts {
     cl_mem_flags flags;           /* the program's */
-    uint64_t address;
+    fl_cuda_memory memory;
     size_t origin;
 } fl_place_facts;
 bool fl_find_place(cl_mem memory, fl_place_facts *found);

@@ -30,13 +30,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who ended a conte
 FL_FREE_IN_CHILD(lock)
 
 /* Nothing runs in the context any more. The first graph to see that is the one that ended it, since
- * only one at a time runs in the stream. */
+ * only one at a time runs in the stream. Which device of several it was is not said. */
 static void lose(const fl_cuda *g, CUresult code) {
-    fl_cuda_device *d = g->device;
     if (!is_deadly(code))
         return;
     pthread_mutex_lock(&lock);
-    if (!d->lost) {
+    for (uint32_t i = 0; i < g->device_count; i++) {
+        fl_cuda_device *d = g->devices[i];
+        if (d->lost)
+            continue;
         memcpy(d->lost_by, g->title, sizeof d->lost_by);
         __atomic_store_n(&d->lost, code, __ATOMIC_RELEASE);
     }
@@ -58,8 +60,10 @@ static CUresult send(fl_cuda *g, const uint64_t *words) {
     if (!g->sent && !(g->sent = malloc(size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(g->sent, words, size);
-    CUresult code =
-        CU(d, cuMemcpyAsync)(g->cells.words, (CUdeviceptr)(uintptr_t)g->sent, size, d->stream);
+    CUresult code = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < g->device_count && code == CUDA_SUCCESS; i++)
+        code = CU(d, cuMemcpyAsync)(g->cells.words[i], (CUdeviceptr)(uintptr_t)g->sent, size,
+                                    d->stream);
     if (code != CUDA_SUCCESS) {
         free(g->sent);
         g->sent = NULL;
@@ -92,9 +96,9 @@ static uint64_t time_between(const fl_cuda_device *d, const CUevent *marks) {
 /* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
 static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     fl_cuda_device *d = g->device;
-    if (d->lost)
-        return d->lost;
-    CUresult code = fl_cuda_enter(d);
+    CUresult code = fl_cuda_lost(g);
+    if (code == CUDA_SUCCESS)
+        code = fl_cuda_enter(d);
     if (code != CUDA_SUCCESS)
         return code;
     bool measures = g->timed < FL_CUDA_MEASURED && times;
@@ -128,7 +132,7 @@ static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
 
 int fl_run_cuda(void *cuda, uint32_t times) {
     fl_cuda *g = cuda;
-    return g->device->lost ? FL_BUILD_ANEW : launch(g, times, g->words);
+    return fl_cuda_lost(g) ? FL_BUILD_ANEW : launch(g, times, g->words);
 }
 
 /* Run it so often without a look, and look at the word. The context is current. */
@@ -171,7 +175,7 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
     fl_cuda_device *d = g->device;
     CUdeviceptr word = fl_cuda_address(flag);
     *ran = *stopped = 0;
-    if (!word || (word += offset) % sizeof(uint32_t) || d->lost || g->has_no_loop ||
+    if (!word || (word += offset) % sizeof(uint32_t) || fl_cuda_lost(g) || g->has_no_loop ||
         fl_cuda_enter(d) != CUDA_SUCCESS)
         return FL_BUILD_ANEW;
     pthread_mutex_lock(&g->running);
@@ -203,7 +207,7 @@ static job *new_job(const fl_cuda *g, uint32_t times) {
     j->times = times;
     j->held = (cl_mem *)(j->words + count);
     for (uint32_t i = 0; i < count; i++) {
-        const fl_cell *cell = g->cells.list[i];
+        const fl_cell *cell = g->cells.list[i].cell;
         j->words[i] = g->words[i];
         if (cell->conversion ==
             FL_AS_MEMORY) { /* the program may set the Parameter to another one and release it */
@@ -297,7 +301,7 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
     cl_int code = CL_OUT_OF_HOST_MEMORY;
     (void)queue_count;
     *failed = UINT32_MAX;
-    if (g->device->lost)
+    if (fl_cuda_lost(g))
         return FL_BUILD_ANEW;
     job *j = new_job(g, times);
     if (!j)

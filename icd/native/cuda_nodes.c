@@ -32,25 +32,27 @@ int fl_lets_start(const fl_command *c, uint64_t most) {
     return threads >= LEAST_TO_START && threads <= most;
 }
 
-static bool is_like(const fl_command *a, const fl_command *b, bool updatable, uint64_t most) {
+static bool is_like(const fl_cuda_functions *fs, const fl_command *a, const fl_command *b,
+                    bool updatable) {
+    uint32_t place = fs->place_of[a->queue];
+    uint64_t most = fs->devices[place]->early_threads;
     for (uint32_t i = 0; i < a->work_dim; i++)
         if ((a->has_offset ? a->n[i] : 0) != (b->has_offset ? b->n[i] : 0))
             return false;
     return a->kernel == b->kernel && a->work_dim == b->work_dim &&
-           fl_lets_start(a, most) == fl_lets_start(b, most) &&
+           place == fs->place_of[b->queue] && fl_lets_start(a, most) == fl_lets_start(b, most) &&
            (!updatable || fl_cell_bits(a->arguments) == fl_cell_bits(b->arguments));
 }
 
-uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updatable,
-                          uint64_t early_threads, uint32_t *found) {
+uint32_t fl_find_launches(const fl_cuda_functions *functions, const fl_command *commands,
+                          uint32_t count, bool updatable, uint32_t *found) {
     enum { LOOKED_AT = 64 };   /* the last ones found */
     uint32_t made = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t k = made < LOOKED_AT ? 0 : made - LOOKED_AT;
         if (commands[i].op != FL_KERNEL)
             continue;
-        while (k < made &&
-               !is_like(&commands[found[k]], &commands[i], updatable, early_threads))
+        while (k < made && !is_like(functions, &commands[found[k]], &commands[i], updatable))
             k++;
         if (k == made)
             found[made++] = i;
@@ -59,12 +61,13 @@ uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updat
 }
 
 /* The one that lets the next launch start, or does not, as is best for this one; or else any. */
-static const fl_cuda_function *function_of(const fl_cuda_function *functions, uint32_t count,
-                                           const fl_command *c) {
+static const fl_cuda_function *function_of(const fl_cuda_functions *fs, const fl_command *c) {
     const fl_cuda_function *found = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        const fl_cuda_function *f = &functions[i];
-        if (f->kernel != c->kernel || f->part.groups[0] || !wanted(f, c))
+    if (c->op != FL_KERNEL)
+        return NULL;
+    for (const fl_cuda_function *f = fs->list; f < fs->list + fs->count; f++) {
+        if (f->kernel != c->kernel || f->place != fs->place_of[c->queue] || f->part.groups[0] ||
+            !wanted(f, c))
             continue;
         if (!f->function)
             return NULL;
@@ -129,14 +132,13 @@ static uint32_t list_parts(const CUDA_KERNEL_NODE_PARAMS *l, fl_cuda_part *parts
     return count;
 }
 
-uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_count,
-                          const fl_command *commands, uint32_t count, uint32_t number,
-                          fl_cuda_part *parts, uint32_t *part_count) {
+uint32_t fl_find_in_parts(const fl_cuda_functions *functions, const fl_command *commands,
+                          uint32_t count, uint32_t number, fl_cuda_part *parts,
+                          uint32_t *part_count) {
     CUDA_KERNEL_NODE_PARAMS launch;
     for (; number < count; number++) {
         const fl_command *c = &commands[number];
-        const fl_cuda_function *f =
-            c->op == FL_KERNEL ? function_of(functions, function_count, c) : NULL;
+        const fl_cuda_function *f = function_of(functions, c);
         if (!f || set_sizes(f, c, &launch) != FL_CUDA_FINE)
             continue;
         *part_count = list_parts(&launch, parts);
@@ -146,12 +148,12 @@ uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_c
     return count;
 }
 
-static const fl_cuda_function *function_of_part(const fl_cuda_function *functions, uint32_t count,
+static const fl_cuda_function *function_of_part(const fl_cuda_functions *fs,
                                                 const fl_cuda_function *whole,
                                                 const fl_cuda_part *part) {
-    for (const fl_cuda_function *f = functions; f < functions + count; f++)
+    for (const fl_cuda_function *f = fs->list; f < fs->list + fs->count; f++)
         if (f->kernel == whole->kernel && f->function && f->loads == whole->loads &&
-            f->work_dim == whole->work_dim &&
+            f->place == whole->place && f->work_dim == whole->work_dim &&
             !memcmp(f->offset, whole->offset, sizeof f->offset) &&
             !memcmp(&f->part, part, sizeof *part))
             return f;
@@ -160,7 +162,7 @@ static const fl_cuda_function *function_of_part(const fl_cuda_function *function
 
 static uint32_t least(uint32_t a) { return a < MOST_GROUPS_Y_Z ? a : MOST_GROUPS_Y_Z; }
 
-static enum fl_cuda_reason describe_parts(const fl_cuda_function *functions, uint32_t count,
+static enum fl_cuda_reason describe_parts(const fl_cuda_functions *functions,
                                           const fl_cuda_function *whole, fl_cuda_node *node) {
     fl_cuda_part parts[FL_CUDA_MOST_PARTS];
     uint32_t part_count = list_parts(&node->launch, parts);
@@ -168,7 +170,7 @@ static enum fl_cuda_reason describe_parts(const fl_cuda_function *functions, uin
         return FL_CUDA_GROUPS;
     for (uint32_t i = 0; i < part_count && part_count > 1; i++) {
         const fl_cuda_part *p = &parts[i];
-        const fl_cuda_function *f = function_of_part(functions, count, whole, p);
+        const fl_cuda_function *f = function_of_part(functions, whole, p);
         if (!f)
             return FL_CUDA_GROUPS;
         node->kind = FL_NODE_PARTS;
@@ -180,15 +182,18 @@ static enum fl_cuda_reason describe_parts(const fl_cuda_function *functions, uin
     return FL_CUDA_FINE;
 }
 
-/* CUDA's address of a memory object, 0 for NULL. */
-static enum fl_cuda_reason address_of(void *memory, uint64_t *address) {
-    *address = memory ? fl_cuda_address(memory) : 0;
-    return memory && !*address ? FL_CUDA_NOT_SHARED : FL_CUDA_FINE;
+/* CUDA's address of a memory object for kernels of a device, 0 for NULL. */
+static enum fl_cuda_reason address_of(void *memory, const fl_cuda_device *user, uint64_t *address) {
+    fl_cuda_memory found = {0};
+    if (memory && !fl_find_cuda_memory(memory, &found))
+        return FL_CUDA_NOT_SHARED;
+    *address = found.address;
+    return memory && !(found.reached_by >> user->number & 1) ? FL_CUDA_NOT_REACHED : FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t index,
-                                         const fl_change *argument, unsigned char *to,
-                                         uint32_t *local_memory) {
+static enum fl_cuda_reason set_parameter(const fl_cuda_device *device, const fl_cuda_function *f,
+                                         uint32_t index, const fl_change *argument,
+                                         unsigned char *to, uint32_t *local_memory) {
     uint64_t address = 0;
     void *memory = NULL;
     enum fl_cuda_reason reason = FL_CUDA_FINE;
@@ -215,7 +220,7 @@ static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t ind
             memcpy(&memory, argument->value, sizeof memory);
         if (memory && argument->kind != FL_ARG_MEM)
             return FL_CUDA_ARGUMENT;
-        reason = address_of(memory, &address);
+        reason = address_of(memory, device, &address);
         memcpy(to, &address, sizeof address);
         return reason;
     default:
@@ -228,32 +233,33 @@ static enum fl_cuda_reason set_parameter(const fl_cuda_function *f, uint32_t ind
 
 /* --- Parameters in memory --- */
 
-static bool has_cell(const fl_cuda_cells *cells, const fl_cell *cell, uint64_t *address) {
-    for (uint32_t i = 0; i < cells->count; i++)
-        if (cells->list[i] == cell) {
-            *address = cells->words + i * sizeof *address;
-            return true;
-        }
-    return false;
+/* The number of a cell, `count` if it is not listed. */
+static uint32_t find_cell(const fl_cuda_cells *cells, const fl_cell *cell) {
+    uint32_t i = 0;
+    while (i < cells->count && cells->list[i].cell != cell)
+        i++;
+    return i;
 }
 
-bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
-                        uint32_t function_count, const fl_command *commands, uint32_t count) {
-    uint64_t address;
+bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_functions *functions,
+                        const fl_command *commands, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        const fl_cuda_function *f = commands[i].op == FL_KERNEL
-                                        ? function_of(functions, function_count, &commands[i])
-                                        : NULL;
+        const fl_cuda_function *f = function_of(functions, &commands[i]);
         for (uint32_t k = 0;
              f && k < FL_CUDA_MOST_LOADS && k < fl_argument_count(commands[i].arguments); k++) {
             fl_cell *cell = commands[i].arguments->list[k].cell;
-            if (!(f->loads >> k & 1) || has_cell(cells, cell, &address))
+            uint32_t number = find_cell(cells, cell);
+            if (!(f->loads >> k & 1))
                 continue;
-            fl_cell **list = realloc(cells->list, (cells->count + 1) * sizeof *list);
-            if (!list)
-                return false;
-            cells->list = list;
-            list[cells->count++] = fl_retain_cell(cell);
+            if (number == cells->count) {
+                void *list = realloc(cells->list, (number + 1) * sizeof *cells->list);
+                if (!list)
+                    return false;
+                cells->list = list;
+                cells->list[cells->count++].cell = fl_retain_cell(cell);
+                cells->list[number].places = 0;
+            }
+            cells->list[number].places |= (uint64_t)1 << f->place;
         }
     }
     return true;
@@ -261,36 +267,46 @@ bool fl_list_cuda_cells(fl_cuda_cells *cells, const fl_cuda_function *functions,
 
 void fl_forget_cuda_cells(fl_cuda_cells *cells) {
     for (uint32_t i = 0; i < cells->count; i++)
-        fl_release_cell(cells->list[i]);
+        fl_release_cell(cells->list[i].cell);
     free(cells->list);
+    free(cells->words);
 }
 
-enum fl_cuda_reason fl_word_of_cell(const fl_cell *cell, uint64_t *word) {
+enum fl_cuda_reason fl_word_of_cell(const fl_cuda_functions *functions, const fl_cuda_cells *cells,
+                                    uint32_t number, uint64_t *word) {
+    const fl_cell *cell = cells->list[number].cell;
+    enum fl_cuda_reason reason = FL_CUDA_FINE;
     *word = 0;
     if (cell->conversion == FL_AS_MEMORY)
-        return address_of(fl_object_of(cell), word);
-    memcpy(word, cell->bytes, cell->size);
-    return FL_CUDA_FINE;
+        for (uint32_t i = 0; i < functions->device_count && reason == FL_CUDA_FINE; i++)
+            reason = cells->list[number].places >> i & 1
+                         ? address_of(fl_object_of(cell), functions->devices[i], word)
+                         : reason;
+    else
+        memcpy(word, cell->bytes, cell->size);
+    return reason;
 }
 
-/* The value of a Parameter becomes the address of its word. */
+/* The value of a Parameter becomes the address of its word on the device. */
 static enum fl_cuda_reason move_to_memory(const fl_cuda_cells *cells, const fl_cell *cell,
-                                          unsigned char *value) {
-    uint64_t address = 0;
-    if (cells && !has_cell(cells, cell, &address))
+                                          uint32_t place, unsigned char *value) {
+    uint32_t number = cells ? find_cell(cells, cell) : 0;
+    if (cells && number == cells->count)
         return FL_CUDA_ARGUMENT;
+    uint64_t address = cells ? cells->words[place] + number * sizeof address : 0;
     memcpy(value, &address, sizeof address);
     return FL_CUDA_FINE;
 }
 
-static enum fl_cuda_reason describe_launch(const fl_cuda_function *functions,
-                                           uint32_t function_count, const fl_cuda_cells *cells,
-                                           const fl_command *c, fl_cuda_node *node) {
-    const fl_cuda_function *f = function_of(functions, function_count, c);
+static enum fl_cuda_reason describe_launch(const fl_cuda_functions *functions,
+                                           const fl_cuda_cells *cells, const fl_command *c,
+                                           fl_cuda_node *node) {
+    const fl_cuda_function *f = function_of(functions, c);
     uint32_t count = f ? f->parameter_count : 0, local_memory = 0;
     size_t place = 0, size = 1;
     if (!f)
         return FL_CUDA_KERNEL;
+    node->device = functions->devices[f->place];
     if (fl_argument_count(c->arguments) > count)
         return FL_CUDA_ARGUMENT;
     for (uint32_t i = 0; i < count; i++)
@@ -304,9 +320,10 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *functions,
         if (fl_get_argument(c->arguments, i, &argument) != CL_SUCCESS)
             return FL_CUDA_UNSEEN;
         enum fl_cuda_reason reason =
-            set_parameter(f, i, &argument, node->bytes + place, &local_memory);
+            set_parameter(node->device, f, i, &argument, node->bytes + place, &local_memory);
         if (reason == FL_CUDA_FINE && i < FL_CUDA_MOST_LOADS && f->loads >> i & 1)
-            reason = move_to_memory(cells, c->arguments->list[i].cell, node->bytes + place);
+            reason = move_to_memory(cells, c->arguments->list[i].cell, f->place,
+                                    node->bytes + place);
         if (reason != FL_CUDA_FINE)
             return reason;
         node->is_fixed |=
@@ -319,7 +336,7 @@ static enum fl_cuda_reason describe_launch(const fl_cuda_function *functions,
     node->launch = (CUDA_KERNEL_NODE_PARAMS){
         .func = f->function, .sharedMemBytes = local_memory, .kernelParams = node->values};
     enum fl_cuda_reason reason = set_sizes(f, c, &node->launch);
-    return reason == FL_CUDA_FINE ? describe_parts(functions, function_count, f, node) : reason;
+    return reason == FL_CUDA_FINE ? describe_parts(functions, f, node) : reason;
 }
 
 /* An end of a copy: a buffer, or the host's memory; where it begins, and its pitches. */
@@ -330,15 +347,15 @@ typedef struct end {
 
 static enum fl_cuda_reason describe_copy(const end *from, const end *to, const size_t region[3],
                                          fl_cuda_node *node) {
-    uint64_t source, target;
-    enum fl_cuda_reason reason = address_of(from->memory, &source);
-    if (reason == FL_CUDA_FINE)
-        reason = address_of(to->memory, &target);
-    if (reason != FL_CUDA_FINE)
-        return reason;
+    fl_cuda_memory ends[2] = {0};
+    if ((from->memory && !fl_find_cuda_memory(from->memory, &ends[0])) ||
+        (to->memory && !fl_find_cuda_memory(to->memory, &ends[1])))
+        return FL_CUDA_NOT_SHARED;
+    uint64_t source = ends[0].address, target = ends[1].address;
     if (!region[0] || !region[1] || !region[2] || from->slice % from->row || to->slice % to->row)
         return FL_CUDA_RANGE;
     node->kind = FL_NODE_COPY;
+    node->device = ends[!source].device;
     node->copy =
         (CUDA_MEMCPY3D){.srcMemoryType = source ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
                         .srcDevice = source ? source + from->offset : 0,
@@ -383,29 +400,29 @@ static size_t period_of(const unsigned char *pattern, size_t size) {
 
 /* A set for each word of a longer pattern, which leaves the others out. */
 static enum fl_cuda_reason describe_fill(const fl_command *c, fl_cuda_node *node) {
-    uint64_t to;
+    fl_cuda_memory found;
     uint32_t word = 0;
     size_t period = period_of(c->pattern, c->pattern_size), width = period < 4 ? period : 4;
-    enum fl_cuda_reason reason = address_of(c->target, &to);
-    if (reason != FL_CUDA_FINE)
-        return reason;
+    if (!fl_find_cuda_memory(c->target, &found))
+        return FL_CUDA_NOT_SHARED;
+    uint64_t to = found.address + c->n[3];
+    node->device = found.device;
     memcpy(&word, c->pattern, width);
     node->kind = period > width ? FL_NODE_FILLS : FL_NODE_FILL;
     node->pattern = c->pattern;
     node->fill =
         period > width
-            ? (CUDA_MEMSET_NODE_PARAMS){to + c->n[3], period, word, 4, 1, c->n[6] / period}
-            : (CUDA_MEMSET_NODE_PARAMS){to + c->n[3], 0, word, (uint32_t)width, c->n[6] / width, 1};
+            ? (CUDA_MEMSET_NODE_PARAMS){to, period, word, 4, 1, c->n[6] / period}
+            : (CUDA_MEMSET_NODE_PARAMS){to, 0, word, (uint32_t)width, c->n[6] / width, 1};
     return FL_CUDA_FINE;
 }
 
-enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t function_count,
-                                     const fl_cuda_cells *cells, const fl_command *command,
-                                     fl_cuda_node *node) {
+enum fl_cuda_reason fl_describe_node(const fl_cuda_functions *functions, const fl_cuda_cells *cells,
+                                     const fl_command *command, fl_cuda_node *node) {
     memset(node, 0, sizeof *node);
     switch (command->op) {
     case FL_KERNEL:
-        return describe_launch(functions, function_count, cells, command, node);
+        return describe_launch(functions, cells, command, node);
     case FL_COPY:
     case FL_READ:
     case FL_WRITE:
@@ -422,11 +439,11 @@ enum fl_cuda_reason fl_describe_node(const fl_cuda_function *functions, uint32_t
     }
 }
 
-uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count,
-                       const fl_command *commands, uint32_t count, uint32_t *reason) {
+uint32_t fl_check_cuda(const fl_cuda_functions *functions, const fl_command *commands,
+                       uint32_t count, uint32_t *reason) {
     for (uint32_t i = 0; i < count; i++) {
         fl_cuda_node node;
-        *reason = fl_describe_node(functions, function_count, NULL, &commands[i], &node);
+        *reason = fl_describe_node(functions, NULL, &commands[i], &node);
         free(node.values);
         if (*reason != FL_CUDA_FINE)
             return i;

@@ -12,8 +12,12 @@ static CUresult map_memory(fl_piece *p, size_t size) {
     CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->number}};
-    CUmemAccessDesc access = {kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    size_t granularity = 0;
+    CUmemAccessDesc access[FL_CUDA_MOST_DEVICES];
+    size_t granularity = 0, count = 0;
+    for (int32_t i = 0; i < FL_CUDA_MOST_DEVICES; i++)
+        if (p->reached_by >> i & 1)
+            access[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, i},
+                                                CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult code =
         CU(d, cuMemGetAllocationGranularity)(&granularity, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (code == CUDA_SUCCESS && !granularity)
@@ -28,7 +32,7 @@ static CUresult map_memory(fl_piece *p, size_t size) {
     if (code == CUDA_SUCCESS) {
         code = CU(d, cuMemMap)(p->address, p->mapped, 0, p->handle, 0);
         if (code == CUDA_SUCCESS) {
-            code = CU(d, cuMemSetAccess)(p->address, p->mapped, &access, 1);
+            code = CU(d, cuMemSetAccess)(p->address, p->mapped, access, count);
             if (code == CUDA_SUCCESS)
                 return code;
             CU(d, cuMemUnmap)(p->address, p->mapped);
@@ -46,11 +50,12 @@ static void unmap(const fl_piece *p) {
     CU(d, cuMemRelease)(p->handle);
 }
 
-fl_piece *fl_new_piece(const fl_cuda_device *device, size_t size) {
+fl_piece *fl_new_piece(const fl_cuda_device *device, uint64_t reached_by, size_t size) {
     fl_piece *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->device = device;
+    p->reached_by = reached_by;
     p->users = 1;
     CUresult taken = fl_cuda_enter(device);
     if (taken == CUDA_SUCCESS) {
@@ -89,7 +94,7 @@ static int export_piece(const fl_piece *p) {
 static void keep_one_open(const fl_cuda_device *device) {
     static atomic_bool kept[FL_CUDA_MOST_DEVICES];
     uint32_t number = (uint32_t)device->number;
-    fl_piece small = {.device = device};
+    fl_piece small = {.device = device, .reached_by = (uint64_t)1 << device->number};
     if (number >= FL_CUDA_MOST_DEVICES || atomic_exchange(&kept[number], true) ||
         map_memory(&small, 1) != CUDA_SUCCESS)
         return;

@@ -7,6 +7,7 @@
 #include "cuda_buffers.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { BUCKETS = 1024, MOST_SLOTS = 128 };
@@ -36,10 +37,10 @@ typedef struct place {
 
 /* An import of a piece by OpenCL: a slab, which has a range of it, or the place of one buffer. */
 typedef struct root {
-    struct root *next;            /* of its context, or of those that are given up */
+    struct root *next;            /* of its home, or of those that are given up */
     cl_mem memory;
     fl_piece *piece;
-    struct shared_context *home;
+    struct home *home;
     size_t first, slot;           /* where its places begin in the piece, and the size of each */
     uint32_t class;
     uint32_t slots, used;         /* places, and those that had a buffer */
@@ -49,18 +50,29 @@ typedef struct root {
     place places[];
 } root;
 
+/* The buffers of a device in a context. */
+typedef struct home {
+    struct home *next;            /* of its context */
+    struct shared_context *context;
+    cl_device_id opencl;
+    const fl_cuda_device *device; /* NULL: ask */
+    uint64_t reached_by;          /* fl_cuda_memory */
+    root *roots;
+    root *slabs[SMALL_CLASSES];   /* with places that had no buffer */
+    fl_piece *open;               /* has room for slabs, or is NULL */
+    place *newest[CLASSES], *oldest[CLASSES];   /* released ones */
+} home;
+
 /* A context whose buffers are shared. It lives as long as the process: another context may get its
  * handle. */
 typedef struct shared_context {
     struct shared_context *next;
     cl_context context;
-    const fl_cuda_device *device; /* NULL: ask */
+    cl_device_id devices[FL_CUDA_MOST_DEVICES];
+    size_t device_count;          /* 0: ask */
+    home *homes;
     fl_queues queues;
-    root *roots;
-    root *slabs[SMALL_CLASSES];   /* with places that had no buffer */
-    fl_piece *open;               /* has room for slabs, or is NULL */
     bool has_ended; /* the program has let go of it: what is empty must not hold it */
-    place *newest[CLASSES], *oldest[CLASSES];   /* released ones */
 } shared_context;
 
 static place *buckets[BUCKETS];
@@ -75,6 +87,13 @@ static struct {
 static uint32_t device_count;
 static fl_cuda_import *import_memory;
 static fl_cuda_counts counts;
+static __thread cl_device_id made_on;   /* fl_make_buffers_on */
+
+void *fl_make_buffers_on(void *opencl_device) {
+    void *before = made_on;
+    made_on = opencl_device;
+    return before;
+}
 
 static place **bucket_of(const void *memory) {
     return &buckets[((uintptr_t)memory >> 4) % BUCKETS];
@@ -113,22 +132,22 @@ static size_t origin_of(const place *p) {
 
 /* The caller has the lock here, and in the functions that follow. */
 static void add_free(place *p) {
-    shared_context *home = p->root->home;
+    home *h = p->root->home;
     uint32_t class = p->root->class;
     p->is_free = true;
     p->newer = NULL;
-    p->older = home->newest[class];
-    *(p->older ? &p->older->newer : &home->oldest[class]) = p;
-    home->newest[class] = p;
+    p->older = h->newest[class];
+    *(p->older ? &p->older->newer : &h->oldest[class]) = p;
+    h->newest[class] = p;
     counts.kept += p->root->slot;
 }
 
 static void take_free(place *p) {
-    shared_context *home = p->root->home;
+    home *h = p->root->home;
     uint32_t class = p->root->class;
     p->is_free = false;
-    *(p->older ? &p->older->newer : &home->oldest[class]) = p->newer;
-    *(p->newer ? &p->newer->older : &home->newest[class]) = p->older;
+    *(p->older ? &p->older->newer : &h->oldest[class]) = p->newer;
+    *(p->newer ? &p->newer->older : &h->newest[class]) = p->older;
     counts.kept -= p->root->slot;
 }
 
@@ -141,15 +160,15 @@ static void give_up_place(place *p) {
 
 /* Without a buffer of the program's a root can go, when what was kept of it is gone, too. */
 static void give_up(root *r) {
-    shared_context *home = r->home;
+    home *h = r->home;
     if (!r->is_given_up) {
         r->is_given_up = true;
-        root **at = &home->roots;
+        root **at = &h->roots;
         while (*at != r)
             at = &(*at)->next;
         *at = r->next;
-        if (r->class < SMALL_CLASSES && home->slabs[r->class] == r)
-            home->slabs[r->class] = NULL;
+        if (r->class < SMALL_CLASSES && h->slabs[r->class] == r)
+            h->slabs[r->class] = NULL;
         for (uint32_t i = 0; i < r->used; i++)
             if (r->places[i].is_free) {
                 take_free(&r->places[i]);
@@ -164,39 +183,44 @@ static void give_up(root *r) {
 }
 
 static bool is_to_be_kept(const root *r) {
-    return r->slot <= most_kept && r->home->device && r->home->queues.are_known;
+    return r->slot <= most_kept && r->home->device && r->home->context->queues.are_known;
 }
 
 /* A place has no buffer of the program's any more. */
 static void release_place(place *p) {
     root *r = p->root;
-    shared_context *home = r->home;
+    shared_context *c = r->home->context;
     *(r->slots == 1 ? &counts.own : &counts.small) -= 1;
     r->busy--;
     bool is_kept = is_to_be_kept(r);
     if (is_kept) {
-        r->turn = p->turn = home->queues.turn;
-        home->queues.released++;
-        home->queues.released_bytes += r->slot;
+        r->turn = p->turn = c->queues.turn;
+        c->queues.released++;
+        c->queues.released_bytes += r->slot;
         add_free(p);
     } else if (p->memory) {
         give_up_place(p);
     }
-    if (!r->busy && (r->is_given_up || home->has_ended || (!is_kept && r->used == r->slots)))
+    if (!r->busy && (r->is_given_up || c->has_ended || (!is_kept && r->used == r->slots)))
         give_up(r);
 }
 
 /* Give up what nobody uses, the oldest first, until so many bytes are left. */
+static void trim_home(home *h, uint64_t most) {
+    for (uint32_t class = 0; class < CLASSES && counts.kept > most; class ++)
+        for (place *p = h->oldest[class], *next; p && counts.kept > most; p = next) {
+            root *r = p->root;
+            for (next = p->newer; next && next->root == r; next = next->newer)
+                ;
+            if (!r->busy && r->turn <= h->context->queues.idle_turn)
+                give_up(r);
+        }
+}
+
 static void trim(uint64_t most) {
-    for (shared_context *home = contexts; home && counts.kept > most; home = home->next)
-        for (uint32_t class = 0; class < CLASSES && counts.kept > most; class ++)
-            for (place *p = home->oldest[class], *next; p && counts.kept > most; p = next) {
-                root *r = p->root;
-                for (next = p->newer; next && next->root == r; next = next->newer)
-                    ;
-                if (!r->busy && r->turn <= home->queues.idle_turn)
-                    give_up(r);
-            }
+    for (shared_context *c = contexts; c; c = c->next)
+        for (home *h = c->homes; h; h = h->next)
+            trim_home(h, most);
 }
 
 /* OpenCL has destroyed a buffer. Its handle may be another object's by now. */
@@ -249,11 +273,17 @@ void fl_give_back(void) {
     }
 }
 
-/* The driver's import of a file descriptor, which it owns from then on. */
-static void *import_descriptor(void *context, uint64_t flags, uint64_t address, int descriptor,
-                               size_t size, int32_t *code) {
+/* The driver's import of a file descriptor, which it owns from then on. In a context of several
+ * devices NVIDIA's takes the memory for one of them. */
+static void *import_descriptor(void *context, void *opencl_device, uint64_t flags, uint64_t address,
+                               int descriptor, size_t size, int32_t *code) {
     cl_mem_properties properties[] = {CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR,
-                                      (cl_mem_properties)descriptor, 0};
+                                      (cl_mem_properties)descriptor,
+                                      opencl_device ? CL_MEM_DEVICE_HANDLE_LIST_KHR : 0,
+                                      (cl_mem_properties)(uintptr_t)opencl_device,
+                                      CL_MEM_DEVICE_HANDLE_LIST_END_KHR,
+                                      0};
+    (void)address;
     fn_clCreateBufferWithProperties *create =
         (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
     void *memory = create(context, properties, flags, size, NULL, code);
@@ -263,7 +293,7 @@ static void *import_descriptor(void *context, uint64_t flags, uint64_t address, 
 }
 
 /* Memory of both. It takes over one use of the piece. NULL: OpenCL does not import it. */
-static root *new_root(shared_context *home, fl_piece *p, uint32_t slots) {
+static root *new_root(home *h, fl_piece *p, uint32_t slots) {
     root *r = calloc(1, sizeof *r + slots * sizeof *r->places);
     const fl_cuda_device *device = p->device;
     cl_int code = CL_SUCCESS;
@@ -273,14 +303,15 @@ static root *new_root(shared_context *home, fl_piece *p, uint32_t slots) {
         return NULL;
     }
     r->piece = p;
-    r->home = home;
+    r->home = h;
     r->slots = slots;
     for (uint32_t i = 0; i < slots; i++)
         r->places[i].root = r;
     int descriptor = fl_export_piece(p);
     if (descriptor >= 0)
         r->memory = (import_memory ? import_memory : import_descriptor)(
-            home->context, CL_MEM_READ_WRITE, p->address, descriptor, p->mapped, &code);
+            h->context->context, h->context->device_count > 1 ? h->opencl : NULL,
+            CL_MEM_READ_WRITE, p->address, descriptor, p->mapped, &code);
     fl_cuda_leave(device);
     if (r->memory)
         return r;
@@ -317,31 +348,67 @@ static shared_context *context_of(cl_context context) {
     return c;
 }
 
-/* A context of one device, which is shared, and that device; NULL if it is none. */
-static shared_context *find_home(cl_context context, const fl_cuda_device **device) {
-    cl_device_id all[2];
-    size_t size = 0;
+/* The caller has the lock. */
+static fl_cuda_device *shared_device(cl_device_id opencl) {
+    for (uint32_t i = 0; i < device_count; i++)
+        if (devices[i].opencl == opencl && !devices[i].cuda->lost)
+            return devices[i].cuda;
+    return NULL;
+}
+
+/* Where the context's buffers on a device are. The caller has the lock. */
+static home *home_on(shared_context *c, cl_device_id opencl) {
+    home *h = c->homes;
+    while (h && h->opencl != opencl)
+        h = h->next;
+    if (h && h->device)
+        return h->device->lost ? NULL : h;
+    const fl_cuda_device *device = shared_device(opencl);
+    if (!device || !(h || (h = calloc(1, sizeof *h))))
+        return NULL;
+    if (!h->context) {
+        h->next = c->homes;
+        c->homes = h;
+    }
+    h->context = c;
+    h->opencl = opencl;
+    h->device = device;
+    h->reached_by = (uint64_t)1 << device->number;
+    for (size_t i = 0; i < c->device_count; i++) {
+        const fl_cuda_device *other = shared_device(c->devices[i]);
+        if (other && other->reaches >> device->number & 1)
+            h->reached_by |= (uint64_t)1 << other->number;
+    }
+    return h;
+}
+
+/* Where a context's new buffers go: to its device, or to one of several that was asked for. NULL:
+ * they are not shared. */
+static home *find_home(cl_context context) {
+    cl_device_id all[FL_CUDA_MOST_DEVICES];
+    size_t size = 0, place = 0;
     pthread_mutex_lock(&fl_shared_lock);
     shared_context *c = find_context(context);
-    *device = c ? c->device : NULL;
-    if (c)
-        c->has_ended = false;
+    bool is_known = c && c->device_count;
     pthread_mutex_unlock(&fl_shared_lock);
-    if (*device)
-        return (*device)->lost ? NULL : c;
     fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
-    if (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS ||
-        size != sizeof *all)
+    if (!is_known &&
+        (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS || !size))
         return NULL;
     pthread_mutex_lock(&fl_shared_lock);
-    for (uint32_t i = 0; i < device_count && !*device; i++)
-        if (devices[i].opencl == all[0] && !devices[i].cuda->lost)
-            *device = devices[i].cuda;
-    c = *device ? context_of(context) : NULL;
-    if (c)
-        c->device = *device;
+    home *found = NULL;
+    if ((c = context_of(context))) {
+        if (!is_known) {
+            memcpy(c->devices, all, size);
+            c->device_count = size / sizeof *all;
+        }
+        c->has_ended = false;
+        while (c->device_count > 1 && place < c->device_count && c->devices[place] != made_on)
+            place++;
+        found = place < c->device_count ? home_on(c, c->devices[place]) : NULL;
+    }
     pthread_mutex_unlock(&fl_shared_lock);
-    return c;
+    return found;
 }
 
 /* CLASSES: none is so large. */
@@ -362,8 +429,7 @@ static uint32_t class_of(size_t size) {
 }
 
 typedef struct wanted {
-    shared_context *home;
-    const fl_cuda_device *device;
+    home *home;
     uint32_t class;
     size_t size;
     cl_mem_flags flags;
@@ -371,9 +437,9 @@ typedef struct wanted {
 } wanted;
 
 /* A use of the open piece, if it has room for so many bytes. They begin at `first`. */
-static fl_piece *take_range(shared_context *home, size_t size, size_t *first) {
+static fl_piece *take_range(home *h, size_t size, size_t *first) {
     pthread_mutex_lock(&fl_shared_lock);
-    fl_piece *p = home->open;
+    fl_piece *p = h->open;
     if (p && p->mapped - p->used >= size) {
         *first = p->used;
         p->used += size;
@@ -384,46 +450,47 @@ static fl_piece *take_range(shared_context *home, size_t size, size_t *first) {
     return p;
 }
 
-/* Later slabs come from a piece. */
-static void open_piece(shared_context *home, fl_piece *p) {
+/* Later slabs come from a piece; NULL: from one that is still to be made. */
+static void open_piece(home *h, fl_piece *p) {
     pthread_mutex_lock(&fl_shared_lock);
-    fl_piece *before = home->open;
-    home->open = p;
-    p->users++;
+    fl_piece *before = h->open;
+    h->open = p;
+    if (p)
+        p->users++;
     pthread_mutex_unlock(&fl_shared_lock);
     fl_drop_piece(before);
 }
 
 /* A new piece. What is kept goes if there is no room for one. */
-static fl_piece *new_piece(shared_context *home, const fl_cuda_device *device, size_t size) {
-    fl_piece *p = fl_new_piece(device, size);
+static fl_piece *new_piece(home *h, size_t size) {
+    fl_piece *p = fl_new_piece(h->device, h->reached_by, size);
     if (p)
         return p;
-    fl_ask_queues(&home->queues);
+    fl_ask_queues(&h->context->queues);
     pthread_mutex_lock(&fl_shared_lock);
     trim(0);
     pthread_mutex_unlock(&fl_shared_lock);
     fl_give_back();
-    return fl_new_piece(device, size);
+    return fl_new_piece(h->device, h->reached_by, size);
 }
 
 static root *new_slab(const wanted *w) {
-    shared_context *home = w->home;
+    home *h = w->home;
     uint32_t class = w->class;
     size_t slot = (size_t)1 << (FIRST_CLASS + class);
     uint32_t slots =
         MOST_OF_A_SLAB / slot < MOST_SLOTS ? (uint32_t)(MOST_OF_A_SLAB / slot) : MOST_SLOTS;
     size_t first = 0, size = slot * slots;
-    fl_piece *p = take_range(home, size, &first);
-    root *made = p ? new_root(home, p, slots) : NULL;
+    fl_piece *p = take_range(h, size, &first);
+    root *made = p ? new_root(h, p, slots) : NULL;
     if (!made) {
         first = 0;
-        p = new_piece(home, w->device, size < PIECE ? PIECE : size);
+        p = new_piece(h, size < PIECE ? PIECE : size);
         if (p)
             p->used = size;
         if (p && p->mapped - size >= size)
-            open_piece(home, p);
-        made = p ? new_root(home, p, slots) : NULL;
+            open_piece(h, p);
+        made = p ? new_root(h, p, slots) : NULL;
     }
     if (!made)
         return NULL;
@@ -434,7 +501,7 @@ static root *new_slab(const wanted *w) {
 }
 
 static root *new_own(const wanted *w) {
-    fl_piece *p = new_piece(w->home, w->device, w->size);
+    fl_piece *p = new_piece(w->home, w->size);
     root *made = p ? new_root(w->home, p, 1) : NULL;
     if (!made)
         return NULL;
@@ -451,18 +518,19 @@ static bool is_same(const place *p, const wanted *w) {
 
 /* A place that was released, or a new one of a slab; NULL if there is none. */
 static place *find_place(const wanted *w) {
-    shared_context *home = w->home;
-    uint64_t idle = home->queues.idle_turn;
-    bool is_ordered = fl_runs_in_order(&home->queues) && !w->is_written_now;
+    home *h = w->home;
+    const fl_queues *queues = &h->context->queues;
+    uint64_t idle = queues->idle_turn;
+    bool is_ordered = fl_runs_in_order(queues) && !w->is_written_now;
     uint32_t looked = 0;
-    for (place *p = home->newest[w->class]; p && looked < MOST_LOOKED_AT; p = p->older, looked++)
+    for (place *p = h->newest[w->class]; p && looked < MOST_LOOKED_AT; p = p->older, looked++)
         if ((is_ordered || p->turn <= idle) && is_same(p, w))
             return p;
-    root *slab = w->class < SMALL_CLASSES ? home->slabs[w->class] : NULL;
+    root *slab = w->class < SMALL_CLASSES ? h->slabs[w->class] : NULL;
     if (slab)
         return &slab->places[slab->used];
     looked = 0;
-    for (place *p = home->oldest[w->class]; p && looked < MOST_LOOKED_AT; p = p->newer, looked++)
+    for (place *p = h->oldest[w->class]; p && looked < MOST_LOOKED_AT; p = p->newer, looked++)
         if (p->turn <= idle && p->root->slot >= w->size)
             return p;
     return NULL;
@@ -486,17 +554,17 @@ static void take(place *p, const wanted *w) {
 }
 
 static place *take_place(const wanted *w) {
-    shared_context *home = w->home;
+    home *h = w->home;
     for (int asked = 0;; asked++) {
         pthread_mutex_lock(&fl_shared_lock);
         place *p = find_place(w);
-        bool may_ask = !p && !asked && home->newest[w->class];
+        bool may_ask = !p && !asked && h->newest[w->class];
         if (p)
             take(p, w);
         pthread_mutex_unlock(&fl_shared_lock);
         if (p)
             return p;
-        if (!may_ask || !fl_ask_queues(&home->queues))
+        if (!may_ask || !fl_ask_queues(&h->context->queues))
             break;
     }
     /* this may take a millisecond, and calls the driver */
@@ -504,10 +572,10 @@ static place *take_place(const wanted *w) {
     if (!made)
         return NULL;
     pthread_mutex_lock(&fl_shared_lock);
-    made->next = home->roots;
-    home->roots = made;
-    if (w->class < SMALL_CLASSES && !home->slabs[w->class])
-        home->slabs[w->class] = made;   /* unless another thread was faster */
+    made->next = h->roots;
+    h->roots = made;
+    if (w->class < SMALL_CLASSES && !h->slabs[w->class])
+        h->slabs[w->class] = made;   /* unless another thread was faster */
     take(&made->places[0], w);
     pthread_mutex_unlock(&fl_shared_lock);
     return &made->places[0];
@@ -538,8 +606,7 @@ static cl_mem new_part(place *p, cl_mem_flags flags, size_t size) {
 }
 
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
-    wanted w = {NULL, NULL, class_of(size), size, flags, host != NULL};
-    w.home = find_home(context, &w.device);
+    wanted w = {find_home(context), class_of(size), size, flags, host != NULL};
     if (!w.home || w.class == CLASSES)
         return NULL;
     place *p = take_place(&w);
@@ -548,7 +615,7 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
         return NULL;
     cl_mem memory = p->memory;
     CUdeviceptr address = p->root->piece->address + origin_of(p);
-    bool is_written = !host || fl_copy_to_cuda(w.device, address, host, size);
+    bool is_written = !host || fl_copy_to_cuda(w.home->device, address, host, size);
     if (is_written && !memory)
         memory = new_part(p, flags, size);
     if (!is_written || !memory) {
@@ -596,7 +663,7 @@ bool fl_keep_buffer(cl_mem memory, cl_int *code) {
         maps)
         return false;
     pthread_mutex_lock(&fl_shared_lock);
-    fl_queues *queues = &p->root->home->queues;
+    fl_queues *queues = &p->root->home->context->queues;
     release_place(p);
     bool is_full = counts.kept > most_kept;
     pthread_mutex_unlock(&fl_shared_lock);
@@ -632,7 +699,9 @@ bool fl_find_place(cl_mem memory, fl_place_facts *found) {
     const place *p = find_used(memory);
     if (p) {
         size_t origin = origin_of(p);
-        *found = (fl_place_facts){p->flags, p->root->piece->address + origin, origin};
+        const fl_piece *piece = p->root->piece;
+        *found = (fl_place_facts){
+            p->flags, {piece->address + origin, piece->reached_by, piece->device}, origin};
     }
     pthread_mutex_unlock(&fl_shared_lock);
     return p;
@@ -642,8 +711,10 @@ void fl_add_context(cl_context context) {
     pthread_mutex_lock(&fl_shared_lock);
     shared_context *c = context_of(context);
     fl_marker *markers = c ? fl_forget_queues(&c->queues) : NULL;   /* of one that is gone */
+    for (home *h = c ? c->homes : NULL; h; h = h->next)
+        h->device = NULL;
     if (c) {
-        c->device = NULL;
+        c->device_count = 0;
         c->queues.first = NULL;   /* theirs have ended with it */
         c->queues.are_known = true;
         c->queues.references = 1;
@@ -668,21 +739,21 @@ void fl_end_context(fl_queues *queues) {
     shared_context *c = contexts;
     while (c && &c->queues != queues)
         c = c->next;
-    fl_piece *open = NULL;
-    if (c && (fl_is_let_go(queues) || !queues->are_known)) {
+    bool ends = c && (fl_is_let_go(queues) || !queues->are_known);
+    if (ends) {
         markers = fl_forget_queues(queues);
         c->has_ended = true;
-        open = c->open;
-        c->open = NULL;
-        for (root *r = c->roots, *next; r; r = next) {
+    }
+    for (home *h = ends ? c->homes : NULL; h; h = h->next)
+        for (root *r = h->roots, *next; r; r = next) {
             next = r->next;
             if (!r->busy)
                 give_up(r);
         }
-    }
     pthread_mutex_unlock(&fl_shared_lock);
     fl_drop_markers(markers);
-    fl_drop_piece(open);
+    for (home *h = ends ? c->homes : NULL; h; h = h->next)   /* they live as long as the process */
+        open_piece(h, NULL);
     fl_give_back();
 }
 
@@ -713,7 +784,7 @@ fl_queues *fl_queues_with(cl_command_queue queue) {
 }
 
 bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
-    if (device_count == FL_CUDA_MOST_DEVICES)
+    if (device_count == FL_CUDA_MOST_DEVICES || device->number >= FL_CUDA_MOST_DEVICES)
         return false;
     pthread_mutex_lock(&fl_shared_lock);
     devices[device_count].opencl = opencl_device;
@@ -733,7 +804,8 @@ bool fl_remove_shared_device(void *opencl_device) {
             was = true;
         }
     for (shared_context *c = contexts; c; c = c->next)
-        c->device = NULL;
+        for (home *h = c->homes; h; h = h->next)
+            h->device = NULL;
     pthread_mutex_unlock(&fl_shared_lock);
     return was;
 }

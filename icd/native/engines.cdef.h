@@ -101,23 +101,29 @@ enum { FL_STACK_NEEDED = 15 << 19 };
  * buffers of memory that CUDA has too --- */
 /* A device: `table` leads to the table of CUDA's functions that receives calls now
  * (DispatchTable.address_of_top). `context` is retained. `lost` is the code after which nothing
- * runs on it any more. */
+ * runs on it any more. `reaches` has a bit for each device, by its `number`, whose memory its
+ * kernels can use. A launch of up to `early_threads` threads may let the next one start. */
 typedef struct fl_cuda_device {
     void *const *table;
     void *context, *stream;
     int32_t number, lost;
+    uint64_t reaches, early_threads;
     void *turn;   /* of cuda_loops.c */
     char lost_by[128];   /* the graph whose kernel ended the context: `lost` */
 } fl_cuda_device;
 enum { FL_CUDA_MOST_DEVICES = 64 };
 /* How OpenCL imports memory of CUDA's: its address there, and a file descriptor that belongs to
- * OpenCL after a success. NULL, and the code. */
-typedef void *fl_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor,
-                             size_t size, int32_t *code);
+ * OpenCL after a success. A context of several devices imports it for one of them. NULL, and the
+ * code. */
+typedef void *fl_cuda_import(void *context, void *opencl_device, uint64_t flags, uint64_t address,
+                             int descriptor, size_t size, int32_t *code);
 /* Buffers of an OpenCL device are made of memory that CUDA has too, from now on; `import` is NULL
  * for file descriptors. OpenCL's code. */
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import);
 void fl_unshare_memory(void *opencl_device);
+/* In contexts of several devices this thread's new buffers are this one's (OpenCL's handle) from
+ * now on, and NULL: of none, so they are not shared. Returns what it was. */
+void *fl_make_buffers_on(void *opencl_device);
 /* CUDA's address of a buffer, 0 if it is not shared. */
 uint64_t fl_cuda_address(void *memory);
 /* Keep so many bytes of what the program releases, to use them again; 0: none. */
@@ -148,23 +154,32 @@ typedef struct fl_cuda_function {
     uint32_t parameter_count, asks, work_dim, offset[3], required[3], most_threads, waits,
         lets_start;
     uint64_t loadable, loads;
+    uint32_t place;            /* its device's in `devices` */
     fl_cuda_part part;         /* that it is for alone, or zeros */
 } fl_cuda_function;
+/* The functions of commands. `place_of` has the place in `devices` by fl_command.queue. */
+typedef struct fl_cuda_functions {
+    const fl_cuda_function *list;
+    uint32_t count, device_count;
+    fl_cuda_device *const *devices;
+    const uint32_t *place_of;
+} fl_cuda_functions;
 enum { FL_CUDA_MOST_LOADS = 64, FL_CUDA_MOST_PARTS = 16 };
 /* The next command from `number` on that is launched in parts, `count` if there is none. Its parts
  * come to `parts`. */
-uint32_t fl_find_in_parts(const fl_cuda_function *functions, uint32_t function_count,
-                          const fl_command *commands, uint32_t count, uint32_t number,
-                          fl_cuda_part *parts, uint32_t *part_count);
+uint32_t fl_find_in_parts(const fl_cuda_functions *functions, const fl_command *commands,
+                          uint32_t count, uint32_t number, fl_cuda_part *parts,
+                          uint32_t *part_count);
 /* Whether a launch is best followed by one that starts while it runs: it has some thousand threads,
  * and not more than `most`. A function whose `lets_start` is not 0 does that, and is for launches
  * of up to so many threads. */
 int fl_lets_start(const fl_command *command, uint64_t most);
-/* The numbers of launches that differ in what their functions depend on: kernel, dimensions,
- * offset, fl_lets_start and, in commands that can be updated, which arguments are Parameters. Each
- * kind is among them; a few may be twice. `found` has room for all. Returns how many there are. */
-uint32_t fl_find_launches(const fl_command *commands, uint32_t count, bool updatable,
-                          uint64_t early_threads, uint32_t *found);
+/* The numbers of launches that differ in what their functions depend on: device, kernel,
+ * dimensions, offset, fl_lets_start and, in commands that can be updated, which arguments are
+ * Parameters. Each kind is among them; a few may be twice. `found` has room for all. Returns how
+ * many there are. */
+uint32_t fl_find_launches(const fl_cuda_functions *functions, const fl_command *commands,
+                          uint32_t count, bool updatable, uint32_t *found);
 /* Why a command cannot be a node. */
 enum fl_cuda_reason {
     FL_CUDA_FINE,
@@ -172,6 +187,7 @@ enum fl_cuda_reason {
     FL_CUDA_ARGUMENT,
     FL_CUDA_UNSEEN,
     FL_CUDA_NOT_SHARED,
+    FL_CUDA_NOT_REACHED,
     FL_CUDA_SVM,
     FL_CUDA_RANGE,
     FL_CUDA_GROUPS,
@@ -180,25 +196,25 @@ enum fl_cuda_reason {
     FL_CUDA_NO_ROOM
 };
 /* The order of commands on at most `most` chains (chains.h). Command i comes after those in
- * `before` from first[i] up to first[i + 1]. The directly preceding ones are in `after`, which has
- * room for 8 for each command, by `first_after`. Returns how many chains there are, or UINT32_MAX
- * if there is no memory. */
+ * `before` from first[i] up to first[i + 1]. Its device is places[i], of `place_count`. The
+ * directly preceding ones are in `after`, which has room for 8 for each command, by `first_after`.
+ * Returns how many chains there are, or UINT32_MAX if there is no memory. */
 uint32_t fl_chain(uint32_t count, const uint32_t *first, const uint32_t *before,
-                  const uint8_t *only_orders, uint32_t most, uint32_t *first_after,
-                  uint32_t *after);
+                  const uint8_t *only_orders, const uint32_t *places, uint32_t place_count,
+                  uint32_t most, uint32_t *first_after, uint32_t *after);
 /* The first command that cannot be a node, `count` if each can; *reason is an enum fl_cuda_reason.
  */
-uint32_t fl_check_cuda(const fl_cuda_function *functions, uint32_t function_count,
-                       const fl_command *commands, uint32_t count, uint32_t *reason);
+uint32_t fl_check_cuda(const fl_cuda_functions *functions, const fl_command *commands,
+                       uint32_t count, uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
-/* A graph of commands that all can be nodes. A node comes after those in `before`, from
+/* A graph of commands that all can be nodes. `device` launches it. A node comes after those in `before`, from
  * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start
  * before the end of the one that it comes after, if nothing else comes after that. What it is given
  * outlives it, but for the numbers and the title, which errors call it. NULL: *code is CUDA's. */
-fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_function *functions,
-                     uint32_t function_count, const fl_command *commands, uint32_t count,
-                     const uint32_t *first_before, const uint32_t *before, int starts_early,
-                     int beside, const char *title, int *code);
+fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functions *functions,
+                     const fl_command *commands, uint32_t count, const uint32_t *first_before,
+                     const uint32_t *before, int starts_early, int beside, const char *title,
+                     int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay.

@@ -1,83 +1,18 @@
 """Programs that share their buffers with CUDA, in processes of their own: on PoCL and the fake
-CUDA.
-
-`SHARING` is what FAIRLEAD_CUDA=1 does at the import of fairlead, with PoCL in the place of NVIDIA's
-driver: PoCL imports the memory of the fake driver, and its compiler gives stored PTX.
-"""
+CUDA (helpers/cuda_children.py)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import pytest
-from helpers.cuda import PTX, SOURCE
+from helpers.cuda import SOURCE
+from helpers.cuda_children import SHARING, environment, run
 from helpers.driver_tables import EXCHANGED, functions_of_row, read_lists
 from helpers.support import RunPython
 
 pytestmark = pytest.mark.slow
-
-SHARING: Final = f"""
-import ctypes, gc, itertools, os, sys, threading
-import numpy as np, pyopencl as cl
-import fairlead
-from fairlead.icd import cuda_sharing
-from fairlead.icd._native import ffi, lib
-from fairlead.icd.command_buffer import cuda_functions, cuda_trust
-from fairlead.icd.drivers import platforms
-from fairlead.loader.cuda.driver import cuda
-(found,) = next(one for one in platforms() if "Portable" in one.name).devices
-fake = ctypes.CDLL("libcuda.so.1")
-address = ctypes.cast(fake.fake_cuda_import, ctypes.c_void_p).value
-share = cuda_sharing.share_device
-cuda_sharing._find_opencl_devices = lambda reasons: [(found.handle, found.name)]
-cuda_sharing.share_opencl_device = lambda opencl, importer: share(
-    opencl, cuda().devices[0], cuda(), ffi.cast("fl_cuda_import *", address)
-)
-cuda_functions.query_ptx = lambda program: {PTX!r}
-cuda_trust.why_not_device = lambda device: None
-os.environ["FAIRLEAD_CUDA"] = "1"
-cuda_sharing.follow_environment()
-SIZE, READ_WRITE = 64, cl.mem_flags.READ_WRITE
-context = cl.Context([found.to_pyopencl()])
-program = cl.Program(context, {SOURCE!r}).build()
-def buffer(value, context=context):
-    host = np.full(SIZE, value, np.int32)
-    return cl.Buffer(context, READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=host)
-def values(queue, buffer):
-    host = np.empty(SIZE, np.int32)
-    cl.enqueue_copy(queue, host, buffer)
-    return sorted(set(host.tolist()))
-def scale(queue, *given, of=program):
-    cl.Kernel(of, "scale")(queue, (SIZE,), None, given[0], *map(np.int32, given[1:]))
-def captured(queue, *given, times=1, of=program):
-    with fairlead.capture(queue) as graph:
-        for _ in range(times):
-            scale(queue, *given, of=of)
-    return graph.finalize()
-def launches():
-    return fake.fake_cuda_calls(b"cuGraphLaunch")
-def shared():
-    counts = lib.fl_count_shared()
-    return counts.small + counts.own
-"""
-
-
-@pytest.fixture
-def environment(fake_cuda_path: Path) -> dict[str, str]:
-    """The variables with which a child finds the fake driver, and shares with it."""
-    return {
-        "LD_LIBRARY_PATH": str(fake_cuda_path.parent),
-        "FAIRLEAD_CUDA": "0",  # at the import nothing is NVIDIA's
-        "FAIRLEAD_COMMAND_BUFFER": "cuda",
-    }
-
-
-def _run(run_python: RunPython, environment: dict[str, str], code: str) -> list[str]:
-    """Return the lines that a child prints. It has to end without a failure."""
-    done = run_python(f"{SHARING}{code}", env=environment)
-    assert "warning" not in done.err and "Traceback" not in done.err, done.err
-    return done.out.splitlines()
+__all__ = ["environment"]  # a fixture
 
 
 def test_a_program_runs_as_a_cuda_graph(run_python: RunPython, environment: dict[str, str]) -> None:
@@ -88,7 +23,7 @@ loop = captured(queue, y, 2, 1, times=3)
 loop.replay(queue, wait=True)
 print(values(queue, y), launches(), shared(), "a CUDA Graph of 3 nodes" in loop.explain(queue))
 """
-    assert _run(run_python, environment, code) == ["[15] 1 1 True"]
+    assert run(run_python, environment, code) == ["[15] 1 1 True"]
 
 
 def test_a_context_from_before_reuses_nothing(
@@ -147,7 +82,7 @@ while shared() > 1:  # a graph that is dropped before it ends is freed with a la
     gc.collect()
 print(shared())
 """.replace("SOURCE_TEXT", repr(SOURCE))
-    assert _run(run_python, environment, code) == ["[] True", "1"]
+    assert run(run_python, environment, code) == ["[] True", "1"]
 
 
 def test_a_forked_child_shares_nothing_and_its_parent_goes_on(
@@ -170,7 +105,7 @@ loop.replay(queue, wait=True)
 new = buffer(0)
 print(values(queue, y), bool(lib.fl_cuda_address(ffi.cast("void *", new.int_ptr))))
 """
-    assert _run(run_python, environment, code) == ["0", "[7] True"]
+    assert run(run_python, environment, code) == ["0", "[7] True"]
 
 
 def test_objects_are_released_in_any_order(
@@ -195,7 +130,7 @@ while shared() > 1:  # a graph that is dropped before it ends is freed with a la
     gc.collect()
 print(shared(), launches() >= 24)
 """.replace("SOURCE_TEXT", repr(SOURCE))
-    assert _run(run_python, environment, code) == ["1 True"]
+    assert run(run_python, environment, code) == ["1 True"]
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -210,7 +145,7 @@ for _ in range(5):
     end = loop.replay(queue, wait={wait})
 print(shared())
 """
-    assert _run(run_python, environment, code) == ["2"]
+    assert run(run_python, environment, code) == ["2"]
 
 
 def test_svm_stays_the_drivers_own(run_python: RunPython, environment: dict[str, str]) -> None:
@@ -233,7 +168,7 @@ with svm.map_ro(queue) as mapped:
 (line,) = (one for one in loop.explain(queue).splitlines() if "  cuda" in one)
 print(line.split("not chosen: ")[1])
 """
-    lines = _run(run_python, environment, code)
+    lines = run(run_python, environment, code)
     why_not = "it uses shared virtual memory: use buffers, or run it outside the block"
     assert lines == ["[15] [15] 3 1", f"command 0 (kernel): {why_not}"]
 

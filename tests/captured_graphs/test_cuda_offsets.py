@@ -60,7 +60,7 @@ class Put:
 @pytest.fixture
 def put(cuda_on_pocl: FakeCuda, pocl_wheel: Candidate, monkeypatch: pytest.MonkeyPatch) -> Put:
     monkeypatch.setenv("FAKE_CUDA_OPENCL", locate(pocl_wheel)[0])
-    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: _SOURCE)
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: _SOURCE)
     monkeypatch.setattr(cuda_functions, "PtxProgram", _Program)
     return Put()
 
@@ -149,7 +149,7 @@ class Places:
 
 @pytest.fixture
 def places(put: Put, monkeypatch: pytest.MonkeyPatch) -> Places:
-    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: _PLACES)
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: _PLACES)
     return Places(2 * (_MOST + 2))
 
 

@@ -26,7 +26,7 @@ def compiled(
 ) -> cuda_sharing.SharedDevice:
     """A device whose kernels PoCL compiles, also for CUDA."""
     monkeypatch.setenv("FAKE_CUDA_OPENCL", locate(pocl_wheel)[0])
-    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: SELF_TEST_SOURCE.decode())
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: SELF_TEST_SOURCE.decode())
     monkeypatch.setattr(cuda_functions, "PtxProgram", TranslatedOpenCL)
     device = cuda_sharing.find_shared_device(program.context.devices[0].int_ptr)
     assert device is not None

@@ -83,7 +83,7 @@ def test_a_parameter_that_cannot_lie_in_memory_is_updated_in_each_launch(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = PTX.replace("%envreg3;", "%envreg3;\n\tmov.b64 %rd1, scale_param_2;")
-    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: text)
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: text)
     y, loop = repeating(program, scales=True)
     before = program.fake.calls("cuGraphExecKernelNodeSetParams_v2")
     for value in (1, 2):

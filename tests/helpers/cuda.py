@@ -238,7 +238,7 @@ def cuda_on_pocl(
     cuda_sharing.share_device(
         device.handle, fake_cuda.driver.devices[0], fake_cuda.driver, importer(fake_cuda)
     )
-    monkeypatch.setattr(cuda_functions, "query_ptx", lambda program: PTX)
+    monkeypatch.setattr(cuda_functions, "query_ptx", lambda *_: PTX)
     monkeypatch.setattr(cuda_trust, "why_not_device", lambda device: None)
     monkeypatch.setenv("FAIRLEAD_COMMAND_BUFFER", "cuda")
     yield fake_cuda

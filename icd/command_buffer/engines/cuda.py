@@ -9,8 +9,9 @@ change between OpenCL and CUDA. docs/cuda.md says what this is worth.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from statistics import median
 from typing import Any, Final
 
@@ -20,13 +21,13 @@ from ....loader.cuda.abi import CudaError
 from ... import cuda_sharing
 from ..._native import ffi, lib
 from ...abi import OPENCL
-from ...calls import find_device_profile, get_address
+from ...calls import find_device_profile, get_address, query_integer
 from ...cuda_sharing import SharedDevice, find_shared_device
 from ...errors import error
 from .. import cuda_trust
 from ..commands import NAMES, ORDER_ONLY, CommandList
 from ..cuda_functions import CudaFunctions
-from ..cuda_order import MOST_EARLY_CHAINS, Edges, chain_commands
+from ..cuda_order import CHAINS, MOST_EARLY_CHAINS, Edges, chain_commands
 from ..engine import BuiltCommands, Cost, Engine, QueueKind, Use
 
 _NOT_SHARED: Final = (
@@ -43,6 +44,8 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_NOT_SHARED: "a buffer of it is not shared with CUDA: it is of host memory, or was "
     "made before the sharing began. Create it after import fairlead.cuda_sharing, without "
     "USE_HOST_PTR and ALLOC_HOST_PTR",
+    lib.FL_CUDA_NOT_REACHED: "its kernel uses a buffer of another GPU, whose memory its own GPU "
+    "does not reach: copy that into a buffer of its GPU",
     lib.FL_CUDA_SVM: "it uses shared virtual memory: use buffers, or run it outside the block",
     lib.FL_CUDA_RANGE: "CUDA may refuse its range or sizes: give sizes above 0, a range that is a "
     "multiple of the local size, and slices of whole rows",
@@ -54,6 +57,10 @@ _REASONS: Final[dict[int, str]] = {
     lib.FL_CUDA_NO_ROOM: "there is no memory: release some",
 }
 
+#: In a context of several devices memory is shared for one of them.
+_ASK: Final = (
+    ". Its context has several devices: create it by `with fairlead.cuda_sharing.on_device(device)`"
+)
 #: Commands that the engine knows.
 _OPERATIONS: Final = frozenset(
     {"kernel", "fill", *ORDER_ONLY}
@@ -78,10 +85,19 @@ _COST: Final = _COSTS[Use.ONCE]
 
 @dataclass(frozen=True)
 class FoundCuda:
-    """What was found out about a list of commands on a device; it lives as long as the list."""
+    """What was found out about a list of commands; it lives as long as the list.
+
+    Attributes:
+        device: the one that launches the graph.
+    """
 
     device: SharedDevice
     functions: CudaFunctions
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing runs any more on one of the devices, None if all work."""
+        return next(filter(None, (one.lost for one in self.functions.devices)), None)
 
 
 class Cuda(Engine):
@@ -91,22 +107,21 @@ class Cuda(Engine):
     changes_device = True
 
     def why_not(self, commands: CommandList, target: QueueKind) -> str | None:
-        if len(set(commands.devices)) > 1:
-            return "the commands are of several devices: capture a graph for each"
         if commands.schedule != "auto":
             return "a schedule was asked for: finalize without one"
         if commands.wanted_events or commands.externals:
             return "the times or events of single commands are asked for: ask for the graph's alone"
-        device = find_shared_device(target.device)
-        if device is None and not find_device_profile(target.device).compiles_to_ptx:
-            return "the driver is not NVIDIA's, whose compiler gives PTX"
-        if device is None:
-            return _NOT_SHARED
-        if device.lost:
-            return device.lost
-        if (why_not := cuda_trust.why_not_device(target.device)) is not None:
-            return why_not
-        found = self._find(commands, device)
+        devices: list[SharedDevice] = []
+        for handle in dict.fromkeys([target.device, *commands.devices]):
+            device = find_shared_device(handle)
+            if device is None and not find_device_profile(handle).compiles_to_ptx:
+                return "the driver is not NVIDIA's, whose compiler gives PTX"
+            if device is None:
+                return _NOT_SHARED
+            if (why_not := device.lost or cuda_trust.why_not_device(handle)) is not None:
+                return why_not
+            devices.append(device)
+        found = self._find(commands, devices)
         for kernel in commands.alternatives:
             if kernel in found.functions.why_not:
                 return f"a launch may come to another kernel, {found.functions.why_not[kernel]}"
@@ -130,10 +145,10 @@ class Cuda(Engine):
             "creates its buffers. FAIRLEAD_CUDA=0 asks for no such line"
         )
 
-    def _find(self, commands: CommandList, device: SharedDevice) -> FoundCuda:
-        key = self.name, device.opencl
+    def _find(self, commands: CommandList, devices: Sequence[SharedDevice]) -> FoundCuda:
+        key = self.name, devices[0].opencl
         if commands.updatable or key not in commands.notes:  # an update may need other variants
-            commands.notes[key] = FoundCuda(device, CudaFunctions(commands, device))
+            commands.notes[key] = FoundCuda(devices[0], CudaFunctions(commands, devices))
         return commands.notes[key]
 
     def cost(self, target: QueueKind) -> Cost | None:
@@ -148,12 +163,15 @@ class Cuda(Engine):
 def why_not_commands(commands: CommandList, functions: CudaFunctions) -> str | None:
     """Return why the first command that cannot be a node cannot, None if each can."""
     reason, count = ffi.new("uint32_t *"), len(commands)
-    first = lib.fl_check_cuda(functions.array, functions.count, commands.array, count, reason)
+    first = lib.fl_check_cuda(functions.native, commands.array, count, reason)
     if first == count:
         return None
     row = commands.array[first]
     kernels = functions.why_not.get(get_address(row.kernel), "")
     why = f"{kernels}; it can run outside the block" if kernels else _REASONS[reason[0]]
+    if reason[0] == lib.FL_CUDA_NOT_SHARED:
+        count = query_integer(commands.context, "clGetContextInfo", "CL_CONTEXT_NUM_DEVICES")
+        why += _ASK if count != 1 else ""
     return f"command {first} ({NAMES[row.op]}): {why}"
 
 
@@ -178,20 +196,25 @@ class BuiltCuda(BuiltCommands):
         found: FoundCuda,
         launch_seconds: float | None = None,
     ) -> None:
-        self._found, self._edges = found, chain_commands(commands.order)
+        functions = found.functions
+        devices = self._devices = functions.devices
+        for one, other in permutations(devices, 2):
+            one.enable_copies(other)
+        places = functions.find_places(commands)
+        self._found = found
+        self._edges = chain_commands(commands.order, CHAINS, places, len(devices))
+        self._most_early = MOST_EARLY_CHAINS * len(devices)
         self._launch_seconds = launch_seconds
         self._count, code = commands.count, ffi.new("int *")
-        functions = found.functions
         self._graph: Any = lib.fl_new_cuda(
             found.device.native,
             ffi.cast("void *", commands.context),
-            functions.array,
-            functions.count,
+            functions.native,
             commands.array,
             len(commands),
             ffi.new("uint32_t[]", self._edges.first),
             ffi.new("uint32_t[]", [*self._edges.flat, 0]),
-            found.device.early_threads > 0 and self._edges.chains <= MOST_EARLY_CHAINS,
+            found.device.early_threads > 0 and self._edges.chains <= self._most_early,
             not target.in_order and not commands.fenced,
             commands.title.encode(),
             code,
@@ -223,7 +246,7 @@ class BuiltCuda(BuiltCommands):
         return self._edges
 
     def explain_loss(self) -> str | None:
-        return self._found.device.lost
+        return self._found.lost
 
     def find_slower_commands(self) -> Mapping[int, str] | None:
         """Return nothing, or every command: the GPU changes to CUDA and back for some replays.
@@ -257,11 +280,13 @@ class BuiltCuda(BuiltCommands):
 
     def explain(self) -> str:
         chains = self._edges.chains
-        shape = "a chain" if chains == 1 else f"{chains} chains"
+        shape, count = "a chain" if chains == 1 else f"{chains} chains", len(self._devices)
+        if count > 1:
+            shape += f" on {count} devices"
         early, why_not = lib.fl_cuda_early(self._graph), self._found.device.why_not_early
         if early:
             shape += f", {early} of which start early (programmatic dependent launch)"
-        elif why_not and 0 < chains <= MOST_EARLY_CHAINS:
+        elif why_not and 0 < chains <= self._most_early:
             shape += f", none of which starts early: {why_not}"
         return f"a CUDA Graph of {self._count} nodes in {shape}"
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ..._native import ffi, lib
-from ...abi import OPENCL
-from ...calls import call, get_address, query_compute_units, query_program
+from ...calls import get_address, query_compute_units, query_integer, query_program
 from ...errors import OpenCLError, error
 from ..commands import CommandList
 from ..direct_device import DirectDevice, get_device
@@ -71,7 +70,8 @@ class Direct(Engine):
     always_faster = "a run is one native kernel, not an enqueue for each command"
 
     def _why_never(self, commands: CommandList, target: QueueKind) -> str | None:
-        if len(set(commands.devices)) > 1 or _count_devices(commands.context) != 1:
+        count = query_integer(commands.context, "clGetContextInfo", "CL_CONTEXT_NUM_DEVICES")
+        if len(set(commands.devices)) > 1 or count != 1:
             return "the context has several devices"
         if commands.schedule != "auto":
             return "a schedule was asked for"
@@ -239,12 +239,3 @@ def _list_kernels(commands: CommandList) -> set[int]:
     """Return the kernels that are launched, or may be launched after an update."""
     rows = (commands.array[number] for number in range(len(commands)))
     return {*(get_address(row.kernel) for row in rows if row.kernel), *commands.alternatives}
-
-
-def _count_devices(context: int) -> int:
-    """CL_CONTEXT_NUM_DEVICES of a context (a handle), 0 if the driver does not tell."""
-    value = ffi.new("uint32_t *")
-    code = call(
-        context, "clGetContextInfo", OPENCL["CL_CONTEXT_NUM_DEVICES"], 4, get_address(value), None
-    )
-    return 0 if code else value[0]

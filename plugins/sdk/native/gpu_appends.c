@@ -58,8 +58,8 @@ static bool has_room(fl_gpu_graph *g) {
 bool fl_plan_gpu_node(fl_gpu_graph *g, const uint32_t *before, uint32_t count) {
     if (!g->chains && !(g->chains = calloc(1, sizeof *g->chains)))
         return false;
-    g->chains->most = FL_CHAINS;
-    g->planned_count = fl_plan_chain(g->chains, before, count, false, g->planned);
+    g->chains->most = FL_CHAINS, g->chains->devices = 1;
+    g->planned_count = fl_plan_chain(g->chains, before, count, false, 0, g->planned);
     return g->planned_count != FL_NO_CHAINS && has_room(g);
 }
 

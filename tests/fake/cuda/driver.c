@@ -7,6 +7,7 @@
  * fake_cuda_fail(name, code) makes a function fail from then on, fake_cuda_calls(name) says how
  * often one was called, and fake_cuda_import is how an OpenCL driver of the same process imports
  * the memory. fake_cuda_hold(1) lets nothing begin on the device until fake_cuda_hold(0).
+ * fake_cuda_isolate(devices) keeps devices, by bits, from reaching others and from being reached.
  * FAKE_CUDA_DEVICES is the number of devices. Without it there is one, or as many as
  * fake_cuda_devices() said. FAKE_CUDA_FAIL is a list such as "cuMemAlloc_v2=2,cuEventCreate=1". */
 #include "fake.h"
@@ -191,9 +192,17 @@ CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+static uint32_t isolated;
+
+void fake_cuda_isolate(uint32_t devices) { isolated = devices; }
+
+bool fake_reaches(int device, int other) {
+    return device == other || !((isolated >> device | isolated >> other) & 1);
+}
+
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     BEGIN;
-    *can = device != peer;
+    *can = device != peer && fake_reaches(device, peer);
     return CUDA_SUCCESS;
 }
 
@@ -228,6 +237,8 @@ static __thread CUcontext stack[MOST];
 static __thread int depth;
 
 bool fake_has_context(void) { return depth > 0; }
+
+int fake_current_device(void) { return depth ? (int)(uintptr_t)stack[depth - 1] - 1 : -1; }
 
 void fake_set_context(CUcontext context) {
     depth = depth ? depth : 1;
@@ -270,24 +281,28 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return CUDA_SUCCESS;
 }
 
-static uint64_t peers;   /* a bit for each context that another one may reach */
+/* For each device a bit for each context that it may reach. */
+static uint64_t peers[64];
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, uint32_t flags) {
-    uint64_t bit = (uint64_t)1 << (uintptr_t)peer % 64;
+    uint64_t bit = (uint64_t)1 << (uintptr_t)peer % 64, *mine = &peers[fake_current_device() & 63];
     BEGIN;
+    NEED_CONTEXT;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (peers & bit)
+    if (!fake_reaches(fake_current_device(), (int)(uintptr_t)peer - 1))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (*mine & bit)
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    peers |= bit;
+    *mine |= bit;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-    uint64_t bit = (uint64_t)1 << (uintptr_t)peer % 64;
+    uint64_t bit = (uint64_t)1 << (uintptr_t)peer % 64, *mine = &peers[fake_current_device() & 63];
     BEGIN;
-    if (!(peers & bit))
+    if (!(*mine & bit))
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    peers &= ~bit;
+    *mine &= ~bit;
     return CUDA_SUCCESS;
 }

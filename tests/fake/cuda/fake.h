@@ -31,6 +31,10 @@ void fake_call_host(void (*function)(void *), void *data);
 
 /* How many devices there are. */
 int fake_device_count(void);
+/* The device of the context that is current in this thread, -1 without one, and whether one device
+ * reaches the memory of another one: not if a test isolates one of them. */
+int fake_current_device(void);
+bool fake_reaches(int device, int other);
 /* Whether a context is current in this thread. */
 bool fake_has_context(void);
 /* Makes a context current in this thread, in place of the one that is. */
@@ -98,6 +102,8 @@ void *fake_share(void *handle, size_t room, size_t size);
 void *fake_open_shared(const void *handle);
 void fake_copy(const CUDA_MEMCPY3D *copy);
 void fake_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
+/* Whether a device may use mapped memory, as cuMemSetAccess says. Other memory each may. */
+bool fake_may_use(uint64_t address, int device);
 /* Whether all the bytes are the driver's memory, or are in no allocation of it at all. */
 bool fake_is_whole(uint64_t address, size_t size);
 
@@ -116,6 +122,7 @@ CUresult fake_make_launch(launch *made, const CUDA_KERNEL_NODE_PARAMS *given);
 launch fake_copy_launch(const launch *one);
 CUresult fake_run_launch(const launch *one);
 void fake_drop_launch(launch *one);
+bool fake_is_of_same_device(const launch *one, const launch *other);
 bool fake_mentions(const launch *one, const char *what);   /* in the text of its module */
 
 /* --- graphs.c --- */

@@ -180,7 +180,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
                               size_t count, const CUDA_MEMSET_NODE_PARAMS *fill,
                               CUcontext context) {
     BEGIN;
-    if (!context || fill->dst % fill->elementSize)
+    if (!context || fill->dst % fill->elementSize ||
+        !fake_may_use(fill->dst, (int)(uintptr_t)context - 1))
         return CUDA_ERROR_INVALID_VALUE;
     return ADD(.kind = FILL, .fill = *fill);
 }
@@ -324,6 +325,8 @@ static CUresult set_launch(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *give
     CUresult code = node ? fake_make_launch(&one, given) : CUDA_ERROR_INVALID_VALUE;
     if (code)
         return code;
+    if (!fake_is_of_same_device(&one, &node->launch))
+        return fake_drop_launch(&one), CUDA_ERROR_INVALID_VALUE;
     fake_drop_launch(&node->launch);
     node->launch = one;
     return CUDA_SUCCESS;
@@ -353,12 +356,12 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node
 
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node,
                                         const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context) {
-    (void)context;
     BEGIN;
     CUgraphNode found = own(executable, node, FILL);
-    if (found)
+    bool fits = found && fake_may_use(fill->dst, (int)(uintptr_t)context - 1);
+    if (fits)
         found->fill = *fill;
-    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node,

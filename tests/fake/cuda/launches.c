@@ -45,6 +45,10 @@ launch fake_copy_launch(const launch *one) {
 
 void fake_drop_launch(launch *one) { free(one->bytes); }
 
+bool fake_is_of_same_device(const launch *one, const launch *other) {
+    return one->function->module->device == other->function->module->device;
+}
+
 bool fake_mentions(const launch *one, const char *what) {
     return strstr(one->function->module->text, what);
 }
@@ -106,6 +110,12 @@ CUresult fake_run_launch(const launch *one) {
     uint32_t items =
         one->grid[0] * one->grid[1] * one->grid[2] * one->block[0] * one->block[1] * one->block[2];
     void *values[MOST_PARAMETERS];
+    for (uint32_t i = 0; i < f->count; i++) {
+        uint64_t value = 0;
+        memcpy(&value, one->bytes + f->offsets[i], f->sizes[i] == sizeof value ? sizeof value : 0);
+        if (!fake_may_use(value, f->module->device))
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
     if (!f->run)
         return run_opencl(one);
     for (uint32_t i = 0; i < f->count; i++)

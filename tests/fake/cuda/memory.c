@@ -421,6 +421,30 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
 
 /* --- memory that is mapped to addresses --- */
 
+typedef struct mapping {
+    struct mapping *next;
+    uint64_t base, may_use;   /* a bit for each device */
+    size_t size;
+    int device;               /* whose memory it is */
+} mapping;
+
+static mapping *mappings;
+
+static mapping **find_mapping(uint64_t address) {   /* the lock is held */
+    mapping **at = &mappings;
+    while (*at && address - (*at)->base >= (*at)->size)
+        at = &(*at)->next;
+    return at;
+}
+
+bool fake_may_use(uint64_t address, int device) {
+    pthread_mutex_lock(&lock);
+    const mapping *found = *find_mapping(address);
+    bool may = !found || device < 0 || found->may_use >> device & 1;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *kind,
                                        CUmemAllocationGranularity_flags option) {
     (void)kind, (void)option;
@@ -433,7 +457,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                      const CUmemAllocationProp *kind, uint64_t flags) {
     (void)flags;
     BEGIN;
-    *handle = size;
+    *handle = size | (uint64_t)kind->location.id << 48;
     return size % GRANULARITY ||
                    kind->requestedHandleTypes > CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
                ? CUDA_ERROR_INVALID_VALUE
@@ -469,22 +493,48 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, uint64_t flags) {
-    (void)address, (void)size, (void)offset, (void)handle, (void)flags;
+    (void)offset, (void)flags;
     BEGIN;
+    mapping *made = malloc(sizeof *made);
+    pthread_mutex_lock(&lock);
+    *made = (mapping){mappings, address, 0, size, (int)(handle >> 48)};
+    mappings = made;
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
-    (void)address, (void)size;
     BEGIN;
+    pthread_mutex_lock(&lock);
+    for (mapping **at; (at = find_mapping(address), *at && (*at)->base < address + size);) {
+        mapping *gone = *at;
+        *at = gone->next;
+        free(gone);
+    }
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
                         size_t count) {
-    (void)address, (void)size, (void)access, (void)count;
+    CUresult code = CUDA_SUCCESS;
+    (void)size;
     BEGIN;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    mapping *found = *find_mapping(address);
+    for (size_t i = 0; found && i < count && !code; i++) {
+        int device = access[i].location.id;
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            continue;
+        if (!fake_reaches(device, found->device))
+            code = CUDA_ERROR_INVALID_DEVICE;
+        else if (access[i].flags)
+            found->may_use |= (uint64_t)1 << device;
+        else
+            found->may_use &= ~((uint64_t)1 << device);
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
 }
 
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
@@ -512,10 +562,11 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
 
 /* The OpenCL driver's clCreateBuffer, with CL_MEM_USE_HOST_PTR: its devices are this process's CPU.
  */
-void *fake_cuda_import(void *context, uint64_t flags, uint64_t address, int descriptor, size_t size,
-                       int32_t *code) {
+void *fake_cuda_import(void *context, void *device, uint64_t flags, uint64_t address,
+                       int descriptor, size_t size, int32_t *code) {
     void *(*create)(void *, uint64_t, size_t, void *, int32_t *) =
         (void *(*)(void *, uint64_t, size_t, void *, int32_t *))(*(void ***)context)[14];
+    (void)device;
     *code = fake_called(__func__);
     if (*code) {
         close(descriptor);

@@ -303,6 +303,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, uint32_t count,
     CUmodule made = calloc(1, sizeof *made);
     bool is_ptx = is_binary || strstr(image, ".entry ") || strstr(image, ".version ");
     made->text = given;
+    made->device = fake_current_device();
     *module = made;
     if (is_ptx) {
         read_variables(made);

@@ -32,6 +32,7 @@ typedef struct variable {
 
 struct fl_CUmodule {
     char *text;
+    int device;           /* whose context was current when it was loaded */
     cl_program program;   /* NULL: PTX */
     CUfunction functions;
     variable *variables;
