@@ -55,9 +55,9 @@ static inline uint32_t fl_choose_chain(const fl_chains *c, const fl_chained *n, 
     return found == FL_NO_CHAINS ? shortest : found;
 }
 
-/* Plans the next command, which comes after those in `before`, on a device. Writes to `after` the commands that
- * it comes after directly, FL_CHAINS at most, and returns how many they are; FL_NO_CHAINS: there is
- * no memory. */
+/* Plans the next command, on a device, which comes after those in `before`. Writes to `after` the
+ * commands that it comes after directly, FL_CHAINS at most, and returns how many they are;
+ * FL_NO_CHAINS: there is no memory. */
 static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint32_t count,
                                      bool only_orders, uint32_t device, uint32_t *after) {
     fl_chained *n = &c->planned;

@@ -207,10 +207,11 @@ uint32_t fl_chain(uint32_t count, const uint32_t *first, const uint32_t *before,
 uint32_t fl_check_cuda(const fl_cuda_functions *functions, const fl_command *commands,
                        uint32_t count, uint32_t *reason);
 typedef struct fl_cuda fl_cuda;
-/* A graph of commands that all can be nodes. `device` launches it. A node comes after those in `before`, from
- * first_before[its number] up to the next one's. `starts_early`: a launch that waits may start
- * before the end of the one that it comes after, if nothing else comes after that. What it is given
- * outlives it, but for the numbers and the title, which errors call it. NULL: *code is CUDA's. */
+/* A graph of commands that all can be nodes, which `device` launches. A node comes after those in
+ * `before`, from first_before[its number] up to the next one's. `starts_early`: a launch that waits
+ * may start before the end of the one that it comes after, if nothing else comes after that. What
+ * it is given outlives it, but for the numbers and the title, which errors call it. NULL: *code is
+ * CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functions *functions,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before,
                      const uint32_t *before, int starts_early, int beside, const char *title,
