@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -28,7 +29,7 @@ import pytest
 from fairlead.loader.base.errors import CodeError, FairleadError
 from fairlead.loader.base.processes import tie_to_parent
 
-from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported, alternatives
+from .checks import NOT_IMPLEMENTED, Mismatch, Unsupported, alternatives, spell
 from .device import UsageError
 from .forks import in_fork, works_in_fork
 from .report import Case
@@ -136,7 +137,10 @@ class Reporter:
         for item in items:
             if not item.get_closest_marker("rule"):
                 self._give_up(f"{item.nodeid} has no rule")
-        cases = [(item, make_case(item)) for item in items]
+        fixtures = importlib.import_module(f"{self.request.package}.fixtures")
+        #: Whether the interface has what a case is about. A suite that borrows cases says so.
+        concerns: Callable[[Case], bool] = getattr(fixtures, "concerns", lambda case: True)
+        cases = [(item, case) for item in items if concerns(case := make_case(item))]
         items[:] = [
             item
             for item, case in cases
@@ -246,7 +250,8 @@ def make_case(item: pytest.Item) -> Case:
     assert mark is not None
     entry_point, text = mark.args
     beyond = item.get_closest_marker("beyond_specification") is not None
-    return Case(f"{area}::{item.name.removeprefix('test_')}", area, entry_point, text, beyond)
+    name = f"{area}::{item.name.removeprefix('test_')}"
+    return Case(spell(name), area, spell(entry_point), spell(text), beyond)
 
 
 def find_area(path: Path) -> str:
@@ -254,9 +259,11 @@ def find_area(path: Path) -> str:
     return path.stem.removeprefix("test_").replace("_", "-")
 
 
-def list_cases(folder: Path, areas: Sequence[str]) -> list[str]:
-    """Return the paths of the areas' cases, or the folder of all if there are no areas."""
-    return [str(folder / f"test_{area.replace('-', '_')}.py") for area in areas] or [str(folder)]
+def find_files(package: ModuleType) -> dict[str, Path]:
+    """Return the files of a suite's cases by area: its own, and what it borrows of another."""
+    folders = map(Path, getattr(package, "__path__", ()))
+    own = (path for folder in folders for path in folder.glob("test_*.py"))
+    return {find_area(path): path for path in (*getattr(package, "BORROWED", ()), *own)}
 
 
 #: How the names of codes end by which a library says that it does not know a function or a query.
@@ -268,9 +275,10 @@ def read_outcome(failure: BaseException | None) -> dict[str, str]:
     if failure is None:
         return {"outcome": "passed"}
     if isinstance(failure, Unsupported):
-        return {"outcome": "unsupported", "got": str(failure)}
+        return {"outcome": "unsupported", "got": spell(str(failure))}
     if isinstance(failure, Mismatch):
-        return {"outcome": "failed", "expected": failure.expected, "got": failure.got}
+        expected, got = spell(failure.expected), spell(failure.got)
+        return {"outcome": "failed", "expected": expected, "got": got}
     if isinstance(failure, CodeError) and failure.code.endswith(_NO_ANSWER):
         return {"outcome": "unsupported", "got": f"{failure.routine} answers {failure.code}"}
     first = (str(failure).strip().splitlines() or [""])[0]
@@ -342,7 +350,9 @@ def _run_pytest(request: SuiteRequest, reporter: Reporter) -> int:
     )
     without = [part for name in _PLUGINS_LEFT_OUT for part in ("-p", f"no:{name}")]
     fixtures: Sequence[str] = ("-p", f"{request.package}.fixtures")
+    files = find_files(package)
+    cases = [str(files[area]) for area in request.areas or sorted(files)]
     return pytest.main(
-        [*settings, *without, *fixtures, "--capture=no", *list_cases(folder, request.areas)],
+        [*settings, *without, *fixtures, "--capture=no", *cases],
         plugins=[reporter],
     )

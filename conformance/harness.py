@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Final
 
 from fairlead.loader.base.children import describe_exit
@@ -34,7 +33,7 @@ from fairlead.loader.base.processes import TimeLimit
 from fairlead.loader.base.registered import Registered, list_registered
 from fairlead.loader.ur.preview import examine_file
 
-from .child import ENDING, OPENING, SuiteRequest, find_area, run_request
+from .child import ENDING, OPENING, SuiteRequest, find_files, run_request
 from .device import UsageError
 from .report import Case, SuiteReport
 
@@ -106,8 +105,7 @@ def list_areas(suite: Registered) -> list[str]:
     Raises:
         FairleadError: it cannot be imported, or has no cases.
     """
-    folders = map(Path, getattr(suite.load(), "__path__", ()))
-    areas = sorted(find_area(path) for folder in folders for path in folder.glob("test_*.py"))
+    areas = sorted(find_files(suite.load()))
     if not areas:
         remedy = "register NAME=PACKAGE, a package with fixtures.py and test_….py"
         raise suite.refuse("has no cases", remedy)

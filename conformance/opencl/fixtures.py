@@ -7,7 +7,7 @@ kernels belong to a case, which makes them with `objects`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,8 +26,6 @@ from fairlead.icd.objects import CLDevice, CLPlatform
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.base.table import DispatchTable
-
-pytest_plugins = ["fairlead.conformance.shared"]
 
 
 def open_library(target: LibraryUnderTest) -> Protocol:
@@ -118,6 +116,48 @@ def cl(chosen: CLDevice) -> DispatchTable:
 def make_objects(cl: DispatchTable, device: int) -> Callable[..., CLObjects]:
     """Returns a maker of objects: `make_objects(context)`."""
     return partial(CLObjects, cl, device)
+
+
+@pytest.fixture(scope="session")
+def device(chosen: CLDevice) -> int:
+    """The handle of the device under test."""
+    return chosen.handle
+
+
+@pytest.fixture(scope="session")
+def shared(target: LibraryUnderTest, make_objects: Callable[..., CLObjects]) -> CLObjects:
+    """Makes the session's objects, and has the session's context."""
+    objects = make_objects()
+    target.at_end(objects.close)
+    objects.context = objects.new_context()
+    return objects
+
+
+@pytest.fixture(scope="session")
+def context(shared: CLObjects) -> int:
+    """The session's context."""
+    return shared.context
+
+
+@pytest.fixture
+def bare_objects(make_objects: Callable[..., CLObjects], context: int) -> Iterator[CLObjects]:
+    """Makes a case's objects, without a program."""
+    objects = make_objects(context)
+    yield objects
+    objects.close()
+
+
+@pytest.fixture
+def objects(bare_objects: CLObjects, program: int) -> CLObjects:
+    """Makes a case's objects, with the program."""
+    bare_objects.program = program
+    return bare_objects
+
+
+@pytest.fixture
+def queue(bare_objects: CLObjects) -> int:
+    """An in-order queue."""
+    return bare_objects.queue()
 
 
 @pytest.fixture(scope="session")

@@ -11,16 +11,16 @@ All buffers hold 32-bit integers, so that a case expects a list of numbers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from fairlead.conformance.arrays import handles, ints, sizes
-from fairlead.conformance.checks import failed, unsupported
-from fairlead.conformance.maker import Maker
+from fairlead.conformance.checks import expect, failed, unsupported
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.tables import parse_version
-from fairlead.loader.base.query import decode_text
+from fairlead.loader.base.query import decode_text, query
 from fairlead.loader.base.table import DispatchTable
 
 #: The kernels of all cases. They are one program, because building takes the time.
@@ -74,10 +74,61 @@ PROFILING: Final = OPENCL["CL_QUEUE_PROFILING_ENABLE"]
 READ_WRITE: Final = OPENCL["CL_MEM_READ_WRITE"]
 
 
-class CLObjects(Maker):
+class CLObjects:
     """Makes objects in one context on one device. `close` releases them in reverse order."""
 
-    api, success, releases = OPENCL, "CL_SUCCESS", _RELEASE
+    def __init__(
+        self, table: DispatchTable, device: int, context: int = 0, program: int = 0
+    ) -> None:
+        self.table = table
+        self.device = device
+        self.context = context
+        self.program = program
+        self._releases: list[Callable[[], object]] = []
+
+    def close(self) -> None:
+        """Release everything, the last object first."""
+        while self._releases:
+            self._releases.pop()()
+
+    def new_maker(self) -> CLObjects:
+        """Return a maker for the same context and program."""
+        return CLObjects(self.table, self.device, self.context, self.program)
+
+    def defer(self, release: Callable[[], object]) -> None:
+        """Register a callback for `close`."""
+        self._releases.append(release)
+
+    def owned(self, handle: int, kind: str) -> int:
+        """Register a handle of a type, such as "cl_event", to be released by `close`."""
+        release = getattr(self.table, _RELEASE[kind])
+        self.defer(lambda: release(handle))
+        return handle
+
+    @staticmethod
+    def check(code: int, routine: str, detail: str = "") -> None:
+        """Check that a call succeeded which only prepares a case."""
+        expect(OPENCL, code, "CL_SUCCESS", what=f"{routine}{detail}")
+
+    def call(self, routine: str, *arguments: Any) -> None:
+        """Call a function that returns its code. The call must succeed."""
+        self.check(getattr(self.table, routine)(*arguments), routine)
+
+    def info(self, routine: str, *handles_and_name: Any) -> bytes:
+        """Return the answer to a query: `info("clGetMemObjectInfo", buffer, "CL_MEM_SIZE")`."""
+        *arguments, name = handles_and_name
+        return query(
+            getattr(self.table, routine),
+            routine,
+            self.check,
+            *arguments,
+            OPENCL[name],
+            detail=f" ({name})",
+        )
+
+    def number(self, routine: str, *handles_and_name: Any, signed: bool = False) -> int:
+        """Return the answer to a query as a number."""
+        return int.from_bytes(self.info(routine, *handles_and_name), sys.byteorder, signed=signed)
 
     @property
     def cl(self) -> DispatchTable:

@@ -10,7 +10,11 @@ import pytest
 from fairlead.conformance.checks import forked, rule, unsupported
 from fairlead.conformance.opencl.commands import RECORDING, CLRecorder, expect_code, properties
 from fairlead.conformance.opencl.objects import CLObjects
-from fairlead.conformance.shared_cases import WRONG_SYNC_POINTS, each_of, each_wrong_sync_points
+from fairlead.conformance.opencl.shared_cases import (
+    WRONG_SYNC_POINTS,
+    each_of,
+    each_wrong_sync_points,
+)
 from fairlead.icd.abi import OPENCL
 
 KERNEL = "clCommandNDRangeKernelKHR"

@@ -19,7 +19,7 @@ from fairlead.conformance.opencl.commands import (
     chain,
 )
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, PROFILING, CLObjects, check
-from fairlead.conformance.shared_cases import in_threads
+from fairlead.conformance.opencl.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 
 ENQUEUE = "clEnqueueCommandBufferKHR"

@@ -13,7 +13,7 @@ from fairlead.conformance.arrays import handles
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import OUT_OF_ORDER, CLObjects
-from fairlead.conformance.shared_cases import in_threads
+from fairlead.conformance.opencl.shared_cases import in_threads
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 

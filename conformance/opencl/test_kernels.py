@@ -11,7 +11,7 @@ from fairlead.conformance.arrays import handles, ints, sizes
 from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import CLObjects
-from fairlead.conformance.shared_cases import global_ids
+from fairlead.conformance.opencl.shared_cases import global_ids
 from fairlead.icd.abi import OPENCL
 from fairlead.loader.base.table import DispatchTable
 

@@ -11,7 +11,7 @@ from fairlead.conformance.arrays import ints, sizes
 from fairlead.conformance.checks import equal, failed, rule
 from fairlead.conformance.opencl.commands import expect_code
 from fairlead.conformance.opencl.objects import CLObjects
-from fairlead.conformance.shared_cases import check_rectangles
+from fairlead.conformance.opencl.shared_cases import check_rectangles
 from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.checks import equal, expect, forked, name_of, rule, unsupported
-from fairlead.conformance.pi.objects import PIObjects, codes
-from fairlead.conformance.pi.query_objects import PROGRAM_QUERIES, QUERIES
+from fairlead.conformance.ur.world import World
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI
 
@@ -28,6 +27,21 @@ UNKNOWN = (
     "PI_ERROR_UNKNOWN",
 )
 
+#: Function, the group of its queries, and the arguments before the query.
+QUERIES: dict[str, tuple[str, Callable[[World], tuple[int, ...]]]] = {
+    "piPlatformGetInfo": ("pi_platform_info", lambda w: (w.platform,)),
+    "piDeviceGetInfo": ("pi_device_info", lambda w: (w.device,)),
+    "piContextGetInfo": ("pi_context_info", lambda w: (w.the_context,)),
+    "piQueueGetInfo": ("pi_queue_info", lambda w: (w.the_queue,)),
+    "piMemGetInfo": ("pi_mem_info", lambda w: (w.the_buffer,)),
+    "piEventGetInfo": ("pi_event_info", lambda w: (w.the_event,)),
+    "piSamplerGetInfo": ("pi_sampler_info", lambda w: (w.the_sampler,)),
+    "piProgramGetInfo": ("pi_program_info", lambda w: (w.the_program,)),
+    "piProgramGetBuildInfo": ("pi_program_build_info", lambda w: (w.the_program, w.device)),
+    "piKernelGetInfo": ("pi_kernel_info", lambda w: (w.the_kernel,)),
+    "piKernelGetGroupInfo": ("pi_kernel_group_info", lambda w: (w.the_kernel, w.device)),
+    "piextUSMGetMemAllocInfo": ("pi_mem_alloc_info", lambda w: (w.the_context, w.the_usm)),
+}
 
 #: Queries that break the protocol: the plugin writes the answer through pointers of the caller's.
 _ODD = ("PI_PROGRAM_INFO_BINARIES",)
@@ -51,11 +65,9 @@ def find_size(answer: str) -> int:
 
 
 @pytest.fixture
-def owner(routine: str, bare_objects: PIObjects, request: pytest.FixtureRequest) -> tuple[int, ...]:
+def owner(routine: str, world: World) -> tuple[int, ...]:
     """The arguments before the query."""
-    if routine in PROGRAM_QUERIES:
-        bare_objects.program = request.getfixturevalue("program")
-    return QUERIES[routine][1](bare_objects)
+    return QUERIES[routine][1](world)
 
 
 EVERY = [
@@ -141,33 +153,33 @@ SOME = {
 )
 def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> None:
     room: Any = ctypes.create_string_buffer(64)
-    codes(
-        getattr(pi, routine)(*owner, PI[SOME[routine]], 2, room, None),
-        "INVALID_VALUE",
-        "INVALID_BUFFER_SIZE",
-    )
+    code = getattr(pi, routine)(*owner, PI[SOME[routine]], 2, room, None)
+    expect(PI, code, "PI_ERROR_INVALID_VALUE", "PI_ERROR_INVALID_BUFFER_SIZE")
 
 
 #: Handles that queries must answer: what is asked, and the answer that the case knows.
-KNOWN: dict[str, tuple[str, str, Callable[[PIObjects], int]]] = {
-    "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", "context", lambda o: o.device),
-    "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", "queue", lambda o: o.context),
-    "PI_QUEUE_INFO_DEVICE": ("piQueueGetInfo", "queue", lambda o: o.device),
-    "PI_MEM_CONTEXT": ("piMemGetInfo", "buffer", lambda o: o.context),
-    "PI_EVENT_INFO_CONTEXT": ("piEventGetInfo", "event", lambda o: o.context),
+KNOWN: dict[str, tuple[str, Callable[[World], int]]] = {
+    "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", lambda w: w.device),
+    "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", lambda w: w.the_context),
+    "PI_QUEUE_INFO_DEVICE": ("piQueueGetInfo", lambda w: w.device),
+    "PI_MEM_CONTEXT": ("piMemGetInfo", lambda w: w.the_context),
+    "PI_EVENT_INFO_CONTEXT": ("piEventGetInfo", lambda w: w.the_context),
+    "PI_EVENT_INFO_COMMAND_QUEUE": ("piEventGetInfo", lambda w: w.the_queue),
 }
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("routine", "name"),
     [
         pytest.param(
-            n, id=n, marks=rule(KNOWN[n][0], f"{n} is the handle that the object was made with")
+            KNOWN[n][0], n, id=n, marks=rule(KNOWN[n][0], f"{n} is what the object was made with")
         )
         for n in KNOWN
     ],
 )
-def test_handles(bare_objects: PIObjects, name: str) -> None:
-    routine, _, answer = KNOWN[name]
-    arguments = QUERIES[routine][1](bare_objects)
-    equal(bare_objects.number(routine, *arguments, name), answer(bare_objects), "the handle")
+def test_handles(
+    pi: DispatchTable, world: World, owner: tuple[int, ...], routine: str, name: str
+) -> None:
+    value = ctypes.c_uint64()
+    expect(PI, getattr(pi, routine)(*owner, PI[name], 8, ctypes.byref(value), None), "PI_SUCCESS")
+    equal(value.value, KNOWN[name][1](world), "the handle")

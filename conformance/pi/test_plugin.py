@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.conformance.checks import ends_library, equal, failed, rule
-from fairlead.conformance.pi.objects import codes
+from fairlead.conformance.checks import ends_library, equal, expect, failed, rule
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import API_VERSION, PI, TABLE_OFFSET, VERSION_SIZE
 from fairlead.loader.ur.plugin import Plugin
@@ -43,7 +42,7 @@ def read_version(head: bytes) -> str:
 @rule(INIT, "PI_SUCCESS for a host of the same version")
 def test_same_version(plugin: Plugin) -> None:
     code, head, _ = init(plugin, API_VERSION)
-    codes(code, "PI_SUCCESS")
+    expect(PI, code, "PI_SUCCESS")
     major, _, rest = read_version(head).partition(".")
     equal((major.isdecimal(), bool(rest)), (True, True), f"{read_version(head)!r} is a version")
 
@@ -51,7 +50,7 @@ def test_same_version(plugin: Plugin) -> None:
 @rule(INIT, "PI_SUCCESS for a host of a later version")
 @pytest.mark.parametrize("version", ["15.48", "16.0"])
 def test_later_version(plugin: Plugin, version: str) -> None:
-    codes(init(plugin, version)[0], "PI_SUCCESS")
+    expect(PI, init(plugin, version)[0], "PI_SUCCESS")
 
 
 @rule(
@@ -61,7 +60,7 @@ def test_later_version(plugin: Plugin, version: str) -> None:
 @pytest.mark.parametrize("version", ["14.30", "1.2"])
 def test_earlier_version(plugin: Plugin, version: str) -> None:
     code, head, words = init(plugin, version)
-    codes(code, "INVALID_OPERATION")
+    expect(PI, code, "PI_ERROR_INVALID_OPERATION")
     equal(read_version(head), "", "the plugin's version")
     equal(words, [_MARK] * len(words), "the table")
 
@@ -108,11 +107,12 @@ def test_again(plugin: Plugin) -> None:
 @rule("piPluginGetLastError", "gives a message, or says that there is none")
 def test_last_error(pi: DispatchTable) -> None:
     message = ctypes.c_char_p()
-    codes(
+    expect(
+        PI,
         pi.piPluginGetLastError(ctypes.byref(message)),
         "PI_SUCCESS",
-        "PLUGIN_SPECIFIC_ERROR",
-        "UNSUPPORTED_FEATURE",
+        "PI_ERROR_PLUGIN_SPECIFIC_ERROR",
+        "PI_ERROR_UNSUPPORTED_FEATURE",
     )
 
 
@@ -123,14 +123,16 @@ def test_last_error(pi: DispatchTable) -> None:
 def test_backend_option(pi: DispatchTable, platform: int) -> None:
     option = ctypes.c_char_p()
     for level in range(4):
-        codes(
+        expect(
+            PI,
             pi.piPluginGetBackendOption(platform, b"-O%d" % level, ctypes.byref(option)),
             "PI_SUCCESS",
         )
         equal(option.value is None, False, "the option is NULL")
-    codes(
+    expect(
+        PI,
         pi.piPluginGetBackendOption(platform, b"-no-such-option", ctypes.byref(option)),
-        "INVALID_VALUE",
+        "PI_ERROR_INVALID_VALUE",
     )
 
 
@@ -138,4 +140,4 @@ def test_backend_option(pi: DispatchTable, platform: int) -> None:
 @rule("piTearDown", "PI_SUCCESS; a byte at the parameter may be written")
 def test_tear_down(pi: DispatchTable) -> None:
     parameter: Any = ctypes.c_uint64()
-    codes(pi.piTearDown(ctypes.byref(parameter)), "PI_SUCCESS")
+    expect(PI, pi.piTearDown(ctypes.byref(parameter)), "PI_SUCCESS")

@@ -31,11 +31,11 @@ _MAY_BE_ZERO: Final = frozenset({"urDeviceGetNativeHandle"})
 class URCalls:
     """The functions of an adapter, by name.
 
-    `device` answers the queries about what may be unsupported.
+    `device` answers the queries about what may be unsupported, unless `conditional` is false.
     """
 
-    def __init__(self, plugin: Plugin, device: int) -> None:
-        self.plugin, self.device = plugin, device
+    def __init__(self, plugin: Plugin, device: int, conditional: bool = True) -> None:
+        self.plugin, self.device, self.conditional = plugin, device, conditional
 
     @property
     def table(self) -> DispatchTable:
@@ -91,8 +91,9 @@ class URCalls:
         if name not in _UNSUPPORTED or (name == _UNSUPPORTED[1] and self.has(routine)):
             return
         listed = LISTED.get(routine)  # None: the newest version has no such function
-        if listed and listed.condition and self.device_says(listed.condition):
-            failed(f"an implementation, because the device has {listed.condition}", name)
+        condition = listed.condition if listed and self.conditional else ""
+        if condition and self.device_says(condition):
+            failed(f"an implementation, because the device has {condition}", name)
         unsupported(f"{routine} answers {name}")
 
     def device_says(self, query: str) -> int:

@@ -25,11 +25,14 @@ from .world import World
 
 
 class Opened:
-    """The open adapter, the device under test, and objects on it that all cases may use."""
+    """The open adapter, the device under test, and objects on it that all cases may use.
 
-    def __init__(self, plugin: Plugin, device: PluginDevice) -> None:
-        self.plugin, self.device = plugin, device
-        self.ur = URCalls(plugin, device.handle)
+    `library` is what was opened. `plugin` has its functions as those of an adapter.
+    """
+
+    def __init__(self, library: Plugin, plugin: Plugin, device: PluginDevice) -> None:
+        self.library, self.plugin, self.device = library, plugin, device
+        self.ur = URCalls(plugin, device.handle, conditional=library is plugin)
         self.world = World(self.ur, plugin.handles[0], device.platform.handle, device.handle)
 
     def answer(self) -> tuple[int, ...]:
@@ -42,19 +45,23 @@ class Opened:
     def close(self) -> None:
         """Release everything, then the adapter."""
         self.world.close()
-        self.plugin.close()
+        self.library.close()
 
 
-def open_library(target: LibraryUnderTest) -> Opened:
+def open_library(
+    target: LibraryUnderTest,
+    interface: str = "UR",
+    as_adapter: Callable[[Plugin], Plugin] = lambda plugin: plugin,
+) -> Opened:
     """Open and bind the adapter, and choose one of its devices."""
-    plugin = load(PluginCandidate(target.library, "conformance"))
+    plugin = load(PluginCandidate(target.library, "conformance", interface=interface))
     try:
         if plugin.idle:
             raise FairleadError(plugin.idle, remedy=plugin.remedy)
         if plugin.backend == "opencl":
             # The adapter found the drivers itself. This call repairs them for the whole process.
             drivers()
-        opened = Opened(plugin, choose(plugin.devices, target.device))
+        opened = Opened(plugin, as_adapter(plugin), choose(plugin.devices, target.device))
     except FairleadError:
         plugin.close()
         raise
@@ -64,7 +71,7 @@ def open_library(target: LibraryUnderTest) -> Opened:
     target.report_facts(
         device=device.name,
         platform=f"{device.platform.name}, {device.platform.version}",
-        layout=plugin.binding.layout,
+        **({"layout": plugin.binding.layout} if interface == "UR" else {"version": plugin.version}),
     )
     return opened
 

@@ -226,6 +226,25 @@ class Service:
 # Functions that follow from the map
 
 
+def split_line(function: Function, line: str) -> tuple[Function, list[str]]:
+    """Return the UR function of the right side of a line in the map, and a text for each of its
+    parameters.
+
+    Raises:
+        ValueError: it gives the function too few or too many.
+    """
+    name, _, arguments = line.partition("(")
+    texts = [text.strip() for text in _TOKEN.findall(arguments.rstrip(")"))] or [
+        p.name for p in function.parameters
+    ]
+    ur = UR.functions[name]
+    if len(texts) != len(ur.parameters):
+        raise ValueError(
+            f"{name} has {len(ur.parameters)} parameters, and {function.name} gives it {len(texts)}"
+        )
+    return ur, texts
+
+
 class MappedCall:
     """A PI function that calls one UR function.
 
@@ -235,16 +254,8 @@ class MappedCall:
 
     def __init__(self, function: Function, line: str) -> None:
         self.pi = function
-        self.name, _, arguments = line.partition("(")
-        self.ur = UR.functions[self.name]
-        texts = [text.strip() for text in _TOKEN.findall(arguments.rstrip(")"))] or [
-            p.name for p in function.parameters
-        ]
-        if len(texts) != len(self.ur.parameters):
-            raise ValueError(
-                f"{self.name} has {len(self.ur.parameters)} parameters, and {function.name} gives "
-                f"it {len(texts)}"
-            )
+        self.ur, texts = split_line(function, line)
+        self.name = self.ur.name
         self.makers = [
             self._find_maker(text, target)
             for text, target in zip(texts, self.ur.parameters, strict=True)

@@ -31,6 +31,9 @@ _ON_PURPOSE: Final = {
         "urEnqueueKernelLaunchWithArgsExp-pGlobalWorkSize=zeros",
         "urCommandBufferAppendUSMMemcpyExp-size",
         "urCommandBufferAppendUSMFillExp-size",
+        "piEnqueueKernelLaunch-pGlobalWorkSize=zeros",
+        "piextCommandBufferMemcpyUSM-size",
+        "piextCommandBufferFillUSM-size",
     )
 }
 #: Where adapters of fairlead may answer another code than the first one that a case names, and
@@ -42,9 +45,8 @@ _OTHER_ANSWERS: Final = {
         "bad-input::address_of_no_memory[urUSMReleaseExp-pMem]": "INVALID_VALUE",
     },
     "pi": {
-        "device::peer_access": "UNSUPPORTED_FEATURE",
-        "program::argument_errors[no-value]": "INVALID_VALUE",
-        "usm::free_of_nothing": "INVALID_VALUE",
+        "launch::too_large_a_group": "INVALID_WORK_ITEM_SIZE",
+        "forms::argument_errors[no-value]": "INVALID_VALUE",
     },
 }
 

@@ -1,4 +1,4 @@
-"""The bodies of cases that are the same for OpenCL and PI, but for the names of functions."""
+"""The bodies of cases that several files share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.conformance.arrays import ints
 from fairlead.conformance.checks import equal, rule
-from fairlead.conformance.maker import M, Maker
+from fairlead.conformance.opencl.objects import CLObjects
 
 #: What is wrong with a wait list of sync-points, and its number and list.
 WRONG_SYNC_POINTS: Final = {
@@ -40,7 +40,9 @@ def each_wrong_sync_points(names: Sequence[str], code: str) -> pytest.MarkDecora
     )
 
 
-def in_threads(objects: M, work: Callable[[M, int], tuple[list[int], list[int]]]) -> None:
+def in_threads(
+    objects: CLObjects, work: Callable[[CLObjects, int], tuple[list[int], list[int]]]
+) -> None:
     """Run `work` in 8 threads.
 
     Args:
@@ -69,7 +71,7 @@ def in_threads(objects: M, work: Callable[[M, int], tuple[list[int], list[int]]]
 
 
 def check_rectangles(
-    objects: Maker,
+    objects: CLObjects,
     queue: int,
     buffers: tuple[int, int],
     functions: tuple[str, str, str],
