@@ -62,6 +62,8 @@ class Formula:
     def __call__(self, value: Any) -> Any:
         """Compute from a NumPy scalar or an array of them."""
         if self.name == "astype":
+            if type(value) is float:  # a number that does not fit is an error, as it is in NumPy
+                return self.other.type(value)
             return np.asarray(value).astype(self.other)[()]
         if self.name == "inverse":
             return np.true_divide(self.other.type(1), value).astype(self.other)
@@ -214,13 +216,14 @@ class Expressions:
             result = other._new_like_me(_find_truth_type(other, self))
             result.add_event(_run("_scalar_comparison", result, other, self, op=mirrored))
             return result
-        if other is self or not isinstance(other, (int, float, complex, np.number)):
+        number = other.value if isinstance(other, Expressions) else other
+        if other is self or not isinstance(number, (int, float, complex, np.number)):
             return NotImplemented
         if lib.fl_is_recording():
             raise TypeError(
                 f"{self!r} was compared in a capture block: the graph would keep the outcome"
             )
-        return _COMPARISONS[sign](self.value, other)
+        return _COMPARISONS[sign](self.value, number)
 
     def __neg__(self) -> Self:
         return self.derived(operator.neg)

@@ -51,6 +51,7 @@ class _CapturedCall:
         used: the places and names of what the graph uses.
         arrays: the places of those that are arrays.
         made: arrays of the graph's own that the program gets.
+        constants: the places of arguments that are the same in each call.
         unrepeatable: what the function did beside its commands, "" for nothing.
     """
 
@@ -61,6 +62,7 @@ class _CapturedCall:
         passed: Sequence[Any],
         result: Any,
         exchanged: str,
+        names: Sequence[str],
     ) -> None:
         self.loop, (self.queue, *self.others) = graph.finalize(), call.queues.values()
         # What is compared by its identity lives as long as the graph.
@@ -68,6 +70,11 @@ class _CapturedCall:
         known = set(self.loop.parameters)
         self.used = [(i, f"p{i}") for i in range(len(passed)) if f"p{i}" in known]
         self.arrays = [i for i, _ in self.used if is_array(call.given[i])]
+        owners = {owner.place for owner in call.owners}
+        self.constants = [
+            i for i, one in enumerate(passed) if find_entry(one) is None and i not in owners
+        ]
+        self._names = names
         self.unrepeatable = exchanged
         self._is_in_order = not has_property(self.queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
         self._handle, self._last = self.queue.int_ptr, None
@@ -95,6 +102,17 @@ class _CapturedCall:
                 else:
                     self.made.append(value)
             self._set.append((place, name, value))
+
+    def explain(self) -> str:
+        """Tell how large the graph is, and what its arguments are."""
+        text = f"{len(self.loop)} nodes"
+        for title, places in (
+            ("Parameters", [place for place, _ in self.used]),
+            ("the same in each call", self.constants),
+        ):
+            if places:
+                text += f"; {title}: {', '.join(self._names[place] for place in places)}"
+        return text
 
     def check(self) -> None:
         """Raise CannotBeGraphedError if a replay cannot return or set what the function does."""
@@ -286,15 +304,19 @@ class Graphed(Generic[_P, _R]):
         with block as graph, _exchange_attributes(call, passed) as changes:
             named = dict(zip(call.names, passed[count:last], strict=True))
             result = function(*passed[:count], **named)
-        captured = _CapturedCall(graph, call, passed, result, block.exchanged)
+        names = self._list_names(call)
+        captured = _CapturedCall(graph, call, passed, result, block.exchanged, names)
         captured.note_attributes(changes)
         captured.check()
         return captured
 
+    def _list_names(self, call: GraphedCall) -> list[str]:
+        return call.list_names(inspect.signature(self._function).parameters)
+
     def _describe_change(self, call: GraphedCall, key: Any) -> str:
         """Say which arguments lead to a new graph each time."""
         last: Any = next(reversed(self._captured), ())
-        names = call.list_names(inspect.signature(self._function).parameters)
+        names = self._list_names(call)
         changed = [
             name for name, one, other in zip(names, key[1:], last[1:], strict=False) if one != other
         ]
@@ -308,9 +330,9 @@ class Graphed(Generic[_P, _R]):
         return reason
 
     def explain(self) -> str:
-        """Tell which calls are replayed, and why others are not."""
+        """Tell which calls are replayed, with which Parameters, and why others are not."""
         lines = [f"{self._function.__qualname__}: {len(self._captured)} graphs"]
-        lines += [f"  {len(one.loop)} nodes" for one in self._captured.values()]
+        lines += [f"  {one.explain()}" for one in self._captured.values()]
         lines += [f"  floats are constants: {reason}" for reason in self._constants.values()]
         lines += [f"  not captured: {reason}" for reason in dict.fromkeys(self.reasons.values())]
         return "\n".join(lines)

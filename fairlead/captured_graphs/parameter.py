@@ -10,7 +10,7 @@ A Parameter is never found by its value among the arguments of a launch. One tha
 has memory of its own, and clSetKernelArg gets its address. If PyOpenCL knows the types of a
 kernel's arguments, it asks the Parameter for a number and sets that number next; the Parameter sees
 which function asks. A Parameter of a buffer is a memory object of its own, a sub-buffer of all of
-it.
+it. `numpy.float32(p)` in a block is a Parameter that is computed from p (ConvertedParameter).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..icd._native import ffi, lib
 from ..icd.abi import CL_INVALID_MEM_OBJECT
 from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY
 from . import pyopencl_client as _client
-from .expressions import Expressions
+from .expressions import Expressions, Formula
 
 if TYPE_CHECKING:
     from pyopencl import Buffer
@@ -95,7 +95,6 @@ class GraphParameter(Expressions):
             cannot be one; or the name is invalid.
     """
 
-    dtype: np.dtype[Any]
     is_python_float = False
 
     if TYPE_CHECKING:  # ctypes has it, and PyOpenCL's kernels take what has it
@@ -113,18 +112,16 @@ class GraphParameter(Expressions):
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
         if isinstance(value, np.generic):
-            return ctypes.Structure.__new__(_make_class(value.dtype.itemsize))
+            return ctypes.Array.__new__(_make_class(value.dtype.itemsize))
         return _make_memory_parameter(value, _check_name(name))
 
     def __init__(self, value: Any, *, name: str | None = None) -> None:
         self.name, self.number = _check_name(name), make_number()
         self._value = np.asarray(value)[()]
-        self.dtype = self._value.dtype
         #: What it is computed from, and how; None for one that the program made.
         self.source: tuple[GraphParameter, Callable[[Any], Any]] | None = None
         data = self._value.tobytes()
-        structure: Any = self  # of ctypes: `__new__` has made one
-        address = ctypes.addressof(structure)
+        address = ctypes.addressof(self._get_memory())
         ctypes.memmove(address, data, len(data))
         own = {"f": AS_FLOAT, "i": AS_INTEGER, "u": AS_INTEGER}.get(self.dtype.kind, AS_IT_IS)
         _register(self.number, address, own, len(data))
@@ -136,6 +133,14 @@ class GraphParameter(Expressions):
         made = cls(np.float64(value), name=name)
         made.is_python_float = True
         return made
+
+    def _get_memory(self) -> Any:
+        return self  # an object of ctypes: `__new__` has made one
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its values."""
+        return self._value.dtype
 
     @property
     def value(self) -> Any:
@@ -195,6 +200,14 @@ class GraphParameter(Expressions):
             raise TypeError(f"{self!r} is not a whole number")
         return self._give_number(AS_INTEGER, int(self._value))
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Return what NumPy makes an array or a number of."""
+        if not lib.fl_is_recording():
+            return np.asarray(self.value, dtype)
+        if dtype is None or dtype.kind not in "biufc":
+            raise TypeError(_describe_array(self))
+        return ConvertedParameter.offer(self)
+
     def __bool__(self) -> bool:
         if lib.fl_is_recording():
             raise TypeError(
@@ -231,24 +244,136 @@ def _register(number: int, key: int, conversion: int, size: int) -> None:
         raise MemoryError("no memory for a Parameter")
 
 
-#: What NumPy's error says of `numpy.float32(p)` and `numpy.array(p)`. It leaves blanks out.
-_NO_COPY: Final = (
-    "A Parameter has a type of its own. Pass p instead of numpy.float32(p) or numpy.array(p), "
-    "and write p.value for the number"
-).replace(" ", "_")
+def _refuse_items(parameter: Any, *_: Any) -> Any:
+    raise TypeError(f"{parameter!r} is one number")
+
+
+#: What replaces the methods of arrays, which Parameters are for PyOpenCL and NumPy.
+_ONE_NUMBER: Final = {
+    "__iter__": None,
+    "__contains__": None,
+    **dict.fromkeys(("__len__", "__getitem__", "__setitem__"), _refuse_items),
+}
+#: More dimensions than a memoryview can have, so that NumPy asks for `__array__` instead.
+_DIMENSIONS: Final = 65
 
 
 @cache
 def _make_class(size: int) -> type[Any]:
-    """Return the class of Parameters of so many bytes: a ctypes structure.
+    """Return the class of Parameters of so many bytes: an array of ctypes.
 
     PyOpenCL passes its memory on as it is. NumPy would make a number or an array of that, and its
-    origin would be lost. So the name of the member ends what NumPy can read, and its error shows
-    the rest of the name.
+    origin would be lost.
     """
-    members = [(f"bytes: {_NO_COPY} ", ctypes.c_ubyte * size)]
-    names = {"_fields_": members, "__module__": __name__}
-    return type("Parameter", (GraphParameter, ctypes.Structure), names)
+    kind: Any = ctypes.c_ubyte * size
+    for _ in range(_DIMENSIONS - 2):
+        kind = kind * 1
+    members = {"_type_": kind, "_length_": 1, "__module__": __name__, **_ONE_NUMBER}
+    return type("Parameter", (GraphParameter, ctypes.Array), members)
+
+
+def _describe_array(parameter: GraphParameter) -> str:
+    return (
+        f"{parameter!r} was made an array in a capture block: the graph would keep its number. "
+        "Pass the Parameter itself, or numpy.float32(p) for another type; p.value is the number"
+    )
+
+
+class _Element:
+    """The element of an array that a Parameter offers. It refuses to become a number."""
+
+    def __init__(self, parameter: GraphParameter) -> None:
+        self._parameter = parameter
+
+    def __float__(self) -> float:
+        raise TypeError(_describe_array(self._parameter))
+
+    __int__ = __index__ = __complex__ = __bool__ = __float__  # type: ignore[assignment]
+
+
+#: What NumPy's errors say of arrays that are made of `numpy.float32(p)`, in the name of a member.
+_NO_COPY: Final = "numpy.float32(p) of a Parameter is one: pass it as it is"
+
+
+@cache
+def _make_closed_type(size: int) -> np.dtype[Any]:
+    """Return a type that NumPy casts to no number, since it has two members."""
+    names, formats = [_NO_COPY, "and"], ["V1", "V1"]
+    return np.dtype({"names": names, "formats": formats, "offsets": [0, 0], "itemsize": size})
+
+
+class ConvertedParameter(GraphParameter, np.ndarray):
+    """What `numpy.float32(p)` gives in a capture block: a Parameter of that type, computed from p.
+
+    NumPy's types return what `__array__` gives, cast, if it has a dimension; and a cast keeps the
+    class of an array. Everything else that NumPy makes of `__array__` loses the class, and asks the
+    element for a number, which it refuses.
+
+    The array is empty, and NumPy can cast nothing to or from its type. So no copy of it is a
+    number, and a kernel takes no argument without bytes. C knows the address, and takes the
+    Parameter's bytes for it.
+    """
+
+    _offered: GraphParameter | None = None
+
+    @staticmethod
+    def offer(parameter: GraphParameter) -> Any:
+        """Return an array that a type of NumPy casts to a ConvertedParameter."""
+        elements = np.empty(1, object)
+        elements[0] = _Element(parameter)
+        made = elements.view(ConvertedParameter)
+        made._offered = parameter
+        return made
+
+    def __array_finalize__(self, array: Any) -> None:
+        """Become the Parameter, if NumPy is casting what one has offered."""
+        offered: Any = getattr(array, "_offered", None)
+        dtype = vars(np.ndarray)["dtype"].__get__(self)
+        if offered is None or dtype.hasobject:
+            return
+        function = Formula("astype", dtype)
+        value = function(offered.value)
+        np.ndarray.resize(self, 0, refcheck=False)
+        vars(np.ndarray)["dtype"].__set__(self, _make_closed_type(dtype.itemsize))
+        self._memory = (ctypes.c_ubyte * dtype.itemsize)()
+        GraphParameter.__init__(self, value, name=offered.name)
+        self.source = offered, function
+        address = self.__array_interface__["data"][0]
+        lib.fl_stand_for_parameter(self.number, ffi.cast("void *", address))
+
+    def _get_memory(self) -> Any:
+        return self._memory
+
+    def __array_function__(self, *_: Any) -> Any:
+        raise TypeError(_describe_array(self))
+
+    def __copy__(self, *_: Any) -> Any:
+        return self
+
+    __deepcopy__ = __copy__
+
+    def _leave_to_operator(self, other: Any) -> Any:
+        """`x += 1` is `x = x + 1`."""
+        return NotImplemented
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _leave_to_operator
+    __str__ = GraphParameter.__repr__
+
+
+def _hide_array() -> None:
+    """Take the attributes of arrays from converted Parameters."""
+
+    def refuse(self: Any) -> Any:
+        raise AttributeError(_NO_COPY)
+
+    for name in dir(np.ndarray):
+        if not name.startswith("__") and not hasattr(GraphParameter, name):
+            setattr(ConvertedParameter, name, property(refuse))
+    for name, method in _ONE_NUMBER.items():
+        setattr(ConvertedParameter, name, method)
+
+
+_hide_array()
 
 
 class MemoryParameter:

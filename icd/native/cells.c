@@ -19,6 +19,7 @@
  * made of it. */
 typedef struct parameter {
     const void *key;
+    const void *stand_in;   /* the memory of an empty array that stands for it, or NULL */
     uint64_t id;
     uint32_t conversion;   /* what its own bytes are */
     size_t size;
@@ -153,9 +154,36 @@ static bool is_converted(size_t size, const void *value) {
            (uint64_t)kept >> spare == (uint64_t)converted.integer;
 }
 
+static parameter *find_stand_in(const void *value) {
+    for (uint32_t i = 0; i < known.count; i++)
+        if (known.list[i].stand_in == value)
+            return &known.list[i];
+    return NULL;
+}
+
+void fl_stand_for_parameter(uint64_t id, const void *memory) {
+    pthread_mutex_lock(&known.lock);
+    parameter *p = find(id, NULL, false);
+    if (p)
+        p->stand_in = memory;
+    pthread_mutex_unlock(&known.lock);
+}
+
+void fl_replace_stand_in(size_t *size, const void **value) {
+    if (*size || !*value)
+        return;
+    pthread_mutex_lock(&known.lock);
+    parameter *p = find_stand_in(*value);
+    if (p) {
+        *size = p->size;
+        *value = p->key;
+    }
+    pthread_mutex_unlock(&known.lock);
+}
+
 bool fl_is_parameter(const void *value) {
     pthread_mutex_lock(&known.lock);
-    bool is = find(0, value, false) != NULL;
+    bool is = value && (find(0, value, false) || find_stand_in(value));
     pthread_mutex_unlock(&known.lock);
     return is;
 }

@@ -200,6 +200,7 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
 
 static cl_int watched_clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size,
                                      const void *arg_value) {
+    fl_replace_stand_in(&arg_size, &arg_value);
     cl_int code = ((fn_clSetKernelArg *)fl_patched(kernel, SLOT_clSetKernelArg))(
         kernel, arg_index, arg_size, arg_value);
     if (code == CL_SUCCESS)

@@ -193,6 +193,8 @@ void fl_watch_cell(fl_cell *cell, int watched);
  * object that is one already. */
 int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t size);
 void fl_forget_parameter(uint64_t id);
+/* An argument without bytes at this address is the Parameter, too, as long as it is known. */
+void fl_stand_for_parameter(uint64_t id, const void *memory);
 /* The client asked it for a number, to set it next on a kernel, in this thread: the one of `real`
  * and `integer` that the conversion says. */
 void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, double real,

@@ -131,6 +131,8 @@ bool fl_takes_all(const fl_route *route, const fl_value *values, uint32_t count,
 fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_t *id);
 /* Whether memory is that of a Parameter's number. */
 bool fl_is_parameter(const void *value);
+/* freeze.c: of an argument without bytes, what it stands for, if it stands for a Parameter. */
+void fl_replace_stand_in(size_t *size, const void **value);
 
 /* held_events.c: while this thread enqueues what may fail by its wait list, on a driver that
  * `holds_events` says so of. Then every command has an event, and drops it so. */

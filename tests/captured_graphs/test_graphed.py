@@ -164,7 +164,9 @@ def test_methods(queue: cl.CommandQueue) -> None:
     for number in (1, 2, 3):
         assert (model.double(array(queue, number)).get() == 2 * number).all()
     assert calls == ["double"]
-    assert model.double.explain().endswith("\n  1 nodes")
+    assert model.double.explain().endswith(
+        "\n  1 nodes; Parameters: u; the same in each call: self.step, self.name"
+    )
 
 
 def test_attributes_are_arguments(queue: cl.CommandQueue) -> None:
@@ -291,6 +293,41 @@ def test_python_floats_are_parameters_without_a_type(queue: cl.CommandQueue, nam
         expected, result = plain(x, p).get(), run(x, p).get()
         assert result.dtype == expected.dtype and result.tobytes() == expected.tobytes()
     assert calls == ["run"]
+
+
+def test_functions_that_wrap_their_numbers_by_numpy(queue: cl.CommandQueue) -> None:
+    """A number that does not fit is NumPy's error, as in a call without a graph."""
+    source = "kernel void add(global float *x, float k, int n) { x[get_global_id(0)] += k * n; }"
+    add = cl.Program(queue.context, source).build().add
+
+    @fairlead.graphed
+    def run(x: Any, k: float, n: float) -> None:
+        calls.append("run")
+        add(x.queue, x.shape, None, x.data, x.dtype.type(k), np.int32(n))
+        add(x.queue, x.shape, None, x.data, np.float32(k * 2), np.int32(1))
+
+    x, expected = array(queue, 0), np.float32(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k, n in ((0.1, 2.7), (0.3, -3.2), (7.7, 9.0), (1e-50, 0.0)):
+            run(x, k, n)
+            expected += np.float32(k) * int(n)
+            expected += np.float32(k * 2)
+    with pytest.raises(OverflowError):
+        run(x, 1.0, 1e20)
+    run(x, 0.25, 4.0)
+    assert np.isclose(x.get()[0], expected + np.float32(1.5)) and calls == ["run"]
+    assert run.explain().endswith("2 nodes; Parameters: x, k, n")
+
+
+def test_equal_numbers_are_not_what_a_graph_keeps(queue: cl.CommandQueue) -> None:
+    @fairlead.graphed
+    def run(x: Any, k: float, n: float) -> Any:
+        return x * np.float32(2 if k == n else 3)
+
+    x = array(queue, 1)
+    for k, n in ((1.0, 2.0), (2.0, 2.0), (1.0, 2.0)):
+        assert run(x, k, n).get()[0] == (2 if k == n else 3)
 
 
 def test_a_float_that_cannot_be_a_parameter_is_a_constant(queue: cl.CommandQueue) -> None:

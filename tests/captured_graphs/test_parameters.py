@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import operator
+import struct
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -368,14 +370,18 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
         for action, message in [
             (lambda: float(p), "the graph would keep the number"),
             (lambda: np.sqrt(p), "__array_ufunc__"),
-            (lambda: np.float32(p), "Pass_p_instead_of_numpy.float32"),
-            (lambda: np.float64(p), "Pass_p_instead_of_numpy.float32"),
-            (lambda: np.array(p), "p.value_for_the_number"),
-            (lambda: np.array([p], np.float32), "p.value_for_the_number"),
-            (lambda: np.full(3, p), "p.value_for_the_number"),
+            (lambda: np.array(p), "numpy.float32.p. for another type; p.value is"),
+            (lambda: np.array([p], np.float32), "p.value is the number"),
+            (lambda: np.asarray(p, np.float64), "p.value is the number"),
+            (lambda: np.full(3, p), "p.value is the number"),
+            (lambda: np.array([p], object), "p.value is the number"),
+            (lambda: np.zeros(3).__setitem__(0, p), "an array element with a sequence"),
+            (lambda: len(p), "is one number"),  # pyright: ignore
+            (lambda: p[0], "is one number"),  # pyright: ignore
             (lambda: f"{p:.3f}", "the text would keep the number"),
             (lambda: bool(p), "the graph would keep the outcome"),
             (lambda: p > 1, "the graph would keep the outcome"),  # pyright: ignore
+            (lambda: p == fairlead.Parameter(np.int32(1)), "the graph would keep the outcome"),
             (lambda: operator.add(x, p), "write the operator"),
             (lambda: range(p), "not a whole number"),
         ]:
@@ -386,6 +392,96 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
     assert len(graph) == 0
     assert float(p) == 2 and p > 1 and p.value == np.float32(2)  # pyright: ignore
     assert f"{p:.3f}" == "2.000" and f"{p}" == repr(p)
+
+
+_KINDS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+
+
+@pytest.mark.parametrize("declares", [False, True])
+def test_types_of_numpy_make_parameters_of_parameters(numbers: Numbers, declares: bool) -> None:
+    """Each type from a number that it rounds, and two from each other; then other values."""
+    p = fairlead.Parameter(np.float64(2.7))
+    add = declared(numbers, np.int32) if declares else numbers.program.add
+    with capture(numbers.queue) as graph:
+        for kind in _KINDS:
+            one = np.dtype(kind).type(p)
+            add(numbers.queue, (64,), None, numbers.buffer, np.int32(one * 2))
+        one = np.float32(2) * np.float32(p)
+        one += 1
+        add(numbers.queue, (64,), None, numbers.buffer, np.int32(one))
+        assert str(np.int32(p)) == "<Parameter: int32 2>"
+        kept = copy.copy(np.int32(p))
+        add(numbers.queue, (64,), None, numbers.buffer, kept)
+    loop = graph.finalize()
+    for value in (2.7, 40.3, 9.5):
+        before = numbers.value()
+        loop.replay(numbers.queue, p=value)
+        given = [(np.float64(value).astype(kind) * 2).astype(np.int32) for kind in _KINDS]
+        expected = sum(map(int, given)) + int(np.float32(2) * np.float32(value) + 1) + int(value)
+        assert numbers.value() - before == expected
+    assert loop.parameters == ("p",) and type(np.float32(p)) is np.float32
+    assert float(kept) == 2 and kept > 1 and kept + 1 == 3
+
+
+def test_nothing_makes_a_constant_of_a_converted_parameter(numbers: Numbers) -> None:
+    """An array of one has no element: a kernel takes it for no argument."""
+    p, x = fairlead.Parameter(np.float64(2)), np.zeros(3, np.float32)
+    array = pyopencl.array.zeros(numbers.queue, 64, np.float32)
+    refused = (TypeError, ValueError, AttributeError, struct.error)
+    with capture(numbers.queue) as graph:
+        one: Any = np.float32(p)
+        for action in (
+            lambda: np.float32(one),
+            lambda: np.float64(one),
+            lambda: np.array(one, np.float32),
+            lambda: np.array([one], np.float32),
+            lambda: np.sum([one]),
+            lambda: np.sum([one], dtype=np.float32),
+            lambda: np.linalg.norm([one, one]),
+            lambda: np.concatenate([one, x]),
+            lambda: np.maximum(one, 1),
+            lambda: np.sqrt(one),
+            lambda: abs(one),
+            lambda: one % 2,
+            lambda: x.__setitem__(0, one),
+            lambda: x.__setitem__(slice(1), one),
+            lambda: x.fill(one),
+            lambda: np.copyto(x, one),
+            lambda: np.full(3, one, np.float32),
+            lambda: float(one),
+            lambda: complex(one),
+            lambda: int(one),
+            lambda: bool(one),
+            lambda: one > 1,
+            lambda: one == np.float32(p),
+            lambda: one in (1, 2),
+            lambda: len(one),
+            lambda: one[0],
+            lambda: list(one),
+            lambda: one.item(),
+            lambda: one.astype(np.float64),
+            lambda: one.tobytes(),
+            lambda: struct.pack("f", one),
+            lambda: f"{one:.3f}",
+            lambda: operator.add(array, one),
+        ):
+            with pytest.raises(refused):
+                action()
+        for made in (np.array([one]), np.array(one), np.stack([np.asarray(one)])):
+            assert made.nbytes == 0 and made.dtype.names
+            with pytest.raises(cl.Error, match="INVALID_ARG_SIZE"):
+                numbers.program.add(numbers.queue, (64,), None, numbers.buffer, made)
+    assert len(graph) == 0 and not x.any()
+
+
+def test_transfers_refuse_converted_parameters(numbers: Numbers) -> None:
+    p = fairlead.Parameter(np.int64(2))
+    for enqueue in (
+        lambda one: cl.enqueue_copy(numbers.queue, numbers.buffer, one, is_blocking=False),
+        lambda one: cl.enqueue_fill_buffer(numbers.queue, numbers.buffer, one, 0, 256),
+    ):
+        with pytest.raises(CaptureError, match="Parameter"), capture(numbers.queue):
+            enqueue(np.int32(p))
 
 
 def test_names(numbers: Numbers) -> None:
