@@ -201,7 +201,8 @@ def _make_torch(host: list[np.ndarray], expected: bytes) -> dict[str, Callable[[
         with torch.cuda.graph(graph):
             out = made(*arrays)
         graph.replay()
-        if not np.allclose(out.cpu().numpy(), np.frombuffer(expected, np.float32), rtol=1e-5):
+        # contraction changes last bits, and differences of near numbers show more of them
+        if not np.allclose(out.cpu().numpy(), np.frombuffer(expected, np.float32), 1e-4, 1e-5):
             raise SystemExit(f"torch.compile, {mode}: other numbers than NumPy's")
 
         def act(graph: Any = graph, out: Any = out) -> None:  # `out` keeps the graph's result
