@@ -146,6 +146,31 @@ def test_each_has_command_buffers(pair: Pair, ur: Calls) -> None:
         ur.ok("urCommandBufferReleaseExp", commands)
 
 
+def test_a_command_buffer_copies_between_devices(pair: Pair, ur: Calls) -> None:
+    """Its launches are one device's: Unified Runtime has no command-buffers of several."""
+    one, two = pair
+    how = UR.get_struct("ur_exp_command_buffer_desc_t")()
+    how.stype = UR["UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC"]
+    first, second, points = one.memory(), two.memory(), (ctypes.c_uint32 * 2)()
+    two.put(second, b"".join((1).to_bytes(4, "little") for _ in range(COUNT)))
+    given = one.context, one.device, ctypes.byref(how)
+    commands = ur.make("urCommandBufferCreateExp", *given).value or 0
+    append, copied, added = "urCommandBufferAppendUSMMemcpyExp", points, ctypes.byref(points, 4)
+    ur.ok(append, commands, first, second, SIZE, 0, None, 0, None, copied, None, None)
+    shape = 1, (ctypes.c_size_t * 1)(0), (ctypes.c_size_t * 1)(COUNT), None
+    launched = 1, copied, 0, None, added, None, None
+    launch = "urCommandBufferAppendKernelLaunchWithArgsExp"
+    kernel = one.kernel("add_one")
+    ur.ok(launch, commands, kernel, *shape, *one.arguments(first), 0, None, *launched)
+    ur.ok(append, commands, second, first, SIZE, 1, added, 0, None, None, None, None)
+    ur.ok("urCommandBufferFinalizeExp", commands)
+    for _ in range(2):
+        ur.ok("urEnqueueCommandBufferExp", one.queue, commands, 0, None, None)
+    ur.ok("urQueueFinish", one.queue)
+    assert two.numbers(second) == _THREES
+    ur.ok("urCommandBufferReleaseExp", commands)
+
+
 def test_memory_of_another_process_is_closed_on_the_device_that_opened_it(
     pair: Pair, ur: Calls, adapted: Adapted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
