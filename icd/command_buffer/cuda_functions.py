@@ -196,9 +196,9 @@ class CudaFunctions:
         self.native.list, self.native.count = self._array, len(rows)
 
     def find_places(self, commands: CommandList) -> list[int]:
-        """Return the place of each command's device in `devices`."""
+        """Return the place of each command's device in `devices`; nothing if there is only one."""
         if len(self.devices) == 1:
-            return [0] * len(commands)
+            return []
         return [self._places[commands.array[number].queue] for number in range(len(commands))]
 
     def _list_parts(self, commands: CommandList) -> Iterator[tuple[_CudaLaunch, _LaunchPart]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 from .._native import ffi, lib
@@ -62,17 +62,14 @@ def chain_commands(
     Raises:
         MemoryError: there is no memory.
     """
-    count, first, before = len(order), [0], list[int]()
-    for numbers in order.dependencies:
-        before += numbers
-        first.append(len(before))
+    count, before = len(order), list(order.dependencies)
     first_after, after = ffi.new("uint32_t[]", count + 1), ffi.new("uint32_t[]", CHAINS * count + 1)
     chains = lib.fl_chain(
         count,
-        ffi.new("uint32_t[]", first),
-        ffi.new("uint32_t[]", [*before, 0]),
-        ffi.new("uint8_t[]", [*map(int, order.order_only), 0]),
-        ffi.new("uint32_t[]", [*(places or [0] * count), 0]),
+        ffi.new("uint32_t[]", [0, *accumulate(map(len, before))]),
+        ffi.new("uint32_t[]", [*chain.from_iterable(before), 0]),
+        ffi.new("uint8_t[]", bytes(order.order_only)),
+        ffi.new("uint32_t[]", places or count + 1),
         device_count,
         most,
         first_after,
