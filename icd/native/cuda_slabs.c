@@ -384,7 +384,7 @@ static home *home_on(shared_context *c, cl_device_id opencl) {
 
 /* Where a context's new buffers go: to its device, or to one of several that was asked for. NULL:
  * they are not shared. */
-static home *find_home(cl_context context) {
+static home *find_home(cl_context context, const fl_cuda_device **device) {
     cl_device_id all[FL_CUDA_MOST_DEVICES];
     size_t size = 0, place = 0;
     pthread_mutex_lock(&fl_shared_lock);
@@ -406,6 +406,7 @@ static home *find_home(cl_context context) {
         while (c->device_count > 1 && place < c->device_count && c->devices[place] != made_on)
             place++;
         found = place < c->device_count ? home_on(c, c->devices[place]) : NULL;
+        *device = found ? found->device : NULL;
     }
     pthread_mutex_unlock(&fl_shared_lock);
     return found;
@@ -430,6 +431,7 @@ static uint32_t class_of(size_t size) {
 
 typedef struct wanted {
     home *home;
+    const fl_cuda_device *device;   /* its home's, which may stop to share meanwhile */
     uint32_t class;
     size_t size;
     cl_mem_flags flags;
@@ -462,8 +464,8 @@ static void open_piece(home *h, fl_piece *p) {
 }
 
 /* A new piece. What is kept goes if there is no room for one. */
-static fl_piece *new_piece(home *h, size_t size) {
-    fl_piece *p = fl_new_piece(h->device, h->reached_by, size);
+static fl_piece *new_piece(home *h, const fl_cuda_device *device, size_t size) {
+    fl_piece *p = fl_new_piece(device, h->reached_by, size);
     if (p)
         return p;
     fl_ask_queues(&h->context->queues);
@@ -471,7 +473,7 @@ static fl_piece *new_piece(home *h, size_t size) {
     trim(0);
     pthread_mutex_unlock(&fl_shared_lock);
     fl_give_back();
-    return fl_new_piece(h->device, h->reached_by, size);
+    return fl_new_piece(device, h->reached_by, size);
 }
 
 static root *new_slab(const wanted *w) {
@@ -485,7 +487,7 @@ static root *new_slab(const wanted *w) {
     root *made = p ? new_root(h, p, slots) : NULL;
     if (!made) {
         first = 0;
-        p = new_piece(h, size < PIECE ? PIECE : size);
+        p = new_piece(h, w->device, size < PIECE ? PIECE : size);
         if (p)
             p->used = size;
         if (p && p->mapped - size >= size)
@@ -501,7 +503,7 @@ static root *new_slab(const wanted *w) {
 }
 
 static root *new_own(const wanted *w) {
-    fl_piece *p = new_piece(w->home, w->size);
+    fl_piece *p = new_piece(w->home, w->device, w->size);
     root *made = p ? new_root(w->home, p, 1) : NULL;
     if (!made)
         return NULL;
@@ -606,7 +608,8 @@ static cl_mem new_part(place *p, cl_mem_flags flags, size_t size) {
 }
 
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
-    wanted w = {find_home(context), class_of(size), size, flags, host != NULL};
+    wanted w = {NULL, NULL, class_of(size), size, flags, host != NULL};
+    w.home = find_home(context, &w.device);
     if (!w.home || w.class == CLASSES)
         return NULL;
     place *p = take_place(&w);
@@ -615,7 +618,7 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
         return NULL;
     cl_mem memory = p->memory;
     CUdeviceptr address = p->root->piece->address + origin_of(p);
-    bool is_written = !host || fl_copy_to_cuda(w.home->device, address, host, size);
+    bool is_written = !host || fl_copy_to_cuda(w.device, address, host, size);
     if (is_written && !memory)
         memory = new_part(p, flags, size);
     if (!is_written || !memory) {
