@@ -1,6 +1,7 @@
 /* The engine `cuda`: commands as one CUDA Graph, which is built and updated here, and launched in
  * cuda_launches.c. */
 #include "cuda.h"
+#include "../../loader/base/native/untraced.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,6 +277,18 @@ void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell) {
     pthread_mutex_unlock(&unfinished.lock);
 }
 
+static int tell_untraced(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&unfinished.lock);
+    fl_tell *tell = unfinished.tell;
+    pthread_mutex_unlock(&unfinished.lock);
+    PyThreadState *thread = tell ? fl_stop_tracing() : NULL;
+    if (tell)
+        tell(NULL);
+    fl_trace_again(thread);
+    return 0;
+}
+
 void fl_destroy_cuda(fl_cuda *g) {
     const fl_cuda_device *d = g->device;
     if (!fl_cuda_lost(g) && fl_cuda_enter(d) == CUDA_SUCCESS) {
@@ -289,7 +302,7 @@ void fl_destroy_cuda(fl_cuda *g) {
     if (*at) {
         *at = g->next_unfinished;
         if (unfinished.add)   /* if Python takes no more calls, the next graph looks */
-            unfinished.add(unfinished.tell, NULL);
+            unfinished.add(tell_untraced, NULL);
     }
     pthread_mutex_unlock(&unfinished.lock);
     fl_forget_cuda_cells(&g->cells);

@@ -223,7 +223,7 @@ uint32_t fl_cuda_early(const fl_cuda *cuda);
 int fl_release_cuda(fl_cuda *cuda);
 /* Whether one that was released so has ended. It may be gone: it is not looked into. */
 int fl_cuda_has_ended(const fl_cuda *cuda);
-/* Gives `tell` to `add`, which is Py_AddPendingCall, after such an end. NULL: not any more. */
+/* Lets Python call `tell` after such an end. `add` is Py_AddPendingCall, NULL: not any more. */
 typedef int fl_tell(void *);
 typedef int fl_add_pending(fl_tell *tell, void *data);
 void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 
 import numpy as np
@@ -95,6 +96,28 @@ def test_a_graph_that_is_dropped_runs_to_its_end(program: Program) -> None:
     while _unfinished:  # its thread ends, and Python hears of it
         time.sleep(0)  # CPython 3.11 may lose a pending call until the GIL is given up
     assert y.reference_count < kept
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="it cannot stop tracing")
+def test_no_tracer_sees_python_hear_of_an_end(program: Program) -> None:
+    """It could stand still there (loader/base/native/untraced.h)."""
+    _, loop, gate = doubling(program)
+    end = loop.replay(program.queue, wait_for=[gate])
+    del loop
+    gc.collect()
+    assert _unfinished
+    seen = set[str]()
+    before = sys.gettrace()
+    sys.settrace(lambda frame, *event: seen.add(frame.f_code.co_name))
+    try:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+        end.wait()
+        while _unfinished:
+            time.sleep(0)
+        doubling(program)
+    finally:
+        sys.settrace(before)
+    assert "doubling" in seen and "_drop_ended_graphs" not in seen
 
 
 def test_branches_become_chains(program: Program) -> None:

@@ -8,6 +8,7 @@
  *
  * An address is read only if it is a handle's. Handles are in aligned blocks that are never
  * freed. A bitmap in two levels has these blocks. */
+#include "../../../loader/base/native/untraced.h"
 #include "handles.h"
 #include "interrupts.cdef.h"
 
@@ -250,7 +251,9 @@ uintptr_t fl_find_made(uint32_t adapter, uint16_t kind, uintptr_t word, uintptr_
 static int reap_now(void *unused) {
     (void)unused;
     reap_is_due = false;
+    PyThreadState *thread = fl_stop_tracing();
     reap();
+    fl_trace_again(thread);
     fl_raise_interrupt();
     return 0;
 }

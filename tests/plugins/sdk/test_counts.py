@@ -51,7 +51,7 @@ adapter.info(
 PROGRAM: Final = """
 import ctypes, faulthandler, sys
 
-faulthandler.dump_traceback_later(5, exit=True)  # only in a deadlock
+faulthandler.dump_traceback_later(100, exit=True)  # only in a deadlock
 ur, held, free = ctypes.CDLL(sys.argv[1]), ctypes.PyDLL(sys.argv[2]), ctypes.CDLL(sys.argv[2])
 assert ur.urGetDeviceProcAddrTable(12, (ctypes.c_void_p * 100)()) == 0
 adapter, platform, devices = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_void_p * 4)()
@@ -95,6 +95,30 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return module
 
 
+#: Closes devices in a function of Py_AddPendingCall, which adds another one. With a tracer Python
+#: 3.11 then repeats an instruction for ever.
+_TRACED: Final = """
+import resource
+
+resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+
+
+class Closed(list):
+    def append(self, number):
+        assert ctypes.pythonapi.Py_AddPendingCall(ctypes.CDLL(None).abs, None) == 0
+        self.keep(number)
+
+    def keep(self, number):
+        super().append(number)
+
+
+closed = sys.modules[sys.argv[3]].closed = Closed()
+sys.TOOL(lambda *event: None)
+in_thread(held, 100, 101)
+in_thread(free, 0, 0)
+print(closed)
+"""
+
 #: What a program does, and what it prints.
 CASES: Final = {
     "other references": (
@@ -110,6 +134,8 @@ CASES: Final = {
         "in_thread(free, 100, 101); print(closed)",
         "[0, 1, 2, 3]",
     ),
+    "the last reference, with a tracer": (_TRACED.replace("TOOL", "settrace"), "[0, 1, 2, 3]"),
+    "the last reference, with a profiler": (_TRACED.replace("TOOL", "setprofile"), "[0, 1, 2, 3]"),
     "through PI": (
         "pi, plugin = ctypes.CDLL(sys.argv[5]), ctypes.create_string_buffer(b'15.47', "
         "4096)\n"
