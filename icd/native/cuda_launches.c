@@ -5,7 +5,7 @@
  * in the caller's thread. Any other one is ordered by events of OpenCL's: a thread of the graph's
  * waits for what comes before it, launches, waits, and completes a user event for which the queue
  * waits. So nothing that the program enqueues afterwards comes too early, and nothing blocks it. */
-#include "cuda.h"
+#include "cuda_buffers.h"
 
 #include "waits.h"
 
@@ -62,8 +62,11 @@ static CUresult send(fl_cuda *g, const uint64_t *words) {
     memcpy(g->sent, words, size);
     CUresult code = CUDA_SUCCESS;
     for (uint32_t i = 0; i < g->device_count && code == CUDA_SUCCESS; i++)
-        code = CU(d, cuMemcpyAsync)(g->cells.words[i], (CUdeviceptr)(uintptr_t)g->sent, size,
-                                    d->stream);
+        if (g->devices[i] == d)
+            code = CU(d, cuMemcpyAsync)(g->cells.words[i], (CUdeviceptr)(uintptr_t)g->sent, size,
+                                        d->stream);
+        else if (!fl_copy_to_cuda(g->devices[i], g->cells.words[i], g->sent, size))
+            code = CUDA_ERROR_INVALID_VALUE;   /* it is not in order with the stream, so it waits */
     if (code != CUDA_SUCCESS) {
         free(g->sent);
         g->sent = NULL;

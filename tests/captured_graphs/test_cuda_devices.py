@@ -230,6 +230,26 @@ print(values(queues[0], a), "3 nodes" in line(loop))
     assert lines == ["[4] [11] [5]", "[10] [65] [28]", "[14] True"]
 
 
+def test_a_loop_ends_when_a_flag_of_the_second_device_is_set(
+    run_python: RunPython, prelude: tuple[str, Mapping[str, str]]
+) -> None:
+    """The host looks, because CUDA's loops are of one device."""
+    code = """
+a, flag = on(0, -2), on(1, 0)
+with fairlead.capture(*queues) as graph:
+    total(1, flag, a, wait_for=[scale(0, a, 1, 1)])
+loop = graph.finalize()
+end = loop.replay(queues[0], times=50, until=flag, every=1)
+turns, expected, now = 0, 0, -2
+while turns < end.replays:
+    turns, now = turns + 1, now + 1
+    expected = 3 * expected + now
+print(end.has_stopped, 1 <= turns <= 3, values(queues[0], a) == [now])
+print(values(queues[1], flag) == [expected], "2 nodes" in line(loop))
+"""
+    assert _run(run_python, prelude, code) == ["True True True", "True True"]
+
+
 def test_a_buffer_that_was_not_asked_for_is_named(
     run_python: RunPython, prelude: tuple[str, Mapping[str, str]]
 ) -> None:
