@@ -174,7 +174,7 @@ def test_nobody_has_to_ask_for_it(
 
 def test_finalize_only_counts(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first replays of a graph pay for nothing that only many are worth."""
-    for name in ("list_uses", "list_sources"):
+    for name in ("find_users", "list_sources"):
         monkeypatch.setattr(uses, name, lambda *_, name=name: pytest.fail(name))
     chain = Chain(queue)
     loop = chain.capture().finalize(fuse="auto")
@@ -496,6 +496,29 @@ def test_launches_that_are_alike_are_read_once(
             chain.kernels.more(queue, (SIZE,), None, chain.x, np.float32(1))
     assert len(graph.finalize(fuse="wait").fused) >= 2
     assert len(found) == 1
+
+
+def test_runs_of_the_same_launches_are_planned_once(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its own numbers, where these may change."""
+    written, write = list[Any](), runs.write_source
+
+    def count(*given: Any) -> str:
+        written.append(given)
+        return write(*given)
+
+    monkeypatch.setattr(runs, "write_source", count)
+    chain = Chain(queue)
+    with capture(queue) as graph:
+        for number in range(400):
+            chain.kernels.more(queue, (SIZE,), None, chain.out, np.float32(number))
+    loop = graph.finalize(updatable=True, fuse="wait")
+    assert len(loop.fused) > 3 and len(written) == 2  # the last run is shorter
+    for _ in range(20):  # both forms take turns
+        cl.enqueue_fill_buffer(queue, chain.out, b"\0", 0, chain.host.nbytes)
+        loop.replay(queue)
+        assert (chain.read() == sum(range(400))).all()
 
 
 def test_a_kernel_that_is_not_built_is_a_line(

@@ -21,6 +21,7 @@ from fairlead.icd.command_buffer.rewrites import (
     runs,
     transfers,
     used_bytes,
+    uses,
 )
 
 from . import test_fused_reductions as reduced
@@ -46,8 +47,13 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "if first.items != launch.items",
         "if False",
     ),
-    "nobody holds memory": (places.find_temporaries, "use.others or", ""),
-    "others do not use memory": (places.find_temporaries, "or not use.commands <= run", ""),
+    "nobody holds memory": (uses.find_users, "count_others(handle) or", ""),
+    "others do not use memory": (
+        places.find_temporaries,
+        "not run.issuperset(users[key]) or",
+        "",
+    ),
+    "launches before do not matter": (runs.Run.take, "self._path = found", "pass"),
     "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
     "ids are numbers of items": (
         kernels_read._check_ids,
@@ -66,7 +72,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "False",
     ),
     "nobody else accesses memory": (
-        runs.RunList.list_uses,
+        runs.RunList.find_users,
         "launch is None or any(",
         "launch is None and any(",
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ..._native import ffi, lib
+from ...errors import OpenCLError
 from ...kernel_source.reading import KernelParameter
 from ..edits import MEMORY, VALUE
-from .uses import ListSnapshot, pack_arguments, unpack_arguments
+from .uses import ListSnapshot, unpack_arguments
+
+_Found = TypeVar("_Found")
 
 #: A handle of memory, or the bytes of a value.
 ArgumentValue = int | bytes
@@ -26,7 +29,7 @@ class RecordedArgument(NamedTuple):
         is_proven: whether what is known of the launch depends on it.
     """
 
-    turns: Sequence[ArgumentValue]
+    turns: tuple[ArgumentValue, ...]
     key: int | tuple[Any, ...] | None
     address: int
     is_proven: bool
@@ -39,61 +42,75 @@ class NotFused(Exception):
         arguments: what may change so that it is fused; none if nothing can.
     """
 
-    arguments: Sequence[RecordedArgument] = ()
+    def __init__(self, text: str, arguments: tuple[RecordedArgument, ...] = ()) -> None:
+        super().__init__(text)
+        self.arguments = arguments
 
 
-def read_arguments(
-    snapshot: ListSnapshot, listed: Any
-) -> tuple[bytes, Sequence[tuple[Sequence[ArgumentValue], int] | None]]:
-    """Return all arguments of a list as one key, and what each is.
+def ask_once(known: dict[Any, Any], key: Any, ask: Callable[[], _Found]) -> _Found:
+    """Return the answer to a question, or raise NotFused or OpenCLError, as the first time.
 
-    That is its value in each turn, and the address of a Parameter's cell or 0. It is None for what
-    is neither a number nor a buffer. Launches are often alike, so such lists are read once.
+    Args:
+        known: takes the answers, by their keys.
     """
-    packed = pack_arguments(listed)
-    found = snapshot.answers.get(packed)
+    found: Any = known.get(key)
     if found is None:
-        found = [
-            _read(snapshot, kind, address, data) for kind, address, data in unpack_arguments(packed)
-        ]
-        snapshot.answers[packed] = found
-    return packed, found
+        try:
+            found = ask()
+        except (NotFused, OpenCLError) as refusal:
+            found = refusal
+        known[key] = found
+    if isinstance(found, Exception):
+        raise found.with_traceback(None)
+    return found
 
 
-def _read(
+#: The values of an argument in each turn, and the address of a Parameter's cell or 0.
+GivenArgument = tuple[tuple[ArgumentValue, ...], int]
+
+
+def read_argument(
     snapshot: ListSnapshot, kind: int, address: int, data: bytes
-) -> tuple[Sequence[ArgumentValue], int] | None:
+) -> GivenArgument | None:
+    """Return an argument that was unpacked, None if it is neither a number nor a buffer."""
     if kind not in (MEMORY, VALUE) or not data:
         return None
     cell = snapshot.cells.get(address) if address else None
     turns = cell.turns if cell is not None else (data,)
     if kind == MEMORY:
-        return [int.from_bytes(turn, "little") for turn in turns], address
+        return tuple(int.from_bytes(turn, "little") for turn in turns), address
     return turns, address
 
 
+def read_arguments(snapshot: ListSnapshot, packed: bytes) -> Sequence[GivenArgument | None]:
+    """Return all arguments of a list."""
+    return [read_argument(snapshot, *one) for one in unpack_arguments(packed)]
+
+
 def name_argument(
-    parameter: KernelParameter,
-    turns: Sequence[ArgumentValue],
-    address: int,
-    is_proven: bool,
-    changes: bool,
+    parameter: KernelParameter, given: GivenArgument, is_proven: bool, changes: bool
 ) -> RecordedArgument:
     """Args:
     changes: whether the numbers of a launch may change alone.
     """
-    if isinstance(turns[0], int):
-        return RecordedArgument(turns, address or turns[0], address, True)
+    turns, address = given
+    value, kind = turns[0], parameter.type.name
+    if isinstance(value, int):
+        return RecordedArgument(turns, address or value, address, True)
     if address:
-        return RecordedArgument(turns, (parameter.type.name, address), address, is_proven)
-    key = None if changes and not is_proven else (parameter.type.name, turns[0])
-    return RecordedArgument(turns, key, 0, is_proven)
+        return RecordedArgument(turns, (kind, address), address, is_proven)
+    if changes and not is_proven:  # launches with other numbers are alike
+        return RecordedArgument((bytes(len(value)),), None, 0, False)
+    return RecordedArgument(turns, (kind, value), 0, is_proven)
 
 
-def list_keys(number: int, arguments: Sequence[RecordedArgument]) -> Sequence[Any]:
-    """Return the keys of a launch's arguments. What no other launch has gets one of its own."""
+def list_keys(position: int, arguments: Sequence[RecordedArgument]) -> Sequence[Any]:
+    """Return the keys of the arguments of a launch in a run.
+
+    What no other launch has gets a key of its own.
+    """
     pairs = enumerate(arguments)
-    return [(number, index) if one.key is None else one.key for index, one in pairs]
+    return [(position, index) if one.key is None else one.key for index, one in pairs]
 
 
 def make_arguments(values: Sequence[ArgumentValue]) -> Any:

@@ -142,14 +142,14 @@ class FusionCheck:
 
         Returns the place of the last command.
         """
-        memory = (one for launch in run.launches for one in launch.memory[0])
+        memory = (one for launch in run.plan.launches for one in launch.memory[0])
         copies = Copies(commands.context, map(self._find, memory))
         self._copies.append((run, copies))
         zero = array.copy_pattern(bytes(1))
         for root, (ways, size) in copies.roots.items():
             uses = [
                 [one for one in each.memory[0] if self._find_root(one) == root]
-                for each in run.launches
+                for each in run.plan.launches
             ]
             is_read = any(one.reads for one in next(filter(None, uses)))
             for copy in ways:
@@ -180,7 +180,7 @@ class FusionCheck:
         """
         for run, copies in self._copies:
             for root, (ways, size) in copies.roots.items():
-                if root in run.temporaries:
+                if root in run.plan.temporaries:
                     continue
                 for first in range(0, size, _PIECE):
                     room = min(_PIECE, size - first)
@@ -191,20 +191,20 @@ class FusionCheck:
         self.left -= 1
 
     def _fail(self, run: FusedRun, root: int, place: int) -> FusionError:
-        launch, use = max(
+        number, launch, use = max(
             (
-                (launch, one)
-                for launch in run.launches
+                (number, launch, one)
+                for number, launch in zip(run.numbers, run.plan.launches, strict=True)
                 for one in launch.memory[0]
                 if self._find_root(one) == root
             ),
-            key=lambda pair: (pair[1].writes, pair[0].number),
+            key=lambda found: (found[2].writes, found[0]),
         )
         first, last = run.numbers[0], run.numbers[-1]
         self.failure = (
             f"The fused kernel of the commands {first}–{last} wrote something else than they do: "
             f"byte {place} of {use.argument} of {launch.kernel.access.name} (command "
-            f"{launch.number}) differs."
+            f"{number}) differs."
         )
         return FusionError(
             self.failure,

@@ -9,18 +9,16 @@ the rewrite. The graph then runs as captured.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..._native import ffi, lib
 from ...calls import get_address
 from ..cells import Cells
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument
+from .fused_runs import FIXED, FusedRun, find_flows
 from .used_bytes import find_root
 from .uses import ListSnapshot, Root
-
-#: An argument, or a command, that does not flow.
-FIXED: Final[int] = lib.FL_FIXED
 
 
 class Flow:
@@ -31,10 +29,8 @@ class Flow:
         snapshot: what was rewritten.
         rewritten: what became of it, None if nothing did.
         places: of each command in it.
-        copies: the commands that are alone there.
-        watched: by command, its arguments, and where those that flow are in a run's launch.
-        hidden: memory objects (handles) that variables stand for.
-        others: further arguments that share a run's launch with those that are watched.
+        runs: by the numbers of their commands. The other commands are alone there.
+        arguments: of the commands that are watched, besides those of runs.
 
     Attributes:
         native: what C calls, an `fl_built *`.
@@ -47,27 +43,35 @@ class Flow:
         snapshot: ListSnapshot,
         rewritten: CommandList | None,
         places: Sequence[int],
-        copies: Iterable[int],
-        watched: Mapping[int, Sequence[tuple[RecordedArgument, int]]],
-        hidden: Sequence[int],
-        others: Iterable[RecordedArgument],
+        runs: Mapping[int, FusedRun],
+        arguments: Mapping[int, Sequence[RecordedArgument]],
     ) -> None:
         self._count, self._cells = len(commands), snapshot.cells
-        arguments = [one for rows in watched.values() for one, _ in rows]
-        fixed = {one.address for one in arguments if one.address and one.is_proven}
+        plans = {run.plan for run in runs.values()}
+        given = {id(one): one for one in arguments.values()}  # often the same
+        given |= {id(one.arguments): one.arguments for plan in plans for one in plan.launches}
+        listed = [one for row in given.values() for one in row]
+        fixed = {one.address for one in listed if one.address and one.is_proven}
         self._watched = [at for at in fixed if len(snapshot.cells[at].turns) == 1]
         self.watches_memory = any(snapshot.cells[at].is_memory for at in self._watched)
-        self._memory = _find_memory([*arguments, *others], snapshot.roots)
-        firsts, flows = [FIXED] * self._count, list[int]()
-        for number, rows in watched.items():
-            firsts[number] = len(flows)
-            flows += [place for _, place in rows]
-        alone = set(copies)
+        self._memory = _find_memory(listed, snapshot.roots)
+        rows = {id(one): find_flows(one) for one in arguments.values()}
+        watched = {number: rows[id(one)] for number, one in arguments.items()}
+        for run in set(runs.values()):
+            watched.update(zip(run.numbers, run.plan.flows, strict=True))
+        # where the row of each command begins; commands that are alike share one
+        firsts, flows, begins = [FIXED] * self._count, list[int](), dict[int, int]()
+        for number, row in watched.items():
+            if id(row) not in begins:
+                begins[id(row)] = len(flows)
+                flows += row
+            firsts[number] = begins[id(row)]
+        hidden = [one for plan in plans for one in plan.temporaries]
         parts: list[Any] = [
             ffi.new("uint32_t[]", [*places] if places else [0]),
             ffi.new("uint32_t[]", firsts),
             ffi.new("uint32_t[]", flows or [0]),
-            ffi.new("unsigned char[]", [number in alone for number in range(self._count)]),
+            ffi.new("unsigned char[]", [number not in runs for number in range(self._count)]),
             ffi.new("void *[]", [ffi.cast("void *", one) for one in hidden] or [ffi.NULL]),
         ]
         array = rewritten.array if rewritten is not None else ffi.NULL

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from weakref import finalize
 
 from ..._native import ffi, lib
 from ...calls import build_program, call, get_address
 from ...errors import check
 from ..commands import CommandArray, CommandList
+from .arguments import RecordedArgument, list_keys
 from .launches import RecordedLaunch
 from .parameters import FusedParameters
+
+#: What does not flow: an argument, or a command.
+FIXED: Final[int] = lib.FL_FIXED
 
 
 class FusedKernel:
@@ -30,13 +34,28 @@ class FusedKernel:
         finalize(self, call, self.handle, "clReleaseKernel").atexit = False
 
 
+def find_flows(
+    arguments: Sequence[RecordedArgument], place: int = 0, rows: Mapping[Any, int] | None = None
+) -> Sequence[int]:
+    """Return where arguments that may change are in the launch of a run, FIXED for others.
+
+    Args:
+        place: of their launch in the run.
+        rows: the places in the new launch, by keys; None if their launch stays as it is.
+    """
+    pairs = zip(arguments, list_keys(place, arguments), strict=True)
+    return tuple(
+        FIXED if one.is_proven or one.address else rows[key] if rows else 0 for one, key in pairs
+    )
+
+
 @dataclass(frozen=True, eq=False)
-class FusedRun:
-    """Launches, and the one that does the same.
+class RunPlan:
+    """What launches in a row become. Runs of the same launches share it.
 
     Attributes:
         launches: in order.
-        parameters: its own.
+        parameters: of the new kernel.
         shape: work-items, and those of a work-group.
     """
 
@@ -44,7 +63,7 @@ class FusedRun:
     source: str
     kernel: FusedKernel
     parameters: FusedParameters
-    shape: tuple[int, int] = (0, 0)
+    shape: tuple[int, int]
 
     @property
     def temporaries(self) -> Mapping[int, str]:
@@ -52,12 +71,14 @@ class FusedRun:
         return self.parameters.temporaries
 
     @cached_property
-    def numbers(self) -> tuple[int, ...]:
-        """Of the commands that it stands for."""
-        return tuple(launch.number for launch in self.launches)
+    def flows(self) -> Sequence[Sequence[int]]:
+        """Where numbers that may change are in the new launch, of each launch (flow.py)."""
+        rows, launches = self.parameters.places, enumerate(self.launches)
+        return [find_flows(one.arguments, place, rows) for place, one in launches]
 
-    def describe_savings(self) -> str:
-        """Return what a replay does not do any more."""
+    @cached_property
+    def savings(self) -> str:
+        """What a replay does not do any more."""
         items, before, reads, writes = self.launches[0].items, 0, set[Any](), set[Any]()
         for one in (one for launch in self.launches for one in launch.memory[0]):
             before += (one.reads + one.writes) * (one.width * items or one.end - one.first)
@@ -75,15 +96,30 @@ class FusedRun:
         }
         return ", ".join(f"{what} {count:,}" for what, count in saved.items() if count)
 
+
+@dataclass(frozen=True, eq=False)
+class FusedRun:
+    """Launches, and the one that does the same.
+
+    Attributes:
+        numbers: of the commands that it stands for.
+        lists: the `fl_arguments *` that have their arguments.
+    """
+
+    plan: RunPlan
+    numbers: tuple[int, ...]
+    lists: Sequence[Any]
+
     def make_arguments(self) -> Any:
         """Return the launch's arguments, which share cells with the recorded ones.
 
         Raises:
             MemoryError: there is no memory.
         """
-        rows = self.parameters.rows
-        lists = ffi.new("fl_arguments *[]", [one.list for one in rows])
-        indices = ffi.new("uint32_t[]", [one.place for one in rows])
+        parameters = self.plan.parameters
+        rows, having = parameters.rows, [*self.lists, parameters.zero]
+        lists = ffi.new("fl_arguments *[]", [having[one.place] for one in rows])
+        indices = ffi.new("uint32_t[]", [one.argument for one in rows])
         arguments = lib.fl_pick_arguments(lists, indices, len(rows))
         if not arguments:
             raise MemoryError("no memory for a launch's arguments")
@@ -95,17 +131,17 @@ class FusedRun:
         Args:
             before: the commands that it comes after.
         """
-        items, group = self.shape
+        items, group = self.plan.shape
         return array.add(
             "kernel",
             before,
-            kernel=self.kernel.handle,
+            kernel=self.plan.kernel.handle,
             arguments=self.make_arguments(),
             work_dim=1,
             has_local=1,
             global_size=(items, 1, 1),
             local_size=(group, 1, 1),
-            queue=commands.array[self.launches[0].number].queue,
+            queue=commands.array[self.numbers[0]].queue,
         )
 
 
@@ -144,7 +180,7 @@ def put_together(
         old.devices,
         array.array,
         array.order,
-        (array, old.owner, [one.kernel for one in runs.values()]),
+        (array, old.owner, {one.plan for one in runs.values()}),
         schedule=old.schedule,
         updatable=old.updatable,
         fenced=old.fenced,

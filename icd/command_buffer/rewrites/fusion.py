@@ -17,14 +17,13 @@ Without the loop a CPU runs along the memory instead of across it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ...errors import OpenCLError
 from ..commands import CommandList
-from .arguments import NotFused, RecordedArgument, list_keys
+from .arguments import NotFused
 from .checking import FusionCheck
-from .flow import FIXED, Flow
+from .flow import Flow
 from .fused_runs import FusedKernel, FusedRun, put_together
 from .rewriting import Rewritten
 from .runs import RunList
@@ -41,56 +40,30 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
     """
     found, old = RunList(snapshot, is_isolated=needs_isolation(commands)), snapshot.commands
     lines, made, kernels = found.lines, dict[int, FusedRun](), dict[str, FusedKernel]()
-    uses = found.list_uses()
+    users = found.find_users()
     for run in found.runs:
         first, last = run.numbers[0], run.numbers[-1]
         many = f"commands {first}–{last} are" if first != last else f"command {first} is"
         try:
-            one = run.make(old, uses, kernels)
+            one = run.make(old, users, kernels)
         except (NotFused, OpenCLError) as error:  # this run stays as it was captured
             lines.append((last, f"{many} not fused: {' '.join(str(error).split())}"))
             continue
-        lines.append((last, f"{many} one fused kernel, which saves: {one.describe_savings()}"))
+        lines.append((last, f"{many} one fused kernel, which saves: {one.plan.savings}"))
         made.update((number, one) for number in run.numbers)
     texts = [f"  {text}" for _, text in sorted(lines, key=lambda line: line[0])]
     fused, numbers, places = put_together(old, made, FusedRun.add)
     flow = check = None
     if commands.updatable:
-        flow = _make_flow(commands, snapshot, found, made, fused, places)
+        list_ = fused if made else None
+        flow = Flow(commands, snapshot, list_, places, made, found.arguments)
     if checks and made:
         check = FusionCheck(commands, snapshot.cells, fused, places, made)
-    sources = {one.numbers: one.source for one in made.values()}
-    hidden = frozenset(chain(*(one.temporaries for one in made.values())))
+    sources = {one.numbers: one.plan.source for one in made.values()}
+    hidden = frozenset(chain(*(one.temporaries for one in {one.plan for one in made.values()})))
     return Rewritten(fused if made else None, numbers, texts, sources, check, flow, hidden)
 
 
 def needs_isolation(commands: CommandList) -> bool:
     """Return whether the device's compiler may round otherwise in a fused kernel (isolation.py)."""
     return is_of_type(commands, "CL_DEVICE_TYPE_GPU")
-
-
-def _make_flow(
-    commands: CommandList,
-    snapshot: ListSnapshot,
-    found: RunList,
-    made: Mapping[int, FusedRun],
-    fused: CommandList,
-    places: Sequence[int],
-) -> Flow:
-    """Return how changes of commands reach what was made of them."""
-    watched: dict[int, Sequence[tuple[RecordedArgument, int]]] = {}
-    for number in sorted(found.arguments.keys() | made.keys()):
-        rows = made[number].parameters.places if number in made else {}
-        given = found.arguments.get(number, ())
-        watched[number] = [
-            (one, FIXED if one.is_proven or one.address else rows.get(key, 0))
-            for one, key in zip(given, list_keys(number, given), strict=True)
-        ]
-    runs = set(made.values())
-    launches = [launch for run in runs for launch in run.launches]
-    others = {id(one.arguments): one.arguments for one in launches}  # often the same list
-    copies = [number for number in range(len(commands)) if number not in made]
-    hidden = [one for run in runs for one in run.temporaries]
-    list_ = fused if made else None
-    all_others = chain(*others.values())
-    return Flow(commands, snapshot, list_, places, copies, watched, hidden, all_others)

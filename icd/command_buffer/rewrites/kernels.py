@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, wraps
-from typing import Any, Final, TypeVar
+from functools import lru_cache
+from typing import Any, Final
 
 from pycparser import c_ast
 
@@ -19,10 +19,8 @@ from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import ItemLoop, KernelAccess, KernelParameter, read_kernel
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
-from .arguments import NotFused
+from .arguments import NotFused, ask_once
 from .uses import BuiltSource, ListSnapshot
-
-_Found = TypeVar("_Found")
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -61,36 +59,18 @@ class KernelRead:
         return self.access.loop
 
 
-def _ask_once(ask: Callable[[int, ListSnapshot], _Found]) -> Callable[[int, ListSnapshot], _Found]:
-    """Let a question about a kernel be answered, or refused (NotFused), as the first time."""
-
-    @wraps(ask)
-    def answer(kernel: int, snapshot: ListSnapshot) -> _Found:
-        found: Any = snapshot.answers.get((ask, kernel))
-        if found is None:
-            try:
-                found = ask(kernel, snapshot)
-            except NotFused as refusal:
-                found = refusal
-            snapshot.answers[ask, kernel] = found
-        if isinstance(found, NotFused):
-            raise found.with_traceback(None)
-        return found
-
-    return answer
-
-
-@_ask_once
 def find_kernel(kernel: int, snapshot: ListSnapshot) -> KernelRead:
     """Return what is known of a kernel that each item runs alone. Raises NotFused."""
-    access, options = read_access(kernel, snapshot)
-    try:
-        return make_kernel_read(access, options)
-    except UnreadableKernel as error:
-        raise NotFused(f"its kernel is not understood: {error}") from None
+
+    def ask() -> KernelRead:
+        try:
+            return make_kernel_read(*read_access(kernel, snapshot))
+        except UnreadableKernel as error:
+            raise NotFused(f"its kernel is not understood: {error}") from None
+
+    return ask_once(snapshot.answers, (find_kernel, kernel), ask)
 
 
-@_ask_once
 def read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
     """Return what a kernel reads and writes, and the build options that its program needs.
 
@@ -100,6 +80,10 @@ def read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]
     Raises:
         NotFused: it is not known.
     """
+    return ask_once(snapshot.answers, kernel, lambda: _read_access(kernel, snapshot))
+
+
+def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str]:
     program, device = query_program(kernel), snapshot.commands.devices[0]
     source = snapshot.sources.get(program, "")
     if not source.strip():

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from ..._native import ffi
 from ...calls import get_address
 from ...kernel_source.reading import LaunchValues
+from ..commands import NAMES
 from .arguments import (
-    ArgumentValue,
+    GivenArgument,
     NotFused,
     RecordedArgument,
-    list_keys,
+    ask_once,
     name_argument,
     read_arguments,
 )
+from .isolation import why_not_isolated
 from .kernels import KernelRead, find_kernel
 from .reductions import NUMBERS, Reduction, read_reduction
 from .used_bytes import ItemPlace, UsedBytes, find_places, find_root, list_memory
@@ -29,35 +33,30 @@ from .uses import ListSnapshot
 _MOST_SHAPES: Final = 8
 
 
-class RecordedLaunch(NamedTuple):
-    """A launch that can be a part of a fused one.
+@dataclass(frozen=True, eq=False)
+class RecordedLaunch:
+    """What can be a part of a fused launch. Commands that do the same have one.
 
     Attributes:
-        number: of its command.
         kernel: what it launches.
         items: how many items there are.
         arguments: in order.
-        keys: those of the arguments. What no other launch has gets one of its own.
         memory: what it uses, in each turn.
-        list: the `fl_arguments *` that has the arguments.
         is_transfer: whether it is a copy or a fill.
         reduction: what becomes of the items' values, if it is one.
     """
 
-    number: int
     kernel: KernelRead
     items: int
-    arguments: Sequence[RecordedArgument]
-    keys: Sequence[Any]
+    arguments: tuple[RecordedArgument, ...]
     memory: Sequence[Sequence[UsedBytes]]
-    list: Any
     is_transfer: bool
     reduction: Reduction | None = None
 
     @property
     def result(self) -> Any:
         """The key of the argument that gets the sums of a reduction, else None."""
-        return self.keys[self.reduction.result] if self.reduction else None
+        return self.arguments[self.reduction.result].key if self.reduction else None
 
     def find_element(self, key: Any) -> str | None:
         """Return the type of an item's element of memory.
@@ -82,108 +81,100 @@ class RecordedLaunch(NamedTuple):
         return [one.name for one, value in pairs if value.key == key]
 
 
-def read_launch(snapshot: ListSnapshot, number: int, *, reductions: bool = False) -> RecordedLaunch:
-    """Return what a launch does.
+def read_launch(snapshot: ListSnapshot, number: int, *, is_isolated: bool) -> RecordedLaunch:
+    """Return what a launch does. Launches are often alike: they are read once.
 
     Args:
         snapshot: the commands.
-        reductions: whether PyOpenCL's are read as launches over their elements.
+        is_isolated: whether its function is isolated from others' (isolation.py).
 
     Raises:
         NotFused: it is not known well enough.
     """
-    commands = snapshot.commands
-    command = commands.array[number]
-    if commands.name_operation(number) != "kernel":
-        raise NotFused(f"{commands.name_operation(number)} is not fused")
-    if command.has_offset and any(command.n[0 : command.work_dim]):
+    row, packed = snapshot.commands.array[number], snapshot.packed[number]
+    range_ = row.work_dim, row.has_offset, row.has_local, bytes(ffi.buffer(row.n))
+    key = row.op, get_address(row.kernel), *range_, packed
+    return ask_once(snapshot.answers, key, lambda: _read(snapshot, row, packed, is_isolated))
+
+
+def _read(snapshot: ListSnapshot, row: Any, packed: bytes, is_isolated: bool) -> RecordedLaunch:
+    name = NAMES[row.op]
+    if name != "kernel":
+        raise NotFused(f"{name} is not fused")
+    if row.has_offset and any(row.n[0 : row.work_dim]):
         raise NotFused("its range has an offset")
-    if any(command.n[4 : 3 + command.work_dim][k] != 1 for k in range(command.work_dim - 1)):
+    if any(row.n[4 : 3 + row.work_dim][k] != 1 for k in range(row.work_dim - 1)):
         raise NotFused("its range has several dimensions")
-    found = read_reduction(snapshot, number) if reductions else None
-    if found is not None:
-        made = make_launch(snapshot, number, found.kernel, command.arguments, found.items, None)
-        return _end(snapshot, made, found)
-    kernel = find_kernel(get_address(command.kernel), snapshot)
-    local = (command.n[6], 1, 1) if command.has_local else None
-    return make_launch(snapshot, number, kernel, command.arguments, command.n[3], local)
+    if not is_isolated and (found := read_reduction(snapshot, row, packed)) is not None:
+        return _end(snapshot, make_launch(snapshot, found.kernel, packed, found.items), found)
+    kernel = find_kernel(get_address(row.kernel), snapshot)
+    local = (row.n[6], 1, 1) if row.has_local else None
+    made = make_launch(snapshot, kernel, packed, row.n[3], local)
+    if is_isolated:
+        if kernel.access.arguments.keys() - kernel.elements.keys():
+            raise NotFused("it uses memory otherwise than by indices")
+        arrays = {variable for variable, _ in kernel.elements.values()}
+        if reason := why_not_isolated(kernel.access, arrays):
+            raise NotFused(reason)
+    return made
 
 
 def make_launch(
     snapshot: ListSnapshot,
-    number: int,
     kernel: KernelRead,
-    listed: Any,
+    packed: bytes,
     size: int,
-    local: tuple[int, int, int] | None,
+    local: tuple[int, int, int] | None = None,
+    *,
+    is_transfer: bool = False,
 ) -> RecordedLaunch:
-    packed, read = read_arguments(snapshot, listed)
-    is_transfer = snapshot.commands.name_operation(number) != "kernel"
-    key = kernel, size, local, packed
-    like = snapshot.answers.get(key)
-    if isinstance(like, NotFused):
-        raise like.with_traceback(None)
-    if like is not None:
-        keys = list_keys(number, like.arguments)
-        return like._replace(number=number, keys=keys, list=listed, is_transfer=is_transfer)
-    given = list[tuple[Sequence[ArgumentValue], int]]()
+    """Return what a kernel does with some arguments (`pack_arguments`). Raises NotFused."""
+    read, given, numbers = read_arguments(snapshot, packed), list[GivenArgument](), dict[str, int]()
     for one in kernel.parameters:
         if (row := read[one.index]) is None:
             raise NotFused(f"its argument {one.index} is neither a number nor a buffer")
         given.append(row)
-    pairs = zip(kernel.parameters, given, strict=True)
-    fixed = [(*turns, address) for one, (turns, address) in pairs if one.type.kind != "float"]
-    like_but_floats = kernel, size, local, tuple(fixed)
-    if (found := snapshot.answers.get(like_but_floats)) is None:
-        found = _find_memory(snapshot, kernel, size, local, given)
-        snapshot.answers[like_but_floats] = found
-    shape, memory = found
-    changes, asked = snapshot.commands.updatable, shape.asked
-    arguments = [
-        name_argument(one, turns, address, one.name in asked, changes)
-        for one, (turns, address) in zip(kernel.parameters, given, strict=True)
-    ]
-    if shape.reason:
-        refusal = snapshot.answers[key] = NotFused(shape.reason)
-        refusal.arguments = arguments
-        raise refusal
-    what = kernel, shape.items, arguments, list_keys(number, arguments), memory
-    made = RecordedLaunch(number, *what, listed, is_transfer)
-    snapshot.answers[key] = made
-    return made
-
-
-def _find_memory(
-    snapshot: ListSnapshot,
-    kernel: KernelRead,
-    size: int,
-    local: tuple[int, int, int] | None,
-    given: Sequence[tuple[Sequence[ArgumentValue], int]],
-) -> tuple[_Shape, Sequence[Sequence[UsedBytes]]]:
-    """Return what follows from a launch's range and integers, and the memory that it uses."""
-    numbers = dict[str, int]()
-    for one, (turns, _) in zip(kernel.parameters, given, strict=True):
-        if isinstance(value := turns[0], bytes):
+        if isinstance(value := row[0][0], bytes):
             if one.type.kind not in ("integer", "float", "vector") or not one.type.name:
                 raise NotFused(f"its argument {one.name} is a struct")
             if one.type.kind == "integer":
                 numbers[one.name] = int.from_bytes(value, "little", signed=one.type.signed)
     shape = _find_shape(snapshot, kernel, size, local, numbers)
-    if shape.reason:
-        return shape, []
+    changes, pairs = snapshot.commands.updatable, zip(kernel.parameters, given, strict=True)
+    arguments = tuple(
+        name_argument(one, row, one.name in shape.asked, changes) for one, row in pairs
+    )
+    # what is proven depends on these alone
+    proven = kernel, size, local, tuple(one if one.is_proven else None for one in arguments)
     try:
-        memory = [
-            list_memory(snapshot, kernel, given, turn, shape.places, shape.items)
-            for turn in range(snapshot.turns)
-        ]
-        # one work-item may have run the whole loop, item by item
-        if kernel.loop is not None and not all(
-            a.allows(b) for turn in memory for a in turn for b in turn
-        ):
-            raise NotFused("an item of its loop uses what others write")
-    except NotFused as error:
-        return shape._replace(reason=str(error)), []
-    return shape, memory
+        memory = ask_once(
+            snapshot.answers, proven, lambda: _find_memory(snapshot, kernel, shape, given)
+        )
+    except NotFused as refusal:
+        raise NotFused(str(refusal), arguments) from None
+    return ask_once(
+        snapshot.answers,
+        (proven, arguments, is_transfer),
+        lambda: RecordedLaunch(kernel, shape.items, arguments, memory, is_transfer),
+    )
+
+
+def _find_memory(
+    snapshot: ListSnapshot, kernel: KernelRead, shape: _Shape, given: Sequence[GivenArgument]
+) -> Sequence[Sequence[UsedBytes]]:
+    """Return the memory that a launch uses. Raises NotFused."""
+    if shape.reason:
+        raise NotFused(shape.reason)
+    memory = [
+        list_memory(snapshot, kernel, given, turn, shape.places, shape.items)
+        for turn in range(snapshot.turns)
+    ]
+    # one work-item may have run the whole loop, item by item
+    if kernel.loop is not None and not all(
+        a.allows(b) for turn in memory for a in turn for b in turn
+    ):
+        raise NotFused("an item of its loop uses what others write")
+    return memory
 
 
 class _Shape(NamedTuple):
@@ -231,10 +222,10 @@ def _find_shape(
 def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -> RecordedLaunch:
     """Return the items of a reduction, which write no elements but sums: one for each group."""
     parameters = launch.kernel.parameters
-    arguments = [
+    arguments = tuple(
         given._replace(is_proven=given.is_proven or one.name in NUMBERS)
         for one, given in zip(parameters, launch.arguments, strict=True)
-    ]
+    )
     memory: list[list[UsedBytes]] = []
     for turn in launch.memory:
         (out,) = (one for one in turn if one.argument == parameters[reduction.result].name)
@@ -244,7 +235,7 @@ def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -
         end, why = find_root(out.root, snapshot.roots)[2], "each group writes a sum"
         out = UsedBytes(out.handle, out.root, 0, end, 0, 0, False, True, out.argument, why)
         memory.append([*others, out])
-    return launch._replace(arguments=arguments, memory=memory, reduction=reduction)
+    return replace(launch, arguments=arguments, memory=memory, reduction=reduction)
 
 
 class _Asked(Mapping[str, int]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._native import ffi, lib
-from .arguments import ArgumentValue, make_arguments
+from .arguments import ArgumentValue, list_keys, make_arguments
 from .isolation import isolate
 from .launches import RecordedLaunch
 from .places import FIRST, ITEM, ElementPlace
@@ -26,13 +26,14 @@ class FusedArgument(NamedTuple):
 
     Attributes:
         kind: its type, and what stands before its name.
-        list, place: an `fl_arguments *` that has it, and where.
+        place: of the launch in the run that has it, -1 for a zero.
+        argument: of that launch.
     """
 
     kind: str
     name: str
-    list: Any
     place: int
+    argument: int
 
     @property
     def text(self) -> str:
@@ -53,6 +54,7 @@ class FusedParameters:
         variables: their names, by handle.
         places: of the rows, by the keys of the launches' arguments.
         size: bytes of the arguments.
+        zero: the `fl_arguments *` that has a zero, None if there is none.
     """
 
     def __init__(
@@ -68,20 +70,19 @@ class FusedParameters:
         if run.reduction is not None:
             self.variables[run.launches[-1].result] = SUM
         self.places: dict[Any, int] = {}
-        self.rows, self.size = list[FusedArgument](), 0
+        self.rows, self.size, self.zero = list[FusedArgument](), 0, None
         pointer = f"global uchar *{'restrict ' if run.is_apart else ''}"
-        for launch in run.launches:
-            for index, key in enumerate(launch.keys):
+        for place, launch in enumerate(run.launches):
+            for index, key in enumerate(list_keys(place, launch.arguments)):
                 if key not in temporaries and key not in self.places:
                     one, value = launch.kernel.parameters[index], launch.arguments[index].turns[0]
                     kind = pointer if isinstance(key, int) else f"{one.type.name} "
-                    self._add(key, value, kind, f"fl_{len(self.rows)}", launch.list, index)
+                    self._add(key, value, kind, f"fl_{len(self.rows)}", place, index)
         if shared is not None:
             zeros, kind = bytes(4 * lanes), f"uint{lanes} {_VECTOR}" if lanes > 1 else "uint "
-            zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
-            for launch in run.launches:
-                number = launch.number
-                self._add((_ZERO, number), zeros, kind, f"fl_zero_{number}", zero, 0)
+            self.zero = ffi.gc(make_arguments([zeros]), lib.fl_release_arguments)
+            for place in range(len(run.launches)):
+                self._add((_ZERO, place), zeros, kind, f"fl_zero_{place}", -1, 0)
 
     def _add(self, key: Any, value: ArgumentValue, *row: Any) -> None:
         self.places[key] = len(self.rows)
@@ -135,15 +136,19 @@ class FusedParameters:
         assert self.shared is not None
         return self.shared[handle].write(self.name(handle), self.lanes)
 
-    def write_call(self, name: str, launch: RecordedLaunch, met: Collection[int]) -> list[str]:
+    def write_call(
+        self, name: str, place: int, launch: RecordedLaunch, met: Collection[int]
+    ) -> list[str]:
         """Return the statements that call the function of an old kernel.
 
         Args:
+            place: of the launch in the run.
             met: the memory that launches before it use, handles.
         """
+        keys = list_keys(place, launch.arguments)
         if self.shared is None:
-            return [f"    {name}({', '.join([*self._list_arguments(launch), ITEM])});"]
-        zero = self.name((_ZERO, launch.number))
+            return [f"    {name}({', '.join([*self._list_arguments(launch, keys), ITEM])});"]
+        zero = self.name((_ZERO, place))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
         # what nobody has used yet comes from memory, as in the old kernel
         read = {one.handle for one in launch.memory[0] if not launch.writes_first(one.handle)}
@@ -152,11 +157,12 @@ class FusedParameters:
             for handle, variable in self.variables.items()
             if handle in read and handle in met
         ]
-        arguments = [*self._list_arguments(launch, zero), isolate(ITEM, "ulong", zero)]
+        arguments = [*self._list_arguments(launch, keys, zero), isolate(ITEM, "ulong", zero)]
         return [*before, f"    {name}({', '.join(arguments)});"]
 
-    def _list_arguments(self, launch: RecordedLaunch, zero: str = "") -> list[str]:
-        keys = launch.keys
+    def _list_arguments(
+        self, launch: RecordedLaunch, keys: Sequence[Any], zero: str = ""
+    ) -> list[str]:
         own = [f"&{self.variables[key]}" for key in keys if key in self.variables]
         pairs = zip(launch.kernel.parameters, keys, strict=True)
         return [*(self._write(one.type, key, zero) for one, key in pairs), *own]

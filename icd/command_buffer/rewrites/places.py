@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 from .isolation import measure_kind
 from .launches import RecordedLaunch
-from .uses import MemoryUse
 
 ITEM: Final = "fl_item"
 #: The first item of a vector (vectors.py).
@@ -59,20 +58,27 @@ def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | N
 
 
 def find_temporaries(
-    launches: Sequence[RecordedLaunch], uses: Mapping[int, MemoryUse]
+    launches: Sequence[RecordedLaunch],
+    numbers: Collection[int],
+    users: Mapping[int, Collection[int]],
 ) -> dict[int, str]:
-    """Return the memory objects that a variable can stand for, and its type, by their handles."""
-    run, found = {launch.number for launch in launches}, dict[int, str]()
-    memory = [one for launch in launches for one in launch.memory[0]]
+    """Return the memory objects that a variable can stand for, and its type, by their handles.
+
+    Args:
+        numbers: of the launches' commands.
+        users: the commands that access memory objects that nobody else can see, by handle.
+    """
+    run, found, alike = set(numbers), dict[int, str](), dict.fromkeys(launches)
+    memory = [one for launch in alike for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
+    keys = dict.fromkeys(one.handle for one in memory if one.handle in users)
     having: dict[Any, list[RecordedLaunch]] = {}
-    for launch in launches:
+    for launch in alike if keys else ():
         for key in {one.key for one in launch.arguments}:
             having.setdefault(key, []).append(launch)
-    for key in dict.fromkeys(one.handle for one in memory):
-        use = uses.get(key)
-        if use is None or use.others or not use.commands <= run or key in parts:
+    for key in keys:
+        if not run.issuperset(users[key]) or key in parts:
             continue
         place = find_place(having[key], key)
         if place is not None and not place.is_loaded:

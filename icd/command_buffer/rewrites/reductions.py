@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pycparser import c_ast
 
@@ -154,20 +154,23 @@ class _Form(NamedTuple):
     tree: tuple[tuple[int, str], ...]
 
 
-def read_reduction(snapshot: ListSnapshot, number: int) -> Reduction | None:
+def read_reduction(snapshot: ListSnapshot, command: Any, packed: bytes) -> Reduction | None:
     """Return what a launch does that is one of PyOpenCL's reductions; None if it is none.
+
+    Args:
+        command: an `fl_command *`.
+        packed: its arguments.
 
     Raises:
         NotFused: It cannot be a part of another kernel.
     """
-    command, device = snapshot.commands.array[number], snapshot.commands.devices[0]
     if command.work_dim != 1 or not command.has_local or (command.has_offset and command.n[0]):
         return None
     access, options = read_access(get_address(command.kernel), snapshot)
     form, lanes, values = find_form(access), command.n[6], dict[str, int]()
     if form is None or lanes != form.lanes:
         return None
-    _, read = read_arguments(snapshot, command.arguments)
+    read = read_arguments(snapshot, packed)
     for one in access.parameters:
         turns, _ = read[one.index] or ((0,), 0)
         if one.type.kind == "integer" and isinstance(turns[0], bytes) and len({*turns}) == 1:
@@ -178,8 +181,9 @@ def read_reduction(snapshot: ListSnapshot, number: int) -> Reduction | None:
     items, groups = -(-(stop - start) // step), command.n[3] // lanes
     if items > groups * pieces * lanes:
         raise NotFused("its groups leave elements out")
+    macros = list_macros(snapshot.commands.devices[0])
     try:
-        kernel = _make_item(access, form, start, step, options, list_macros(device))
+        kernel = _make_item(access, form, start, step, options, macros)
     except UnreadableKernel as error:
         raise NotFused(f"its kernel is not understood: {error}") from None
     out = next(one.index for one in access.parameters if one.name == _RESULT)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...kernel_source.errors import UnreadableKernel
 from ..commands import CommandList
-from .arguments import NotFused, RecordedArgument
-from .fused_runs import FusedKernel, FusedRun
-from .isolation import measure_kind, why_not_isolated
+from .arguments import NotFused, RecordedArgument, ask_once, list_keys
+from .fused_runs import FusedKernel, FusedRun, RunPlan
+from .isolation import measure_kind
 from .launches import RecordedLaunch, read_launch
 from .parameters import FusedParameters
 from .places import ElementPlace, find_place, find_temporaries
@@ -19,7 +18,7 @@ from .reductions import Reduction
 from .sources import write_source
 from .transfers import list_types, read_transfer
 from .used_bytes import UsedBytes
-from .uses import ListSnapshot, MemoryUse
+from .uses import ListSnapshot
 from .vectors import count_lanes
 
 #: Bytes of arguments that every device takes (SPEC CL_DEVICE_MAX_PARAMETER_SIZE).
@@ -30,66 +29,118 @@ _MOST_LAUNCHES: Final = 128
 _GROUPS: Final = (128, 256)
 
 
+class Border(NamedTuple):
+    """Why a launch cannot be the next one of a run.
+
+    Attributes:
+        text: says it, up to the number of a command.
+        place: of that command in the run, -1 for none.
+        after: what follows the number.
+    """
+
+    text: str
+    place: int = -1
+    after: str = ""
+
+
+class Path:
+    """Launches in a row, from the first of a run on. Runs that begin alike share it.
+
+    Attributes:
+        next: what a launch behind them leads to.
+        plans: what they become, or why not, by what variables stand for.
+    """
+
+    __slots__ = ("next", "plans")
+
+    def __init__(self) -> None:
+        self.next: dict[RecordedLaunch, Path | Border] = {}
+        self.plans: dict[Any, Any] = {}
+
+
 class Run:
     """Launches that become one.
 
     Args:
-        launches: as many as can be one; the others are left out.
+        path: of no launches.
         is_isolated: whether the function of each is isolated from the others' (isolation.py).
 
     Attributes:
         launches: in order.
-        declared: what their programs declare: the text, by name.
+        numbers: of their commands.
+        lists: the `fl_arguments *` that have their arguments.
+        declared: what their programs declare: the text, by name. It is known after `look`.
     """
 
-    def __init__(
-        self, launches: Iterable[RecordedLaunch] = (), *, is_isolated: bool = False
-    ) -> None:
+    def __init__(self, path: Path, *, is_isolated: bool) -> None:
         self.launches: list[RecordedLaunch] = []
+        self.numbers: list[int] = []
+        self.lists: list[Any] = []
         self.declared: dict[str, str] = {}
         self.is_isolated = is_isolated
+        self._path, self._seen = path, 0
         # bytes of the arguments, by their keys, and of all of them
         self._sizes, self._size = dict[Any, int](), 0
-        # by turn and root; and the number of the command
+        # by turn and root; and the place of the launch
         self._memory: list[dict[int, dict[UsedBytes, int]]] = []
-        for launch in launches:
-            if self.why_not(launch) is not None:
-                break
-            self.add(launch)
 
-    def why_not(self, launch: RecordedLaunch) -> str | None:
+    def take(self, number: int, launch: RecordedLaunch, listed: Any) -> str | None:
+        """Take a launch as the next one, or return why that cannot be.
+
+        Args:
+            number: of its command.
+            listed: the `fl_arguments *` that has its arguments.
+        """
+        found = self._path.next.get(launch)
+        if found is None:
+            found = self._path.next[launch] = self.why_not(launch) or Path()
+        if isinstance(found, Border):
+            before = self.numbers[found.place] if found.after else ""
+            return f"{found.text}{before}{found.after}"
+        self.launches.append(launch)
+        self.numbers.append(number)
+        self.lists.append(listed)
+        self._path = found
+        return None
+
+    def why_not(self, launch: RecordedLaunch) -> Border | None:
         """Return why a launch cannot be the next one of it."""
         if not self.launches:
             return None
         if self.reduction is not None:
-            return "a reduction ends a kernel"
+            return Border("a reduction ends a kernel")
+        self.look()
         first, declared = self.launches[0], launch.kernel.declared
         if first.items != launch.items:
-            return f"it has {launch.items} items, those before it {first.items}"
+            return Border(f"it has {launch.items} items, those before it {first.items}")
         if first.kernel.options != launch.kernel.options:
-            return "its program has other build options"
+            return Border("its program has other build options")
         for turn, known in zip(launch.memory, self._memory, strict=True):
             for one in turn:
-                for before, number in known.get(one.root, {}).items():
+                for before, place in known.get(one.root, {}).items():
                     if not one.allows(before):
-                        name = f"its {one.argument}, {before.argument} of command {number}"
+                        name = f"its {one.argument}, {before.argument} of command "
                         why = one.reason or before.reason or "they have other items' bytes there"
-                        return f"an item may use what other items write, {name}: {why}"
+                        text = f"an item may use what other items write, {name}"
+                        return Border(text, place, f": {why}")
                     if one.meets(before) and not one.is_like(before):
-                        return f"its {one.argument} has another type in command {number}"
+                        name = f"its {one.argument} has another type in command "
+                        return Border(name, place, " ")
                 if (
                     self.is_isolated
                     and any(map(one.meets, known.get(one.root, {})))
                     and not self._passes(one, launch)
                 ):
-                    return f"a GPU's compiler would see what passes in its {one.argument}"
+                    return Border(f"a GPU's compiler would see what passes in its {one.argument}")
         for name in declared.keys() & self.declared.keys():
             if declared[name] != self.declared[name]:
-                return f"two programs give {name} two meanings"
+                return Border(f"two programs give {name} two meanings")
         zeros = 8 * (len(self.launches) + 1) * self.is_isolated
-        if self._size + sum(self._measure(launch).values()) + zeros > _MOST_BYTES:
-            return "its kernel would have too many arguments"
-        return "it has enough launches" if len(self.launches) == _MOST_LAUNCHES else None
+        if self._size + sum(self._measure(self._seen, launch).values()) + zeros > _MOST_BYTES:
+            return Border("its kernel would have too many arguments")
+        if len(self.launches) == _MOST_LAUNCHES:
+            return Border("it has enough launches")
+        return None
 
     def _passes(self, memory: UsedBytes, launch: RecordedLaunch) -> bool:
         """Return whether an item's element passes in a variable, to the next launch as well."""
@@ -102,23 +153,24 @@ class Run:
         place = find_place(launches, memory.handle)
         return place is not None and place.fits and place.users > 1
 
-    def add(self, launch: RecordedLaunch) -> None:
-        """Add a launch that can be the next one."""
-        self.launches.append(launch)
-        self.declared.update(launch.kernel.declared)
-        more = self._measure(launch)
-        self._sizes.update(more)
-        self._size += sum(more.values())
-        self._memory = self._memory or [{} for _ in launch.memory]
-        for turn, known in zip(launch.memory, self._memory, strict=True):
-            for one in turn:
-                known.setdefault(one.root, {})[one] = launch.number
+    def look(self) -> None:
+        """Find out what its launches use, as far as that is not known yet."""
+        for place, launch in enumerate(self.launches[self._seen :], self._seen):
+            self.declared.update(launch.kernel.declared)
+            more = self._measure(place, launch)
+            self._sizes.update(more)
+            self._size += sum(more.values())
+            self._memory = self._memory or [{} for _ in launch.memory]
+            for turn, known in zip(launch.memory, self._memory, strict=True):
+                for one in turn:
+                    known.setdefault(one.root, {})[one] = place
+        self._seen = len(self.launches)
 
-    def _measure(self, launch: RecordedLaunch) -> dict[Any, int]:
+    def _measure(self, place: int, launch: RecordedLaunch) -> dict[Any, int]:
         """Return the bytes of the arguments that are a launch's alone, by their keys."""
         return {
             key: max(8, len(value)) if isinstance(value := one.turns[0], bytes) else 8
-            for key, one in zip(launch.keys, launch.arguments, strict=True)
+            for key, one in zip(list_keys(place, launch.arguments), launch.arguments, strict=True)
             if key not in self._sizes
         }
 
@@ -148,22 +200,27 @@ class Run:
         """Work-items of a work-group of the new launch."""
         return _GROUPS[self.is_isolated]
 
-    @property
-    def numbers(self) -> list[int]:
-        """Of the commands that it stands for."""
-        return [launch.number for launch in self.launches]
-
     def make(
         self,
         commands: CommandList,
-        uses: Mapping[int, MemoryUse],
+        users: Mapping[int, Collection[int]],
         kernels: dict[str, FusedKernel],
     ) -> FusedRun:
         """Return what the run becomes. Raises NotFused, or OpenCLError of the compiler.
 
-        `kernels` has those that were made already, by their sources.
+        Args:
+            users: see `find_temporaries`.
+            kernels: those that were made already, by their sources.
         """
-        temporaries = find_temporaries(self.launches, uses)
+        temporaries = find_temporaries(self.launches, self.numbers, users)
+        key = tuple(temporaries)
+        plan = ask_once(self._path.plans, key, lambda: self._plan(commands, temporaries, kernels))
+        return FusedRun(plan, tuple(self.numbers), self.lists)
+
+    def _plan(
+        self, commands: CommandList, temporaries: dict[int, str], kernels: dict[str, FusedKernel]
+    ) -> RunPlan:
+        self.look()
         shared: dict[int, ElementPlace] | None = None
         wide, lanes = shared, 1
         if self.is_isolated:
@@ -179,19 +236,12 @@ class Run:
         if lanes == 1 or parameters.size > _MOST_BYTES:
             parameters = FusedParameters(self, temporaries, shared)
         source = write_source(self, parameters)
-        kernel = self.compile(commands, kernels, source)
-        items = -(-self.launches[0].items // (self.group * parameters.lanes)) * self.group
-        shape = (items, self.group) if self.reduction is None else (self.reduction.groups, 1)
-        return FusedRun(self.launches, source, kernel, parameters, shape)
-
-    def compile(
-        self, commands: CommandList, kernels: dict[str, FusedKernel], source: str
-    ) -> FusedKernel:
-        """Return the kernel of a source: see `make`."""
         if source not in kernels:
             options = self.launches[0].kernel.options
             kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
-        return kernels[source]
+        items = -(-self.launches[0].items // (self.group * parameters.lanes)) * self.group
+        shape = (items, self.group) if self.reduction is None else (self.reduction.groups, 1)
+        return RunPlan(tuple(self.launches), source, kernels[source], parameters, shape)
 
 
 class RunList:
@@ -206,11 +256,11 @@ class RunList:
 
     def __init__(self, snapshot: ListSnapshot, *, is_isolated: bool) -> None:
         self.runs, self.lines = list[Run](), list[tuple[int, str]]()
-        self.arguments: dict[int, Sequence[RecordedArgument]] = {}
+        self.arguments: dict[int, tuple[RecordedArgument, ...]] = {}
         self.snapshot, self.is_isolated = snapshot, is_isolated
         self.launches: dict[int, RecordedLaunch] = {}
         self._reasons: dict[int, str] = {}
-        numbers = range(len(snapshot.commands))
+        numbers, array = range(len(snapshot.commands)), snapshot.commands.array
         for number in numbers:
             self._read_launch(number)
         types, likes = list_types(self.launches.values()), dict[int, RecordedLaunch]()
@@ -219,26 +269,30 @@ class RunList:
             following = self.launches.get(number, following)
             if following is not None:
                 likes[number] = following
-        run = Run(is_isolated=is_isolated)
+        path = Path()
+        run = Run(path, is_isolated=is_isolated)
         for number in numbers:
-            launch = self.launches.get(number)
+            launch, listed = self.launches.get(number), None
             like = run.launches[-1] if run.launches else likes.get(number)
             if launch is None and like is not None:
-                launch = self._read_transfer(number, like, types)
+                launch, listed = self._read_transfer(number, like, types)
             if launch is None:
                 text: str | None = f"is not fused: {self._reasons[number]}"
-            elif (text := run.why_not(launch)) is not None:
-                text = f"does not join those before it: {text}"
+            else:
+                listed = listed or array[number].arguments
+                if (text := run.take(number, launch, listed)) is not None:
+                    text = f"does not join those before it: {text}"
             if text is not None:
-                self.lines.append((number, f"command {number} {text}"))
+                self.lines.append((number, f"command {number} {text.rstrip()}"))
                 self._end(run)
-                run = Run(is_isolated=is_isolated)
-            if launch is not None:
-                run.add(launch)
+                run = Run(path, is_isolated=is_isolated)
+                if launch is not None:
+                    run.take(number, launch, listed)
         self._end(run)
 
-    def list_uses(self) -> Mapping[int, MemoryUse]:
-        """Return who accesses memory objects: not who only has one as an argument."""
+    def find_users(self) -> Mapping[int, Collection[int]]:
+        """Return the commands that access memory objects that nobody else can see, by handle: not
+        those that only have one as an argument."""
 
         def accesses(number: int, handle: int) -> bool:
             launch = self.launches.get(number)
@@ -246,18 +300,16 @@ class RunList:
             return launch is None or any(handle in (one.handle, one.root) for one in used)
 
         return {
-            handle: replace(use, commands=frozenset(n for n in use.commands if accesses(n, handle)))
-            for handle, use in self.snapshot.uses.items()
+            handle: {number for number in numbers if accesses(number, handle)}
+            for handle, numbers in self.snapshot.users.items()
         }
 
     def _read_launch(self, number: int) -> None:
         try:
             if self.snapshot.commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            launch = read_launch(self.snapshot, number, reductions=not self.is_isolated)
+            launch = read_launch(self.snapshot, number, is_isolated=self.is_isolated)
             self.arguments[number] = launch.arguments
-            if self.is_isolated:
-                _check_isolation(launch)
             self.launches[number] = launch
         except NotFused as error:
             self._reasons[number] = str(error)
@@ -266,24 +318,14 @@ class RunList:
 
     def _read_transfer(
         self, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
-    ) -> RecordedLaunch | None:
+    ) -> tuple[RecordedLaunch | None, Any]:
         try:
             return read_transfer(self.snapshot, number, like, types)
         except (NotFused, UnreadableKernel) as error:
             if self.snapshot.commands.name_operation(number) in ("copy", "fill"):
                 self._reasons[number] = str(error)
-            return None
+            return None, None
 
     def _end(self, run: Run) -> None:
         if run.launches and run.gains:
             self.runs.append(run)
-
-
-def _check_isolation(launch: RecordedLaunch) -> None:
-    """Refuse a launch that cannot be isolated. Raises NotFused."""
-    kernel = launch.kernel
-    if kernel.access.arguments.keys() - kernel.elements.keys():
-        raise NotFused("it uses memory otherwise than by indices")
-    reason = why_not_isolated(kernel.access, {name for name, _ in kernel.elements.values()})
-    if reason is not None:
-        raise NotFused(reason)

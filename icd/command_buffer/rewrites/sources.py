@@ -23,7 +23,7 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
     """Return what launches need and functions that do what they do; and the calls, in order."""
     functions, names = list[str](), dict[tuple[int, tuple[str, ...]], str]()
     calls, met = list[str](), set[int]()
-    for launch in run.launches:
+    for place, launch in enumerate(run.launches):
         kernel = launch.kernel
         own = tuple(
             one.name
@@ -34,7 +34,7 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
         if name is None:
             name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
             functions.append(_write_function(kernel, name, own))
-        calls += parameters.write_call(name, launch, met)
+        calls += parameters.write_call(name, place, launch, met)
         met |= {one.handle for one in launch.memory[0]}
     texts = [*run.declared.values(), *functions]
     return texts, parameters.write_body(calls)

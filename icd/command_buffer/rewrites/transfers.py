@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from ..._native import ffi, lib
 from ...calls import get_address
@@ -13,7 +13,7 @@ from .isolation import measure_kind
 from .kernels import list_macros, make_kernel_read, parse_kernel
 from .launches import RecordedLaunch, make_launch
 from .used_bytes import find_root
-from .uses import ListSnapshot
+from .uses import ListSnapshot, pack_arguments
 
 #: A transfer as a kernel over the items of its neighbours.
 _TRANSFERS: Final = {
@@ -36,8 +36,9 @@ _BUILT_IN: Final = re.compile(r"(u?(char|short|int|long)|float|double)(2|4|8|16)
 
 def read_transfer(
     snapshot: ListSnapshot, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
-) -> RecordedLaunch:
-    """Return a copy or a fill of a buffer as a launch over the items of another one.
+) -> tuple[RecordedLaunch, Any]:
+    """Return a copy or a fill of a buffer as a launch over the items of another one, and a list of
+    its arguments.
 
     Args:
         snapshot: the commands.
@@ -67,12 +68,11 @@ def read_transfer(
         if value != value[:width] * (len(value) // width):
             raise NotFused("its pattern is larger than an item")
         given = [value[:width], *given]
-    made = make_arguments(given)
+    listed = ffi.gc(make_arguments(given), lib.fl_release_arguments)
     text, macros = text.replace("{0}", kind), list_macros(commands.devices[0])
     access, options = parse_kernel(text, like.kernel.options, f"{name}_items", macros)
-    kernel = make_kernel_read(access, options)
-    listed = ffi.gc(made, lib.fl_release_arguments)
-    return make_launch(snapshot, number, kernel, listed, like.items, None)
+    kernel, packed = make_kernel_read(access, options), pack_arguments(listed)
+    return make_launch(snapshot, kernel, packed, like.items, is_transfer=True), listed
 
 
 def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
@@ -81,7 +81,7 @@ def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]
     An item may use several elements, whose type is not as wide as what it uses.
     """
     found: dict[tuple[int, int], str] = {}
-    for launch in launches:
+    for launch in dict.fromkeys(launches):
         for one in launch.memory[0]:
             key = one.root, one.width
             if one.stride == one.width and key not in found:

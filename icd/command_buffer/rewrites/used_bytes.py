@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...calls import query_integer
 from ...kernel_source.reading import LaunchValues, Own
-from .arguments import ArgumentValue, NotFused
+from .arguments import GivenArgument, NotFused
 from .kernels import KernelRead, find_kinds
 from .uses import ListSnapshot, Root
 
@@ -72,7 +72,7 @@ class UsedBytes(NamedTuple):
 def list_memory(
     snapshot: ListSnapshot,
     kernel: KernelRead,
-    arguments: Sequence[tuple[Sequence[ArgumentValue], int]],
+    arguments: Sequence[GivenArgument],
     turn: int,
     places: Mapping[str, ItemPlace | None],
     items: int,

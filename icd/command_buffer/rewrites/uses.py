@@ -6,7 +6,7 @@ anybody else can see these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from struct import Struct
@@ -17,12 +17,14 @@ from ..._native import ffi, lib
 from ...abi import OPENCL
 from ...calls import call, get_address, query_bytes, query_integer, query_program
 from ..cells import AS_MEMORY, Cells, copy_commands
-from ..commands import CommandList
+from ..commands import NAMES, CommandList
 from ..edits import MEMORY
 
 #: What `fl_pack_arguments` writes before the bytes of an argument, and room for most lists.
 _HEAD: Final = Struct("=IIQ")
 _ROOM: Final = 512
+#: The operations that can become one kernel.
+_USING: Final = frozenset({"kernel", "copy", "fill"})
 
 
 class BuiltSource(str):
@@ -34,19 +36,6 @@ class BuiltSource(str):
 
 #: The memory object that has the bytes of one, where it begins there, and its size.
 Root = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """The commands of a list that use a memory object, and who has references to it.
-
-    Attributes:
-        commands: their numbers.
-        others: how many references there are besides those of the recording and the commands.
-    """
-
-    commands: frozenset[int]
-    others: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,9 @@ class ListSnapshot:
 
     Attributes:
         sources: of their programs, by handles.
-        uses: of memory objects, by handles.
+        packed: the arguments of each command (`pack_arguments`).
+        users: the numbers of the commands that have a memory object, by the handles of those that
+            nobody else can see.
         cells: by the addresses of their bytes.
         moving: the transfers whose memory is a Parameter.
         turns: 2 if buffers alternate, else 1.
@@ -81,7 +72,8 @@ class ListSnapshot:
 
     commands: CommandList
     sources: Mapping[int, str]
-    uses: Mapping[int, MemoryUse]
+    packed: Sequence[bytes]
+    users: Mapping[int, frozenset[int]]
     cells: Mapping[int, CellValue]
     moving: frozenset[int]
     turns: int
@@ -116,10 +108,12 @@ def take_snapshot(
     held = lib.fl_change_arguments(ffi.NULL, len(memory), changes, len(memory))
     rows = cells.rows if cells is not None else ()
     moving = (one.places[one.place_count - one.transfer_count : one.place_count] for one in rows)
+    packed = pack_all(commands)
     snapshot = ListSnapshot(
         commands,
         list_sources(commands, find_sources),
-        list_uses(commands, count_others),
+        packed,
+        find_users(commands, packed, count_others),
         values,
         frozenset(number for numbers in moving for number in numbers),
         max([1, *(len(one.turns) for one in values.values())]),
@@ -143,7 +137,7 @@ def why_not(snapshot: ListSnapshot) -> str | None:
     names = [commands.name_operation(number) for number in range(len(commands))]
     if "kernel" not in names:
         return "it launches no kernel"
-    fit = [name in ("kernel", "copy", "fill") for name in names]
+    fit = [name in _USING for name in names]
     has_loop = any("for" in source for source in snapshot.sources.values())
     if not has_loop and not any(map(all, pairwise(fit))):
         return "no two launches follow each other"
@@ -169,30 +163,41 @@ def _list_cells(cells: Cells) -> dict[int, CellValue]:
     return found
 
 
-def list_uses(commands: CommandList, count_others: Callable[[int], int]) -> dict[int, MemoryUse]:
-    """Return who uses each memory object (a handle) of launches, copies and fills of buffers.
+def pack_all(commands: CommandList) -> list[bytes]:
+    """Return the arguments of each command. Those that are alike are one object."""
+    known = dict[bytes, bytes]()
+    packed = (pack_arguments(commands.array[number].arguments) for number in range(len(commands)))
+    return [known.setdefault(one, one) for one in packed]
+
+
+def find_users(
+    commands: CommandList, packed: Sequence[bytes], count_others: Callable[[int], int]
+) -> dict[int, frozenset[int]]:
+    """Return which commands have a memory object (a handle) that nobody else can see.
+
+    Only launches, copies and fills of buffers use such memory.
 
     Args:
+        packed: the arguments of each command.
         count_others: see `take_snapshot`.
     """
-    users, other, read = dict[int, set[int]](), set[int](), dict[bytes, list[int]]()
-    for number in range(len(commands)):
+    users, other, read = dict[int, set[int]](), {0}, dict[bytes, list[int]]()
+    for number, one in enumerate(packed):
         row = commands.array[number]
         handles = [get_address(row.source), get_address(row.target)]
-        if commands.name_operation(number) not in ("kernel", "copy", "fill"):
+        if NAMES[row.op] not in _USING:
             other.update(handles)
-        packed = pack_arguments(row.arguments)
-        if packed not in read:
-            given = unpack_arguments(packed)
+        if one not in read:
+            given = unpack_arguments(one)
             memory = (data for kind, _, data in given if kind == MEMORY and data)
-            read[packed] = [int.from_bytes(data, "little") for data in memory]
-        for handle in (*handles, *read[packed]):
-            users.setdefault(handle, set()).add(number)
-    return {
-        handle: MemoryUse(frozenset(numbers), count_others(handle) + _is_of_host(handle))
-        for handle, numbers in users.items()
-        if handle and handle not in other
-    }
+            read[one] = [int.from_bytes(data, "little") for data in memory]
+        for handle in (*handles, *read[one]):
+            if handle not in other:
+                if handle not in users and (count_others(handle) or _is_of_host(handle)):
+                    other.add(handle)
+                else:
+                    users.setdefault(handle, set()).add(number)
+    return {one: frozenset(numbers) for one, numbers in users.items() if one not in other}
 
 
 class References:
