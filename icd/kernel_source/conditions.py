@@ -13,7 +13,7 @@ from typing import Final
 
 from .polynomials import Polynomial, Symbol, symbol
 
-_Three = tuple[int, int, int]
+Three = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class LaunchValues:
         arguments: The integers among the kernel's arguments.
     """
 
-    global_size: _Three
-    local_size: _Three | None = None
-    global_offset: _Three = (0, 0, 0)
+    global_size: Three
+    local_size: Three | None = None
+    global_offset: Three = (0, 0, 0)
     arguments: Mapping[str, int] = field(default_factory=dict)
 
     def bounds(self, polynomial: Polynomial) -> tuple[int, int] | None:

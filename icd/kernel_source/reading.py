@@ -17,7 +17,7 @@ from typing import Final
 from pycparser import c_ast
 
 from .c_types import SourceTypes
-from .conditions import Injective, LaunchValues, Needs, group_size
+from .conditions import Injective, LaunchValues, Needs, Three, group_size
 from .errors import UnreadableKernel
 from .evaluation import Access, KernelParameter, parameters
 from .parsing import ParsedProgram, parse_program
@@ -33,6 +33,7 @@ __all__ = [
     "LaunchValues",
     "Own",
     "Reason",
+    "Three",
     "UnreadableKernel",
     "read_kernel",
 ]

@@ -53,6 +53,12 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "not run.issuperset(users[key]) or",
         "",
     ),
+    "rows are as long as the range": (
+        used_bytes._find_items,
+        "if strides or first",
+        "if first",
+    ),
+    "all grids are alike": (runs.Run.why_not, "launch.grid not in (None, self.grid)", "False"),
     "launches before do not matter": (runs.Run.take, "self._path = found", "pass"),
     "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
     "ids are numbers of items": (
@@ -92,6 +98,8 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
 LIKES = {
     "ids are numbers of items": ["ids", "scaled"],
     "loops over items run alone": ["running", "in_strides"],
+    "rows are as long as the range": ["turned_grid", "scaled", "turned_cube"],
+    "all grids are alike": ["cube", "flat"],
 }
 #: The mutants of reductions, and a program that shows each.
 SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {

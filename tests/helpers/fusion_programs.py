@@ -44,6 +44,18 @@ KERNELS: Final[dict[str, tuple[str, str, str]]] = {
                 " t[i] = t[i] + 2;", "items"),
     "flat": ("rwn", "size_t at = get_global_id(1) * get_global_size(0) + i; y[at] = x[at];",
              "grid"),
+    "turned_grid": ("rw", "size_t at = i * get_global_size(1) + get_global_id(1); y[at] = x[at];",
+                    "grid"),
+    "moved_grid": ("Rwk", "size_t at = get_global_id(1) * get_global_size(0) + i;"
+                   " y[at + k] = x[at];", "grid"),
+    "above": ("Rw", "size_t n = get_global_size(0), at = get_global_id(1) * n + i;"
+              " y[at] = x[get_global_id(1) > 0 ? at - n : at] + 1;", "grid"),
+    "rows": ("rw", "int at = get_global_id(1) * 9 + i; y[at] = x[at] + 1;", "half_grid"),
+    "cube": ("m", "int n = get_global_size(0), k = get_global_size(1);"
+             " x[(get_global_id(2) * k + get_global_id(1)) * n + i] += 1;", "cube"),
+    "turned_cube": ("m", "int n = get_global_size(0), k = get_global_size(2);"
+                    " x[(get_global_id(1) * k + get_global_id(2)) * n + i] += 3;", "cube"),
+    "column": ("rw", "y[get_global_id(1)] = x[get_global_id(1)] + get_global_id(0);", "column"),
     "helped": ("rw", "y[i] = helper(x[i]);", "items"),
     "strides": ("rwn", "for (int j = i; j < n; j += get_global_size(0)) y[j] = x[j] - 1;", "few"),
     "in_strides": ("man", "for (int j = i; j < n; j += get_global_size(0)) x[j] += a;", "few"),
@@ -192,6 +204,9 @@ class RandomProgram:
             "half": ((size // 2,), 0),
             "quarter": ((size // 4,), 0),
             "grid": ((8, size // 8), 0),
+            "half_grid": ((8, size // 16), 0),
+            "cube": ((4, 2, size // 8), 0),
+            "column": ((1, size), 0),
             "few": ((made.choice([8, 32, 64]),), 8),
             "one": ((1,), 0),
             "groups": ((size,), 4),

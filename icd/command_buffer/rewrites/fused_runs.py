@@ -11,6 +11,7 @@ from weakref import finalize
 from ..._native import ffi, lib
 from ...calls import build_program, call, get_address
 from ...errors import check
+from ...kernel_source.reading import Three
 from ..commands import CommandArray, CommandList
 from .arguments import RecordedArgument, list_keys
 from .launches import RecordedLaunch
@@ -56,14 +57,16 @@ class RunPlan:
     Attributes:
         launches: in order.
         parameters: of the new kernel.
-        shape: work-items, and those of a work-group.
+        range: work-items in each dimension.
+        group: work-items of a work-group, which lies along a row.
     """
 
     launches: Sequence[RecordedLaunch]
     source: str
     kernel: FusedKernel
     parameters: FusedParameters
-    shape: tuple[int, int]
+    range: Three
+    group: int
 
     @property
     def temporaries(self) -> Mapping[int, str]:
@@ -131,16 +134,15 @@ class FusedRun:
         Args:
             before: the commands that it comes after.
         """
-        items, group = self.plan.shape
         return array.add(
             "kernel",
             before,
             kernel=self.plan.kernel.handle,
             arguments=self.make_arguments(),
-            work_dim=1,
+            work_dim=3 if self.plan.range[1:] != (1, 1) else 1,
             has_local=1,
-            global_size=(items, 1, 1),
-            local_size=(group, 1, 1),
+            global_size=self.plan.range,
+            local_size=(self.plan.group, 1, 1),
             queue=commands.array[self.numbers[0]].queue,
         )
 

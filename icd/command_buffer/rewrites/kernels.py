@@ -24,6 +24,9 @@ from .uses import BuiltSource, ListSnapshot
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
+#: Functions whose answers follow from an item's place in the range, and what they are asked for.
+ITEM_FUNCTIONS: Final = frozenset({"get_global_id", "get_global_size"})
+DIMENSIONS: Final = ("0", "1", "2")
 #: Attributes, and words in them, that change nothing that a kernel calculates.
 _ATTRIBUTES: Final = re.compile(
     r"reqd_work_group_size|work_group_size_hint|vec_type_hint|opencl_unroll_hint|always_inline"
@@ -156,13 +159,14 @@ def _check_ids(access: KernelAccess) -> None:
     """
     loop = access.loop
     if loop is None:
-        if access.ids - {"get_global_id"}:
-            raise UnreadableKernel(f"it asks for {min(access.ids - {'get_global_id'})}")
+        if others := access.ids - ITEM_FUNCTIONS:
+            raise UnreadableKernel(f"it asks for {min(others)}")
         calls = [one for one in walk_tree(access.function) if isinstance(one, c_ast.FuncCall)]
         for node in calls:
             name = node.name.name if isinstance(node.name, c_ast.ID) else ""
-            if name == "get_global_id" and getattr(node.args.exprs[0], "value", "") != "0":
-                raise UnreadableKernel("it asks for an id of another dimension")
+            asked = getattr(node.args.exprs[0], "value", "") if name in ITEM_FUNCTIONS else "0"
+            if asked not in DIMENSIONS:
+                raise UnreadableKernel(f"it calls {name} otherwise than for 0, 1 or 2")
             if name in access.program.functions and uses_of_ids(access.program.functions, node):
                 raise UnreadableKernel(f"{name} asks for ids")
         return

@@ -6,14 +6,16 @@ driver and reads the kernel (icd/kernel_source/), and it changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..._native import ffi
 from ...calls import get_address
-from ...kernel_source.reading import LaunchValues
+from ...kernel_source.reading import LaunchValues, Three
 from ..commands import NAMES
 from .arguments import (
     GivenArgument,
@@ -39,7 +41,8 @@ class RecordedLaunch:
 
     Attributes:
         kernel: what it launches.
-        items: how many items there are.
+        range: work-items in each dimension.
+        items: how many items there are. Those of a grid are numbered row by row.
         arguments: in order.
         memory: what it uses, in each turn.
         is_transfer: whether it is a copy or a fill.
@@ -47,11 +50,18 @@ class RecordedLaunch:
     """
 
     kernel: KernelRead
+    range: Three
     items: int
     arguments: tuple[RecordedArgument, ...]
     memory: Sequence[Sequence[UsedBytes]]
     is_transfer: bool
     reduction: Reduction | None = None
+
+    @cached_property
+    def grid(self) -> Three | None:
+        """The range, if items have several dimensions."""
+        is_line = self.kernel.loop is not None or self.items in self.range
+        return None if is_line else self.range
 
     @property
     def result(self) -> Any:
@@ -103,13 +113,14 @@ def _read(snapshot: ListSnapshot, row: Any, packed: bytes, is_isolated: bool) ->
         raise NotFused(f"{name} is not fused")
     if row.has_offset and any(row.n[0 : row.work_dim]):
         raise NotFused("its range has an offset")
-    if any(row.n[4 : 3 + row.work_dim][k] != 1 for k in range(row.work_dim - 1)):
-        raise NotFused("its range has several dimensions")
     if not is_isolated and (found := read_reduction(snapshot, row, packed)) is not None:
-        return _end(snapshot, make_launch(snapshot, found.kernel, packed, found.items), found)
+        made = make_launch(snapshot, found.kernel, packed, (found.items, 1, 1))
+        return _end(snapshot, made, found)
     kernel = find_kernel(get_address(row.kernel), snapshot)
-    local = (row.n[6], 1, 1) if row.has_local else None
-    made = make_launch(snapshot, kernel, packed, row.n[3], local)
+    if is_isolated and row.work_dim > 1:
+        raise NotFused("its range has several dimensions")
+    sizes: list[Any] = [(*row.n[at : at + row.work_dim], 1, 1)[:3] for at in (3, 6)]
+    made = make_launch(snapshot, kernel, packed, sizes[0], sizes[1] if row.has_local else None)
     if is_isolated:
         if kernel.access.arguments.keys() - kernel.elements.keys():
             raise NotFused("it uses memory otherwise than by indices")
@@ -123,8 +134,8 @@ def make_launch(
     snapshot: ListSnapshot,
     kernel: KernelRead,
     packed: bytes,
-    size: int,
-    local: tuple[int, int, int] | None = None,
+    range_: Three,
+    local: Three | None = None,
     *,
     is_transfer: bool = False,
 ) -> RecordedLaunch:
@@ -139,13 +150,13 @@ def make_launch(
                 raise NotFused(f"its argument {one.name} is a struct")
             if one.type.kind == "integer":
                 numbers[one.name] = int.from_bytes(value, "little", signed=one.type.signed)
-    shape = _find_shape(snapshot, kernel, size, local, numbers)
+    shape = _find_shape(snapshot, kernel, range_, local, numbers)
     changes, pairs = snapshot.commands.updatable, zip(kernel.parameters, given, strict=True)
     arguments = tuple(
         name_argument(one, row, one.name in shape.asked, changes) for one, row in pairs
     )
     # what is proven depends on these alone
-    proven = kernel, size, local, tuple(one if one.is_proven else None for one in arguments)
+    proven = kernel, range_, local, tuple(one if one.is_proven else None for one in arguments)
     try:
         memory = ask_once(
             snapshot.answers, proven, lambda: _find_memory(snapshot, kernel, shape, given)
@@ -155,7 +166,7 @@ def make_launch(
     return ask_once(
         snapshot.answers,
         (proven, arguments, is_transfer),
-        lambda: RecordedLaunch(kernel, shape.items, arguments, memory, is_transfer),
+        lambda: RecordedLaunch(kernel, range_, shape.items, arguments, memory, is_transfer),
     )
 
 
@@ -196,17 +207,19 @@ class _Shape(NamedTuple):
 def _find_shape(
     snapshot: ListSnapshot,
     kernel: KernelRead,
-    size: int,
-    local: tuple[int, int, int] | None,
+    range_: Three,
+    local: Three | None,
     numbers: Mapping[str, int],
 ) -> _Shape:
-    known = snapshot.answers.setdefault((kernel, size, local), deque(maxlen=_MOST_SHAPES))
+    known = snapshot.answers.setdefault((kernel, range_, local), deque(maxlen=_MOST_SHAPES))
     for one in known:
         if all(numbers.get(name) == value for name, value in one.asked.items()):
             return one
-    asked, items, reason = _Asked(numbers), size, ""
-    values = LaunchValues((size, 1, 1), local, arguments=asked)
+    asked, items, reason = _Asked(numbers), math.prod(range_), ""
+    values = LaunchValues(range_, local, arguments=asked)
     if kernel.loop is not None:
+        if items != range_[0]:
+            reason = "its range has several dimensions"
         behind = values.value(kernel.loop.behind)
         items = behind or 0
         if behind is None or values.value(kernel.loop.first) != 0:

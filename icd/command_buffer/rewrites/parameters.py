@@ -9,7 +9,7 @@ from ..._native import ffi, lib
 from .arguments import ArgumentValue, list_keys, make_arguments
 from .isolation import isolate
 from .launches import RecordedLaunch
-from .places import FIRST, ITEM, ElementPlace
+from .places import FIRST, IDS, ITEM, ElementPlace
 from .reductions import SUM
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ class FusedParameters:
         """
         keys = list_keys(place, launch.arguments)
         if self.shared is None:
-            return [f"    {name}({', '.join([*self._list_arguments(launch, keys), ITEM])});"]
+            given = [*self._list_arguments(launch, keys), *(IDS if launch.grid else (ITEM,))]
+            return [f"    {name}({', '.join(given)});"]
         zero = self.name((_ZERO, place))
         kinds = {**self.temporaries, **{one: row.kind for one, row in self.shared.items()}}
         # what nobody has used yet comes from memory, as in the old kernel

@@ -11,6 +11,8 @@ from .isolation import measure_kind
 from .launches import RecordedLaunch
 
 ITEM: Final = "fl_item"
+#: Its ids, where items have several dimensions.
+IDS: Final = ("fl_x", "fl_y", "fl_z")
 #: The first item of a vector (vectors.py).
 FIRST: Final = "fl_first"
 

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ...kernel_source.errors import UnreadableKernel
+from ...kernel_source.reading import Three
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument, ask_once, list_keys
 from .fused_runs import FusedKernel, FusedRun, RunPlan
@@ -43,7 +44,7 @@ class Border(NamedTuple):
     after: str = ""
 
 
-class Path:
+class RunPath:
     """Launches in a row, from the first of a run on. Runs that begin alike share it.
 
     Attributes:
@@ -54,7 +55,7 @@ class Path:
     __slots__ = ("next", "plans")
 
     def __init__(self) -> None:
-        self.next: dict[RecordedLaunch, Path | Border] = {}
+        self.next: dict[RecordedLaunch, RunPath | Border] = {}
         self.plans: dict[Any, Any] = {}
 
 
@@ -72,7 +73,7 @@ class Run:
         declared: what their programs declare: the text, by name. It is known after `look`.
     """
 
-    def __init__(self, path: Path, *, is_isolated: bool) -> None:
+    def __init__(self, path: RunPath, *, is_isolated: bool) -> None:
         self.launches: list[RecordedLaunch] = []
         self.numbers: list[int] = []
         self.lists: list[Any] = []
@@ -93,7 +94,7 @@ class Run:
         """
         found = self._path.next.get(launch)
         if found is None:
-            found = self._path.next[launch] = self.why_not(launch) or Path()
+            found = self._path.next[launch] = self.why_not(launch) or RunPath()
         if isinstance(found, Border):
             before = self.numbers[found.place] if found.after else ""
             return f"{found.text}{before}{found.after}"
@@ -113,6 +114,8 @@ class Run:
         first, declared = self.launches[0], launch.kernel.declared
         if first.items != launch.items:
             return Border(f"it has {launch.items} items, those before it {first.items}")
+        if self.grid and (launch.reduction or launch.grid not in (None, self.grid)):
+            return Border("its items have other rows than those before it")
         if first.kernel.options != launch.kernel.options:
             return Border("its program has other build options")
         for turn, known in zip(launch.memory, self._memory, strict=True):
@@ -196,9 +199,15 @@ class Run:
         )
 
     @property
+    def grid(self) -> Three | None:
+        """The range, if items of its launches have several dimensions."""
+        return next((one.grid for one in self.launches if one.grid), None)
+
+    @property
     def group(self) -> int:
         """Work-items of a work-group of the new launch."""
-        return _GROUPS[self.is_isolated]
+        most = _GROUPS[self.is_isolated]
+        return min(most, self.grid[0]) if self.grid else most
 
     def make(
         self,
@@ -239,9 +248,12 @@ class Run:
         if source not in kernels:
             options = self.launches[0].kernel.options
             kernels[source] = FusedKernel(commands.context, commands.devices[0], options, source)
-        items = -(-self.launches[0].items // (self.group * parameters.lanes)) * self.group
-        shape = (items, self.group) if self.reduction is None else (self.reduction.groups, 1)
-        return RunPlan(tuple(self.launches), source, kernels[source], parameters, shape)
+        x, y, z = self.grid or (self.launches[0].items, 1, 1)
+        range_ = -(-x // (self.group * parameters.lanes)) * self.group, y, z
+        group = self.group
+        if self.reduction is not None:
+            range_, group = (self.reduction.groups, 1, 1), 1
+        return RunPlan(tuple(self.launches), source, kernels[source], parameters, range_, group)
 
 
 class RunList:
@@ -269,7 +281,7 @@ class RunList:
             following = self.launches.get(number, following)
             if following is not None:
                 likes[number] = following
-        path = Path()
+        path = RunPath()
         run = Run(path, is_isolated=is_isolated)
         for number in numbers:
             launch, listed = self.launches.get(number), None

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pycparser import c_ast
 
 from ...kernel_source.parsing import write_opencl
-from .kernels import KernelRead
+from ...kernel_source.reading import Three
+from .kernels import ITEM_FUNCTIONS, KernelRead
 from .launches import RecordedLaunch
 from .parameters import FusedParameters
-from .places import FIRST, ITEM
+from .places import FIRST, IDS, ITEM
 
 if TYPE_CHECKING:
     from .runs import Run
 
+#: As many items have numbers that an int can be, also with those of the last work-groups.
+_MOST_INTS: Final = (1 << 31) - (1 << 16)
+
 
 def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], list[str]]:
     """Return what launches need and functions that do what they do; and the calls, in order."""
-    functions, names = list[str](), dict[tuple[int, tuple[str, ...]], str]()
+    functions, names = list[str](), dict[Any, str]()
     calls, met = list[str](), set[int]()
     for place, launch in enumerate(run.launches):
         kernel = launch.kernel
@@ -30,10 +35,11 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
             for one, value in zip(kernel.parameters, launch.arguments, strict=True)
             if value.key in parameters.variables
         )
-        name = names.get((id(kernel), own))
+        key = kernel, own, launch.range
+        name = names.get(key)
         if name is None:
-            name = names[id(kernel), own] = f"fl_kernel_{len(names)}"
-            functions.append(_write_function(kernel, name, own))
+            name = names[key] = f"fl_kernel_{len(names)}"
+            functions.append(_write_function(kernel, name, own, launch.range, launch.grid))
         calls += parameters.write_call(name, place, launch, met)
         met |= {one.handle for one in launch.memory[0]}
     texts = [*run.declared.values(), *functions]
@@ -51,7 +57,15 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
     texts, body = write_functions(run, parameters)
     items, lanes = run.launches[0].items, parameters.lanes
     item, first = (ITEM, "") if lanes == 1 else (FIRST, f" * {lanes}")
-    test = f"  if ({item} < {items}UL)\n" if items % (run.group * lanes) else ""
+    x, y, _ = run.grid or (items, 1, 1)
+    # Intel's compiler sees only so that `int i = get_global_id(0)` is the next one's i less 1
+    kind = "(int)" if not run.is_isolated and items < _MOST_INTS else ""
+    place = [f"  const size_t {item} = {kind}get_global_id(0){first};"]
+    if run.grid is not None:
+        place = [f"  const size_t {one} = {kind}get_global_id({n});" for n, one in enumerate(IDS)]
+        ids = [f"{kind}{one}" for one in IDS]
+        place.append(f"  const size_t {ITEM} = ({ids[2]} * {y} + {ids[1]}) * {x} + {ids[0]};")
+    test = f"  if ({IDS[0] if run.grid else item} < {x}UL)\n" if x % (run.group * lanes) else ""
     head = f"kernel void fairlead_fused({', '.join(one.text for one in parameters.rows)}) {{"
     head = "\n".join([*write_pragmas(run.launches), *texts, head])
     if run.reduction is not None:
@@ -60,7 +74,7 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
         )
     lines = [
         head,
-        f"  const size_t {item} = get_global_id(0){first};",
+        *place,
         f"{test}  {{",
         *body,
         "  }",
@@ -70,11 +84,14 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
 
 
 @lru_cache(1024)
-def _write_function(kernel: KernelRead, name: str, own: tuple[str, ...]) -> str:
+def _write_function(
+    kernel: KernelRead, name: str, own: tuple[str, ...], range_: Three, grid: Three | None
+) -> str:
     """Return a kernel as a function of one item.
 
     Args:
         own: the arguments instead of whose elements it takes pointers to variables.
+        range_, grid: of its launch.
     """
     function = copy.deepcopy(kernel.access.function)
     function.decl.funcspec = []
@@ -83,10 +100,11 @@ def _write_function(kernel: KernelRead, name: str, own: tuple[str, ...]) -> str:
         variable, kind = kernel.elements[one]
         _TakeVariable(variable, f"fl_own_{one}").visit(function.body)
         function.decl.type.args.params.append(_declare(f"fl_own_{one}", kind, is_pointer=True))
-    function.decl.type.args.params.append(_declare(ITEM, "size_t"))
+    for one in IDS if grid else (ITEM,):
+        function.decl.type.args.params.append(_declare(one, "size_t"))
     block = function.body.block_items
     if kernel.loop is None:
-        _TakeItem().visit(function.body)
+        _TakeItem(range_, is_grid=grid is not None).visit(function.body)
     else:
         place = kernel.access.function.body.block_items.index(kernel.loop.node)
         block[place] = _run_once(block[place], kernel.loop.variable)
@@ -135,10 +153,18 @@ class _TakeVariable(c_ast.NodeVisitor):
 
 
 class _TakeItem(c_ast.NodeVisitor):
-    """Lets a function take the number of its item instead of asking for its id."""
+    """Lets a function take its item instead of asking for its ids."""
+
+    def __init__(self, range_: Three, *, is_grid: bool) -> None:
+        self._range, self._is_grid = range_, is_grid
 
     def visit_FuncCall(self, node: Any) -> None:
-        if getattr(node.name, "name", "") == "get_global_id":
-            node.name, node.args = c_ast.ID("(size_t)"), c_ast.ExprList([c_ast.ID(ITEM)])
+        if (name := getattr(node.name, "name", "")) in ITEM_FUNCTIONS:
+            dimension = int(node.args.exprs[0].value)
+            size = self._range[dimension]
+            text = ITEM if size == math.prod(self._range) else "0"
+            text = IDS[dimension] if self._is_grid else text
+            text = f"{size}UL" if name == "get_global_size" else text
+            node.name, node.args = c_ast.ID("(size_t)"), c_ast.ExprList([c_ast.ID(text)])
         else:
             self.generic_visit(node)

@@ -72,7 +72,7 @@ def read_transfer(
     text, macros = text.replace("{0}", kind), list_macros(commands.devices[0])
     access, options = parse_kernel(text, like.kernel.options, f"{name}_items", macros)
     kernel, packed = make_kernel_read(access, options), pack_arguments(listed)
-    return make_launch(snapshot, kernel, packed, like.items, is_transfer=True), listed
+    return make_launch(snapshot, kernel, packed, (like.items, 1, 1), is_transfer=True), listed
 
 
 def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:

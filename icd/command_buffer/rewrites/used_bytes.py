@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -112,10 +113,23 @@ def _find_items(own: Own | None, values: LaunchValues) -> ItemPlace | None:
     first = values.value(fixed)
     if not own.width:
         return 0, 0, 0
-    (symbol,) = varying.symbols if len(varying.symbols) == 1 else (None,)
-    factor = own.offset.coefficient(symbol) if symbol is not None else None
-    stride = factor and values.value(factor)
-    if stride is None or first is None or stride < own.width or first < 0:
+    # items are numbered row by row: each row is as long as the range, in every piece of memory
+    strides, alone = set[int](), 0
+    for one in sorted(filter(lambda one: one.varies, varying.symbols), key=str, reverse=True):
+        dimension = int(one.name) if one.kind == "id" else 0
+        before = math.prod(values.global_size[:dimension])
+        factor = own.offset.coefficient(one)
+        step = factor and values.value(factor)
+        if step is None:
+            return None
+        if one.kind == "id" and values.global_size[dimension] == 1:
+            alone = step  # where no dimension has a second item
+        elif step % before:
+            return None
+        else:
+            strides.add(step // before)
+    stride = strides.pop() if strides else alone
+    if strides or first is None or stride < own.width or first < 0:
         return None
     return first, stride, own.width
 
