@@ -51,7 +51,8 @@ class Formula:
 
     Attributes:
         name: "astype", "inverse", or an operator's sign.
-        other: the type of the result, or the operator's other operand, a number.
+        other: the type of the result, that of the dividend 1, or the operator's other operand, a
+            number.
         forward: whether the Parameter is the operator's first operand.
     """
 
@@ -66,7 +67,8 @@ class Formula:
                 return self.other.type(value)
             return np.asarray(value).astype(self.other)[()]
         if self.name == "inverse":
-            return np.true_divide(self.other.type(1), value).astype(self.other)
+            # NumPy 1 may find a wider type than that of the quotient, and PyOpenCL's `/` passes it
+            return np.true_divide(self.other.type(1), value)
         function = _FUNCTIONS[self.name]
         return function(value, self.other) if self.forward else function(self.other, value)
 
@@ -102,7 +104,7 @@ _OPERATORS: Final[dict[str, _Row]] = {
     "x /= p": (
         _find_quotient_type,
         "_axpbz",
-        lambda x, p, c: (_find_inverse_type(p, c), x, x.dtype.type(0)),
+        lambda x, p, c: (_cast(1 / p, c), x, x.dtype.type(0)),
     ),
 }
 _OPERATORS["p + x"], _OPERATORS["p * x"] = _OPERATORS["x + p"], _OPERATORS["x * p"]

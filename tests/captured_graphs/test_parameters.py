@@ -271,13 +271,17 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.one_driver
-@pytest.mark.parametrize("kind", [np.float32, np.int32], ids=["float32", "int32"])
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [(np.float32, np.float32), (np.int32, np.float32), (np.float32, np.float64)],
+    ids=["float32", "int32", "float32 in an array of doubles"],
+)
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_expressions_compute_what_they_do_with_a_number(
-    numbers: Numbers, name: str, kind: Any
+    numbers: Numbers, name: str, kind: Any, of: Any
 ) -> None:
     queue, expression = numbers.queue, EXPRESSIONS[name]
-    values = np.linspace(1, 4, 64, dtype=np.float32)
+    values = np.linspace(1, 4, 64, dtype=of)
     p = fairlead.Parameter(kind(3))
     x = pyopencl.array.to_device(queue, values)
     try:
