@@ -19,10 +19,12 @@ from fairlead.loader.base.processes import count_cores
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("command", ["devices", "doctor", "conformance"])
+@pytest.mark.parametrize("spent", [0.0, 0.1, float("inf")])
 def test_no_child_outlives_a_command(
-    fake_driver: FakeDriver, tmp_path: Path, command: str, number: int
+    fake_driver: FakeDriver, tmp_path: Path, command: str, number: int, spent: float
 ) -> None:
-    """A driver that computes for ever is being probed when the command is ended."""
+    """A driver that computes for ever is being probed when the command is ended, or the command has
+    only used so many seconds of a core."""
     driver = fake_driver(at_list="for (;;) continue")
     words = [command, str(driver)] if command == "conformance" else [command]
     folder = tmp_path / "temporary"
@@ -36,12 +38,12 @@ def test_no_child_outlives_a_command(
     ) as process:
         parent = psutil.Process(process.pid)
         children: list[psutil.Process] = []
-        while not children and process.poll() is None:
+        while not children and process.poll() is None and sum(parent.cpu_times()[:2]) <= spent:
             children = parent.children(recursive=True)
         process.send_signal(number)
         process.wait(CHILD_TIMEOUT)
     _, alive = psutil.wait_procs(children, CHILD_TIMEOUT)
-    assert children and not alive
+    assert (children or spent < 1) and not alive
     assert not list(folder.iterdir())
 
 
