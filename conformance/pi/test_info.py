@@ -160,6 +160,7 @@ def test_too_small(pi: DispatchTable, owner: tuple[int, ...], routine: str) -> N
 #: Handles that queries must answer: what is asked, and the answer that the case knows.
 KNOWN: dict[str, tuple[str, Callable[[World], int]]] = {
     "PI_CONTEXT_INFO_DEVICES": ("piContextGetInfo", lambda w: w.device),
+    "PI_CONTEXT_INFO_PLATFORM": ("piContextGetInfo", lambda w: w.platform),
     "PI_QUEUE_INFO_CONTEXT": ("piQueueGetInfo", lambda w: w.the_context),
     "PI_QUEUE_INFO_DEVICE": ("piQueueGetInfo", lambda w: w.device),
     "PI_MEM_CONTEXT": ("piMemGetInfo", lambda w: w.the_context),
@@ -168,6 +169,7 @@ KNOWN: dict[str, tuple[str, Callable[[World], int]]] = {
 }
 
 
+@forked
 @pytest.mark.parametrize(
     ("routine", "name"),
     [

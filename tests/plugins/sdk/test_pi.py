@@ -11,12 +11,13 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
+from helpers.suites import RunSuite
 from helpers.support import CHILD_TIMEOUT, ROOT, Output, RunPython
 
 from fairlead import plugins
@@ -30,7 +31,6 @@ from fairlead.plugins.sdk.build import build_plugin
 pytestmark = pytest.mark.slow
 
 HERE: Final = Path(__file__).parent
-HELPERS: Final = ROOT / "tests/helpers"
 LIBRARIES: Final = f"{sys.prefix}/lib"  # libOpenCL.so.1 of Intel's wheel, for Intel's adapter
 UNINITIALIZED: Final = PI.codes["PI_ERROR_UNINITIALIZED"]
 ENTRIES: Final = len(PI.slots)
@@ -260,13 +260,6 @@ def test_plugin_is_built_of_an_adapter_that_is_there(tmp_path: Path) -> None:
 # through fairlead's loader
 
 
-def ask(run_python: RunPython, program: Path, case: Case, *arguments: str) -> dict[str, Any]:
-    """What a program in Python finds through a plugin."""
-    outside = dict.fromkeys((name for name in os.environ if name.startswith(_OURS)), None)
-    code = program.read_text(encoding="utf-8")
-    return json.loads(run_python(code, *arguments, env={**outside, **case.environment}).out)
-
-
 def test_loader_binds_it_like_any_other_plugin(run_python: RunPython, case: Case) -> None:
     code = """
 import json, sys
@@ -290,80 +283,20 @@ print(json.dumps([*found, len(again.devices) == len(found[3])]))
     assert done.err == ""
 
 
-@pytest.fixture
-def answers(run_python: RunPython, case: Case) -> dict[str, Any]:
-    """What tests/helpers/pi_program.py finds out."""
-    return ask(run_python, HELPERS / "pi_program.py", case, "plugin", str(case.plugin), LIBRARIES)
+#: Areas in which Intel's adapter breaks no rule. The reference adapter's plugin runs all:
+#: tests/conformance/test_conformance_opencl.py.
+AREAS: Final = (
+    *("command-buffer-commands", "usm", "native-handles", "lifetime", "images", "sampler"),
+    *("threads", "context", "platform"),
+)
 
 
-def test_program_in_python_computes(answers: dict[str, Any]) -> None:
-    found = answers["run"]
-    assert found["kernel"] == "scale"
-    assert found["usm"] == [True, True]
-    assert found["times ascend"]
-    assert found["command"] == PI["PI_COMMAND_TYPE_NDRANGE_KERNEL"]
-    assert found["buffers"] == {
-        "rectangle": [10, 11, 12, 18, 19, 20],
-        "filled": [7, 9, 7, 9, 7, 9, 7, 9, 8, 9],
-        "buffer size": 64,
-    }
-    assert found["command-buffer"] == {"right": True, "points differ": True}
-    assert found["odds"]["no such kernel"] == PI.codes["PI_ERROR_INVALID_KERNEL_NAME"]
-    assert answers["end"] == [0, True]
-
-
-def test_every_command_of_a_command_buffer_is_carried_out(
-    run_python: RunPython, case: Case
+def test_the_plugin_of_another_adapter_keeps_the_rules_that_the_adapter_keeps(
+    plugin_of_intel: Path, intel_cpu: Candidate, run_suite: RunSuite
 ) -> None:
-    found = ask(
-        run_python,
-        HELPERS / "pi_commands.py",
-        case,
-        str(ROOT / "tests"),
-        str(case.plugin),
-        LIBRARIES,
-    )
-    refused: Sequence[str] = ()
-    if case.plugin.name != "libpi_fairlead.so":  # Intel's adapter has none of these
-        refused = ("write", "write rectangle", "read", "read rectangle", "prefetch", "advise")
-    assert {name for name, code in found["codes"].items() if code} == set(refused)
-    assert {name: right for name, right in found["right"].items() if name not in refused} == {
-        name: True for name in found["right"] if name not in refused
-    }
-    assert found["says so"]
-
-
-def test_argument_is_looked_at_when_it_is_set(run_python: RunPython, case: Case) -> None:
-    """And not only when the kernel is launched, though adapters of 2026.2 get all of them with the
-    launch."""
-    code = """
-import ctypes, json, sys
-
-sys.path.append(sys.argv[1])
-from helpers.pi_program import Client, build, first_device
-from fairlead.loader.ur import binding
-from fairlead.loader.base import library
-
-client = Client(binding.bind_plugin(library.open_with_siblings(sys.argv[2], sys.argv[3:])).table)
-device = first_device(client)[1]
-context = client.make(
-    "piContextCreate", None, 1, ctypes.byref(ctypes.c_void_p(device)), None, None, ...
-)
-kernel = client.make("piKernelCreate", build(client, context, device), b"scale", ...)
-value = ctypes.c_int64(1)
-print(
-    json.dumps(
-        [
-            client.pi.piKernelSetArg(kernel, index, size, ctypes.byref(value))
-            for index, size in ((2, 4), (2, 8), (9, 4))
-        ]
-    )
-)
-"""
-    arguments = (str(ROOT / "tests"), str(case.plugin), LIBRARIES)
-    found = json.loads(run_python(code, *arguments, env={**case.environment}).out)
-    assert found == [
-        0,
-        PI.codes["PI_ERROR_INVALID_ARG_SIZE"],
-        PI.codes["PI_ERROR_INVALID_ARG_INDEX"],
-    ]
+    driver = register_drivers([locate(intel_cpu)[0]])
+    report = run_suite(plugin_of_intel, area=AREAS, environment=driver, timeout=120.0)
+    assert not report.trouble
+    assert [case.name for case in report.cases if case.outcome == "failed"] == []
+    passed = Counter(case.area for case in report.cases if case.outcome == "passed")
+    assert all(passed[area] > 2 for area in AREAS), passed
