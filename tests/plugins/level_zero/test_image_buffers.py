@@ -13,13 +13,6 @@ from helpers.ze_calls import new
 from fairlead.loader.ze.abi import ZE
 from fairlead.plugins.level_zero.core import driver
 
-SOURCE: Final = b"""
-kernel void flip(read_only image1d_buffer_t from, write_only image1d_buffer_t to, global int *out) {
-    int x = get_global_id(0), last = get_global_size(0) - 1, value = read_imagei(from, x).x;
-    write_imagei(to, last - x, (int4)(value, 0, 0, 0));
-    out[x] = value;
-}
-"""
 END: Final = (None, 0, None)
 TO, FROM = "zeCommandListAppendImageCopyToMemory", "zeCommandListAppendImageCopyFromMemory"
 
@@ -97,18 +90,6 @@ def test_a_region_is_read_and_copied(images: ZeBench) -> None:
     images.ze.ok(FROM, queue, last, memory.address, None, *END)
     images.finish(queue)
     assert memory.all == numbers_of(images, last, 8) == list(range(10, 18))
-
-
-@pytest.mark.parametrize("kind", ["regular", "immediate"])
-def test_a_kernel_reads_and_writes_them(images: ZeBench, kind: str) -> None:
-    source, target, out = make(images, 1, 2, 3, 4), make(images, 0, 0, 0, 0), images.ints(count=4)
-    kernel = images.kernel("flip", source, target, out.pointer, module=images.module(SOURCE))
-    listed = images.list() if kind == "regular" else images.immediate()
-    images.launch(listed, kernel, 4)
-    images.finish(listed)
-    assert (numbers_of(images, target, 4), out.all) == ([4, 3, 2, 1], [1, 2, 3, 4])
-    for one in (source, target):
-        images.ze.ok("zeImageDestroy", one)
 
 
 @pytest.mark.parametrize("width", [0, 1 << 60])

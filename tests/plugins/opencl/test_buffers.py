@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-import pytest
-from helpers.memory_calls import content, new_buffer, opencl, struct
+from helpers.memory_calls import new_buffer, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls
 
@@ -101,26 +100,6 @@ def test_parts_that_there_are_not(ur: Calls, context: int) -> None:
     assert partition(ur, part, 0, 128)[0] == "INVALID_MEM_OBJECT"
     ur.ok("urMemRelease", part)
     ur.ok("urMemRelease", buffer)
-
-
-@pytest.mark.parametrize("owned", [False, True])
-def test_a_buffer_made_of_a_native_handle_is_that_memory(
-    ur: Calls, context: int, device: PluginDevice, queue: int, owned: bool
-) -> None:
-    buffer = new_buffer(ur, context, SIZE, b"n" * SIZE)
-    native = ur.make("urMemGetNativeHandle", buffer, device.handle).value
-    assert native == ur.make("urMemGetNativeHandle", buffer, None).value
-    if owned:  # a reference of the program's own, which it hands over
-        assert opencl(ur, context)[0].clRetainMemObject(native) == 0
-    properties = struct(
-        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
-    )
-    other = ur.make("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(properties))
-    assert other.value != buffer.value
-    assert ur.number("urMemGetInfo", other, "UR_MEM_INFO_SIZE") == SIZE
-    ur.ok("urMemRelease", buffer)
-    assert content(ur, queue, other, SIZE) == b"n" * SIZE
-    ur.ok("urMemRelease", other)
 
 
 def test_native_handles_that_are_no_buffer(ur: Calls, context: int, device: PluginDevice) -> None:

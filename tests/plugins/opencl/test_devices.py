@@ -229,21 +229,6 @@ def test_a_binary_is_selected_by_what_the_driver_takes(ur: Calls, device: Plugin
     assert selected(ur, device) == "INVALID_SIZE"
 
 
-def test_time_stamps_go_on(ur: Calls, device: PluginDevice) -> None:
-    device_time, host_time = ctypes.c_uint64(), ctypes.c_uint64()
-    ur.ok(
-        "urDeviceGetGlobalTimestamps",
-        device.handle,
-        ctypes.byref(device_time),
-        ctypes.byref(host_time),
-    )
-    first = device_time.value, host_time.value
-    assert all(first)
-    ur.ok("urDeviceGetGlobalTimestamps", device.handle, ctypes.byref(device_time), None)
-    ur.ok("urDeviceGetGlobalTimestamps", device.handle, None, ctypes.byref(host_time))
-    assert device_time.value > first[0] and host_time.value > first[1]
-
-
 def test_commands_are_timed_on_the_devices_clock(
     ur: Calls, device: PluginDevice, context: int
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy
 import pytest
 from helpers.image_calls import (
     COPY,
@@ -34,14 +33,6 @@ from fairlead.icd.abi import OPENCL
 from fairlead.icd.objects import CLDevice
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
-
-every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def pixels(kind: str, seed: int = 1) -> numpy.ndarray[Any, Any]:
-    """Bytes of RGBA for an image of a kind: z, y, x, channel."""
-    x, y, z = KINDS[kind]
-    return numpy.random.default_rng(seed).integers(0, 256, (z, y, x, 4), numpy.uint8)
 
 
 def info(ur: Calls, image: ctypes.c_void_p, name: str) -> int:
@@ -82,27 +73,6 @@ def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, 
 
 
 # native handles
-
-
-@pytest.mark.parametrize("owned", [False, True])
-@every_kind
-def test_an_image_made_of_a_native_handle_is_that_image(
-    ur: Calls, context: int, device: PluginDevice, queue: int, kind: str, owned: bool
-) -> None:
-    data = pixels(kind).tobytes()
-    image = new_image(ur, context, kind, data=data)
-    native = ur.make("urMemGetNativeHandle", image, device.handle).value
-    if owned:  # a reference of the program's own, which it hands over
-        assert opencl(ur, context)[0].clRetainMemObject(native) == 0
-    properties = struct(
-        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
-    )
-    given = ctypes.byref(image_format()), ctypes.byref(image_desc(kind)), ctypes.byref(properties)
-    other = ur.make("urMemImageCreateWithNativeHandle", native, context, *given)
-    ur.ok("urMemRelease", image)
-    assert info(ur, other, "WIDTH") == KINDS[kind][0]
-    assert image_content(ur, queue, other, KINDS[kind]) == data
-    ur.ok("urMemRelease", other)
 
 
 def test_an_image_over_a_buffer_comes_as_a_native_handle(

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.launching import (
-    SAMPLER,
     Numbers,
-    build_once,
     find_foreign,
     is_intel,
     launch,
@@ -47,28 +45,6 @@ def numbers(ur: Calls, context: int) -> Iterator[Numbers]:
 # what runs
 
 
-def test_samplers(ur: Calls, context: int, queue: int, numbers: Numbers) -> None:
-    description = UR.get_struct("ur_sampler_desc_t")(stype=UR["UR_STRUCTURE_TYPE_SAMPLER_DESC"])
-    made = ur.make("urSamplerCreate", context, ctypes.byref(description))
-    program = build_once(
-        ur,
-        context,
-        b"kernel void sampled(sampler_t given, global int *out) { out[get_global_id(0)] = 6; }",
-    )
-    kernel = ur.make("urKernelCreate", program, b"sampled").value or 0
-    assert launch(ur, queue, kernel, (16,), (SAMPLER, made.value), numbers.argument) == "SUCCESS"
-    assert numbers.read(queue) == [6] * 16
-    assert (
-        launch(ur, queue, kernel, (16,), (SAMPLER, kernel), numbers.argument) == "INVALID_SAMPLER"
-    )
-    for routine, handle in (
-        ("urKernelRelease", kernel),
-        ("urProgramRelease", program),
-        ("urSamplerRelease", made),
-    ):
-        ur.ok(routine, handle)
-
-
 def test_an_empty_launch_has_its_place_and_an_event(
     ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
 ) -> None:
@@ -98,48 +74,6 @@ def test_an_empty_launch_has_its_place_and_an_event(
 
 
 # what is refused
-
-
-def test_launches_that_cannot_be(
-    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers, device: PluginDevice
-) -> None:
-    store, given = kernels["store"], (numbers.argument, 1)
-    fresh = kernels["sums"]
-    assert launch(ur, queue, fresh, (4,)) == "INVALID_KERNEL_ARGS"
-    assert launch(ur, queue, store, (4, 4, 4), *given, dimensions=4) == "INVALID_WORK_DIMENSION"
-    assert launch(ur, queue, store, (4,), *given, dimensions=0) == "INVALID_WORK_DIMENSION"
-    assert launch(ur, queue, store, (8,), *given, local=(0,)) == "INVALID_WORK_GROUP_SIZE"
-    assert launch(ur, queue, store, (8,), *given, local=(3,)) == "INVALID_WORK_GROUP_SIZE"
-    assert (
-        launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,))
-        == "INVALID_WORK_GROUP_SIZE"
-    )
-    assert launch(ur, queue, store, (1 << 30,), *given, local=(1 << 30,)) in (
-        "INVALID_WORK_GROUP_SIZE",
-        "INVALID_WORK_ITEM_SIZE",
-    )
-    refused = queue, store, 1, None, None, None, 0, None, None, 0, None, None
-    assert ur("urEnqueueKernelLaunchWithArgsExp", *refused) == "INVALID_NULL_POINTER"
-    refused = queue, store, 1, None, sizes((4,)), None, 2, None, None, 0, None, None
-    assert ur("urEnqueueKernelLaunchWithArgsExp", *refused) == "INVALID_NULL_POINTER"
-    assert launch(ur, store, queue, (4,), *given) == "INVALID_QUEUE"
-    assert launch(ur, queue, queue, (4,), *given) == "INVALID_KERNEL"
-    assert launch(ur, queue, store, (4,), *given, waits=[store]) == "INVALID_EVENT_WAIT_LIST"
-    ur.ok("urQueueFinish", queue)
-
-
-def test_a_failed_event_fails_what_waits_for_it(
-    ur: Calls, context: int, queue: int, kernels: dict[str, int], numbers: Numbers
-) -> None:
-    before = numbers.read(queue)
-    stale = ctypes.c_void_p()
-    assert launch(ur, queue, kernels["nothing"], (1,), event=ctypes.byref(stale)) == "SUCCESS"
-    ur.ok("urEventRelease", stale)
-    assert (
-        launch(ur, queue, kernels["store"], (4,), numbers.argument, 1, waits=[stale])
-        == "INVALID_EVENT_WAIT_LIST"
-    )
-    assert numbers.read(queue) == before
 
 
 @pytest.mark.parametrize("find", [lambda device: device, find_foreign], ids=["same", "other"])

@@ -135,20 +135,6 @@ def test_what_is_neither_is_no_program(ur: Calls, context: int) -> None:
     assert ur("urProgramCreateWithIL", *arguments) == "INVALID_SIZE"
 
 
-def test_a_broken_spirv_module_fails_when_it_is_made_or_built(
-    ur: Calls, context: int, device: PluginDevice
-) -> None:
-    if not is_intel(device):
-        return
-    for data in (make_store()[:40], make_store()[:20], b"\x03\x02\x23\x07\0\0\1\0" + b"\xff" * 40):
-        made = ctypes.c_void_p()
-        code = ur("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
-        if code == "SUCCESS":
-            code = ur("urProgramBuild", context, made, None)
-            ur.ok("urProgramRelease", made)
-        assert code in ("INVALID_BINARY", "PROGRAM_BUILD_FAILURE")
-
-
 def test_a_failed_build_says_what_the_compiler_said(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:
@@ -200,36 +186,6 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
         == "INVALID_PROGRAM"
     )
     for program in (compiled, fresh):
-        ur.ok("urProgramRelease", program)
-
-
-def test_the_forms_for_some_devices(
-    ur: Calls, context: int, queue: int, device: PluginDevice
-) -> None:
-    devices, leave = array(device.handle), UR["UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS"]
-    whole = program_of(ur, context)
-    # another text: PoCL 3.0 aborts when one that it has built is compiled and linked
-    part = program_of(
-        ur,
-        context,
-        b"kernel void store(global int *out, int value) { out[get_global_id(0)] = value * 2; }",
-    )
-    ur.ok("urProgramBuildExp", whole, 1, devices, 0, None)
-    runs(ur, context, queue, whole, 5, 6)
-    ur.ok("urProgramCompileExp", part, 1, devices, leave, b"")
-    linked = (
-        ur.make("urProgramLinkExp", context, 1, devices, leave, 1, array(part), None).value or 0
-    )
-    runs(ur, context, queue, linked, 10, 10)
-    made = ctypes.c_void_p()
-    assert ur("urProgramBuildExp", whole, 1, devices, 2, None) == "INVALID_ENUMERATION"
-    assert ur("urProgramBuildExp", whole, 1, None, 0, None) == "INVALID_NULL_POINTER"
-    assert ur("urProgramCompileExp", part, 0, devices, 0, None) == "INVALID_VALUE"
-    assert (
-        ur("urProgramLinkExp", context, 1, devices, 0, 0, array(part), None, ctypes.byref(made))
-        == "INVALID_SIZE"
-    )
-    for program in (whole, part, linked):
         ur.ok("urProgramRelease", program)
 
 
@@ -360,32 +316,6 @@ def test_specialization_constants_that_the_driver_only_pretends_to_have(
 
 
 # what it defines
-
-
-def test_addresses_of_functions_and_variables(
-    ur: Calls, context: int, device: PluginDevice
-) -> None:
-    source = b"global int counter[3]; " + SOURCE if is_intel(device) else SOURCE
-    program, address, size = program_of(ur, context, source), ctypes.c_void_p(), SIZE()
-    ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
-
-    def function(name: bytes) -> str:
-        return ur(
-            "urProgramGetFunctionPointer", device.handle, program, name, ctypes.byref(address)
-        )
-
-    def variable(name: bytes) -> str:
-        wanted = ctypes.byref(size), ctypes.byref(address)
-        return ur("urProgramGetGlobalVariablePointer", device.handle, program, name, *wanted)
-
-    if is_intel(device):
-        assert function(b"store") == "SUCCESS" and address.value
-        assert function(b"no_such_function") == "INVALID_KERNEL_NAME"
-        assert variable(b"counter") == "SUCCESS" and size.value == 12 and address.value
-        assert variable(b"no_such_variable") == "INVALID_VALUE"
-    else:
-        assert function(b"store") == variable(b"counter") == "UNSUPPORTED_FEATURE"
-    ur.ok("urProgramRelease", program)
 
 
 # native handles
