@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import __main__
 
@@ -39,6 +39,7 @@ from .conversions import find_code
 from .objects import close_released
 from .wrap import Entries
 
+T = TypeVar("T")
 _UNKNOWN: Final = find_code("UR_RESULT_ERROR_UNKNOWN")
 #: A variable of __main__ in a Python that a shell has started (native/python.c).
 _STARTED: Final = "begun_by_fairlead"
@@ -72,7 +73,7 @@ def start(address: int) -> None:
         Exception: what the module raises when it is imported.
     """
     shell = get_shell(address)
-    adapter = load(parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"])
+    adapter = load(read_module(shell), "adapter", Adapter, "fairlead.plugins.Adapter")
     with _lock:
         take_interrupts(shell)
         if adapter.stoppable:
@@ -156,20 +157,27 @@ def get_shell(
     return shell
 
 
-def load(module: str) -> Adapter:
-    """Import an adapter.
+def load(module: str, variable: str, kind: type[T], public_name: str) -> T:
+    """Import an adapter or a driver.
 
     Args:
         module: the name of a module, or the path of a `.py` file.
+        variable: the module's variable that has it.
+        kind: its class, and `public_name` what authors know that as.
 
     Raises:
-        StartError: the module has no adapter.
+        StartError: the module has none.
         Exception: what the module raises when it is imported.
     """
-    adapter = getattr(find_module(module), "adapter", None)
-    if not isinstance(adapter, Adapter):
-        raise StartError(f"{module} has no variable `adapter` that is a fairlead.plugins.Adapter")
-    return adapter
+    found = getattr(find_module(module), variable, None)
+    if not isinstance(found, kind):
+        raise StartError(f"{module} has no variable `{variable}` that is a {public_name}")
+    return found
+
+
+def read_module(shell: Any) -> str:
+    """Return the name of the module, or the file, that a shell's configuration names."""
+    return parse_configuration(os.fsdecode(ffi.string(shell.config)))["module"]
 
 
 def find_module(module: str) -> ModuleType:

@@ -9,7 +9,6 @@ same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,16 +16,15 @@ from typing import Any, Final
 from ....loader.base.ends import call_at_end
 from ....loader.base.forks import make_lock
 from ....loader.base.interrupts import ENTRY
-from ....loader.base.shell_copies import parse_configuration
 from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
 from .._native_ze import ffi, lib
 from ..start import (
-    StartError,
     do_calls_begin_in_c,
     end_shells,
-    find_module,
     get_shell,
+    load,
+    read_module,
     take_interrupts,
 )
 from .chains import find_code
@@ -55,8 +53,8 @@ def start(address: int) -> None:
         Exception: what the module raises when it is imported.
     """
     shell = get_shell(address, lib.FL_SHELL_VERSION, "fairlead.plugins.build_level_zero_driver")
-    module = parse_configuration(os.fsdecode(shell_ffi.string(shell.config)))["module"]
-    driver = load(module)
+    public_name = "fairlead.plugins.sdk.ze.LevelZeroDriver"
+    driver = load(read_module(shell), "driver", LevelZeroDriver, public_name)
     with _lock:
         take_interrupts(shell)
         shell.number = _get_number(driver, shell)
@@ -71,24 +69,6 @@ def start(address: int) -> None:
         end = shell_ffi.cast("void (*)(uint32_t)", int(ffi.cast("uintptr_t", lib.py_ze_teardown)))
         driver.at_exit = lambda: shell.at_exit(end)
         driver.at_exit()
-
-
-def load(module: str) -> LevelZeroDriver:
-    """Import a driver.
-
-    Args:
-        module: the name of a module, or the path of a `.py` file.
-
-    Raises:
-        StartError: the module has no driver.
-        Exception: what the module raises when it is imported.
-    """
-    driver = getattr(find_module(module), "driver", None)
-    if not isinstance(driver, LevelZeroDriver):
-        raise StartError(
-            f"{module} has no variable `driver` that is a fairlead.plugins.sdk.ze.LevelZeroDriver"
-        )
-    return driver
 
 
 def find_entry(driver: LevelZeroDriver, name: str) -> int:
