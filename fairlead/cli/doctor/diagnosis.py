@@ -215,6 +215,7 @@ def _report_variables() -> Iterator[VariableReport]:
 
 #: What the other variables of docs/variables.md do, whatever the drivers are.
 _EFFECTS: Final = {
+    "CONDA_PREFIX": "its etc/OpenCL/vendors is searched after that of the Python environment",
     "FAIRLEAD_TRACE_ONLY": "only calls of these functions are printed",
     "FAIRLEAD_TRACE_DUMP": "sources and build logs of programs go there, if calls go to a file",
     "FAIRLEAD_TRACE_DEVICE": "a trace in a file also says what devices did",
