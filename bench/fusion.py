@@ -69,9 +69,7 @@ def measure(quick: bool) -> list[Row]:
         if not (quick and size > 1 << 16):
             rows += _measure_arrays(name, size, quick)
     rows += [*_measure_planning(quick), _measure_first_replays(quick)]
-    if (
-        _name_platform(make_queue()) == "Portable"
-    ):  # Intel's driver has no cache, and compiles in clBuildProgram
+    if _name_platform(make_queue()) == "Portable":  # Intel's compiles in clBuildProgram
         rows.append(_measure_cold_scan(quick))
     rows += _measure_examples(quick)
     for side in (64,) if quick else (256, 1024):

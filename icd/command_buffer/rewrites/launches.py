@@ -156,18 +156,17 @@ def make_launch(
         name_argument(one, row, one.name in shape.asked, changes) for one, row in pairs
     )
     # what is proven depends on these alone
-    proven = kernel, range_, local, tuple(one if one.is_proven else None for one in arguments)
+    known = tuple(row if one.is_proven else None for row, one in zip(given, arguments, strict=True))
+    proven = kernel, range_, local, known
     try:
         memory = ask_once(
             snapshot.answers, proven, lambda: _find_memory(snapshot, kernel, shape, given)
         )
     except NotFused as refusal:
         raise NotFused(str(refusal), arguments) from None
-    return ask_once(
-        snapshot.answers,
-        (proven, arguments, is_transfer),
-        lambda: RecordedLaunch(kernel, range_, shape.items, arguments, memory, is_transfer),
-    )
+    made = RecordedLaunch(kernel, range_, shape.items, arguments, memory, is_transfer)
+    # launches whose numbers may change are alike but for these
+    return snapshot.answers.setdefault((proven, arguments, is_transfer), made) if changes else made
 
 
 def _find_memory(
