@@ -112,6 +112,54 @@ def test_a_wrong_change_changes_nothing(
     assert out.all == [1, 0, 0]
 
 
+def test_events_that_do_not_fit_are_refused(bench: ZeBench) -> None:
+    out, events = bench.ints(0), bench.events(3)
+    (timed,) = bench.events(1, flags=5)
+    made = bench.list(mutable=True)
+    kernel = bench.kernel("add", out.pointer, c_int(1))
+    number, plain = bench.next_id(made), 0
+    bench.launch(made, kernel, 1, events[0], events[1])
+    plain = bench.next_id(made, ARGUMENTS)
+    bench.launch(made, kernel)
+    bench.ze.ok("zeCommandListClose", made)
+    signal = "zeCommandListUpdateMutableCommandSignalEventExp"
+    waits = "zeCommandListUpdateMutableCommandWaitEventsExp"
+    for code, routine, *given in (
+        ("INVALID_ARGUMENT", signal, number, timed),
+        ("INVALID_ARGUMENT", signal, plain, events[2]),
+        ("INVALID_ARGUMENT", signal, 99, events[2]),
+        ("INVALID_SIZE", waits, number, 2, array(*events[:2])),
+        ("INVALID_SIZE", waits, number, 0, array(events[0])),
+        ("INVALID_ARGUMENT", waits, plain, 0, None),
+        ("INVALID_SYNCHRONIZATION_OBJECT", waits, number, 1, array(12345)),
+    ):
+        assert bench.ze.code(routine, made, *given) == code, (routine, given)
+    bench.ze.ok("zeEventHostSignal", events[1])
+    bench.run(made)
+    assert out[0] == 2
+
+
+def test_kernels_that_do_not_fit_are_refused(bench: ZeBench) -> None:
+    out = bench.ints(1, 1, 1, 1)
+    made, number, mul = kernels_list(bench, out)
+    other = bench.kernel("copy")
+    assert change_kernel(bench, made, number, other) == "INVALID_KERNEL_HANDLE"
+    assert change_kernel(bench, made, number, 0) == "INVALID_NULL_HANDLE"
+    assert change_kernel(bench, made, number + 1, mul) == "INVALID_ARGUMENT"
+    assert bench.update(made, argument(number, 1, c_int(2))) == "SUCCESS"
+    assert change_kernel(bench, made, number, mul) == "INVALID_ARGUMENT", "the kernel comes first"
+    bench.ze.ok("zeCommandListClose", made)
+    assert change_kernel(bench, made, number, mul) == "SUCCESS"
+    assert bench.update(made, argument(number, 1, c_int(2))) == "SUCCESS"
+    code = bench.ze.code("zeCommandListClose", made)
+    assert code == "INVALID_ARGUMENT", "an argument and the group count are missing"
+    assert bench.update(made, argument(number, 0, out.pointer)) == "SUCCESS"
+    assert bench.update(made, group_count(number, 4)) == "SUCCESS"
+    bench.ze.ok("zeCommandListClose", made)
+    bench.run(made)
+    assert out.all == [2] * 4
+
+
 def test_the_kernel_changes_after_its_events(bench: ZeBench) -> None:
     """A new kernel needs arguments and sizes. It keeps the events."""
     out, (old, new_one) = bench.ints(2, 2, 2, 2), bench.events(2)
