@@ -111,6 +111,7 @@ class Executable(Drawable, Pickles):
         self._executable_graph: ExecutableGraph | None = None
         #: How the last simple replay is repeated. A replay like it looks at nothing else.
         self._repeat: Repeat | None = None
+        self._parts_replayed = 0  # how often, where the graph has several parts
         self._ended: Event | None = None
         if graph.is_as_recorded and not updatable:
             commands = SegmentCommands.from_block(
@@ -287,8 +288,10 @@ class Executable(Drawable, Pickles):
 
         It does so after an odd number of replays.
         """
-        settings = [one.settings for one in self._list_captured_segments()]
-        return any(one is not None and one.alternations and one.turn % 2 for one in settings)
+        settings = [one.settings for one in self._list_captured_segments() if one.settings]
+        if self._get_only_segment() is None:  # its parts may wait for host tasks, each in its turn
+            return any(one.alternations for one in settings) and self._parts_replayed % 2 == 1
+        return any(one.alternations and one.turn % 2 for one in settings)
 
     def _make_name_error(self, values: Mapping[str, Any]) -> SYCLError:
         names = self.parameters
@@ -537,9 +540,11 @@ class Executable(Drawable, Pickles):
             for one in settings:
                 one.has_drawn = bool(draws)
 
-        return self._own_queues.replay(
+        end = self._own_queues.replay(
             self.executable_graph, queue, handle, times, waits, profiled, set_series
         )
+        self._parts_replayed += times
+        return end
 
     def explain(self, queue: Any = None) -> str:
         """Return how a replay on this queue runs, and why; without a queue, how the graph is

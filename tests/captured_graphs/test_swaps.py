@@ -232,3 +232,18 @@ def test_a_buffer_alternates_in_one_block_at_a_time(steps: Steps, numbers: Numbe
         pass
     graph.finalize().replay(steps.queue, times=2)
     assert captured and refused and steps.values() == (3, 1)
+
+
+def test_replays_count_before_their_parts_have_begun(steps: Steps) -> None:
+    with capture(steps.queue, swap=(steps.u, steps.v)) as graph:
+        steps.step(steps.u, steps.v)
+    graph.add(lambda handler: handler.host_task(lambda: None), depends_on=graph[0])
+    loop, gate = graph.finalize(), cl.UserEvent(steps.queue.context)
+    try:
+        ends = [loop.replay(steps.queue, times, [gate]) for times in (2, 1)]
+        assert loop.is_swapped
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    for end in ends:
+        end.wait()
+    assert steps.values() == (3, 7) and loop.is_swapped
