@@ -55,15 +55,14 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     ),
     "rows are as long as the range": (
         used_bytes._find_items,
-        "if strides or first",
-        "if first",
+        "factor and values.value(factor)",
+        "before * own.width",
     ),
     "all grids are alike": (runs.Run.why_not, "launch.grid not in (None, self.grid)", "False"),
-    "launches before do not matter": (runs.Run.take, "self._path = found", "pass"),
     "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
     "ids are numbers of items": (
         kernels_read._check_ids,
-        'access.ids - {"get_global_id"}',
+        "access.ids - ITEM_FUNCTIONS",
         "set()",
     ),
     "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
@@ -100,6 +99,9 @@ LIKES = {
     "loops over items run alone": ["running", "in_strides"],
     "rows are as long as the range": ["turned_grid", "scaled", "turned_cube"],
     "all grids are alike": ["cube", "flat"],
+    "a loop keeps nothing": ["carried", "in_strides"],
+    "patterns are items": ["fill", "scaled"],
+    "others do not use memory": ["moved", "sum"],
 }
 #: The mutants of reductions, and a program that shows each.
 SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
