@@ -24,6 +24,8 @@ import os
 import sys
 from importlib import import_module
 
+from .captured_graphs.noted_programs import note_programs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -160,6 +162,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+note_programs()
 if os.environ.get("FAIRLEAD_CUDA"):
     from .icd.cuda_sharing import follow_environment
 

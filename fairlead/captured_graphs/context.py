@@ -45,9 +45,6 @@ from .swaps import (
 
 __all__ = ["CaptureError", "CapturedGraph", "capture"]
 
-if "pyopencl" in sys.modules:
-    _client.note_options()
-
 
 class capture:
     """A context manager that captures one or several queues of one context.
@@ -78,7 +75,6 @@ class capture:
                 "no queue was given.", routine="capture", remedy="capture(queue)"
             )
         protect_finalizers()
-        _client.note_options()
         choose()  # an unknown engine is told here, not when the graph is finalized
         unique = {_client.get_handle(queue, "CommandQueue", "capture"): queue for queue in queues}
         self._handles, queues = list(unique), tuple(unique.values())

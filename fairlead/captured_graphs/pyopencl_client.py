@@ -14,9 +14,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
-from functools import cache, wraps
-from os import fsdecode
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
@@ -24,10 +22,10 @@ from typing import Any, Final, Generic, TypeVar
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.calls import query_program
-from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
 from ..loader.base.interrupts import mark_uninterrupted
+from . import noted_programs
 
 #: How many frames up from the call an owner is searched: PyOpenCL's wrappers and the program's
 #: function that called them.
@@ -35,9 +33,6 @@ _DEPTH: Final = 12
 
 
 _T = TypeVar("_T")
-
-#: The programs that PyOpenCL has built since `note_options`, by their addresses.
-_built: Final = weakref.WeakValueDictionary[int, Any]()
 
 
 class ArgumentError(FairleadError, TypeError):
@@ -60,34 +55,6 @@ def get_handle(thing: Any, kind: str, routine: str) -> int:
             remedy=f"pass the pyopencl.{kind} itself",
         )
     return thing.int_ptr
-
-
-@cache
-def note_options() -> None:
-    """Let programs that PyOpenCL builds from now on note their build options.
-
-    A kernel has its program's source in PyOpenCL, so it keeps them. Intel's driver forgets them
-    with a program that only its kernels keep, as those of pyopencl.array do.
-    """
-    from pyopencl import Program
-
-    build = Program.build
-
-    @wraps(build)
-    def build_and_note(self: Any, options: Any = None, *rest: Any, **named: Any) -> Any:
-        source = None
-        with suppress(Exception):  # a program without a source, or PyOpenCL has changed
-            given, _ = self._process_build_options(self._context, options)
-            if isinstance(self._source, str):
-                source = BuiltSource(self._source)
-                source.options = fsdecode(given)
-        built = build(self, options, *rest, **named)
-        if source is not None:
-            self._source = source
-        _built[id(self)] = self
-        return built
-
-    Program.build = build_and_note
 
 
 def is_device_object(thing: Any) -> bool:
@@ -380,7 +347,11 @@ def find_pooled_buffers(caller: FrameType | None) -> list[Any]:
 
 def keep_sources(programs: Collection[int]) -> list[Any]:
     """Return the living pyopencl.Programs of handles, which have the sources (`find_sources`)."""
-    return [one for one in list(_built.values()) if one.int_ptr in programs] if programs else []
+    return (
+        [one for one in list(noted_programs.noted.values()) if one.int_ptr in programs]
+        if programs
+        else []
+    )
 
 
 def find_sources(programs: Collection[int]) -> dict[int, str]:

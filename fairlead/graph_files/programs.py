@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from ..captured_graphs.pyopencl_client import find_sources
 from ..icd._native import ffi
+from ..icd.built_source import BuiltSource
 from ..icd.calls import query_bytes
-from ..icd.command_buffer.rewrites.uses import BuiltSource
 from ..icd.errors import OpenCLError
 from ..icd.program_binaries import query_binaries
 from .errors import make_save_error

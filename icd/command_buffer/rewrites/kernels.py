@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pycparser import c_ast
 
+from ...built_source import BuiltSource
 from ...calls import decode_text, query_bytes, query_kernel_name, query_program
 from ...kernel_source.c_types import SourceTypes
 from ...kernel_source.errors import UnreadableKernel
@@ -20,7 +21,7 @@ from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import ItemLoop, KernelAccess, KernelParameter, read_kernel
 from ...kernel_source.syntax import find_needed, list_names, uses_of_ids, walk_tree
 from .arguments import NotFused, ask_once
-from .uses import BuiltSource, ListSnapshot
+from .uses import ListSnapshot
 
 #: Options that change nothing that a kernel calculates. Others may let it round in another way.
 _HARMLESS: Final = ("-cl-std=", "-cl-kernel-arg-info", "-w")
@@ -98,7 +99,9 @@ def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str
     elif isinstance(source, BuiltSource):
         options = source.options
     else:  # "" would be a guess: options may change how it rounds
-        raise NotFused("the driver does not tell its build options")
+        raise NotFused(
+            "the driver does not tell its build options: import fairlead before it is built"
+        )
     macros = list_macros(device)
     try:
         return parse_kernel(source, options, query_kernel_name(kernel), macros)

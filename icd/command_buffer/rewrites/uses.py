@@ -27,13 +27,6 @@ _ROOM: Final = 512
 _USING: Final = frozenset({"kernel", "copy", "fill"})
 
 
-class BuiltSource(str):
-    """The source of a program that was built, where the driver forgets it."""
-
-    __slots__ = ("options",)
-    options: str
-
-
 #: The memory object that has the bytes of one, where it begins there, and its size.
 Root = tuple[int, int, int]
 
