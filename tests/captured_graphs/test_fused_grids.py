@@ -115,3 +115,21 @@ def test_a_row_that_gets_longer(queue: cl.CommandQueue) -> None:
         expected = program.read(lambda n=n: program.run(n))
         for _ in range(3):
             assert program.read(lambda: loop.replay(queue)) == expected
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [
+        ("constant int fl_x = 7;", "out[y * n + x] = x + fl_x;"),
+        ("constant int fl_item = 7;", "out[y * n + x] = x + fl_item;"),
+        ("", "{ float fl_x = 3; out[y * n + x] = get_global_id(0) + fl_x; }"),
+        ("int fl_y(int a) { return a + 7; }", "out[y * n + x] = fl_y(x);"),
+    ],
+)
+def test_names_of_fused_kernels_are_not_taken(
+    queue: cl.CommandQueue, outside: str, inside: str
+) -> None:
+    program = Program(queue, "0", (COLUMNS, ROWS))
+    source = f"{outside} kernel void write(global float *out, int n) {{ {_IDS} {inside} }}"
+    program.program = cl.Program(queue.context, source + _TWICE).build()
+    assert "which fused kernels have" in program.check(COLUMNS).explain(queue)

@@ -33,6 +33,8 @@ _ATTRIBUTES: Final = re.compile(
     r"reqd_work_group_size|work_group_size_hint|vec_type_hint|opencl_unroll_hint|always_inline"
     r"|unused|\d+|(u?(char|short|int|long)|float|double|half)\d*"
 )
+#: Names of a fused kernel's own. A kernel that had one of them would get its value, or hide it.
+_OWN_NAMES: Final = re.compile(r"\b(fl|fairlead)_\w+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +106,18 @@ def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str
         )
     macros = list_macros(device)
     try:
-        return parse_kernel(source, options, query_kernel_name(kernel), macros)
+        return _parse_kernel_of_program(source, options, query_kernel_name(kernel), macros)
     except UnreadableKernel as error:
         raise NotFused(f"its kernel is not understood: {error}") from None
+
+
+@lru_cache(1024)
+def _parse_kernel_of_program(*text: Any) -> tuple[KernelAccess, str]:
+    access, options = parse_kernel(*text)
+    for node, *_ in find_needed(access.program.declarations, access.function):
+        if own := _OWN_NAMES.search(write_opencl(node)):
+            raise UnreadableKernel(f"it has the name {own[0]}, which fused kernels have")
+    return access, options
 
 
 @lru_cache(1024)
