@@ -18,6 +18,7 @@ def test_the_examples_run_one_after_the_other(run_python: RunPython) -> None:
         and "read(4096 bytes)" in lines[1]
     )
     assert any(line.startswith("once more: ") for line in lines)
-    assert lines[-2:] == ["Wave.step: 1 graphs", "  2 nodes"]
+    parameters = "  2 nodes; Parameters: self.u, self.v, self.dt"
+    assert lines[-2:] == ["Wave.step: 1 graphs", parameters]
     stopped, replays = lines[-3].split()
     assert stopped == "True" and 73 <= int(replays) < 73 + 16
