@@ -75,6 +75,28 @@ def test_formats(ur: Calls, context: int, queue: int, order: str, channel: str, 
 # native handles
 
 
+@pytest.mark.parametrize("owned", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_made_of_a_native_handle_is_that_image(
+    ur: Calls, context: int, device: PluginDevice, queue: int, kind: str, owned: bool
+) -> None:
+    x, y, z = KINDS[kind]
+    data = bytes(number % 251 for number in range(4 * x * y * z))
+    image = new_image(ur, context, kind, data=data)
+    native = ur.make("urMemGetNativeHandle", image, device.handle).value
+    if owned:  # a reference of the program's own, which it hands over
+        assert opencl(ur, context)[0].clRetainMemObject(native) == 0
+    properties = struct(
+        "ur_mem_native_properties_t", "MEM_NATIVE_PROPERTIES", isNativeHandleOwned=owned
+    )
+    given = ctypes.byref(image_format()), ctypes.byref(image_desc(kind)), ctypes.byref(properties)
+    other = ur.make("urMemImageCreateWithNativeHandle", native, context, *given)
+    ur.ok("urMemRelease", image)
+    assert info(ur, other, "WIDTH") == KINDS[kind][0]
+    assert image_content(ur, queue, other, KINDS[kind]) == data
+    ur.ok("urMemRelease", other)
+
+
 def test_an_image_over_a_buffer_comes_as_a_native_handle(
     ur: Calls, context: int, queue: int
 ) -> None:

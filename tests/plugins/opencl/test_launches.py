@@ -76,6 +76,14 @@ def test_an_empty_launch_has_its_place_and_an_event(
 # what is refused
 
 
+def test_a_group_has_the_size_that_its_kernel_requires(
+    ur: Calls, queue: int, kernels: dict[str, int], numbers: Numbers
+) -> None:
+    refused = launch(ur, queue, kernels["fours"], (8,), numbers.argument, local=(2,))
+    assert refused == "INVALID_WORK_GROUP_SIZE"
+    ur.ok("urQueueFinish", queue)
+
+
 @pytest.mark.parametrize("find", [lambda device: device, find_foreign], ids=["same", "other"])
 def test_kernels_memory_and_queues_of_different_contexts(
     ur: Calls,

@@ -189,6 +189,12 @@ def test_a_failed_link_leaves_the_log(ur: Calls, context: int, device: PluginDev
         ur.ok("urProgramRelease", program)
 
 
+def test_a_program_is_compiled_for_a_device_at_least(ur: Calls, context: int) -> None:
+    program = program_of(ur, context)
+    assert ur("urProgramCompileExp", program, 0, array(0), 0, None) == "INVALID_VALUE"
+    ur.ok("urProgramRelease", program)
+
+
 def test_a_program_is_built_in_its_own_context(
     ur: Calls, context: int, device: PluginDevice
 ) -> None:

@@ -205,6 +205,28 @@ def test_a_map_waits_for_its_events(
     ur.ok("urEventRelease", gate)
 
 
+def test_what_is_no_map(ur: Calls, context: int, queue: int, buffer: ctypes.c_void_p) -> None:
+    mapped = ctypes.byref(ctypes.c_void_p())
+    assert (
+        ur("urEnqueueMemUnmap", queue, buffer, ctypes.create_string_buffer(4), 0, None, None)
+        == "INVALID_VALUE"
+    )
+    other = ur.make(
+        "urContextCreate",
+        1,
+        array(ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_DEVICE")),
+        None,
+    )
+    gate, go = held_back(ur, other.value or 0)
+    assert (
+        ur("urEnqueueMemBufferMap", queue, buffer, True, 1, 0, 16, 1, array(gate), None, mapped)
+        == "INVALID_CONTEXT"
+    )
+    assert go() == 0
+    ur.ok("urEventRelease", gate)
+    ur.ok("urContextRelease", other)
+
+
 # device global variables
 
 SOURCE = (
