@@ -21,7 +21,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
@@ -352,6 +352,9 @@ class ConvertedParameter(GraphParameter, np.ndarray):
 
     __deepcopy__ = __copy__
 
+    def __reduce_ex__(self, *_: Any) -> Any:
+        raise TypeError(_describe_array(self))
+
     def _leave_to_operator(self, other: Any) -> Any:
         """`x += 1` is `x = x + 1`."""
         return NotImplemented
@@ -363,12 +366,12 @@ class ConvertedParameter(GraphParameter, np.ndarray):
 def _hide_array() -> None:
     """Take the attributes of arrays from converted Parameters."""
 
-    def refuse(self: Any) -> Any:
-        raise AttributeError(_NO_COPY)
+    def refuse(self: Any, name: str) -> Any:
+        raise AttributeError(f"{self!r} has no attribute {name}: numpy.float32(p) is a Parameter")
 
     for name in dir(np.ndarray):
         if not name.startswith("__") and not hasattr(GraphParameter, name):
-            setattr(ConvertedParameter, name, property(refuse))
+            setattr(ConvertedParameter, name, property(partial(refuse, name=name)))
     for name, method in _ONE_NUMBER.items():
         setattr(ConvertedParameter, name, method)
 

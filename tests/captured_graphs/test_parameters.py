@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import operator
+import pickle
 import struct
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -466,6 +467,7 @@ def test_nothing_makes_a_constant_of_a_converted_parameter(numbers: Numbers) -> 
             lambda: one.astype(np.float64),
             lambda: one.tobytes(),
             lambda: struct.pack("f", one),
+            lambda: pickle.dumps(one),
             lambda: f"{one:.3f}",
             lambda: operator.add(array, one),
         ):
