@@ -24,7 +24,7 @@ import os
 import sys
 from importlib import import_module
 
-from .captured_graphs.noted_programs import note_programs
+from .noted_programs import note_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
 
+from .. import noted_programs
 from ..icd._native import ffi
 from ..icd.abi import CL_INVALID_CONTEXT
 from ..icd.calls import query_program
 from ..icd.errors import error
 from ..loader.base.errors import FairleadError
 from ..loader.base.interrupts import mark_uninterrupted
-from . import noted_programs
 
 #: How many frames up from the call an owner is searched: PyOpenCL's wrappers and the program's
 #: function that called them.

@@ -92,7 +92,10 @@ print(sorted(new))
 fairlead.platforms, fairlead.FairleadError
 print("pyopencl" in sys.modules, "numpy" in sys.modules, "click" in sys.modules)
 """
-    assert run_python(code, fresh=True).out == "['fairlead']\nFalse False False\n"
+    assert (
+        run_python(code, fresh=True).out
+        == "['fairlead', 'fairlead.noted_programs']\nFalse False False\n"
+    )
 
 
 @pytest.mark.parametrize(

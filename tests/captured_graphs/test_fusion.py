@@ -19,7 +19,7 @@ import pytest
 from helpers.fusion_programs import list_plans
 from pyopencl.elementwise import ElementwiseKernel
 
-from fairlead.captured_graphs import noted_programs
+from fairlead import noted_programs
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.pyopencl_client import ArgumentError, find_sources

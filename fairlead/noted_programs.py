@@ -62,7 +62,7 @@ def _change(pyopencl: Any) -> None:
     from functools import wraps
     from weakref import WeakValueDictionary
 
-    from ..icd.built_source import BuiltSource
+    from .icd.built_source import BuiltSource
 
     global noted
     noted = WeakValueDictionary()
