@@ -23,7 +23,7 @@ from fairlead.loader.base.query import query
 from fairlead.loader.base.table import DispatchTable
 from fairlead.loader.pi.abi import PI, PIError, check
 from fairlead.loader.pi.mapping import ENUMS, FUNCTIONS, RESULTS, STRUCTS, Enum
-from fairlead.loader.pi.serve import split_line
+from fairlead.loader.pi.serve import split_line, write_answer
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.plugin import Plugin
 
@@ -212,7 +212,7 @@ class _BackwardQuery(_BackwardCall):
         if self.function.name == "piDeviceGetInfo" and asked == _SUPPORT:
             call, name = pi.piDeviceGetInfo, PI["PI_DEVICE_INFO_EXTENSIONS"]
             names = query(call, "piDeviceGetInfo", check, words[0], name)
-            return _write(bytes([b"ur_exp_command_buffer" in names]), size, value, size_ret)
+            return write_answer(bytes([b"ur_exp_command_buffer" in names]), size, value, size_ret)
         if asked not in self.pairs:
             raise _NoCounterpart
         one, other = self.pairs[asked]
@@ -222,7 +222,7 @@ class _BackwardQuery(_BackwardCall):
         if convert is None or (not value and (size or not size_ret)):  # the latter is an error
             return call(*before, size, value, size_ret)
         data = query(call, self.function.name, check, *before)
-        return _write(convert(data), size, value, size_ret)
+        return write_answer(convert(data), size, value, size_ret)
 
 
 _SUPPORT: Final = UR["UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP"]
@@ -259,17 +259,6 @@ def _to_ur(enum: Enum, word: int) -> int:
     if enum.pi == "pi_event_status":  # the driver's own number of an error
         return UR["UR_EVENT_STATUS_ERROR"]
     return enum.convert_to_ur(word - (1 << 32))
-
-
-def _write(data: bytes, size: int, value: int, size_ret: int) -> int:
-    """Answer a query with these bytes."""
-    if value and size < len(data):
-        return PI.codes["PI_ERROR_INVALID_VALUE"]
-    if value:
-        ctypes.memmove(value, data, len(data))
-    if size_ret:
-        ctypes.c_size_t.from_address(size_ret).value = len(data)
-    return 0
 
 
 def _make_mapped() -> dict[str, _BackwardCall]:

@@ -78,7 +78,7 @@ def _cast(parameter: Any, dtype: np.dtype[Any]) -> Any:
     return parameter if parameter.dtype == dtype else parameter.derived(Formula("astype", dtype))
 
 
-def _find_inverse_type(parameter: Any, dtype: np.dtype[Any]) -> Any:
+def _invert(parameter: Any, dtype: np.dtype[Any]) -> Any:
     return parameter.derived(Formula("inverse", dtype))
 
 
@@ -93,7 +93,7 @@ _OPERATORS: Final[dict[str, _Row]] = {
     "x / p": (
         _find_quotient_type,
         "_axpbz",
-        lambda x, p, c: (_find_inverse_type(p, c), x, x.dtype.type(0)),
+        lambda x, p, c: (_invert(p, c), x, x.dtype.type(0)),
     ),
     "p / x": (_find_quotient_type, "_rdiv_scalar", lambda x, p, c: (x, _cast(p, c))),
     "x ** p": (_find_common_type, "_pow_scalar", lambda x, p, c: (x, p)),

@@ -285,10 +285,10 @@ class _Element:
     def __init__(self, parameter: GraphParameter) -> None:
         self._parameter = parameter
 
-    def __float__(self) -> float:
+    def _refuse(self) -> Any:
         raise TypeError(_describe_array(self._parameter))
 
-    __int__ = __index__ = __complex__ = __bool__ = __float__  # type: ignore[assignment]
+    __float__ = __int__ = __index__ = __complex__ = __bool__ = _refuse
 
 
 #: What NumPy's errors say of arrays that are made of `numpy.float32(p)`, in the name of a member.

@@ -170,22 +170,6 @@ class Service:
         """
         return query_handles(getattr(self.ur, name), name, check, *arguments)
 
-    def answer(self, data: bytes, size: int, value: int, size_ret: int) -> int:
-        """Write the answer of a query to the caller's memory, and return the pi_result.
-
-        Args:
-            size: the size of the memory at `value` in bytes.
-            value: where the answer is written, 0 if it is not wanted.
-            size_ret: where its length is written, 0 if it is not wanted.
-        """
-        if value and size < len(data):
-            return PI.codes["PI_ERROR_INVALID_VALUE"]
-        if value:
-            ctypes.memmove(value, data, len(data))
-        if size_ret:
-            ctypes.c_size_t.from_address(size_ret).value = len(data)
-        return 0
-
     @property
     def adapters(self) -> list[int]:
         """The adapter's handles, usually one.
@@ -224,6 +208,23 @@ class Service:
 
 
 # Functions that follow from the map
+
+
+def write_answer(data: bytes, size: int, value: int, size_ret: int) -> int:
+    """Write the answer of a query to the caller's memory, and return the pi_result.
+
+    Args:
+        size: the size of the memory at `value` in bytes.
+        value: where the answer is written, 0 if it is not wanted.
+        size_ret: where its length is written, 0 if it is not wanted.
+    """
+    if value and size < len(data):
+        return PI.codes["PI_ERROR_INVALID_VALUE"]
+    if value:
+        ctypes.memmove(value, data, len(data))
+    if size_ret:
+        ctypes.c_size_t.from_address(size_ret).value = len(data)
+    return 0
 
 
 def split_line(function: Function, line: str) -> tuple[Function, list[str]]:
@@ -327,10 +328,10 @@ class MappedQuery(MappedCall):
         name = PI.groups[self.info.pi].get(arguments[self.asked], "")
         own = queries.ANSWERS.get(name)
         if own:
-            return service.answer(own(service, *arguments), *arguments[-3:])
+            return write_answer(own(service, *arguments), *arguments[-3:])
         if name in self.info.fixed:
             size = ctypes.sizeof(PI.make_ctype(PI.constants[name].answer))
-            return service.answer(self.info.fixed[name].to_bytes(size, "little"), *arguments[-3:])
+            return write_answer(self.info.fixed[name].to_bytes(size, "little"), *arguments[-3:])
         if name not in self.info.constants:
             return PI.codes["PI_ERROR_INVALID_VALUE"]
         convert = answer(PI.constants[name], self.info.constants[name])
@@ -340,7 +341,7 @@ class MappedQuery(MappedCall):
         if convert is None and not no_room:
             return service.call(self.name, *values)
         data = service.query(self.name, *values[:-3])
-        return service.answer(
+        return write_answer(
             _cut_to_caller(convert(data) if convert else data, len(data), arguments[-3]),
             *arguments[-3:],
         )

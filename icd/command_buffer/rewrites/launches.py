@@ -155,7 +155,7 @@ def make_launch(
     arguments = tuple(
         name_argument(one, row, one.name in shape.asked, changes) for one, row in pairs
     )
-    # what is proven depends on these alone
+    # the proofs depend on these values of the arguments alone
     known = tuple(row if one.is_proven else None for row, one in zip(given, arguments, strict=True))
     proven = kernel, range_, local, known
     try:

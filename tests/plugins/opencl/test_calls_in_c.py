@@ -353,7 +353,7 @@ def test_launches_that_are_soon_over(
     asked: list[str],
     all_are_soon_over: None,
 ) -> None:
-    """C learns which launches end soon."""
+    """C remembers of a kernel and its range that the launch ended soon."""
     numbers, known = Numbers(ur, context, 4), owned("ur_queue_handle_t")[queue].struct
     for local in (None, (1,)):  # Python tells C the local size
         assert launch(ur, queue, kernel, (2,), numbers.argument, 7, local=local) == "SUCCESS"
