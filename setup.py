@@ -85,12 +85,7 @@ OBJECTS = Path("build/objects")
 
 
 class KeptObjects:
-    """Objects of earlier builds, by what the preprocessor makes of a source.
-
-    Args:
-        compiler: setuptools' compiler.
-        folder: where the objects are.
-    """
+    """Objects of earlier builds, by what the preprocessor makes of a source."""
 
     def __init__(self, compiler: Any, folder: Path) -> None:
         self._command, self._compile = compiler.compiler_so, compiler._compile

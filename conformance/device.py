@@ -25,7 +25,6 @@ def choose(devices: Sequence[D], text: str) -> D:
     """Return the device that a text names.
 
     Args:
-        devices: the library's devices.
         text: a number, or a device selector's term ("opencl:1", "*:gpu"). "" is the first device.
 
     Raises:

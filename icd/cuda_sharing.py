@@ -293,7 +293,6 @@ def share_device(opencl: int, device: CudaDevice, driver: CudaDriver, importer: 
 
     Args:
         opencl: OpenCL's handle of the device.
-        device: the same device in CUDA.
         importer: see `share_memory`.
 
     Raises:

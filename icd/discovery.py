@@ -147,7 +147,6 @@ class DriverSearch(Value):
 
     Attributes:
         environ: the environment, empty in a set-uid process.
-        vendors: the system's vendor directory.
         prefix: the Python environment to search; None is the running one.
     """
 
@@ -180,7 +179,6 @@ def find(
 
     Args:
         environ: the environment, `os.environ` by default. A set-uid or set-gid process ignores it.
-        vendors: the system's vendor directory.
         prefix: the Python environment whose `etc/OpenCL/vendors` is read; by default the running
             one.
     """

@@ -267,7 +267,6 @@ def means_no_platform(path: str, code: int) -> bool:
     """Whether a driver's error says that it has no platform.
 
     Args:
-        path: the path of the driver's library.
         code: its answer to the question for the number of platforms.
     """
     judges = (row.means_no_platform for row in list_active())

@@ -60,10 +60,8 @@ class Driver:
     """An open driver library with its platforms.
 
     Attributes:
-        candidate: what the search found.
         path: the real path of its file.
         platforms: the platforms that can be used.
-        refusals: the platforms that cannot.
         quirks: the ids of the repairs that were applied (`driver_profiles`).
     """
 

@@ -48,8 +48,6 @@ def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
     """Raise OpenCLError unless `code` is CL_SUCCESS.
 
     Args:
-        code: what the function returned.
-        routine: the function's name.
         detail: a sentence to add to that of the code.
         remedy: what to do; "" takes the one that is known for the code.
     """

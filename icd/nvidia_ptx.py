@@ -69,7 +69,6 @@ class PtxParameter:
     """A parameter of a kernel.
 
     Attributes:
-        name: its name in the text.
         kind: "value", "memory" (an address), "local" (an offset in local memory), "image", or
             "other" (nothing that is known).
         size: in bytes; of an address 8.
@@ -133,7 +132,6 @@ def make_loading_name(kernel: str, loads: int) -> str:
     It has the address of the value in place of each.
 
     Args:
-        kernel: the name of the kernel that it is made of.
         loads: a bit for each of these parameters. Without any it is the kernel itself.
     """
     return f"{kernel}_fl_{loads:x}" if loads else kernel
@@ -241,7 +239,6 @@ class PtxProgram:
         """Return which translation a part of a launch needs.
 
         Args:
-            variant: what the whole launch needs.
             first: the first work-group of the part.
             groups: the work-groups of the whole launch.
             local: the work-items of a work-group.

@@ -142,7 +142,6 @@ class CLPlatform(Value, key=("handle",)):
     Attributes:
         handle: the cl_platform_id.
         table: the complete dispatch table to call it by.
-        driver: the open driver that it is of.
         icd_version: 1 or 2 (cl_khr_icd).
         notes: remarks on how it was bound.
         foreign_dispatch_data: for ICD 2 the address that another loader in this process had stored

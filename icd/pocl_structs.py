@@ -269,9 +269,6 @@ def _read_sizes(bitcode: bytes) -> dict[str, dict[int, int]]:
 def find_struct_sizes(binary: bytes) -> Mapping[str, Mapping[int, int]]:
     """Return the bytes of structs that are arguments: by the kernel's name, then by their index.
 
-    Args:
-        binary: what CL_PROGRAM_BINARIES gives.
-
     Returns:
         An empty mapping if the binary is not PoCL's, or of an unknown layout.
     """

@@ -55,7 +55,6 @@ class Record:
     """A record of a file.
 
     Attributes:
-        kind: COMMAND, …
         words: its numbers.
         pieces: what pointers led to: a tag and the bytes.
     """

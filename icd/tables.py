@@ -52,7 +52,6 @@ class Binding(Value):
 
     Attributes:
         icd_version: 1 or 2.
-        notes: remarks for the user.
         foreign_dispatch_data: for ICD 2 the `dispatch_data` of another loader, 0 if there was none.
     """
 
@@ -110,7 +109,6 @@ def query(table: DispatchTable, routine: str, *arguments: Any, detail: str = "")
     """Ask one of the clGet…Info functions for a value of unknown size.
 
     Args:
-        routine: the function's name.
         arguments: what comes before the size.
         detail: a sentence to add to an error's.
 

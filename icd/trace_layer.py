@@ -49,9 +49,6 @@ class Process:
         time: the same moment in ns since 1970.
         lost: the number of calls for which there was no room in memory.
         calls: in the order in which they began.
-        commands: what devices did.
-        threads: the names of its threads, by their ids.
-        names: the names of its kernels and queues.
     """
 
     pid: int

@@ -64,7 +64,6 @@ class ZEObjects:
     """Makes objects in one context on one device. `close` destroys them in reverse order.
 
     Args:
-        ze: the driver's functions.
         module: makes the module with the kernels of kernels.py.
     """
 

@@ -38,11 +38,7 @@ class AttributeOwner:
         return zip(self.names, values[self._first :], strict=False)
 
     def put(self, values: Sequence[Any]) -> None:
-        """Set all attributes, and remove others.
-
-        Args:
-            values: the values of all arguments.
-        """
+        """Set all attributes, and remove others."""
         for name in set(_read_attributes(self._thing)) - set(self.names):
             object.__delattr__(self._thing, name)
         for name, value in self._list_values(values):
@@ -138,11 +134,7 @@ class GraphedCall:
         return (names, *kinds)
 
     def list_names(self, parameters: Mapping[str, Any]) -> list[str]:
-        """Return what the arguments are called, in the order of `given`.
-
-        Args:
-            parameters: the parameters of the function, by name.
-        """
+        """Return what the arguments are called, in the order of `given`."""
         count = len(self.given) - sum(len(owner.names) for owner in self.owners) - len(self.names)
         names = list(parameters)[:count]
         names += [f"argument {i}" for i in range(len(names), count)] + list(self.names)

@@ -40,7 +40,6 @@ class OwnQueues:
     """The runtime's queues that replays of a graph use, one for each device.
 
     Args:
-        block: what the graph was made of.
         profiling: whether the queues profile.
     """
 

@@ -274,9 +274,6 @@ def _find_memory_in(memory: tuple[int, int, Any] | None, thing: Any) -> tuple[in
 def find_owner_in(things: Iterable[Any], address: int, size: int) -> Any:
     """Return what to hold to keep `size` bytes at `address` alive; None if none of `things` owns
     them.
-
-    Args:
-        things: objects that may have memory.
     """
     for thing in things:
         if type(thing) in (type(None), int, float, str, bool, FrameType):

@@ -86,9 +86,6 @@ def set_back(draws: Iterable[Draw]) -> None:
     """Set generators back to where they were before a block, in which nothing was drawn.
 
     One of which other commands have drawn meanwhile stays.
-
-    Args:
-        draws: of the block, in their order.
     """
     by_generator: dict[int, list[Draw]] = {}
     for draw in draws:
@@ -106,7 +103,6 @@ class PlacedDraw:
     Its four words are found in the tables of Parameters, by numbers of their own.
 
     Args:
-        draw: what was recorded.
         node: the launch's index in the graph.
         command: the launch in the array, an `fl_command *`.
     """
@@ -133,7 +129,6 @@ class RandomLaunch:
 
     Args:
         rows: those of its four words.
-        cells: of the command-buffer.
     """
 
     def __init__(self, placed: PlacedDraw, rows: Sequence[int], cells: Cells) -> None:
@@ -211,7 +206,6 @@ class Draws:
 
     Args:
         placed: the launches, and the rows of each one's words.
-        cells: of the command-buffer.
 
     Attributes:
         launches: in the order of recording. Each can `stage` its next words.

@@ -39,7 +39,6 @@ def check_queue(queue: Any, block: CapturedBlock, routine: str) -> int:
 
     Args:
         queue: what `replay` was given.
-        block: what the graph was made of.
         routine: the function that an error names.
 
     Raises:

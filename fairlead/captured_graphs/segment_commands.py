@@ -40,7 +40,6 @@ class SegmentCommands:
     """Captured commands of one or more blocks, in one array.
 
     Args:
-        blocks: where they were captured.
         command_at: returns the command of an index in the graph.
         nodes: the indices of the commands in the graph, by place.
 

@@ -138,7 +138,6 @@ class Setting:
 
     Attributes:
         name: what it is called.
-        parameter: the one that the program made.
         write: stages a value for the next call of C. Raises SYCLError (kernel_argument).
     """
 

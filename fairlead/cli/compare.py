@@ -34,7 +34,6 @@ class ComparedRun:
     """A graph on one device by one engine.
 
     Attributes:
-        device, platform, engine: where and by what.
         state: "same", "different", "failed", "not possible", or "reference" for what the others
             are compared with.
         detail: what differs, or why it failed or is not possible.
@@ -141,7 +140,6 @@ def find_difference(
     """Return what differs first between two sets of outputs, "" if nothing does.
 
     Args:
-        wanted, got: arrays by name.
         tolerance: the relative and absolute difference that numbers may have; 0: bit for bit.
     """
     for name in dict.fromkeys((*wanted, *got)):

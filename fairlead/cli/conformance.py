@@ -25,11 +25,9 @@ def run(library: Path, *, suite: str, area: str, device: str, as_json: bool, tim
     """Run the suite, and return the exit code: 1 if a case failed, or was not run.
 
     Args:
-        library: the file of the library under test.
         suite: the name of a suite; "" is the one of the library's interface.
         area: run only the cases of this area; "" runs all.
         device: the number or the selector of a device; "" is the first.
-        as_json: print JSON.
         timeout: seconds for each case.
 
     Raises:

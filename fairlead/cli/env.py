@@ -34,9 +34,6 @@ def write_manifests(paths: Sequence[str]) -> str:
 
     The directory's name depends on what is in it, so what a program uses never changes.
 
-    Args:
-        paths: the drivers' libraries.
-
     Raises:
         ManifestError: It cannot be written.
     """

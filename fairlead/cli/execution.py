@@ -29,9 +29,6 @@ class CommandError(FairleadError):
 def execute(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run a command with our standard streams, and pass signals on to it.
 
-    Args:
-        command: the program and its arguments.
-
     Returns:
         The exit code as shells give it.
 

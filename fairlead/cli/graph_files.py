@@ -213,9 +213,7 @@ def run_file(
     """Load a file and run it.
 
     Args:
-        path: the graph file.
         device: what `find_device` takes, "" for one like that on which it was saved.
-        times: how often it runs.
         values: the values of Parameters, by name.
 
     Returns:
@@ -261,8 +259,6 @@ def format_results(
 
     Args:
         facts: what `run_file` tells.
-        times: how often it ran.
-        outputs: arrays by name.
     """
     yield escape_text(f"{facts['device']} ({facts['platform']}, driver {facts['driver']})")
     yield f"loaded in {facts['load_ms']:.1f} ms; {times} runs took {facts['run_ms']:.3f} ms"

@@ -81,7 +81,6 @@ class DeviceInfo:
 
     Attributes:
         row: the device as `fairlead devices` lists it.
-        api: the ABI data of its interface.
         prefix: what the names of its queries begin with.
         answers: the name of each query, and the answer as a Python value.
     """

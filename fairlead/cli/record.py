@@ -39,7 +39,6 @@ def run(
     """Run a command and record it.
 
     Args:
-        command: the program and its arguments.
         output: the file to write. Those of further processes have a number in their names.
         first, last: the numbers of the first and the last command, from 0 on; None: until the end.
         kernel: the kernel whose launches alone are counted and recorded, "" for all commands.

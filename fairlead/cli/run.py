@@ -23,7 +23,6 @@ def run(command: Sequence[str], layers: str = "", *, share_cuda: bool = False) -
     Level Zero's drivers are probed first, so that one that crashes does not reach the program.
 
     Args:
-        command: the program and its arguments.
         layers: OpenCL layers to load, a `:`-list of libraries and of names of registered
             layers; "" leaves OPENCL_LAYERS as it is.
         share_cuda: whether buffers are shared with CUDA (FAIRLEAD_CUDA=1).

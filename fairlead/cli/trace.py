@@ -84,7 +84,6 @@ def run(
     """Run a command and trace it, and return the exit code for the shell.
 
     Args:
-        command: the program and its arguments.
         apis: what to trace: "ur", "pi", "cl", "ze".
         output: the file to write; None prints the calls to stderr as they happen.
         times: print durations, too.
@@ -175,7 +174,6 @@ def make_environment(
     """Return the variables to add for a traced command.
 
     Args:
-        environ: the environment that they are added to.
         folder: where its processes write their files.
         apis: what to trace: "ur", "pi", "cl", "ze".
         record: write files; otherwise its processes print calls.

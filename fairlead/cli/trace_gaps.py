@@ -46,7 +46,6 @@ def find_gaps(devices: Mapping[str, Sequence[Event]], calls: Sequence[Event]) ->
     """Return the longest gaps of all devices, the longest first.
 
     Args:
-        devices: the commands of each device.
         calls: what the host called.
     """
     found: list[tuple[str, float, float, set[int]]] = []

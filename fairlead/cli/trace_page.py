@@ -34,7 +34,6 @@ def make_page(
 
     Args:
         events: the trace, as events of the Chrome trace format.
-        kernels: the table of what devices did.
         failed: says of an event whether its call failed.
     """
     spans = [event for event in events if event["ph"] == "X"]

@@ -47,7 +47,6 @@ def write(place: Place, document: Document, members: Mapping[str, Any]) -> None:
 
     Args:
         place: a path, or a binary stream.
-        document: what graph.json is to say.
         members: bytes, or NumPy arrays that become .npy files, by name.
 
     Raises:
@@ -231,7 +230,6 @@ class GraphArchive:
         """Return the contents of a memory of the document, as bytes; None if the file has none.
 
         Args:
-            memory: a row of the document.
             what: "contents", or "result": what a recorded program had there in the end.
 
         Raises:

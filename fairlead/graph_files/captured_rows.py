@@ -28,12 +28,7 @@ from .saved_objects import SavedObjects
 
 
 class CapturedRows:
-    """Makes the rows of captured commands.
-
-    Args:
-        objects: the rows of what commands name.
-        blocks: the blocks that the commands were captured in.
-    """
+    """Makes the rows of captured commands."""
 
     def __init__(self, objects: SavedObjects, blocks: Sequence[CapturedBlock]) -> None:
         self._objects, self.document = objects, objects.document

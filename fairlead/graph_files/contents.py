@@ -19,7 +19,6 @@ def read_memory(queue: Any, record: Mapping[str, Any], memory: Any) -> np.ndarra
 
     Args:
         queue: a pyopencl.CommandQueue.
-        record: the memory as a document has it.
         memory: a pyopencl.Buffer, an Image, the address of SVM, or bytes of the host.
     """
     import pyopencl as cl

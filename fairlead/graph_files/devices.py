@@ -83,7 +83,6 @@ def find_pyopencl_device(device: Any, context: Any, saved: Mapping[str, str]) ->
 
     Args:
         device, context: what `load` was given.
-        saved: what the file says of its device.
 
     Raises:
         NotFoundError: there is none.

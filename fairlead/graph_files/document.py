@@ -24,7 +24,6 @@ class Document:
         contents: which contents the file has, one of CONTENTS.
         programs, kernels, memory, samplers, parameters, commands: lists; references are indices.
         swaps: pairs of memory that exchange their roles.
-        inputs, outputs: memory, by name.
     """
 
     device: dict[str, str] = field(default_factory=dict)

@@ -31,7 +31,6 @@ def find_local_file(source: str, options: str) -> str:
 
     Args:
         source: the source of the program, "" if it has none.
-        options: the build options.
     """
     text = _JOINT.sub("", source)
     found = _DIRECTIVE.search(text) or _WORD.search(text)

@@ -58,7 +58,6 @@ def describe_memory(name: str, value: Any, size: int) -> dict[str, Any]:
 
     Args:
         name: what the program calls it.
-        value: the object of that name.
         size: the size of the memory, in bytes.
     """
     made: dict[str, Any] = {"name": name} if name.isidentifier() else {}

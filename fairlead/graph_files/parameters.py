@@ -32,7 +32,6 @@ def make_row(
     """Return a Parameter as a file has it.
 
     Args:
-        block: which knows its name.
         whole: gives the number of the Parameter that it is computed from.
 
     Raises:

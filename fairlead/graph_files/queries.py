@@ -78,7 +78,6 @@ def make_kernel_row(kernel: int, program: int, count: int) -> dict[str, Any]:
 
     Args:
         kernel: a handle.
-        count: how many arguments it has.
     """
     record: dict[str, Any] = {"program": program, "name": query_kernel_name(kernel)}
     routine = "clGetKernelArgInfo"

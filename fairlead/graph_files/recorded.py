@@ -73,7 +73,6 @@ class RecordedProcess:
     """The commands of one process, as a graph file has them.
 
     Attributes:
-        document, members: what a file has (archive.write).
         ending: why the recording ended before the program did, "" if it did not.
         warnings: sentences about what it may lack.
     """
@@ -89,7 +88,6 @@ def make_recorded_process(recording: ProcessRecording, contents: str) -> Recorde
     """Return a process's commands in the form of a graph file.
 
     Args:
-        recording: what the layer wrote.
         contents: one of CONTENTS. The layer has recorded contents unless it is "none".
 
     Raises:

@@ -29,7 +29,6 @@ class RecordedRows:
     """Makes the rows of a document.
 
     Args:
-        document, members: what a file is to have.
         data: what the layer wrote of contents, by number.
         warnings: sentences about what it may lack are added to it.
 

@@ -38,7 +38,6 @@ class FileRow(NamedTuple):
         command: an `fl_command *`, a command of the runtime, or None for a place in the order.
         before: the rows that it comes after, by number.
         block: what it was captured in, None if it is a command of the runtime.
-        parameters: the dynamic parameters that its arguments are, by index.
     """
 
     command: Any

@@ -39,9 +39,7 @@ class RuntimeRows:
     """Makes the rows of the runtime's commands.
 
     Args:
-        objects: the rows of what commands name.
         context: the runtime's, None if there are no such commands.
-        names: objects of the program by name.
     """
 
     def __init__(

@@ -35,13 +35,11 @@ class SavedObjects:
 
     Args:
         device: the pyopencl.Device that the graph is for.
-        names: objects of the program by name.
         held: objects that may own memory with an address.
         used: addresses and sizes of host memory that transfers use.
         binaries: whether the programs' binaries for the device are wanted.
 
     Attributes:
-        document, members: what the file is to have.
         buffer_names: the name and the object of memory, by its handle.
         own: the numbers of memory that only the file has.
     """

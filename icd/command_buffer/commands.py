@@ -28,7 +28,6 @@ def put_operands(command: Any, operation: Operation, operands: Mapping[str, Any]
 
     Args:
         command: the `fl_command *`.
-        operation: what it does.
         operands: the operands by name; other names are members of `fl_command`.
     """
     command.op = operation.number

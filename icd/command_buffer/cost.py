@@ -37,9 +37,6 @@ def is_cheaper(cost: Cost, other: Cost, count: int) -> bool:
 def recall(commands: CommandList, target: QueueKind, names: Sequence[str]) -> dict[str, float]:
     """Return the seconds of candidates for a replay of such commands, from a trial of any process.
 
-    Args:
-        names: those of the candidates.
-
     Returns:
         The seconds by name; empty if these candidates have not been tried.
     """

@@ -115,7 +115,6 @@ class _CudaProgram:
     """A program of OpenCL's, and its translations.
 
     Attributes:
-        why_not: why it has none.
         loads: what its translations have beside its kernels (`Variant.loads`). No more comes to it
             after the first translation.
     """

@@ -32,7 +32,6 @@ class Edges:
     Attributes:
         first: where the commands before each command begin in `flat`, and its length.
         flat: the commands that each command comes after directly, one list after the other.
-        chains: how many chains there are.
     """
 
     first: Sequence[int]
@@ -57,7 +56,6 @@ def chain_commands(
         order: what each command comes after.
         most: from 1 to 8.
         places: the number of each command's device. Each device has chains of its own.
-        device_count: how many devices there are.
 
     Raises:
         MemoryError: there is no memory.

@@ -49,7 +49,6 @@ def find_difference_on_cuda(
     """Return the first difference between OpenCL's results and CUDA's, or "".
 
     Args:
-        device: one whose memory is shared.
         options: what the kernel is built with, one after the other.
         progress: called with the next step.
     """

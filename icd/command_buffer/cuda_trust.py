@@ -39,9 +39,6 @@ def why_not_device(device: int) -> str | None:
 def try_library(path: str) -> str | None:
     """Run the self-test of a driver's file anew; nothing is remembered.
 
-    Args:
-        path: the path of the file.
-
     Returns:
         Why it is not trusted, None if it is.
     """

@@ -42,7 +42,6 @@ class QueueKind:
 
     Attributes:
         context, device: handles.
-        properties: CL_QUEUE_PROPERTIES.
         use: how replays are used, None where all of them run in the same way.
     """
 

@@ -491,7 +491,6 @@ class ExecutionPlans:
             numbers: the commands that may change.
             change: changes them in the array. Returns those that it changed, and whether each
                 launches another kernel now.
-            routine: the function that an error names.
 
         Raises:
             OpenCLError: an engine refuses it, and nothing has changed.

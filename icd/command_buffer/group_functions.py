@@ -35,7 +35,6 @@ class ProgramFunctions:
         program: a handle, to which a reference is kept: it cannot become another program's.
 
     Attributes:
-        kernels: the kernels, by name.
         why_not: why there are none, None if there are.
     """
 

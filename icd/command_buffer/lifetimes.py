@@ -36,7 +36,6 @@ class Lifetimes:
 
         Args:
             event: a handle; it is retained. 0: nothing has to be kept.
-            things: what is to live so long.
         """
         if event and not _is_done(event):
             call(event, "clRetainEvent")

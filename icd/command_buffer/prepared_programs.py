@@ -52,7 +52,6 @@ class Preparation:
     """A program that a child compiles.
 
     Attributes:
-        request: what the child is given.
         has_ended: whether the child has ended.
         why_not: why PoCL is not asked for the program's binary, None if it is.
     """

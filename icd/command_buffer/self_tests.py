@@ -46,7 +46,6 @@ def why_not_library(path: str, kind: str, module: str) -> str | None:
     """Why a driver's file is not trusted, None if its self-test has passed.
 
     Args:
-        path: the path of the file.
         kind: what the verdict is remembered for, beside the file.
         module: the module whose `main` is the self-test.
     """
@@ -69,7 +68,6 @@ def try_library(path: str, module: str) -> str | None:
     """Run the self-test of a driver's file anew; nothing is remembered.
 
     Args:
-        path: the path of the file.
         module: the module whose `main` is the self-test.
 
     Returns:
@@ -227,7 +225,6 @@ def add_launch(
     """Append a launch of a kernel. Returns its number.
 
     Args:
-        commands: the array that the launch is appended to.
         dependencies: the numbers of the commands that it comes after.
         kernel: a handle.
         values: its arguments: memory objects (handles), bytes, or local memory.
@@ -267,8 +264,6 @@ def run_built(
 
     Args:
         buffer: a handle.
-        before: what the buffer has before.
-        times: how often it is run.
     """
     queue = make_queue(target.context, target.device)
     try:

@@ -93,7 +93,6 @@ class Trial:
     """The measurement of candidates. Its user holds a lock.
 
     Args:
-        names: those of the candidates.
         turns: how many turns each candidate has.
         repeats: whether candidates that are close to the fastest one have as many turns again.
         in_pairs: whether each takes two turns in a row, of which the second one counts. In the

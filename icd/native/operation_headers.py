@@ -147,7 +147,6 @@ def emit_records(
     Args:
         functions: OpenCL's functions with a slot.
         written: the functions that record.c records itself.
-        first_line: the first line of the file.
     """
     transfers = {one.functions["cl"].name: one for one in operations if one.target}
     lines, filled = [first_line], list[tuple[str, str]]()

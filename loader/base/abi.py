@@ -100,7 +100,6 @@ class Function:
     """One function of an API.
 
     Attributes:
-        api: the ABI data that it belongs to.
         slot: its index in the dispatch table, None if it has none.
         since: the API version that introduced it (major, minor).
         returns: the name of the C type that it returns.

@@ -33,7 +33,6 @@ class Rule(NamedTuple):
     """A rule for the arguments of a call.
 
     Attributes:
-        parameter: which argument is wrong.
         condition: a Python expression of parameters, true if the call breaks the rule.
         code: what such a call returns, such as "INVALID_NULL_HANDLE".
         what: a sentence, in which `{name}` stands for an argument.

@@ -61,7 +61,6 @@ class Request(Value):
     """What one child does: it calls `main(data)` of a module.
 
     Attributes:
-        module: the module's full name.
         data: values of the types that JSON has; paths become texts.
     """
 
@@ -75,7 +74,6 @@ class Outcome(Value):
     Attributes:
         report: what its `main` returned; None if it did not.
         reason: why there is no report.
-        remedy: what to do about it.
         seconds: how long the child lived, its start included.
         notes: what is odd although there is a report.
         probed: False if no child came as far as `main`. Then nothing is known of the library, and a
@@ -396,7 +394,6 @@ def answer(data: str, descriptor: str, parent: str, seconds: str, mark: str, mod
         parent: the number of the parent's process.
         seconds: how long the parent waits.
         mark: what each line begins with.
-        module: the module's full name.
     """
     tie_to_parent(int(parent), float(seconds))
     pipe = int(descriptor)

@@ -28,9 +28,6 @@ def add_variables(added: Mapping[str, str]) -> Iterator[None]:
     """Have getenv answer with these variables inside the block; `os.environ` does not change.
 
     A variable that another thread sets meanwhile by setenv keeps its value after the block.
-
-    Args:
-        added: the variables, by name.
     """
     if not added:
         yield

@@ -53,7 +53,6 @@ class ForkedChild:
     """A child that calls a function, and ends as a C program does: libraries' ends run.
 
     Args:
-        environ: the child's environment.
         output: the descriptor that becomes its stdout and stderr; its stdin is empty.
         kept: the descriptor that stays open beside these three.
 

@@ -177,9 +177,6 @@ def split_repetitions(total: int) -> Iterator[int]:
 
     Python handles signals between the parts.
 
-    Args:
-        total: how many repetitions there are.
-
     Yields:
         How many to make next. The time until the next request counts as the time of this part.
     """

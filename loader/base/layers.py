@@ -69,7 +69,6 @@ def enable_api(api: Api, thunks: int) -> None:
     """Enable layers for another API.
 
     Args:
-        api: the ABI data of the API.
         thunks: the address of its `fl_thunks`, which native/build.py generates.
     """
     _thunks[api] = ffi.cast("const fl_thunks *", thunks)
@@ -96,7 +95,6 @@ def make_stubs(api: Api, name: str) -> list[int]:
     """Return the addresses of an API's stubs, one for each slot.
 
     Args:
-        api: the ABI data of the API.
         name: the code that the stubs return: "unsupported" or "uninitialized".
     """
     table = getattr(_find_thunks(api), name)
@@ -125,7 +123,6 @@ class Layer:
     `release` frees the C table for another layer.
 
     Args:
-        api: the ABI data of the API.
         next: the address of the table to forward to; 0 if the handler answers every call.
         orphan: what a call returns that no handler answers, if `next` is 0.
 
@@ -172,7 +169,6 @@ class Layer:
         """Write the calls into `log`, without running Python. None stops that.
 
         Args:
-            log: where they are written.
             device: whether OpenCL's queues are made with profiling, and notes of their commands
                 (native/device.c) are written, too.
         """

@@ -95,7 +95,6 @@ class Library(Value):
     """An open shared library.
 
     Attributes:
-        cdll: the ctypes object of the library.
         path: the real path of the file that the dynamic linker chose.
     """
 
@@ -168,7 +167,6 @@ def open_with_siblings(
 
     Args:
         directories: where dependencies are searched, after the directory of `path`.
-        flags: more flags for dlopen.
         waiting: the libraries that wait for this one. They end a circle of dependencies.
 
     Returns:

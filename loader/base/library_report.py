@@ -19,7 +19,6 @@ class LibraryReport:
         version: the version of its interface.
         idle: why it has no device.
         missing: the shared libraries that it needs and that were not found.
-        notes: remarks about it.
         warnings: what is wrong although it works.
         probed: whether a child could be started.
     """

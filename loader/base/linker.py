@@ -85,8 +85,6 @@ def list_places(
 
     Args:
         name: the soname.
-        rpath: the RPATH directories that apply.
-        runpath: the RUNPATH directories that apply.
     """
     variable = filter_environ().get("LD_LIBRARY_PATH", "").replace(";", ":")
     from_environment = [part or "." for part in variable.split(":")] if variable else []

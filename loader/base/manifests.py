@@ -93,7 +93,6 @@ def search_manifest(path: str, found_via: str, bases: Sequence[str] = ()) -> Ite
     """Yield the libraries that a manifest names.
 
     Args:
-        found_via: the search step.
         bases: more directories that its relative paths may be relative to.
     """
     path = os.path.abspath(path)
@@ -111,7 +110,6 @@ def search_directory(
     """Yield the libraries that the manifests of a directory name, in the order of their names.
 
     Args:
-        found_via: the search step.
         bases: see `search_manifest`.
         suffix: how the name of a manifest ends.
     """

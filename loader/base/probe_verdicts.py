@@ -85,7 +85,6 @@ def judge(
     """The candidates that failed their probe, now or a short time ago.
 
     Args:
-        candidates: what is about to be opened.
         probe_all: probes those about which nothing is known.
         kind: the API: "cl", "ze", "ur" or "pi".
         locate: the path or soname that will be opened for a candidate.

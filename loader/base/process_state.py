@@ -23,7 +23,6 @@ class ProcessState(Value):
     """The state of this process that belongs to its program: make one with `ProcessState.read()`.
 
     Attributes:
-        directory: the working directory.
         umask: the file mode creation mask, in octal digits.
         locale: the C library's locale (setlocale).
         handlers: the addresses of signal handlers, by signal numbers.

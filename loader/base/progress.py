@@ -29,7 +29,6 @@ class Progress:
     """How far one piece of work is. `end` removes the bar.
 
     Args:
-        what: what is done.
         unit: what is counted.
         total: how many there are, None if nobody knows.
     """

@@ -27,8 +27,6 @@ def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = 
     """Return the bytes that `call(*arguments, size, value, size_ret)` writes.
 
     Args:
-        call: the ctypes function.
-        routine: its name, for errors.
         check: raises an error unless a code means success.
         *arguments: the arguments before the size.
         detail: text to append to the error's sentence.

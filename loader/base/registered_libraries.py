@@ -30,7 +30,6 @@ class LibraryGroup(Value):
     """What packages register in a group, and the libraries that are made of it.
 
     Attributes:
-        group: the group's name.
         variable: the name of the variable in the module.
         file: the name of the library, with {} for that of the entry point.
         shell: the library's shell, in `plugins/`.

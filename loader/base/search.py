@@ -44,7 +44,6 @@ class Refusal(Value):
         what: a path or a name.
         reason: why it was not used, in plain words.
         remedy: what to do about it, "" if nothing.
-        found_via: the search step that found it.
     """
 
     what: str
@@ -57,7 +56,6 @@ class Place(Value):
     """A place that was searched.
 
     Attributes:
-        found_via: the search step.
         state: what was found, such as "3 manifests", "does not exist" or "not readable: ...".
     """
 

@@ -56,7 +56,6 @@ def make_library(shell: str | Path, module: str, *, here: bool = True) -> bytes:
     """Return a copy of a shell with a configuration.
 
     Args:
-        module: the module or file of the adapter.
         here: see `make_configuration`.
 
     Raises:
@@ -77,7 +76,6 @@ def configure(shell: Path, output: Path, module: str, *, here: bool = True) -> N
     """Write a copy of a shell with a configuration.
 
     Args:
-        output: where the copy is written.
         shell, module, here: see `make_library`.
 
     Raises:

@@ -51,7 +51,6 @@ class SpirvModule:
     Attributes:
         constants: the bytes of the value of each specialization constant, by its SpecId. A boolean
             has one.
-        kernels: the names of its kernels.
         imports: the names of the functions and variables that other modules define.
         exports: the names of those that it defines for other modules.
     """

@@ -51,7 +51,6 @@ class DispatchTable(NeverCopied):
     """The table of an API's slots at an address. `table.NAME(...)` calls a slot's function.
 
     Args:
-        api: the ABI data of the API.
         address: the address of the C table.
         label: the name of the table in traces.
     """

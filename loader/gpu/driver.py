@@ -55,9 +55,6 @@ DeviceT = TypeVar("DeviceT", bound=DriverDevice)
 class DeviceDriver(ABC, Generic[DeviceT]):
     """An open driver.
 
-    Args:
-        found_via: the step that found it.
-
     Attributes:
         api: its functions and constants.
         names: the functions that it exports, by their neutral names: those of CUDA without "cu" and
@@ -65,7 +62,6 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         no_device: the codes that say that there is no device. The first one is the usual one.
         not_initialized: the code that says that the driver cannot be used.
         path: the real path of the library.
-        found_via: the step that found it.
         table: its functions, such as `driver.table.cuMemCreate(...)`, which return the API's codes.
         version: the version of its API, major and minor.
         devices: its devices, at least one.
@@ -131,11 +127,7 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         raise self.error.from_code(code, self.names[name], *self.explain(code))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function. Raises CodeError.
-
-        Args:
-            name: its neutral name.
-        """
+        """Call a function. Raises CodeError."""
         code = getattr(self.table, self.names[name])(*arguments)
         if code:
             self.fail(code, name)
@@ -168,7 +160,6 @@ class DeviceDriver(ABC, Generic[DeviceT]):
         """Return an attribute of a device. Raises CodeError.
 
         Args:
-            handle: the device's.
             name: CUDA's name of the attribute, without CU_DEVICE_ATTRIBUTE_.
         """
         return self.number("DeviceGetAttribute", self.find_attribute_number(name), handle)

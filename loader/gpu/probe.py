@@ -19,11 +19,7 @@ from ..base.search import Candidate
 
 @dataclass(frozen=True)
 class GpuReport(LibraryReport):
-    """The result of probing a driver: it works if it has a device.
-
-    Attributes:
-        devices: the names of its devices.
-    """
+    """The result of probing a driver: it works if it has a device."""
 
     devices: tuple[str, ...] = ()
 

@@ -33,7 +33,6 @@ class DeviceCommand:
         kernel: the handle of its kernel, 0 if it is not a launch.
         queue: the handle of its queue.
         begin, end: when the function was called, and returned.
-        queued, submitted, started, ended: its profiling times.
         thread: the kernel's id of the thread that enqueued it.
         name: the kernel's name, or what the function does.
         device: the name of the queue's device, and the version of its driver; "" if not known.
@@ -91,7 +90,6 @@ def read_commands(
     Args:
         words: the contents of a log.
         layers: as of `decode`.
-        names: the names of kernels and queues.
         calls: the calls in the log.
     """
     sizes = {(call.thread, call.begin): _find_bytes(call) for call in calls}

@@ -66,7 +66,6 @@ def note(graph: Any, title: str, draw: Callable[[], Drawing]) -> None:
     """Note that a graph is submitted.
 
     Args:
-        graph: what is remembered as drawn.
         title: what the picture is called.
         draw: returns the nodes.
     """

@@ -47,7 +47,6 @@ class TracedCall:
     """A call that has returned.
 
     Attributes:
-        api: the ABI data of its API.
         thread: the kernel's id of the thread.
         begin: when it began, in ns of the monotonic clock.
         end: when it returned, in ns of the monotonic clock.
@@ -277,7 +276,6 @@ def format_before(call: TracedCall, indent: str = "") -> str:
 
     Args:
         call: only its function and arguments are used.
-        indent: the text before the line.
     """
     if call.api.name != "pi":
         return f"{indent}---> {call.name}\n"
@@ -299,7 +297,6 @@ def format_after(
     """Return what is printed after a call has returned.
 
     Args:
-        indent: the text before the line.
         times: whether the text contains the duration.
         line: writes a call in a line; PI has a block instead.
     """

@@ -193,7 +193,6 @@ class Trace:
         """Write the calls as lines, in the order in which they began.
 
         Args:
-            path: the file.
             times: whether each line contains the duration.
 
         Raises:
@@ -285,9 +284,7 @@ class TracingLayers:
     Tables at the same address share a layer, because there are only 16.
 
     Attributes:
-        apis: the APIs whose tables are traced.
         connect: connects a new layer with the log, or with the output.
-        tables: each traced table and its layer.
         layers: API and address of a table to its layer.
         watched: the function that `watch` calls, None before `start` and after `stop`.
     """

@@ -71,9 +71,6 @@ class _Adaptation:
 def adapt(table: DispatchTable, has: frozenset[str]) -> tuple[frozenset[str], Layer | None]:
     """Fill the slots that an adapter lacks and that can be served by its other functions.
 
-    Args:
-        has: the functions of the adapter.
-
     Returns:
         The functions that were filled, and the layer whose entries are in the table (None if there
         is none). Release the layer when the table no longer uses it.
@@ -105,7 +102,6 @@ def _make_shorter_call(index: int, routine: str, *inserted: int) -> Adaptation:
 
     Args:
         index: the argument to drop, which must be 0.
-        routine: the function to call.
         *inserted: arguments to insert in its place.
     """
 

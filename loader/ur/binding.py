@@ -50,7 +50,6 @@ class PluginBinding:
         version: the version of its interface, such as "0.12" or "15.47.1".
         layout: the layout of an adapter's tables, such as "2026.2".
         missing: the functions that it does not have.
-        notes: remarks for the user.
         adapted_by: the layer that adapts an older layout, None if there is none.
     """
 

@@ -260,7 +260,6 @@ def decode(api: Api, answer: str, value: bytes) -> Any:
     """Convert the bytes of an answer to a Python value.
 
     Args:
-        api: the ABI data.
         answer: the C type of the answer in the ABI data.
     """
     if answer == "char[]":

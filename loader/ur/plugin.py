@@ -29,9 +29,6 @@ class Plugin:
     """An open UR adapter or PI plugin.
 
     Attributes:
-        candidate: the file, as the search found it.
-        binding: its functions and version.
-        notes: remarks about it.
         warnings: what went wrong although it works.
         idle: why it has no platform, "" if it has one.
         remedy: what to do about that.

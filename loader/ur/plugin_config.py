@@ -77,7 +77,6 @@ def read_config(path: str, found_via: str) -> list[PluginEntry | Refusal]:
     contains `/` is a path relative to the file's folder.
 
     Args:
-        path: the file.
         found_via: the variable or file that names it.
     """
     path = os.path.abspath(path)

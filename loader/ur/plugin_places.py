@@ -47,7 +47,6 @@ class LibraryPlace(Value):
 
     Attributes:
         name: the directory, or a description.
-        found_via: the search step.
         locate: returns the path of a name there, None if there is none.
     """
 

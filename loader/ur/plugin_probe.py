@@ -62,7 +62,6 @@ def probe_all(
     """Probe candidates on all cores, and return the reports in their order.
 
     Args:
-        candidates: the files to probe.
         timeout: the limit for each in seconds, None for the default of `children`.
         environment: variables that are set while a plugin loads (`adapters.load`).
     """

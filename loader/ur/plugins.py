@@ -50,7 +50,6 @@ class Plugins:
     Attributes:
         interface: "UR" or "PI".
         plugins: the plugins in search order, including those without a platform.
-        refusals: what was not used, and why.
         selector: the device selector of the environment, None if there is none.
         closed: whether they were closed.
     """

@@ -63,7 +63,6 @@ class Preview:
 
     Attributes:
         interface: "UR", "PI", or "" for neither.
-        exports: the symbols that it exports.
         version: "0.12" for an adapter, ">=15.46" for a plugin, "" if unknown.
         reason: why it must not be loaded, "" if it may be.
         remedy: what to do about it.

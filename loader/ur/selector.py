@@ -95,7 +95,6 @@ class Selector(Value):
     """Which devices a program may use. `str(selector)` is the shortest form of its value.
 
     Attributes:
-        terms: the meaning of the value.
         ignored: assignments that have no effect beside it, such as "SYCL_BE=PI_CUDA".
     """
 

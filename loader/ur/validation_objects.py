@@ -72,8 +72,6 @@ class TrackedObject:
         made: whether a call created it, so that `count` is exact.
         lent: whether it belongs to another owner, and exists without references.
         size: the size of USM memory in bytes.
-        created: where it was created.
-        released: where its last reference was released.
     """
 
     kind: str

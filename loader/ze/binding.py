@@ -46,7 +46,6 @@ class DriverBinding:
         version: the version of its tables, such as "1.17"; at most that of fairlead.
         missing: the functions that it does not have.
         missing_tables: the tables that it has no getter for.
-        notes: remarks for the user.
     """
 
     table: DispatchTable

@@ -40,7 +40,6 @@ class ZEDriver:
     """An open Level Zero driver.
 
     Attributes:
-        candidate: the file, as the search found it.
         handles: its driver handles, usually one.
         idle: why it has no device, "" if it has one.
         remedy: what to do about that.

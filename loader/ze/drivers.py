@@ -29,7 +29,6 @@ class ZEDrivers:
 
     Attributes:
         drivers: the drivers in search order, including those without a device.
-        refusals: what was not used, and why.
     """
 
     def __init__(

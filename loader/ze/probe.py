@@ -45,7 +45,6 @@ def probe_all(
     """Probe candidates on all cores, and return the reports in their order.
 
     Args:
-        candidates: the files to probe.
         timeout: the limit for each in seconds, None for the default of `children`.
     """
     requests = [Request(__name__, asdict(candidate)) for candidate in candidates]

@@ -33,9 +33,6 @@ def is_wanted(environ: Mapping[str, str] | None = None) -> bool:
 class ParameterValidation:
     """The checks in front of a table, until `remove`.
 
-    Args:
-        table: the driver's table.
-
     Raises:
         FairleadError: all 16 layers of Level Zero are in use.
     """

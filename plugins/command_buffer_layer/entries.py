@@ -120,7 +120,6 @@ def pair_properties(properties: tuple[int, ...] | None, known: Sequence[str]) ->
 
     Args:
         properties: a list with a 0 at its end, or None.
-        known: the names that may be in it.
 
     Raises:
         OpenCLError: CL_INVALID_VALUE if a property is unknown, or there twice.
@@ -180,7 +179,6 @@ def ask_all(handle: int, routine: str, name: str, kind: str, count: int, *first:
     """Ask an object for several numbers; zeros if it does not answer.
 
     Args:
-        routine: the function that is asked.
         kind: the C type of each number.
         first: the parameters before the constant.
     """

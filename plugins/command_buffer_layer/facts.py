@@ -63,7 +63,6 @@ class KernelFacts:
 
     Attributes:
         context, program: handles.
-        count: how many arguments it has.
         is_built: whether its program is built for the device.
         required: the group size that its source requires, or zeros.
         most_items: the most work-items of a group, 0 if that is not known.

@@ -122,7 +122,6 @@ def get_copy(buffer: LayerCommandBuffer, kernel: int, arguments: LayerArguments)
     """Return our copy of a kernel as it is now, which the command-buffer keeps.
 
     Args:
-        kernel: the program's kernel.
         arguments: those of the launch. Where SVM pointers stick, launches with other ones have
             another copy, made from the program. Which ones a deferred launch will have is unknown.
 
@@ -185,7 +184,6 @@ class LayerArguments:
     Args:
         buffer: the command-buffer. The list keeps memory objects and samplers; this keeps what
             memory objects are parts of.
-        count: how many arguments it has.
         device: the device that runs it, a handle.
         may_defer: whether an update may set what is not set yet.
 

@@ -108,9 +108,6 @@ def declare_recording(known: Sequence[str] = ()) -> Callable[[Callable[..., Laye
 
     Its first parameter is a `CommandRecording`. The others are those of the specification between
     `properties` and the sync-points. It returns what it has recorded.
-
-    Args:
-        known: the properties that the command may have.
     """
 
     def declare(function: Callable[..., LayerCommand]) -> Any:

@@ -36,7 +36,6 @@ class CuAllocation(AllocationObject):
 
     Args:
         base: its first byte.
-        request: what was asked for.
         padding: bytes between what the driver has allocated and `base`.
         imported: whether it is the program's own memory.
 
@@ -130,7 +129,6 @@ def locate(context: CuContext, address: int, size: int) -> CuAllocation | None:
 
     Args:
         context: the context that the memory has to belong to, if it is not host memory.
-        address: the first byte.
         size: how many bytes.
 
     Raises:

@@ -131,11 +131,7 @@ class ImageShape(NamedTuple):
 
 
 class CuArray:
-    """An array of a device.
-
-    Args:
-        shape: what it looks like.
-    """
+    """An array of a device."""
 
     def __init__(self, device: CuDevice, handle: int, shape: ImageShape) -> None:
         self.device, self.handle, self.shape = device, handle, shape

@@ -38,7 +38,6 @@ class CuBuffer(MappableBuffer, Object):
         memory: its memory, None for a sub-buffer and for the program's memory.
         address: its first byte for devices.
         size: bytes.
-        parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.
     """
 

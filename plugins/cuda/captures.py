@@ -203,7 +203,6 @@ def refuse_capture(queue: CuQueue, what: str, waits: Sequence[CuEvent] = ()) -> 
     """Refuse what a capture cannot have.
 
     Args:
-        queue: the queue of the command.
         what: what it would do.
 
     Raises:

@@ -23,8 +23,6 @@ def make_sets(address: int, pattern: bytes, size: int) -> Sequence[GpuSet] | Non
     """Return the parameters of the sets that fill bytes, in any order.
 
     Args:
-        address: the first byte.
-        pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
 
     Returns:

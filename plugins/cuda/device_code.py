@@ -130,7 +130,6 @@ def build_code(device: CuDevice, data: bytes, options: str) -> DeviceCode:
 
     Args:
         data: a binary, PTX, OpenCL C or CUDA C.
-        options: the compiler's.
 
     Raises:
         DeviceCodeError: the compiler refuses the program, or a fat binary lacks the device.

@@ -233,9 +233,6 @@ class CuDevice(Object):
     def take_alone(self, stream: CuStream) -> CuStream:
         """Return a stream that no other queue gets: a queue's, or another one if it is shared.
 
-        Args:
-            stream: the queue's.
-
         Raises:
             DriverError: what the driver answers.
         """

@@ -41,7 +41,6 @@ class DriverPool:
     """A pool of the driver's.
 
     Args:
-        device: whose memory it has.
         is_default: whether it is the device's own, which all libraries of the process share.
 
     Raises:

@@ -35,11 +35,7 @@ class CuEnqueue(EnqueueCall):
         self._signal = wanted if isinstance(wanted, CuReusableEvent) else None
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver. The device's context is current. Raises DriverError.
-
-        Args:
-            name: its neutral name.
-        """
+        """Call a function of the driver. The device's context is current. Raises DriverError."""
         self.queue.device.call_here(name, *arguments)
 
     def run(self, work: Callable[[int], Any] | None = None, keep: Any = None) -> CuEvent | None:
@@ -48,7 +44,6 @@ class CuEnqueue(EnqueueCall):
         Args:
             work: calls the driver's functions with a CUstream, in the device's context. None
                 enqueues nothing but the command's place in the order.
-            keep: what the command uses, and the event keeps.
 
         Raises:
             URError: an event of the wait list is of another context; what a capture does not
@@ -89,7 +84,6 @@ class CuEnqueue(EnqueueCall):
         Args:
             executable: the CUgraphExec.
             child: returns the CUgraph for a capture.
-            keep: the objects that live until it has run.
             ended: a CUevent that is recorded behind it, or 0.
 
         Returns:

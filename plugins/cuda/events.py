@@ -40,9 +40,7 @@ class CuEvent(Object):
         owned: whether the CUevents are ours.
 
     Attributes:
-        stream: where its command runs.
         queued: the host's time of the call.
-        keep: what its command uses.
         capture: the capture that its command is in, or None.
         nodes: the nodes that it stands for in a capture of an out-of-order queue.
     """
@@ -141,7 +139,6 @@ class CuReusableEvent(CuEvent):
         """Prepare the event for the barrier that records it next.
 
         Args:
-            queue: the barrier's.
             command: its ur_command_t.
             timed: whether the queue profiles.
 

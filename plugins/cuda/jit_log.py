@@ -54,8 +54,6 @@ class JitLog:
         """Check the code of a function.
 
         Args:
-            code: what it returned.
-            name: its neutral name.
             refused: is called with code, routine and log, and returns the exception, if the driver
                 does not take a program.
 

@@ -193,7 +193,6 @@ class CuKernel(Object):
         """Return arguments as the driver takes them.
 
         Args:
-            arguments: all arguments by index.
             code: the program on the device of the launch.
             offset: the global offset, None for none.
 

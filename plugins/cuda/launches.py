@@ -33,7 +33,6 @@ class CuLaunch(NamedTuple):
     """A launch as the driver takes it.
 
     Attributes:
-        function: the driver's function.
         grid: work-groups in each dimension.
         block: work-items of a work-group in each dimension.
     """
@@ -65,7 +64,6 @@ def plan_parts(
         offset: the global work offset, None for 0.
         size: the global work size.
         local: the local work size, None if one is to be chosen.
-        arguments: all arguments by index.
 
     Raises:
         URError: sizes or arguments that the launch cannot have.

@@ -23,8 +23,6 @@ class CuExportable(CuAllocation):
     """Memory that can be exported.
 
     Args:
-        base: its first byte.
-        request: what was asked for.
         native: the driver's handle of the physical memory.
     """
 

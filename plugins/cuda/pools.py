@@ -75,7 +75,6 @@ class CuPool(USMPool):
         """Allocate memory of the driver's pool for which `has_for` is true.
 
         Args:
-            request: what is asked for.
             stream: the CUstream in whose order it is allocated.
 
         Raises:

@@ -62,9 +62,6 @@ class CuModule:
     def load(cls, device: CuDevice, binary: bytes) -> CuModule:
         """Load a module.
 
-        Args:
-            binary: what the driver loads.
-
         Raises:
             ModuleError: the driver does not take it.
             DriverError: what else the driver answers.
@@ -97,7 +94,6 @@ class CuProgram(Object):
         built: what it was built to, by the device. It knows the kernels.
         objects: what it was compiled to, by the device, to be linked.
         status: its ur_program_build_status_t, by the device.
-        logs: what the compiler said, by the device.
         options: those of the last build.
     """
 

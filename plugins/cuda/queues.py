@@ -115,11 +115,7 @@ class CuQueue(Object):
         return bool(self.flags & _PROFILING)
 
     def choose(self, waits: Sequence[CuEvent]) -> CuStream:
-        """Return the stream of the next command. The lock is held.
-
-        Args:
-            waits: the events that the command waits for.
-        """
+        """Return the stream of the next command. The lock is held."""
         if self.in_order or self._native is not None or self.part is not None:
             return self.streams[0]
         for event in reversed(waits):

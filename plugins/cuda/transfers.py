@@ -29,10 +29,7 @@ def fill_bytes(
     """Enqueue a fill, and return the event, if one is wanted.
 
     Args:
-        address: the first byte.
-        pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
-        keep: what the command uses.
     """
     sets = make_sets(address, pattern, size)
     if sets is not None:

@@ -120,7 +120,6 @@ def map_physical(
 
     Args:
         native: the driver's handle of it.
-        offset: its first byte.
         start: the first address.
         size: bytes.
         flags: the device's access, ur_virtual_mem_access_flags_t.

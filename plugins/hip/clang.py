@@ -41,7 +41,6 @@ class Clang:
         headers: the folder in which hip/hip_runtime.h is, "" if there is none.
 
     Attributes:
-        name: what reports call it.
         has_headers: whether it can compile HIP C++.
     """
 
@@ -55,7 +54,6 @@ class Clang:
         """Return the code object of a program of OpenCL C.
 
         Args:
-            source: the text.
             target: what it is for, such as "amdgcn-amd-amdhsa--gfx90a".
             options: those of clBuildProgram.
 
@@ -92,9 +90,7 @@ class Clang:
         """Return the bundle with the code object of a program of HIP C++.
 
         Args:
-            source: the text.
             architecture: what it is for, such as "gfx90a:xnack-".
-            options: the compiler's.
 
         Raises:
             ClangError: the program is refused.

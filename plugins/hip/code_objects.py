@@ -82,7 +82,6 @@ class CodeObject(NamedTuple):
     Attributes:
         image: the code object as HIP may load it.
         target: what it is for, such as "amdgcn-amd-amdhsa--gfx90a".
-        kernels: its kernels by name.
     """
 
     image: bytes

@@ -86,9 +86,6 @@ class Comgr:
     Args:
         library: its name or path.
 
-    Attributes:
-        name: what reports call it.
-
     Raises:
         OSError: it cannot be opened, or lacks a function.
     """
@@ -108,7 +105,6 @@ class Comgr:
         """Return the code object of a program of OpenCL C.
 
         Args:
-            source: the text.
             target: what it is for, such as "amdgcn-amd-amdhsa--gfx90a".
             options: those of clBuildProgram.
 

@@ -24,14 +24,7 @@ HIP_C: Final = "HIP C++"
 
 
 class HipRtc:
-    """hipRTC, with the interface of `Clang`.
-
-    Args:
-        compiler: the open library.
-
-    Attributes:
-        name: what reports call it.
-    """
+    """hipRTC, with the interface of `Clang`."""
 
     def __init__(self, compiler: RuntimeCompiler) -> None:
         self._compiler, self.name = compiler, f"hipRTC ({compiler.library})"

@@ -127,7 +127,6 @@ def build_code(device: CuDevice, data: bytes, options: str) -> DeviceCode:
 
     Args:
         data: a code object, a bundle, OpenCL C or HIP C++.
-        options: the compiler's.
 
     Raises:
         DeviceCodeError: the compiler refuses the program, or the code object cannot be read.
@@ -151,7 +150,6 @@ def compile_object(device: CuDevice, data: bytes, options: str) -> bytes:
 
     Args:
         data: OpenCL C, or bitcode.
-        options: the compiler's.
 
     Raises:
         DeviceCodeError: the compiler refuses the program.

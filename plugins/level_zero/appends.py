@@ -93,7 +93,6 @@ def _append_indirect(
     """Append launches whose group counts are in memory.
 
     Args:
-        kernels: what is launched.
         rows: where the group counts are.
         number: where it is said how many of the kernels are launched; None: all are.
         signal: the event that is signaled after all of them, or None.

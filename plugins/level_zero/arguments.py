@@ -180,10 +180,6 @@ def make_arguments(
 ) -> Any:
     """Return the arguments of a launch as commands have them, which the caller releases.
 
-    Args:
-        count: how many arguments the kernel has.
-        arguments: what is set, by index.
-
     Returns:
         An `fl_arguments *`.
 

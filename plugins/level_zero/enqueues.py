@@ -21,7 +21,6 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
     """Call a function that enqueues a command, and return a reference to the command's event.
 
     Args:
-        waits: the events that the command waits for.
         arguments: its arguments before them.
 
     Raises:

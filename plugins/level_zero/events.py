@@ -31,7 +31,6 @@ class ZeEventPool(Object):
 
     Args:
         flags: ze_event_pool_flags_t.
-        count: how many events it has.
         counter_based: ze_event_pool_counter_based_exp_flags_t, 0 for plain events.
     """
 
@@ -51,7 +50,6 @@ class ZeEvent(Signal):
         wait: the same when it is waited for.
 
     Attributes:
-        in_c: what C knows of it.
         capture: the capture that lasts and has a command that signals it (graphs.py), or None.
     """
 

@@ -40,7 +40,6 @@ class ListCapture:
         first: the list that begins it, and has to end it.
 
     Attributes:
-        recording: the commands.
         failed: why it cannot become a graph, "" if it can.
     """
 

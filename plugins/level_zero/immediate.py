@@ -83,9 +83,6 @@ def transfer_at_once(
 ) -> bool:
     """Enqueue a copy. Returns whether that is possible.
 
-    Args:
-        keep: what has to live until it has ended.
-
     Raises:
         OpenCLError: what the driver answers.
     """

@@ -77,7 +77,6 @@ class ZeKernel(Object):
     Attributes:
         ur: the kernel of the reference adapter, which has the arguments.
         whole: the device that it is compiled for.
-        in_c: what C knows of it.
         indirect: ze_kernel_indirect_access_flags_t.
         spirv_sizes: the sizes of numbers that the SPIR-V tells, by index.
         value_sizes: the sizes of values that the driver has taken, by index.

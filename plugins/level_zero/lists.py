@@ -35,7 +35,6 @@ class ZeCommandList(Object):
         mutable: the commands that can be changed, by their identifiers; None if the list is not
             mutable (mutable.py).
         identifiers: those of the next commands that can be changed.
-        in_c: what C knows of it, with its state.
         touched: the commands that Python has changed since the last close.
         incomplete: the name of a kernel that lacks an argument, "" if all have theirs.
     """

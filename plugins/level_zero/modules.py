@@ -165,9 +165,6 @@ def _find_unknown(options: str) -> list[str]:
 class ZeModule(Object):
     """A program that is built for a device.
 
-    Args:
-        inputs: what it is made of.
-
     Raises:
         BuildError, LinkError, URError, OpenCLError: what the reference adapter and the OpenCL
             driver answer.

@@ -32,7 +32,6 @@ class LaunchDraft:
     """The new state of a launch. None: a part that nothing has set yet.
 
     Attributes:
-        arguments: its arguments, by index.
         counts, sizes, offsets: see `LaunchShape`.
     """
 
@@ -167,7 +166,6 @@ class MutableCommand:
         Args:
             row: its `fl_ze_command`.
             buffer: the `fl_buffer *` that runs it.
-            number: its place there.
         """
         self.row = row
         row.flags, row.number = self.flags, number

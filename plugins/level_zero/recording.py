@@ -432,7 +432,6 @@ class ListRecording:
         """Give launches their group counts.
 
         Args:
-            buffer: the command-buffer that runs the launches.
             first: the place of its first command.
             counts: the group counts of each.
 

@@ -32,11 +32,7 @@ _LOCAL_SIZES: Final = 24, 40
 
 
 class _SizeProbe:
-    """A kernel on which arguments are tried.
-
-    Args:
-        kernel: the kernel that it is a copy of.
-    """
+    """A kernel on which arguments are tried."""
 
     def __init__(self, kernel: ZeKernel) -> None:
         self._kernel, self._cl = kernel, kernel.ur.create_copy()

@@ -22,7 +22,6 @@ class URBuffer(BufferObject, URMemory):
     """A cl_mem that is a buffer.
 
     Args:
-        cl: its handle.
         size: bytes.
         parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.

@@ -31,7 +31,6 @@ class URContext(ContextObject, CLObject):
     """A cl_context.
 
     Args:
-        cl: its handle.
         devices: its devices, in the order of the program.
         owned: whether it has a reference to `cl`, which it releases at the end.
         struct: what C knows of it, if C has made it.
@@ -125,7 +124,6 @@ def check_native(native: int, context: URContext, routine: str, name: str) -> No
     """Check that a native handle belongs to a context.
 
     Args:
-        native: the handle.
         routine: the query of its type, such as "clGetKernelInfo".
         name: the property that is the context, such as "CL_KERNEL_CONTEXT".
 

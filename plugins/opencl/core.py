@@ -114,7 +114,6 @@ def query_number(table: DispatchTable, routine: str, native: int, name: str) -> 
     """Ask the driver about an object, and return the answer.
 
     Args:
-        table: the driver's table.
         routine: the query, such as "clGetKernelInfo".
         native: the driver's handle.
         name: a property that is a number.
@@ -131,9 +130,7 @@ def retain_unless_owned(
     """Retain a native handle, unless the program gives its reference to us.
 
     Args:
-        kind: the class of the object for it.
         native: the driver's handle.
-        table: the driver's table.
         properties: a struct with `isNativeHandleOwned`, or None.
 
     Raises:
@@ -157,7 +154,6 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
     """Call a function of OpenCL that returns a handle and has `errcode_ret` last.
 
     Args:
-        table: the driver's table.
         routine: the function, such as "clCreateBuffer".
         arguments: its arguments without the last.
 

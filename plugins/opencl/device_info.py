@@ -144,7 +144,6 @@ def _make_atomics_query(
 
     Args:
         question: the property of OpenCL 3.0.
-        kind: the type of the answer.
         in_2_x: the capabilities of OpenCL 2.0 to 2.2. Older versions have the first one.
     """
 

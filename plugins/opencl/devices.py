@@ -41,7 +41,6 @@ class URDevice(CLObject):
     """A cl_device_id.
 
     Args:
-        cl: its handle.
         parent: the device that a sub-device is a part of. Only sub-devices are counted, as in
             OpenCL.
     """

@@ -81,7 +81,6 @@ class Enqueue(EnqueueCall):
         """Enqueue commands, each of which runs after the one before it.
 
         Args:
-            calls: the commands.
             keep: what the first command reads when it runs, which has to live so long.
 
         Returns:

@@ -38,7 +38,6 @@ class UREvent(CLObject):
     """The event of a command.
 
     Args:
-        cl: its handle.
         queue: the queue of the command, None for a user event.
         command: its ur_command_t.
         first: the event of the first command, if several commands are one to the caller.
@@ -238,7 +237,6 @@ def call_on_status(event: int, table: Any, status: int, action: Any) -> None:
 
     Args:
         event: the cl_event.
-        table: the driver's table.
         action: the function. It gets the status, which is negative after a failure.
 
     Raises:

@@ -29,7 +29,6 @@ def set_arguments(
 
     Args:
         kernel: the cl_kernel.
-        arguments: their indices, and what they are set to.
 
     Raises:
         OpenCLError: what the driver answers. Earlier arguments are set.
@@ -68,9 +67,6 @@ def _set_pointer(kernel: int, context: URContext, index: int, address: int) -> t
 
 def set_on(kernel: URKernel, arguments: list[tuple[int, URKernelArgument]]) -> None:
     """Set arguments on a kernel whose lock is held. If one is refused, nothing changes.
-
-    Args:
-        arguments: their indices, and what they are set to.
 
     Raises:
         OpenCLError: see `set_arguments`.

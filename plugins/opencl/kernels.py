@@ -117,7 +117,6 @@ class URKernel(CLObject):
         cl: its handle, a reference to which is ours.
 
     Attributes:
-        struct: what C knows of it.
         lock: what a thread holds while it sets arguments and uses them.
         native_lock: the part of it that all kernels of the cl_kernel share.
         has_indirect_access: whether a driver has to know all SVM (kernel_info.declare_memory).

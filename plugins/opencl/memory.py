@@ -27,7 +27,6 @@ class URMemory(CLObject):
     """A cl_mem: a `URBuffer` or a `URImage`.
 
     Args:
-        cl: its handle.
         size: bytes.
         host: the address of the program's memory that it uses, or 0.
         owned: whether it has a reference to `cl`, which it releases at the end.
@@ -67,7 +66,6 @@ def query_native_type(native: int, context: URContext, types: Container[int]) ->
     """Return the CL_MEM_TYPE of a native handle.
 
     Args:
-        native: the handle.
         context: the context that it has to belong to.
 
     Raises:

@@ -58,7 +58,6 @@ def _run_aside(programs: Sequence[URProgram], work: Callable[[], Any]) -> Any:
     Ctrl-C ends the wait. The function continues, so its programs are retained.
 
     Args:
-        programs: the programs that the function uses.
         work: calls the function.
     """
     cls = [program.cl for program in programs]
@@ -94,7 +93,6 @@ def build_program(
 
     Args:
         devices: its devices that it is built for; all of them if empty.
-        options: the compiler's options.
         flags: UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS has no effect. What OpenCL compiles may
             have such symbols, what it links must not.
         only_compiles: whether it is not linked.
@@ -128,7 +126,6 @@ def link_programs(
     Args:
         devices: what to link for, nothing for all devices of the context.
         programs: what to link, one at least, of the context.
-        options: the linker's options.
 
     Returns:
         The program, which the driver may make also after a failure; and why they cannot be linked,

@@ -47,12 +47,10 @@ class URQueue(CLObject):
     """A cl_command_queue.
 
     Args:
-        cl: its handle.
         flags: what it was created with, ur_queue_flags_t.
         owned: whether it has a reference to `cl`, which it releases at the end.
 
     Attributes:
-        struct: what C knows of it.
         borrowed: whether it is the program's own queue, which only an event led to.
     """
 
@@ -213,7 +211,6 @@ class URQueue(CLObject):
         Args:
             command: the name of a ur_command_t after UR_COMMAND_.
             arguments: what it takes between the queue and the wait list.
-            waits: the events of the wait list.
             wanted: whether an event is made.
             function: the function, if it is not in the dispatch table.
 

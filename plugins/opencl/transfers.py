@@ -141,7 +141,6 @@ def fill_memory(
 
     Args:
         memory: the cl_mem.
-        pattern: a pattern of any size.
         offset: the first byte.
         size: how many bytes, a multiple of the pattern's size.
 

@@ -166,7 +166,6 @@ class Adapter(Front, Object):
 
         Args:
             level: "debug", "info", "warning" or "error".
-            message: one line or more.
         """
         if self._callback is not None:
             call, data = self._callback

@@ -132,7 +132,6 @@ def describe_wrong_return(
     """Return the error for a value that could not be stored in the outputs of a function.
 
     Args:
-        value: what it returned.
         error: why it could not be stored.
     """
     wanted = "a tuple: " * (len(outputs) > 1)

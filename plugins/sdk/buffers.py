@@ -35,7 +35,6 @@ class BufferObject:
 
     Attributes:
         size: bytes.
-        parent: the buffer that a sub-buffer is a part of.
         host: the address of the program's memory that it uses, or 0.
         flags: how it was created, ur_mem_flags_t; 0 if the driver checks those of parts.
     """

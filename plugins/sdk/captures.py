@@ -56,7 +56,6 @@ class GraphObject(Object):
     Attributes:
         number: a number that grows with every graph.
         capture: the capture that goes on, or None.
-        keep: what its commands use.
     """
 
     type = "ur_exp_graph_handle_t"

@@ -126,7 +126,6 @@ class CommandBufferObject(Object):
         """Enqueue the command-buffer, and return the event of its end, None if it is not wanted.
 
         Args:
-            queue: a queue of its device.
             wanted: whether an event is made.
 
         Raises:
@@ -208,7 +207,6 @@ class CommandBufferObject(Object):
         The events of commands of the same command-buffer are edges, which cannot be changed.
 
         Args:
-            events: the new list.
             inside: the commands whose events the old list has.
             count: how many other events the old list has.
 
@@ -265,9 +263,7 @@ class AppendCall:
     """One call of an entry point that appends a command. It is checked before anything is appended.
 
     Args:
-        buffer: the command-buffer.
         sync_points: what the command comes after.
-        events: what it waits for.
         event: whether the caller wants an event of the command.
         command: whether the caller wants a handle of the command.
 
@@ -330,11 +326,7 @@ class AppendCall:
 
 
 def declare_command_buffers(adapter: Adapter, kind: type[CommandBufferObject]) -> None:
-    """Declare creation, finalize, enqueue and the query of an adapter's command-buffers.
-
-    Args:
-        kind: its class of command-buffers.
-    """
+    """Declare creation, finalize, enqueue and the query of an adapter's command-buffers."""
 
     def create(hContext: Any, hDevice: Any, pCommandBufferDesc: Any) -> CommandBufferObject:
         desc = pCommandBufferDesc

@@ -34,7 +34,6 @@ def read_sizes(update: Any, dim: int) -> NewSizes:
 
     Args:
         update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
-        dim: the present dimensions.
 
     Raises:
         URError: INVALID_WORK_DIMENSION, INVALID_VALUE.
@@ -57,7 +56,6 @@ def read_new_kernel(adapter: Adapter, update: Any, kernels: Any) -> Any:
 
     Args:
         update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
-        kernels: the kernels that the command may launch.
 
     Raises:
         URError: INVALID_KERNEL, INVALID_VALUE.
@@ -76,7 +74,6 @@ def read_new_arguments(adapter: Adapter, update: Any) -> Iterator[tuple[int, URK
     """Yield the new arguments of an update, and their indices.
 
     Args:
-        adapter: whose memory objects they are.
         update: a ur_exp_command_buffer_update_kernel_launch_desc_t.
 
     Raises:

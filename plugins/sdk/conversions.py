@@ -151,7 +151,6 @@ def answer(
     """Write the value of a property, and its size, as ur…GetInfo does.
 
     Args:
-        encoders: the encoders of the query's properties.
         registry: gives the handles of objects.
         value: the value, None if there is no answer.
         size: bytes of room.

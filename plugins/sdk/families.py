@@ -44,7 +44,6 @@ class EnqueueCall:
 
     Args:
         command: the name of its ur_command_t after UR_COMMAND_.
-        waits: the events that the command waits for.
         wanted: whether the caller wants an event.
         blocking: whether the entry point returns when the command is complete.
     """

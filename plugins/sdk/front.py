@@ -30,7 +30,6 @@ class Front:
     """The entry points of an adapter or a driver, by their names.
 
     Attributes:
-        error_kind: the class of the API's errors.
         in_c: the entry points that begin in C (native/calls.h, ze_calls.h), unless
             FAIRLEAD_CALLS=python.
         codes: the codes of exceptions by their classes: a name, or a function of the exception.
@@ -100,7 +99,6 @@ class Front:
 
         Args:
             level: "debug", "info", "warning" or "error".
-            message: one line or more.
         """
         get_logger("FAIRLEAD", "warning").write(
             level, f"<{self.name}>[{level.upper()}]: {message}\n"

@@ -273,7 +273,6 @@ def find_transfer_pitches(
 
     Args:
         pixel: the bytes of a pixel.
-        region: the pixels that are moved.
         row: the row pitch in bytes, 0 for no gap.
         slice_: the slice pitch in bytes, 0 for no gap.
 

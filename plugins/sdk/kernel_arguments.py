@@ -58,9 +58,6 @@ _new: Final = tuple.__new__  # the NamedTuple's takes three times as long
 def list_argument_rows(rows: Any, count: int) -> Iterable[Any]:
     """Yield the rows of an array of ur_exp_kernel_arg_properties_t.
 
-    Args:
-        rows: a pointer to the array.
-
     Returns:
         Kind, index, size and value of each row.
 
@@ -79,7 +76,6 @@ def read_arguments(adapter: Adapter, rows: Any, count: int) -> list[tuple[int, U
 
     Args:
         adapter: whose objects the handles are.
-        rows: a pointer to the array.
 
     Raises:
         URError: a handle that is not alive, an unknown kind, or a value that is too large.

@@ -219,6 +219,5 @@ def count_groups_by_local_memory(dynamic: int, own: int, room: int, units: int) 
         dynamic: bytes that a launch adds for each work-group. Without them memory sets no bound.
         own: bytes that each work-group has besides.
         room: bytes of local memory that a unit of the device has.
-        units: how many units it has.
     """
     return units * (room // (own + dynamic)) if dynamic else 0xFFFFFFFF

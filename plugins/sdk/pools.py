@@ -114,7 +114,6 @@ class USMPool(Object):
         """Take an allocation that the pool keeps, or else a new one.
 
         Args:
-            request: what is asked for.
             new: allocates what is asked for.
 
         Raises:

@@ -29,7 +29,6 @@ class ProgramBuild(NamedTuple):
         status: the end of the name UR_PROGRAM_BUILD_STATUS_….
         kind: the end of the name UR_PROGRAM_BINARY_TYPE_….
         options: those of the compiler.
-        log: the compiler's log.
     """
 
     status: str

@@ -18,7 +18,6 @@ def check_range(room: int, offset: int, size: int) -> None:
 
     Args:
         room: the bytes of the buffer.
-        offset: the first byte.
         size: how many bytes.
 
     Raises:

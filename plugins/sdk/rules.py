@@ -45,8 +45,6 @@ def select_binary(binaries: Any, count: int, targets: Sequence[str]) -> int:
     """Return the index of the binary that a device takes, for urDeviceSelectBinary.
 
     Args:
-        binaries: the parameter pBinaries.
-        count: the parameter NumBinaries.
         targets: the texts of `UR_DEVICE_BINARY_TARGET_…` that the device takes, the best first.
 
     Raises:
@@ -91,7 +89,6 @@ def read_binaries(devices: Sequence[Any], lengths: Sequence[int], pointers: Any)
     lists INVALID_NATIVE_BINARY, which the public conformance tests do not take.
 
     Args:
-        devices: the program's devices.
         lengths: the bytes of each binary.
         pointers: an array of their addresses.
 

@@ -20,7 +20,6 @@ def list_sections(
 
     Args:
         tables: the names of entry points by the names of their tables.
-        declared: those that there are.
         find_reason: returns why there is no entry point of a name.
     """
     for table, names in sorted(tables.items()):

@@ -27,7 +27,6 @@ def find_chained(descriptor: Any, stype: str, struct: str) -> Any:
     Args:
         descriptor: a pointer to the descriptor, or None.
         stype: the name of the struct's ur_structure_type_t.
-        struct: the name of its type.
 
     Returns:
         A pointer to it, None if the chain has none.
@@ -88,11 +87,9 @@ class AllocationObject:
 
     Args:
         base: its first byte.
-        request: what was asked for.
         imported: whether it is the program's own memory.
 
     Attributes:
-        pool: the pool that it was taken from.
         key: the key under which its pool keeps it.
         is_freed: whether the driver has freed it in the order of a queue.
     """
@@ -231,7 +228,6 @@ class Allocator:
         allocate: allocates what a request asks for.
         find_largest: returns the bytes of a device's largest allocation.
         has_kind: gets a device, and "host", "device" or "shared".
-        kind_of_request: the class of requests.
     """
 
     def __init__(
@@ -420,7 +416,6 @@ def find_bytes(address: int, size: int, found: Any, find_foreign: Callable[[], A
     """Return the allocation of some bytes, None for host memory.
 
     Args:
-        address: the first byte.
         size: how many bytes.
         found: the allocation of the context that has the first byte, None if it knows none.
         find_foreign: returns what the driver knows of the address, or None.
@@ -447,10 +442,8 @@ def check_rows_in(found: Any, address: int, pitch: int, width: int, height: int)
     """Check that rows lie in their allocation.
 
     Args:
-        address: where the first row begins.
         pitch: bytes from the beginning of a row to that of the next.
         width: bytes of a row.
-        height: how many rows.
 
     Raises:
         URError: INVALID_SIZE unless the rows with their pitch fit in all of it, and without the

@@ -122,7 +122,6 @@ def compile_entry(
     """Make the function that C calls for an entry point.
 
     Args:
-        registry: the adapter's objects.
         function: the entry point in the ABI data.
         body: does the work.
         fail: returns the code for what `body` raises, given that and the entry point's name.
@@ -139,7 +138,6 @@ class Entries(Mapping[str, Callable[..., int]]):
     An entry point is compiled when it is first looked up, because a program uses a few of them.
 
     Args:
-        registry: the adapter's objects.
         bodies: the adapter's functions by the names of their entry points.
         fail: see `compile_entry`.
     """
@@ -176,12 +174,10 @@ class Entry:
     """The source of one entry point. Names of its own variables begin with `_`.
 
     Args:
-        registry: the adapter's objects.
         function: the entry point in the ABI data.
         body: does the work.
 
     Attributes:
-        api: the API of the function.
         first: lines that come before everything else.
         other: the code for a handle that is not alive, of a type that has none.
         fails: makes the error for a code and a sentence.

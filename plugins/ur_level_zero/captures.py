@@ -70,7 +70,6 @@ def refuse_capture(queue: LZQueue, what: str, waits: Sequence[LZEvent] = ()) -> 
     """Refuse what a capture cannot have.
 
     Args:
-        queue: the queue of the command.
         what: what it would do.
 
     Raises:

@@ -52,7 +52,6 @@ class EventCell:
     """An event of Level Zero that somebody uses.
 
     Args:
-        ze: its handle.
         context: its context, which it keeps: queues of other contexts may wait for it.
         supply: where it returns to, None if nobody uses it again.
         counts: whether it is counter-based.
@@ -122,8 +121,6 @@ class EventSupply:
 
     Args:
         context: the context's handle.
-        table: the driver's functions.
-        devices: the context's devices.
         timed: whether they have the times of their commands.
         use: which lists signal them, if they are counter-based.
         source: how they are made.
@@ -208,13 +205,11 @@ class LZContext(ContextObject, LZObject):
     """A ze_context_handle_t.
 
     Args:
-        ze: its handle.
         devices: its devices, in the order of the program.
         owned: whether it is destroyed at the end.
 
     Attributes:
         events: what events in-order lists signal.
-        allocations: its USM (usm.py).
     """
 
     type = "ur_context_handle_t"

@@ -90,8 +90,6 @@ def ask(table: DispatchTable, routine: str, handle: int, name: str, **how: Any) 
     """Return the struct that a zeXGetYProperties function fills.
 
     Args:
-        table: the driver's functions.
-        handle: the object that is asked.
         name: see `make_struct`.
         how: see `make_struct`.
 
@@ -151,7 +149,6 @@ class LZObject(Object):
 
     Args:
         ze: the driver's handle, which is also the native handle.
-        table: the driver's functions.
         owned: whether `close` destroys it.
 
     Attributes:

@@ -54,7 +54,6 @@ class LZDevice(Object):
     """A device. It lives as long as the process.
 
     Args:
-        ze: its handle.
         parent: the device that a sub-device is a part of.
     """
 

@@ -64,9 +64,6 @@ class EventChoice(NamedTuple):
 def choose_events(platform: LZPlatform, devices: int) -> EventChoice:
     """Return the events of in-order lists.
 
-    Args:
-        devices: how many devices the context has.
-
     Raises:
         URError: INVALID_VALUE for an unknown value of `VARIABLE`, UNSUPPORTED_FEATURE for events
             that the driver does not have.

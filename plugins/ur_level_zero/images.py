@@ -53,7 +53,6 @@ class LZImage(ImageObject, LZMemory):
     """An image.
 
     Args:
-        ze: its handle.
         desc: the ur_image_desc_t that it was made with.
         format: its channel order and channel type, as Unified Runtime's numbers.
         owned: whether it is destroyed at the end.

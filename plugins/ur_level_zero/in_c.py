@@ -47,7 +47,6 @@ class LZEventsInC:
     """The events that C may use in a context: an `fl_lz_context`.
 
     Args:
-        table: the driver's functions.
         counts: whether they are counter-based.
 
     Raises:

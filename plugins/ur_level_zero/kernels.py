@@ -91,7 +91,6 @@ class LZKernel(Object):
         owned: whether they are destroyed at the end.
 
     Attributes:
-        arguments: what was set, by index.
         lock: see above.
     """
 
@@ -181,9 +180,6 @@ class LZKernel(Object):
 
     def set(self, arguments: Sequence[tuple[int, URKernelArgument]]) -> None:
         """Set arguments. If one is refused, nothing changes. The lock is held.
-
-        Args:
-            arguments: their indices, and what they are set to.
 
         Raises:
             URError: INVALID_CONTEXT, INVALID_KERNEL_ARGUMENT_INDEX.
@@ -294,9 +290,6 @@ def encode_argument(
     context: LZContext, index: int, argument: URKernelArgument
 ) -> tuple[int, bytes | None]:
     """Return size and value of an argument as Level Zero takes them.
-
-    Args:
-        argument: what it is set to.
 
     Raises:
         URError: INVALID_CONTEXT.

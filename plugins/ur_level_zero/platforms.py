@@ -39,12 +39,6 @@ class LZPlatform(Object):
 
     Args:
         driver: the open library that lists it.
-        ze: the handle.
-
-    Attributes:
-        table: the driver's functions.
-        extensions: its extensions, with their versions.
-        roots: its root devices.
     """
 
     type, counted = "ur_platform_handle_t", False

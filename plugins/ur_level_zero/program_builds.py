@@ -53,7 +53,6 @@ def _link(
 
     Args:
         devices: what to link for, nothing for all devices of the first program.
-        options: the linker's options.
 
     Raises:
         URError: INVALID_OPERATION, INVALID_DEVICE, PROGRAM_LINK_FAILURE.

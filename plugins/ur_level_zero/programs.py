@@ -47,7 +47,6 @@ class LZModule:
     """A ze_module_handle_t, destroyed when nobody holds it.
 
     Args:
-        ze: its handle.
         owned: whether it is destroyed.
     """
 
@@ -142,9 +141,6 @@ class LZProgram(Object):
     Args:
         sources: what its modules are made of, by the device: the format, and one or more inputs.
         il: the SPIR-V that it was made of, b"" if it was made of something else.
-
-    Attributes:
-        builds: what was built, by the device.
     """
 
     type = "ur_program_handle_t"
@@ -177,7 +173,6 @@ class LZProgram(Object):
         """Make the modules.
 
         Args:
-            options: the compiler's options.
             kind: "COMPILED_OBJECT" or "EXECUTABLE".
             may_import: whether an executable may lack what `urProgramDynamicLinkExp` links.
 

@@ -63,7 +63,6 @@ class LZQueue(LZObject):
     """An immediate command list.
 
     Args:
-        ze: its handle.
         flags: what it was created with, ur_queue_flags_t.
         owned: whether it is destroyed at the end.
 
@@ -238,7 +237,6 @@ class LZQueue(LZObject):
             routine: see `append`.
             command: the name of its ur_command_t after UR_COMMAND_.
             arguments: see `append`.
-            waits: the events of its wait list.
             wanted: whether an event is made.
             keep: see `append`.
 

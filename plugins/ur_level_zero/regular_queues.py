@@ -35,11 +35,7 @@ class Fence:
 
 
 class RegularQueue:
-    """A ze_command_queue_handle_t, which executes regular lists.
-
-    Args:
-        ordinal: the group of queues.
-    """
+    """A ze_command_queue_handle_t, which executes regular lists."""
 
     def __init__(self, context: LZContext, device: LZDevice, ordinal: int) -> None:
         self.table = context.table

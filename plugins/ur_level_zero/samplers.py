@@ -20,7 +20,6 @@ class LZSampler(LZObject):
     """A sampler.
 
     Args:
-        ze: its handle.
         normalized: whether its coordinates are from 0 to 1.
         addressing: a ur_sampler_addressing_mode_t.
         filtering: a ur_sampler_filter_mode_t.

@@ -74,7 +74,6 @@ def survey(
     """Ask the loaders of this machine's clients for their platforms.
 
     Args:
-        pyopencl: the PyOpenCL of this Python.
         default_loader: the libOpenCL.so.1 that programs get, "" if there is none.
         drivers: what fairlead found.
         timeout: seconds for each loader; None means FAIRLEAD_PROBE_TIMEOUT.

@@ -61,8 +61,6 @@ class DriverReport:
     - "duplicate": it is the same file as another one.
 
     Attributes:
-        library: what was to be opened.
-        found_via: the step of the search.
         manifest: the file that names it, "" if a variable does.
         real_path: the file that `library` came to, "" if none was opened.
         missing: the libraries that it needs and that were not found.

@@ -38,7 +38,6 @@ class GpuDriverState(LibraryState):
 
     Attributes:
         interface: "CUDA" or "HIP".
-        devices: the names of its devices.
         compilers: which compiler the adapter takes, or why it has none, by the language. Empty for
             a driver that does not load.
     """

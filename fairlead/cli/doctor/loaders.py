@@ -76,7 +76,6 @@ class PyOpenCL:
     """The PyOpenCL of this Python.
 
     Attributes:
-        needs: the libOpenCL that it needs.
         loader: the file of that, "" if there is none: then PyOpenCL cannot be imported.
         reads: the manifests that the loader reads and the libraries that variables name, in order.
         extension: the file of its extension module, which loads that.
@@ -90,11 +89,7 @@ class PyOpenCL:
 
 
 def find_copies(also: str = "") -> tuple[LoaderCopy, ...]:
-    """Return every libOpenCL that a program of this user may load.
-
-    Args:
-        also: the path of one more.
-    """
+    """Return every libOpenCL that a program of this user may load."""
     found: dict[str, dict[str, None]] = {}
     for name in (*_find_files(), *([also] if also else ())):
         if os.path.isfile(name):

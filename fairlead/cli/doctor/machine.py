@@ -119,7 +119,6 @@ class CacheDirectory:
     """A driver's cache directory.
 
     Attributes:
-        variable: the variable that can name it.
         writable: whether it can be written, or made.
         essential: whether the driver has no device without it.
     """
@@ -131,11 +130,7 @@ class CacheDirectory:
 
 
 def find_cache_directories(libraries: Iterable[str]) -> tuple[CacheDirectory, ...]:
-    """Return the cache directories of drivers, as far as they are known to have one.
-
-    Args:
-        libraries: the drivers' paths.
-    """
+    """Return the cache directories of drivers, as far as they are known to have one."""
     names = [os.path.basename(library) for library in libraries]
     return tuple(_find_directories(names))
 

@@ -29,7 +29,6 @@ class PackageEntry:
     """What a package registers.
 
     Attributes:
-        name: the name of the entry point.
         group: its group, such as "fairlead.commands".
         what: the name that a report calls it.
         package: the package's name and version.

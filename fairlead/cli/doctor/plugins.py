@@ -120,7 +120,6 @@ class PluginSurvey:
     """All adapters and plugins.
 
     Attributes:
-        config: the plugins.conf in use.
         drivers: the OpenCL drivers that are registered for the OpenCL loaders of plugins.
         reference: the path of fairlead's own adapter, "" if it is missing. The search finds it only
             if a variable names it.
@@ -141,7 +140,6 @@ def survey(usable: Sequence[DriverReport], timeout: float | None = None) -> Plug
     """Search and probe.
 
     Args:
-        usable: the usable OpenCL drivers.
         timeout: seconds for each probe; None means FAIRLEAD_PROBE_TIMEOUT.
     """
     from ...api import register_drivers

@@ -22,8 +22,6 @@ class LibraryState:
         real_path: the file that was opened, "" if none was.
         reason: why it is not usable; `remedy` says what to do.
         missing: the libraries that it needs and that were not found.
-        version: that of its interface.
-        notes: remarks about it.
         warnings: what is odd about it although it works.
     """
 

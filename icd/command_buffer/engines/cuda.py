@@ -180,7 +180,6 @@ class BuiltCuda(BuiltCommands):
 
     Args:
         commands: all of a command-buffer; each can be a node.
-        found: the device, and the functions of the kernels.
         launch_seconds: what the driver takes for a launch; None if that is not known.
 
     Raises:

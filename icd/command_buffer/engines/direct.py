@@ -142,7 +142,6 @@ class BuiltDirect(BuiltCommands):
 
     Args:
         commands: what is run; all of them can be.
-        found: the device, and the functions of the kernels.
 
     Raises:
         OpenCLError: there is no memory, or the driver does not tell where a buffer lies.

@@ -273,7 +273,6 @@ def write_thunks(directory: Path, name: str, unsupported: str, uninitialized: st
     """Write the three files of an API.
 
     Args:
-        directory: Where they are written.
         name: a key of building.APIS.
         unsupported: The name of the error that the stubs of missing functions answer.
         uninitialized: The name of the error that the stubs answer before and after the adapter's

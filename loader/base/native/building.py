@@ -128,7 +128,6 @@ def describe_extension(
         sources: C files. One that is named twice is linked twice, and compiled once (setup.py).
         folders: Where headers are looked for. A change of any header there leads to a new build.
         options: More options of the compiler.
-        more: More arguments of the Extension.
     """
     folders = tuple(folders)
     strict = ("-Werror",) if os.environ.get("FAIRLEAD_WERROR") else ()

@@ -107,12 +107,10 @@ class CuCommandBuffer(CommandBufferObject):
         in_c: what C knows of it: the node that stands for each command, and launches to repeat.
         waits: the nodes that wait for events of elsewhere, and these events, by the command.
         records: the nodes that record them: before the command (0 without profiling) and behind it.
-        updates: the commands that can be updated.
         has_new_events: whether an update has changed an event.
         first_signals: the events that updates have replaced first. The CUgraph has them.
         ended: a CUevent behind each launch since an update has replaced an event, 0 before.
         early: how many launches start before the one before them has ended.
-        keep: what the nodes use.
     """
 
     def __init__(

@@ -51,9 +51,7 @@ def _describe(row: Any, state: CuLaunchState, launch: CuLaunch, parameters: Any)
     """Write a launch into an `fl_gpu_launch`.
 
     Args:
-        state: what is launched.
         launch: the same as the driver takes it.
-        parameters: those of its node.
     """
     sizes = _list_sizes(state)
     row.kernel = 0  # C may look for it meanwhile
@@ -84,7 +82,6 @@ class GraphInC:
     """What C knows of a command-buffer.
 
     Args:
-        graph: the driver's graph.
         in_order: whether each command comes after the one before it.
         updatable: whether launches may be updated.
 
@@ -220,7 +217,6 @@ class CommandInC:
     """What C knows of a command that can be updated.
 
     Args:
-        graph: that of its command-buffer.
         made: the `fl_gpu_command` that C has made, by default a new one.
     """
 
@@ -238,7 +234,6 @@ class CommandInC:
         """Let C update a launch. It takes over the arguments. C does not use it meanwhile.
 
         Args:
-            state: what is launched.
             launch: the same as the driver takes it, or the first part of it.
         """
         parameters = launch.parameters
@@ -250,11 +245,7 @@ class CommandInC:
         self._kept = launch, parameters
 
     def update_from_c(self, state: CuLaunchState) -> None:
-        """Read the launch's arguments that C has written. C does not use the command meanwhile.
-
-        Args:
-            state: what is launched.
-        """
+        """Read the launch's arguments that C has written. C does not use the command meanwhile."""
         row = self._struct.launch
         for index in range(row.count if self._struct.changed else 0):
             size = row.sizes[index]

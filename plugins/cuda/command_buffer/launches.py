@@ -28,12 +28,10 @@ def _append(
     """Append a launch.
 
     Args:
-        dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.
         local: the local work size, or None.
         others: the kernels that an update may choose instead.
-        arguments: the arguments by index.
 
     Raises:
         URError: what is wrong with the sizes or the arguments.

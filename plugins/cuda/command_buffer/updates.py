@@ -35,11 +35,9 @@ class CuLaunchState:
     """What a command launches.
 
     Args:
-        dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.
         local: the local work size, or None.
-        arguments: the arguments by index.
         others: the kernels that an update may choose instead.
 
     Attributes:

@@ -43,10 +43,7 @@ class Append(AppendCall):
         """Append a command, and return what the caller is given.
 
         Args:
-            op: the name of the operation.
             command: the name of its ur_command_t after UR_COMMAND_.
-            keep: objects that the command uses.
-            operands: the operation's operands, by name.
         """
         commands = self.buffer.commands
         index = commands.add(op, self.after, order_only=op == "hint", **operands)

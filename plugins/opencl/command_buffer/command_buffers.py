@@ -56,15 +56,12 @@ class URCommand(CommandObject):
     """A command that can be updated. It lives as long as its command-buffer.
 
     Args:
-        buffer: its command-buffer.
         index: its place in the array.
 
     Attributes:
         kernels: the kernels that it may launch, with our copies. The first is that of the append.
-        kernel: the kernel that it launches now.
         arguments: the arguments (fl_arguments) that it launched other kernels with before, for an
             update back to such a kernel.
-        dim: the dimensions of its work size.
     """
 
     def __init__(self, buffer: URCommandBuffer, index: int) -> None:
@@ -94,7 +91,6 @@ class URCommandBuffer(CommandBufferObject):
     """A command-buffer for one device of a context.
 
     Attributes:
-        updates: the commands that can be updated.
         launches: what C reads of it (`fl_launches *`).
         copies: our copies of kernels, by the kernel and what was set on it besides arguments.
         native: the driver's own command-buffer, if the program has asked for it.

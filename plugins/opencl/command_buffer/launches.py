@@ -32,7 +32,6 @@ def copy_kernel(buffer: URCommandBuffer, kernel: URKernel, addresses: int) -> An
     arguments stick (kernel_info.recreate_kernel), they also have to have the same addresses.
 
     Args:
-        buffer: the command-buffer, which keeps the copy.
         addresses: a bit for each argument that is an address.
 
     Raises:
@@ -95,7 +94,6 @@ def _append_launch(
     """Append a launch.
 
     Args:
-        dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.
         local: the local work size, or None.

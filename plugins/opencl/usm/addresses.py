@@ -25,7 +25,6 @@ def find_allocation(context: URContext, address: int, size: int) -> Allocation |
 
     Args:
         context: the context that the memory has to belong to, if it is not host memory.
-        address: the first byte.
         size: how many bytes.
 
     Raises:
@@ -105,8 +104,6 @@ def make_fill_operation(
     """Return the operation of `icd.command_buffer` that fills bytes.
 
     Args:
-        address: the first byte.
-        pattern: a pattern of any size.
         size: how many bytes are filled. The pattern may end in the middle.
         keep: copies bytes to where the command-buffer keeps them, and returns a pointer to them.
 

@@ -73,9 +73,6 @@ def _adopt(context: URContext, address: int) -> Allocation | None:
 def remove(context: URContext, address: int) -> Allocation:
     """Forget an allocation, and return it. It is not freed.
 
-    Args:
-        address: where it begins.
-
     Raises:
         URError: INVALID_MEM_OBJECT if no allocation of the context begins there.
     """

@@ -34,7 +34,6 @@ class Allocation(AllocationObject):
         size: bytes.
         kind: "host", "device" or "shared".
         device: its device, None for host memory.
-        strategy: what allocated it.
         pool: its `URPool`, or None.
         memory: the cl_mem behind it, if there is one.
         view: a cl_mem of memory that was allocated without one, see `Strategy.view_as_buffer`.
@@ -203,7 +202,6 @@ class Strategy:
         """Return the command that moves memory, None if there is none.
 
         Args:
-            address: where to begin.
             size: bytes.
             flags: cl_mem_migration_flags; 0: to the queue's device.
         """

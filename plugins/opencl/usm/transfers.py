@@ -70,7 +70,6 @@ class _Rows(NamedTuple):
     """Rows of memory.
 
     Attributes:
-        place: where the first row begins.
         pitch: bytes from the beginning of a row to that of the next.
         memory: the cl_mem that the rows are in, 0 in host memory.
     """
@@ -142,7 +141,6 @@ def fill(enqueue: Enqueue, target: Location, pattern: bytes, size: int) -> UREve
     """Fill bytes, and return the event, if one is wanted.
 
     Args:
-        pattern: a pattern of any size.
         size: how many bytes, a multiple of the pattern's size.
 
     Raises:

@@ -73,7 +73,6 @@ class GpuSet(NamedTuple):
     """A set of memory.
 
     Attributes:
-        dst: the first byte.
         pitch: bytes from a row to the next.
         elementSize: its bytes: 1, 2 or 4.
         width: elements of a row.
@@ -92,7 +91,6 @@ class CopyPlace(NamedTuple):
     """One end of a copy.
 
     Attributes:
-        address: where the memory begins.
         on_device: whether it is the device's memory or managed.
         origin: the first byte in a row, the first row, and the first slice.
         row: bytes from a row to the next, 0 for the copy's width.
@@ -122,9 +120,7 @@ class GpuApi(ABC):
 
     Attributes:
         name: what messages call it.
-        vendor: who makes the devices.
         backend: the ur_backend_t, as a name.
-        abi: its functions, constants and structs.
         names: the functions that it exports, by their neutral names.
         targets: the targets of binaries that it takes, the best first.
         extra: answers of urDeviceGetInfo that differ from CUDA's, without their prefix.
@@ -232,7 +228,6 @@ class GpuApi(ABC):
 
         Args:
             shape: grid, block, and bytes of local memory, as a launch takes them.
-            stream: where it is launched.
             cluster: work-groups of a cluster in each dimension.
             together: whether all work-groups run at the same time.
         """

@@ -65,12 +65,7 @@ class DeviceCode(ABC):
 
     @abstractmethod
     def list_parameter_sizes(self, name: str, function: int) -> tuple[int, ...]:
-        """Return the bytes of the parameters that the program sets.
-
-        Args:
-            name: the kernel's name.
-            function: the driver's function.
-        """
+        """Return the bytes of the parameters that the program sets."""
 
     def find_function_name(self, name: str, offset: Sizes) -> str:
         """Return the name of the driver's function for launches of a kernel with an offset."""
@@ -92,9 +87,6 @@ class DeviceCode(ABC):
         """Return what the module of a part of a launch depends on, None if no launch has parts.
 
         Args:
-            variant: that of the whole launch.
-            first: the first work-group of the part.
-            groups: the work-groups of the whole launch.
             local: the work-items of a work-group.
         """
         return None
@@ -119,7 +111,6 @@ class DeviceCode(ABC):
         """Return the values of parameters that take the global offset, behind the others.
 
         Args:
-            name: the kernel's name.
             offset: the global offset, with fewer than three numbers if the others are 0.
         """
         return []

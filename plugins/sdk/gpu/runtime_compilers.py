@@ -53,9 +53,6 @@ class RuntimeCompilerError(Exception):
 class RuntimeCompiler:
     """An open compiler.
 
-    Args:
-        library: its library's name or path.
-
     Attributes:
         library: see above.
 
@@ -81,7 +78,6 @@ class RuntimeCompiler:
         """Return what a program becomes: PTX of CUDA C, a code object of HIP C++.
 
         Args:
-            source: the text.
             options: the compiler's, as one text or several.
 
         Raises:

@@ -100,12 +100,7 @@ def declare_callbacks(found: Iterable[Any]) -> str:
 
 
 def compute_version(api: Any, found: Iterable[Any]) -> int:
-    """Return a number for what a shell and a fairlead have to agree on, because ages may differ.
-
-    Args:
-        api: the ABI data.
-        found: the entry points.
-    """
+    """Return a number for what a shell and a fairlead have to agree on, because ages may differ."""
     cdef = (HERE / "shell.cdef.h").read_text(encoding="utf-8")
     return zlib.crc32((cdef + "\n".join(declare_types(api)) + declare_callbacks(found)).encode())
 

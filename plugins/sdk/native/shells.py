@@ -71,8 +71,6 @@ def emit_head(
     """Yield what shell.c takes from each header.
 
     Args:
-        api: the ABI data.
-        found: the entry points.
         module: the module that has `start`.
         agreed: see `compute_version` of c_types.py.
         codes: constants, which are numbers or the names of errors.
@@ -204,11 +202,7 @@ def describe_shells() -> list[Any]:
 
 
 def describe_shell(name: str, source: str) -> Any:
-    """Return the setuptools extension of a shell.
-
-    Args:
-        source: its C file.
-    """
+    """Return the setuptools extension of a shell."""
     from setuptools import Extension
 
     options = building.describe_extension(

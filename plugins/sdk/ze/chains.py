@@ -51,7 +51,6 @@ def find_struct(address: int, stype: str, struct: str) -> Any:
     Args:
         address: the first struct, 0 for none.
         stype: the name of its ze_structure_type_t.
-        struct: the name of its type.
 
     Raises:
         LevelZeroError: INVALID_ARGUMENT for a chain that does not end.

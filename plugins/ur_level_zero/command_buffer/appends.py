@@ -123,7 +123,6 @@ def _append_launch(
     """Append a launch, with the arguments in `rows` or those that were set before.
 
     Args:
-        dim: the dimensions of the sizes.
         offset: the global work offset, or None.
         size: the global work size.
         local: the local work size, or None.

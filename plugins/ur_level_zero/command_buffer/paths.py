@@ -93,7 +93,6 @@ class CommandBufferPath(Protocol):
         """Execute the lists, and return the execution.
 
         Args:
-            waits: what the execution waits for.
             end: what is signaled at its end.
             query: arguments of zeCommandListAppendQueryKernelTimestamps, None without profiling.
             keep: what has to live until then.

@@ -152,7 +152,6 @@ class CommandRecord:
         identifier: by which it can be changed, 0 if it cannot.
         launch: what it launches, None if it is not a launch.
         exported: whether the program has an event of it.
-        keep: the objects that live as long as the command.
     """
 
     index: int
