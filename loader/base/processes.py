@@ -103,14 +103,15 @@ class TimeLimit:
 
     def __init__(self, process: int, seconds: float) -> None:
         self._process, self._until = process, time.monotonic() + seconds
-        self._before = {thread: waited for _, thread, waited in _list_times_in_line(process)}
-        self._in_line: dict[int, float] = {}  # by processes, also those that have ended
+        self._before = dict(_list_times_in_line(process))
+        self._in_line = 0.0
 
     def find_rest(self) -> float:
         """Return how many seconds are left at least, 0 if the limit is over."""
         rest = self._until - time.monotonic()
         if rest <= 0:
-            rest += min(self._measure(), _LONGEST_LINE)
+            self._measure()
+            rest += min(self._in_line, _LONGEST_LINE)
         return max(rest, 0)
 
     def wait_for(self, pipe: int) -> bool:
@@ -121,18 +122,21 @@ class TimeLimit:
             self._measure()  # as long as the processes are there
         return True
 
-    def _measure(self) -> float:
-        """Return for how many seconds the processes waited for a core: of each the thread that
-        waited longest, and all processes one after the other."""
-        for process, thread, waited in _list_times_in_line(self._process):
-            new = waited - self._before.get(thread, 0)
-            self._in_line[process] = max(new, self._in_line.get(process, 0))
-        return sum(self._in_line.values())
+    def _measure(self) -> None:
+        """Add the time in which the processes waited for a core since it was last measured.
+
+        Threads and processes that wait side by side wait once: the one that waited longest counts.
+        """
+        now = dict(_list_times_in_line(self._process))
+        added = (waited - self._before.get(thread, 0) for thread, waited in now.items())
+        self._in_line += max(added, default=0)
+        self._before = now
 
 
-def _list_times_in_line(process: int) -> Iterator[tuple[int, int, float]]:
-    """Yield each thread of a process and of those that it started: the process, the thread, and
-    for how many seconds it was ready to run while all cores were busy.
+def _list_times_in_line(process: int) -> Iterator[tuple[int, float]]:
+    """Yield each thread of a process and of those that it started, and its seconds in line.
+
+    In line, it was ready to run while all cores were busy.
 
     It yields nothing if the kernel does not tell.
     """
@@ -140,7 +144,7 @@ def _list_times_in_line(process: int) -> Iterator[tuple[int, int, float]]:
     with suppress(OSError, ValueError, IndexError):
         for thread in os.listdir(threads):
             with open(f"{threads}/{thread}/schedstat", "rb") as file:
-                yield process, int(thread), int(file.read().split()[1]) / 1e9
+                yield int(thread), int(file.read().split()[1]) / 1e9
             with open(f"{threads}/{thread}/children", "rb") as file:
                 children = file.read().split()
             for child in children:

@@ -130,7 +130,7 @@ def keep_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count(step=1000.0)
     monkeypatch.setattr(
         "fairlead.loader.base.processes._list_times_in_line",
-        lambda process: [(process, process, next(seconds))],
+        lambda process: [(process, next(seconds))],
     )
 
 

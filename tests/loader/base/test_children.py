@@ -377,7 +377,7 @@ def test_what_a_child_starts_is_seen_to_wait_for_a_core() -> None:
     try:
         while not max((time for one, time in waited.items() if one != first.pid), default=0) > 0.01:
             assert first.poll() is None
-            waited = {process: time for process, _, time in _list_times_in_line(first.pid)}
+            waited = dict(_list_times_in_line(first.pid))
         assert len(waited) == 2
     finally:
         os.killpg(first.pid, signal.SIGKILL)

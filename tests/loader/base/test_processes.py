@@ -13,7 +13,7 @@ import pytest
 from helpers.support import CHILD_TIMEOUT, FakeDriver, RunPython
 
 from fairlead.loader.base import processes
-from fairlead.loader.base.processes import count_cores
+from fairlead.loader.base.processes import TimeLimit, count_cores
 
 
 @pytest.mark.slow
@@ -88,6 +88,38 @@ def test_cores_are_counted_without_control_groups(
     monkeypatch.setattr(processes, "_CGROUP", tmp_path / "missing")
     monkeypatch.setattr(os, "sched_getaffinity", lambda number: {3, 5})
     assert count_cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("in_line", "added"),
+    [
+        ({}, 0),  # the kernel does not tell
+        ({1: [4, 4]}, 8),
+        ({1: [4, 4], 2: [4, 4], 3: [3, 3]}, 8),  # side by side
+        ({1: [4, 0], 2: [0, 3]}, 7),  # one after the other
+        ({1: [4], 2: [4, 4]}, 8),  # the first one has ended
+        ({1: [400, 0]}, 300),
+    ],
+)
+def test_processes_that_wait_side_by_side_for_a_core_wait_once(
+    monkeypatch: pytest.MonkeyPatch, in_line: dict[int, list[float]], added: float
+) -> None:
+    """`in_line` has for how many seconds each thread waits, first and then."""
+    clock = [0.0]
+    waits = [
+        [
+            (thread, float(sum(times[:count])))
+            for thread, times in in_line.items()
+            if count <= len(times)
+        ]
+        for count in range(3)
+    ]
+    monkeypatch.setattr(processes, "_list_times_in_line", lambda process: waits.pop(0))
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    limit = TimeLimit(0, 1)
+    clock[0] = 1.0
+    limit.find_rest()
+    assert limit.find_rest() == added
 
 
 def test_devices_are_found_without_proc_and_under_a_filter(run_python: RunPython) -> None:
