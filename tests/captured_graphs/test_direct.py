@@ -499,10 +499,7 @@ def untested(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[[str], 
     ("text", "reason"),
     [
         ("def main(data, progress): return {'difference': 'results differ'}", "results differ"),
-        (
-            "import os\ndef main(data, progress): progress('calling'); os.abort()",
-            "SIGABRT",
-        ),
+        ("import os\ndef main(data, progress): progress('calling'); os.abort()", "SIGABRT"),
         (
             "def main(data, progress): progress('calling'); raise ValueError('no layout')",
             "no layout",

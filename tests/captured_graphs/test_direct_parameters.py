@@ -69,10 +69,7 @@ def test_numbers_and_buffers_of_replays_in_flight(numbers: Numbers) -> None:
 
 
 def test_a_series_whose_wait_list_failed_never_runs(numbers: Numbers) -> None:
-    another, failed = (
-        cl.CommandQueue(numbers.queue.context),
-        cl.UserEvent(numbers.queue.context),
-    )
+    another, failed = (cl.CommandQueue(numbers.queue.context), cl.UserEvent(numbers.queue.context))
     by = fairlead.Parameter(np.int32(1))
     with capture(numbers.queue) as graph:
         numbers.add(by)

@@ -39,8 +39,7 @@ def _folds(queue: cl.CommandQueue) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"),
-    [(np.float32, 1), (np.float32, 10_000), (np.int32, 1000), (np.float64, 777)],
+    ("kind", "size"), [(np.float32, 1), (np.float32, 10_000), (np.int32, 1000), (np.float64, 777)]
 )
 def test_sums_of_expressions(queue: cl.CommandQueue, kind: Any, size: int) -> None:
     """10,000 elements take a second kernel, which has the array as an argument, unread."""

@@ -15,14 +15,7 @@ import pytest
 from helpers.fusion_programs import Kernels, RandomProgram
 
 from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
-from fairlead.icd.command_buffer.rewrites import (
-    launches,
-    places,
-    runs,
-    transfers,
-    used_bytes,
-    uses,
-)
+from fairlead.icd.command_buffer.rewrites import launches, places, runs, transfers, used_bytes, uses
 
 from . import test_fused_reductions as reduced
 
@@ -48,11 +41,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "if False",
     ),
     "nobody holds memory": (uses.find_users, "count_others(handle) or", ""),
-    "others do not use memory": (
-        places.find_temporaries,
-        "not run.issuperset(users[key]) or",
-        "",
-    ),
+    "others do not use memory": (places.find_temporaries, "not run.issuperset(users[key]) or", ""),
     "rows are as long as the range": (
         used_bytes._find_items,
         "factor and values.value(factor)",
@@ -60,11 +49,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     ),
     "all grids are alike": (runs.Run.why_not, "launch.grid not in (None, self.grid)", "False"),
     "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
-    "ids are numbers of items": (
-        kernels_read._check_ids,
-        "access.ids - ITEM_FUNCTIONS",
-        "set()",
-    ),
+    "ids are numbers of items": (kernels_read._check_ids, "access.ids - ITEM_FUNCTIONS", "set()"),
     "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
     "buffers begin with their views": (
         used_bytes._query_root,
@@ -81,11 +66,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "launch is None or any(",
         "launch is None and any(",
     ),
-    "all pieces have a part of the result": (
-        launches._end,
-        "one.root == out.root",
-        "False",
-    ),
+    "all pieces have a part of the result": (launches._end, "one.root == out.root", "False"),
     "loops over items run alone": (
         launches._find_memory,
         "if kernel.loop is not None and not all(",

@@ -267,12 +267,7 @@ class Chain:
         self.loop = self.graph.finalize(fuse="wait", **finalize)
 
     def expect(
-        self,
-        a: float = 0.5,
-        b: float = 0.75,
-        n: int = SIZE,
-        x: int | None = None,
-        at: int = 1,
+        self, a: float = 0.5, b: float = 0.75, n: int = SIZE, x: int | None = None, at: int = 1
     ) -> None:
         """Check y, which is in buffer number `at`, for such values."""
         half, one = np.float32(0.5), self.memory.contents[self.first if x is None else x]

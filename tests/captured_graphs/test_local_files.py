@@ -79,10 +79,7 @@ def test_a_stream_may_not_read_files_and_a_path_may(each_driver: Driver, tmp_pat
         program.put(queue, (1,), None, x)
     file = tmp_path / "step.flg"
     graph.save(file, names={"x": x})
-    for place, options in (
-        (io.BytesIO(file.read_bytes()), {}),
-        (file, {"local_files": False}),
-    ):
+    for place, options in ((io.BytesIO(file.read_bytes()), {}), (file, {"local_files": False})):
         with pytest.raises(GraphFileError, match="may read files") as refused:
             fairlead.load(place, device, **options)
         assert "local_files=True" in refused.value.remedy

@@ -338,8 +338,7 @@ def test_a_number_becomes_what_the_kernel_declares(numbers: Numbers) -> None:
 
 def test_structures(numbers: Numbers) -> None:
     program = cl.Program(
-        numbers.queue.context,
-        "kernel void put(global float *x, float4 v) { vstore4(v, 0, x); }",
+        numbers.queue.context, "kernel void put(global float *x, float4 v) { vstore4(v, 0, x); }"
     ).build()
     cltypes: Any = pyopencl.cltypes
     put, make = program.put, cltypes.make_float4

@@ -42,8 +42,7 @@ def test_host_memory_of_every_kind_lives_as_long_as_the_graph(numbers: Numbers, 
             cl.enqueue_copy(numbers.queue, host, numbers.buffer, is_blocking=False)
         view = memoryview(host)
         task = graph.add(
-            lambda handler: handler.host_task(lambda: seen.append(bytes(view))),
-            depends_on=graph[1],
+            lambda handler: handler.host_task(lambda: seen.append(bytes(view))), depends_on=graph[1]
         )
         assert task.predecessors == [graph[1]]
         return graph.finalize()

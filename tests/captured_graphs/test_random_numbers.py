@@ -142,10 +142,7 @@ def test_host_tasks_sub_graphs_and_updates(queue: cl.CommandQueue) -> None:
     with capture(queue) as graph:
         draw(arrays, generator)
     seen: list[int] = []
-    task = graph.add(
-        lambda handler: handler.host_task(lambda: seen.append(0)),
-        depends_on=graph[1],
-    )
+    task = graph.add(lambda handler: handler.host_task(lambda: seen.append(0)), depends_on=graph[1])
     graph[2].depends_on(task)
     loop = graph.finalize()
     for times in (1, 3, 1):

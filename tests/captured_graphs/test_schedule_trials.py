@@ -109,11 +109,7 @@ def test_replays_are_right_while_schedules_take_turns(
 
 @pytest.mark.parametrize("best", [0, 1, -1])
 def test_the_fastest_schedule_stays(
-    numbers: Numbers,
-    out_of_order: cl.CommandQueue,
-    told: type[Told],
-    only_replays: Path,
-    best: int,
+    numbers: Numbers, out_of_order: cl.CommandQueue, told: type[Told], only_replays: Path, best: int
 ) -> None:
     names = list_candidates(out_of_order)
     told.seconds_of = [0.7] * len(names)

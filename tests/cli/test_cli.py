@@ -319,11 +319,7 @@ def test_info_of_the_reference_adapter_has_its_usm(
     [("0:1", ["0:1"]), ("second", ["1:0"]), ("FAKE", ["0:0", "0:1"]), ("", ["0:0", "0:1", "1:0"])],
 )
 def test_info_takes_a_number_or_a_part_of_a_name(
-    run_python: RunPython,
-    fake_driver: FakeDriver,
-    tmp_path: Path,
-    wanted: str,
-    expected: list[str],
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path, wanted: str, expected: list[str]
 ) -> None:
     env = vendors(tmp_path, fake_driver(devices=2), fake_driver(device_name='"The second"'))
     found = described(run_python, env, *filter(None, [wanted]))

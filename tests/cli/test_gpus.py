@@ -18,9 +18,7 @@ WITHOUT = {"cuda": "cuDeviceGetCount", "hip": "hipInit"}
 
 #: The profile decides what is read of a device. The other tests are of an API's name and states.
 _ONE_HIP = pytest.mark.parametrize(
-    "fake",
-    ["cuda", "hip-6.4", pytest.param("hip-5.2", marks=pytest.mark.thorough)],
-    indirect=True,
+    "fake", ["cuda", "hip-6.4", pytest.param("hip-5.2", marks=pytest.mark.thorough)], indirect=True
 )
 
 

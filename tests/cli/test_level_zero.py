@@ -85,8 +85,7 @@ def test_no_device_is_an_error_with_the_reasons(run_python: RunPython, fake_ze: 
 
 
 def test_the_doctor_tells_usable_idle_and_refused_drivers(
-    machine: Machine,
-    fake_ze: FakePlugin,
+    machine: Machine, fake_ze: FakePlugin
 ) -> None:
     good, idle = fake_ze(), fake_ze(devices=0)
     bad = fake_ze(at_load="crash()")
@@ -106,10 +105,7 @@ def test_the_doctor_tells_usable_idle_and_refused_drivers(
     assert f"usable: {good}" in text and f"refused: {bad}" in text
 
 
-def test_a_driver_that_is_excluded_is_no_problem(
-    machine: Machine,
-    fake_ze: FakePlugin,
-) -> None:
+def test_a_driver_that_is_excluded_is_no_problem(machine: Machine, fake_ze: FakePlugin) -> None:
     machine.env["ZE_ENABLE_ALT_DRIVERS"] = str(fake_ze(at_load="crash()"))
     machine.env["FAIRLEAD_EXCLUDE"] = "*fake_ze*"
     facts = machine.examine()

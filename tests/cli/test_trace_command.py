@@ -226,13 +226,7 @@ def test_device_says_what_devices_did(
 
 #: What each kind of event has in the trace-event format, beside "ph", "pid" and "tid".
 FORMAT: dict[str, dict[str, tuple[type, ...]]] = {
-    "X": {
-        "name": (str,),
-        "cat": (str,),
-        "ts": (float, int),
-        "dur": (float, int),
-        "args": (dict,),
-    },
+    "X": {"name": (str,), "cat": (str,), "ts": (float, int), "dur": (float, int), "args": (dict,)},
     "M": {"name": (str,), "args": (dict,)},
     "C": {"name": (str,), "ts": (float, int), "args": (dict,)},
     "s": {"name": (str,), "cat": (str,), "ts": (float, int), "id": (str, int)},

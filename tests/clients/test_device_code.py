@@ -79,11 +79,7 @@ def test_binaries_of_programs_come_from_the_cache_of_libsycl(
     made_of_binaries = []
     for _ in range(2):
         output = run(
-            compile_client.sycl("groups"),
-            now,
-            drivers[driver],
-            adapter_path("fairlead"),
-            **cache,
+            compile_client.sycl("groups"), now, drivers[driver], adapter_path("fairlead"), **cache
         )
         said = output.out + output.err
         made_of_binaries.append("---> urProgramCreateWithBinary" in said)

@@ -16,10 +16,7 @@ from fairlead import plugins
 
 pytestmark = [pytest.mark.thorough, pytest.mark.parametrize("driver", on("intel_cpu"))]
 
-ADAPTERS: Final = {
-    "opencl": plugins.reference_adapter,
-    "level_zero": plugins.level_zero_adapter,
-}
+ADAPTERS: Final = {"opencl": plugins.reference_adapter, "level_zero": plugins.level_zero_adapter}
 
 
 @pytest.mark.parametrize("find_adapter", ADAPTERS.values(), ids=ADAPTERS)

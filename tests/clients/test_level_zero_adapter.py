@@ -12,15 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from helpers.clients import (
-    HERE,
-    ZE_PROCESSES,
-    ZE_VARIABLES,
-    Compiler,
-    on,
-    outputs,
-    printed,
-)
+from helpers.clients import HERE, ZE_PROCESSES, ZE_VARIABLES, Compiler, on, outputs, printed
 from helpers.support import Output
 
 from fairlead import plugins

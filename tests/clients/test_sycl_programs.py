@@ -139,10 +139,7 @@ _ON_ONE_DRIVER: Final = [
     pytest.param(
         *case.values,
         id=case.id,
-        marks=(
-            *case.marks,
-            *([] if case.id == "fairlead-intel_cpu" else [pytest.mark.thorough]),
-        ),
+        marks=(*case.marks, *([] if case.id == "fairlead-intel_cpu" else [pytest.mark.thorough])),
     )
     for case in CASES
 ]

@@ -245,10 +245,7 @@ def test_wrong_options_are_explained(
 
 
 def test_a_case_file_that_cannot_be_imported_is_quoted(
-    fake_adapter: FakePlugin,
-    run_python: RunPython,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fake_adapter: FakePlugin, run_python: RunPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys; sys.modules['fairlead.conformance.ur.kinds'] = None"

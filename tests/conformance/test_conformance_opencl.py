@@ -49,9 +49,7 @@ def good(fake_driver: FakeDriver, run_suite: RunSuite) -> Callable[[str, int], d
 
 @pytest.fixture(scope="session")
 def broken(
-    fake_driver: FakeDriver,
-    good: Callable[[str, int], dict[str, str]],
-    run_suite: RunSuite,
+    fake_driver: FakeDriver, good: Callable[[str, int], dict[str, str]], run_suite: RunSuite
 ) -> Callable[..., dict[str, str]]:
     """Returns what a variant of the fake driver fails of an area, and the unchanged one does
     not."""
@@ -291,11 +289,7 @@ def test_a_real_plugin(
     ids=["cl", "cl-pocl", "ze"],
 )
 def test_our_plugins(
-    adapter: str,
-    driver: str,
-    request: pytest.FixtureRequest,
-    run_suite: RunSuite,
-    tmp_path: Path,
+    adapter: str, driver: str, request: pytest.FixtureRequest, run_suite: RunSuite, tmp_path: Path
 ) -> None:
     """A case ends the plugin in the middle of them, but only in a fork."""
     library = build_plugin(Path(adapter), tmp_path / "libpi_opencl.so")

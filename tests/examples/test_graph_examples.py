@@ -14,36 +14,20 @@ EXAMPLES = ROOT / "examples"
 
 #: Small arguments of each example, the sentence about what it does with them, and what it counts.
 CASES = {
-    "conjugate_gradient": (
-        "--size 12",
-        "12×12 unknowns; the graph has 3 nodes",
-        "iteration",
-    ),
+    "conjugate_gradient": ("--size 12", "12×12 unknowns; the graph has 3 nodes", "iteration"),
     "conjugate_gradient_arrays": (
         "--size 12",
         "12×12 unknowns; the graph has 14 nodes",
         "iteration",
     ),
-    "wave_3d": (
-        "--size 8 --steps 21",
-        "8³ points, 21 steps; the graph has 2 nodes",
-        "step",
-    ),
+    "wave_3d": ("--size 8 --steps 21", "8³ points, 21 steps; the graph has 2 nodes", "step"),
     "image_pipeline": (
         "--size 24 --pictures 3",
         "3 pictures of 24×24; the graph has 6 nodes",
         "picture",
     ),
-    "heat": (
-        "--size 16 --steps 40",
-        "16×16 points, 40 steps; the graph has 1 nodes",
-        "step",
-    ),
-    "tissue": (
-        "--size 16 --steps 40",
-        "16×16 cells, 40 steps; the graph has 13 nodes",
-        "step",
-    ),
+    "heat": ("--size 16 --steps 40", "16×16 points, 40 steps; the graph has 1 nodes", "step"),
+    "tissue": ("--size 16 --steps 40", "16×16 cells, 40 steps; the graph has 13 nodes", "step"),
     "array_program": (
         "--countries 33 --days 40",
         "33 countries, 40 days; the graph has 7 nodes",

@@ -17,16 +17,7 @@ import pytest
 from helpers.sycl import Gate, N, zeros
 
 from fairlead.graph import CommandGraph, DynamicParameter
-from fairlead.runtime import (
-    USM,
-    Device,
-    Event,
-    Handler,
-    Program,
-    Queue,
-    from_dlpack,
-    malloc_device,
-)
+from fairlead.runtime import USM, Device, Event, Handler, Program, Queue, from_dlpack, malloc_device
 
 
 def note_end(owner: Any) -> threading.Event:

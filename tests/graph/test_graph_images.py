@@ -12,16 +12,7 @@ from helpers.sycl import Gate, raises
 from fairlead.graph import CommandGraph, DynamicParameter
 from fairlead.graph.partition import POLICIES
 from fairlead.graph.segments import BufferSegment, HostSegment, QueueSegment
-from fairlead.runtime import (
-    Accessor,
-    Buffer,
-    Context,
-    Errc,
-    Image,
-    Program,
-    Queue,
-    Sampler,
-)
+from fairlead.runtime import Accessor, Buffer, Context, Errc, Image, Program, Queue, Sampler
 
 SOURCE = """
 constant sampler_t plain = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;

@@ -245,9 +245,7 @@ def test_who_waits_for_the_queue_waits_for_what_ran_before_an_error(
     ur, enqueue = queue.adapter.ur, queue.adapter.ur.urEnqueueCommandBufferExp
     refusal = UR.codes["UR_RESULT_ERROR_OUT_OF_RESOURCES"]
     monkeypatch.setattr(
-        ur,
-        "urEnqueueCommandBufferExp",
-        lambda *given: refusal if next(calls) else enqueue(*given),
+        ur, "urEnqueueCommandBufferExp", lambda *given: refusal if next(calls) else enqueue(*given)
     )
     with pytest.raises(SYCLError, match="OUT_OF_RESOURCES"):
         queue.graph(executable)

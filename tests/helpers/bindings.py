@@ -12,12 +12,7 @@ from fairlead.loader.base.abi import Api
 from fairlead.loader.base.library import open_library
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.ur.abi import UR
-from fairlead.loader.ur.binding import (
-    BindError,
-    PluginBinding,
-    bind_adapter,
-    bind_plugin,
-)
+from fairlead.loader.ur.binding import BindError, PluginBinding, bind_adapter, bind_plugin
 from helpers.plugin_header import FIRST_ANSWER
 
 LAYOUTS = tuple(UR.layouts)

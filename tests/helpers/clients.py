@@ -315,10 +315,7 @@ class Compiler:
         with tempfile.TemporaryDirectory(dir=compiled.parent) as cache:
             own = Path(cache, "ext_kernel_compiler")
             shutil.copytree(compiled, own)
-            caching: dict[str, str | Path] = {
-                "SYCL_CACHE_PERSISTENT": "1",
-                "SYCL_CACHE_DIR": cache,
-            }
+            caching: dict[str, str | Path] = {"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": cache}
             output = run(self.sycl(*names), self.home, driver, adapter, **caching, **variables)
             for entry in own.iterdir() if output.code == 0 else ():
                 with suppress(OSError):  # it is there already

@@ -61,11 +61,7 @@ def pieces(own: Own, items: list[dict[str, int]]) -> np.ndarray:
 
 
 def find_violation(
-    context: cl.Context,
-    program: cl.Program,
-    access: KernelAccess,
-    values: LaunchValues,
-    seed: int,
+    context: cl.Context, program: cl.Program, access: KernelAccess, values: LaunchValues, seed: int
 ) -> str:
     """Run a kernel that has own items only, twice. Say what is not as it was read.
 

@@ -194,8 +194,7 @@ def device_gate(queue: Queue) -> Iterator[Gate]:
     user = cl.UserEvent(native)
 
     made = Gate(
-        event_of(user, queue.context),
-        lambda: user.set_status(cl.command_execution_status.COMPLETE),
+        event_of(user, queue.context), lambda: user.set_status(cl.command_execution_status.COMPLETE)
     )
     yield made
     made.open()

@@ -375,8 +375,7 @@ def test_with_the_repair_it_builds_and_runs(
 
 
 @pytest.mark.parametrize(
-    "level",
-    [level for level, flags in CPU_LEVELS if _read_cpu_flags().issuperset(flags.split())],
+    "level", [level for level, flags in CPU_LEVELS if _read_cpu_flags().issuperset(flags.split())]
 )
 def test_every_name_that_this_cpu_may_be_given_builds_and_runs(
     pocl_wheel: Candidate, run_python: RunPython, tmp_path: Path, level: str

@@ -67,12 +67,7 @@ class Habit:
         self.out, self.code = "", 0
 
     def run(
-        self,
-        code: str,
-        knobs: dict[str, str],
-        switches: str = "",
-        calls: str = "c",
-        **more: object,
+        self, code: str, knobs: dict[str, str], switches: str = "", calls: str = "c", **more: object
     ) -> list[str]:
         log = self.folder / "calls"
         log.unlink(missing_ok=True)

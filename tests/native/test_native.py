@@ -97,10 +97,7 @@ def test_every_lock_in_c_is_free_in_forked_children() -> None:
     """A thread that does not exist in the child may have it."""
     sources = {
         source: source.read_text(encoding="utf-8")
-        for folder in (
-            *("icd/native", "loader/base/native"),
-            "plugins/command_buffer_layer/native",
-        )
+        for folder in (*("icd/native", "loader/base/native"), "plugins/command_buffer_layer/native")
         for source in (ROOT / folder).glob("*.c")
     }
     locking = {name for name, text in sources.items() if "PTHREAD_MUTEX_INITIALIZER" in text}

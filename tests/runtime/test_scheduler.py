@@ -582,9 +582,7 @@ def test_an_event_is_asked_and_dropped_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert list(events) == [second] and second.held
 
 
-def test_what_an_event_holds_lives_until_its_last_part_is_complete(
-    gate: Gate,
-) -> None:
+def test_what_an_event_holds_lives_until_its_last_part_is_complete(gate: Gate) -> None:
     event, waiting = Event(), threading.Event()
     event.held = Event()
     gone = weakref.ref(event.held)

@@ -324,10 +324,7 @@ def doctor_install(facts: dict[str, Any]) -> str:
     ],
 )
 def test_a_driver_that_crashes_or_hangs_is_named_and_the_others_are_listed(
-    machine: Machine,
-    fake_driver: FakeDriver,
-    knobs: dict[str, object],
-    reason: str,
+    machine: Machine, fake_driver: FakeDriver, knobs: dict[str, object], reason: str
 ) -> None:
     bad = fake_driver(**knobs)
     machine.register("0", bad)

@@ -204,15 +204,13 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"count": 1 << 20}, "it reports 1048576 handles"),
 ]
 HANGING: list[tuple[dict[str, object], str]] = [
-    ({"at_list": "hang()"}, "it did not answer within {limit} s while listing its platforms"),
+    ({"at_list": "hang()"}, "it did not answer within {limit} s while listing its platforms")
 ]
 
 
 @pytest.mark.parametrize("refused", [REFUSED, HANGING], ids=["at once", "after its time"])
 def test_adapters_that_are_refused_are_errors_and_the_others_are_listed(
-    machine: PluginMachine,
-    fake_plugin: FakePlugin,
-    refused: list[tuple[dict[str, object], str]],
+    machine: PluginMachine, fake_plugin: FakePlugin, refused: list[tuple[dict[str, object], str]]
 ) -> None:
     bad, good = [fake_plugin(**knobs) for knobs, _ in refused], fake_plugin()
     machine.load(*bad, good)
@@ -390,10 +388,7 @@ VARIABLES = [
         "SYCL_PI_TRACE": ("1", "prints the plugins that are found"),
         "SYCL_UR_TRACE": ("0x2", "prints the calls of Unified Runtime"),
         "UR_ENABLE_LAYERS": ("UR_LAYER_TRACING", "prints them where UR_LOG_TRACING says"),
-        "UR_LOG_LOADER": (
-            "level:info;output:file,/tmp/x.log",
-            "from level info, go to /tmp/x.log",
-        ),
+        "UR_LOG_LOADER": ("level:info;output:file,/tmp/x.log", "from level info, go to /tmp/x.log"),
         "UR_LOG_CUDA": ("level:info", "no effect on fairlead"),
         "FAIRLEAD_TRACE": ("ur,cl,times", "traces the calls of ur, cl; prints them to stderr"),
     },

@@ -292,9 +292,7 @@ def test_platforms_are_sorted_by_their_devices(
         Path(
             shutil.copy(
                 fake_driver(
-                    name=f'"{name}"',
-                    device_type=f"CL_DEVICE_TYPE_{kind}",
-                    devices=int(name != "0"),
+                    name=f'"{name}"', device_type=f"CL_DEVICE_TYPE_{kind}", devices=int(name != "0")
                 ),
                 tmp_path / f"{name}.so",
             )

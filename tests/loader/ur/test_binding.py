@@ -30,11 +30,7 @@ from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.query import query, query_handles
 from fairlead.loader.ur.abi import UR, URError, check
 from fairlead.loader.ur.adapt import ADAPTATIONS
-from fairlead.loader.ur.binding import (
-    BindError,
-    find_layout,
-    unbind,
-)
+from fairlead.loader.ur.binding import BindError, find_layout, unbind
 
 
 @pytest.mark.slow
@@ -102,10 +98,7 @@ def test_a_retired_function_of_an_old_adapter_still_works(fake_plugin: FakePlugi
 def test_the_lengths_of_a_layout_are_that_layout_exactly(name: str) -> None:
     assert find_layout(
         {table: len(functions) for table, functions in UR.layouts[name].items()}
-    ) == (
-        name,
-        True,
-    )
+    ) == (name, True)
 
 
 @pytest.mark.slow

@@ -6,21 +6,11 @@ import itertools
 from typing import Any
 
 import pytest
-from helpers.bindings import (
-    CODES,
-    answer,
-    implemented,
-    own_answer,
-    plugin,
-    plugin_refusal,
-    refusal,
-)
+from helpers.bindings import CODES, answer, implemented, own_answer, plugin, plugin_refusal, refusal
 from helpers.support import FakePlugin
 
 from fairlead.loader.pi.abi import PI
-from fairlead.loader.ur.binding import (
-    PluginBinding,
-)
+from fairlead.loader.ur.binding import PluginBinding
 
 
 def is_own(binding: PluginBinding, names: set[str]) -> None:

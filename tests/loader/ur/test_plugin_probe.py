@@ -126,10 +126,7 @@ def test_what_hangs_is_ended(fake_plugin: FakePlugin) -> None:
             {"getter_error": "UR_RESULT_ERROR_UNSUPPORTED_VERSION"},
             "urGetKernelProcAddrTable: it refuses to fill its table Kernel",
         ),
-        (
-            {"count": "(1 << 20)"},
-            "urPlatformGet: it reports 1048576 handles, which is impossible",
-        ),
+        ({"count": "(1 << 20)"}, "urPlatformGet: it reports 1048576 handles, which is impossible"),
     ],
 )
 def test_an_adapter_that_is_refused(

@@ -15,10 +15,7 @@ from fairlead.loader.base.library import open_library
 from fairlead.loader.base.query import query, query_handles
 from fairlead.loader.pi.abi import PI
 from fairlead.loader.ur.abi import UR, URError, check
-from fairlead.loader.ur.binding import (
-    BindError,
-    bind_adapter,
-)
+from fairlead.loader.ur.binding import BindError, bind_adapter
 
 
 @pytest.mark.parametrize(

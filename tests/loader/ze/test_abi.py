@@ -132,10 +132,7 @@ def test_the_functions_of_tools_are_those_of_the_headers(ze_headers: Path, versi
 def test_every_prototype_is_that_of_the_header(ze_headers: Path, version: int) -> None:
     theirs = prototypes(ze_headers)
     ours = {
-        name: (
-            function.returns,
-            [(p.c_type.replace(" ", ""), p.name) for p in function.parameters],
-        )
+        name: (function.returns, [(p.c_type.replace(" ", ""), p.name) for p in function.parameters])
         for name, function in ZE.functions.items()
         if function.since <= numbers(version)
     }

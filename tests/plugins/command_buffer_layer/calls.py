@@ -333,11 +333,7 @@ def enqueue(command_buffer: int, *queues: int, after: tuple[int, ...] = ()) -> i
 class Argument(ctypes.Structure):
     """cl_mutable_dispatch_arg_khr."""
 
-    _fields_ = (
-        ("index", ctypes.c_uint32),
-        ("size", ctypes.c_size_t),
-        ("value", ctypes.c_void_p),
-    )
+    _fields_ = (("index", ctypes.c_uint32), ("size", ctypes.c_size_t), ("value", ctypes.c_void_p))
 
 
 ExecInfo = Argument  # the fields are of the same types
@@ -385,10 +381,7 @@ def update(command_buffer: int, *configs: Config) -> str:
     types = uints(*[0] * len(configs))
     return name(
         cl.clUpdateMutableCommandsKHR(
-            command_buffer,
-            len(configs),
-            types,
-            words(*(ctypes.addressof(one) for one in configs)),
+            command_buffer, len(configs), types, words(*(ctypes.addressof(one) for one in configs))
         )
     )
 

@@ -66,11 +66,7 @@ def layered(variables: Callable[[list[str | Path]], dict[str, str | None]]) -> L
         folder = Path(loader or libopencl.find_library()).parent
         # Intel's driver needs the libraries beside it, which only fairlead's loader finds.
         folders = [folder, *(Path(driver).parent for driver in drivers)]
-        ways = {
-            **variables(drivers),
-            "LD_LIBRARY_PATH": ":".join(map(str, folders)),
-            **env,
-        }
+        ways = {**variables(drivers), "LD_LIBRARY_PATH": ":".join(map(str, folders)), **env}
         environ = {**os.environ, **{name: value for name, value in ways.items() if value}}
         done = subprocess.run(
             list(map(str, command)),

@@ -73,10 +73,7 @@ def test_a_copy_that_fails_is_closed(
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_events_of_an_enqueue_that_fails_at_its_end_are_released(
-    calls: list[tuple[Any, ...]],
-    queue: LayerQueue,
-    monkeypatch: pytest.MonkeyPatch,
-    wanted: bool,
+    calls: list[tuple[Any, ...]], queue: LayerQueue, monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
     monkeypatch.setattr(buffers, "_state", Layer(0x100))
 

@@ -69,11 +69,7 @@ def version(major: int, minor: int, patch: int) -> int:
     return major << 22 | minor << 12 | patch
 
 
-NEW = {
-    "base": version(0, 9, 8),
-    "mutable": version(0, 9, 5),
-    "devices": version(0, 9, 2),
-}
+NEW = {"base": version(0, 9, 8), "mutable": version(0, 9, 5), "devices": version(0, 9, 2)}
 
 
 def listed(layered: Layered, driver: object) -> list[Any]:

@@ -138,10 +138,7 @@ for one in threads: one.join()
 say([found.get(number) for number in range(6)])
 say(read(total, 4))
 """
-    assert calls(code, each_driver) == [
-        [[20 * number] * 4 for number in range(6)],
-        [120] * 4,
-    ]
+    assert calls(code, each_driver) == [[[20 * number] * 4 for number in range(6)], [120] * 4]
 
 
 def test_a_program_of_pyopencl(layered: Layered, each_driver: Driver) -> None:
@@ -192,10 +189,7 @@ pyopencl.enqueue_copy(queue, result, a)
 print(result.tolist())
 """
     output = layered(sys.executable, "-c", code, drivers=[each_driver.library])
-    assert output.out.splitlines() == [
-        "True",
-        str([3333 + number for number in range(5)]),
-    ]
+    assert output.out.splitlines() == ["True", str([3333 + number for number in range(5)])]
 
 
 def test_ctrl_c_is_not_lost(calls: Calls, each_driver: Driver) -> None:

@@ -128,13 +128,7 @@ def test_launches_of_a_chain_start_early(
 @only_cuda
 @pytest.mark.parametrize(
     ("how", "expected"),
-    [
-        ("fork", 0),
-        ("copy", 1),
-        ("many chains", 0),
-        ("events", 0),
-        ("another kernel", 0),
-    ],
+    [("fork", 0), ("copy", 1), ("many chains", 0), ("events", 0), ("another kernel", 0)],
 )
 def test_what_does_not_start_early(
     work: Work,

@@ -62,9 +62,7 @@ def test_offsets_of_recorded_launches_can_be_updated(work: Work) -> None:
     assert work.numbers(out) == [0] * 16 + [1] * 8 + [0] * (COUNT - 24)
 
 
-def test_places_in_local_memory_begin_behind_what_the_kernel_has(
-    adapted: Adapted,
-) -> None:
+def test_places_in_local_memory_begin_behind_what_the_kernel_has(adapted: Adapted) -> None:
     objects, kernels = adapted.module("code_objects"), adapted.module("kernels")
     plain = objects.CodeObjectParameter
     known = objects.CodeObjectKernel(

@@ -198,9 +198,7 @@ def test_an_event_has_the_times_of_the_lists_before_it(
     bench.ze.ok("zeCommandListClose", regular)
     event = bench.events(1, flags=5)[0]
     if is_counter_based:
-        desc = new(
-            "ze_event_counter_based_desc_t",
-        )
+        desc = new("ze_event_counter_based_desc_t")
         desc.flags = ZE["ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE"]
         desc.flags |= ZE["ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP"]
         given = bench.context, bench.device, byref(desc)

@@ -54,11 +54,7 @@ def module_of(
 ) -> tuple[str, int, str]:
     text = ctypes.create_string_buffer(data, len(data))
     desc = new(
-        "ze_module_desc_t",
-        format=form,
-        inputSize=len(data),
-        pInputModule=text,
-        pConstants=given,
+        "ze_module_desc_t", format=form, inputSize=len(data), pInputModule=text, pConstants=given
     )
     return create(bench, desc)
 

@@ -64,10 +64,7 @@ def child(
         ({"ZE_AFFINITY_MASK": "0.1"}, ["device"]),
         ({"ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}, ["device", "device"]),
         ({"ZE_FLAT_DEVICE_HIERARCHY": "combined"}, ["part 0 root", "part 1 root"]),
-        (
-            {"ZE_FLAT_DEVICE_HIERARCHY": "COMBINED", "ZE_AFFINITY_MASK": "1"},
-            ["part 1 root"],
-        ),
+        ({"ZE_FLAT_DEVICE_HIERARCHY": "COMBINED", "ZE_AFFINITY_MASK": "1"}, ["part 1 root"]),
     ],
     ids=str,
 )

@@ -346,12 +346,7 @@ def all_are_soon_over() -> Iterator[None]:
 
 
 def test_launches_that_are_soon_over(
-    ur: Calls,
-    queue: int,
-    context: int,
-    kernel: int,
-    asked: list[str],
-    all_are_soon_over: None,
+    ur: Calls, queue: int, context: int, kernel: int, asked: list[str], all_are_soon_over: None
 ) -> None:
     """C remembers of a kernel and its range that the launch ended soon."""
     numbers, known = Numbers(ur, context, 4), owned("ur_queue_handle_t")[queue].struct

@@ -67,10 +67,7 @@ _NO_USM: Final = "shared virtual memory stands in where the driver has no USM"
 
 #: What this adapter answers otherwise than Intel's of 2025.3.3: on which drivers, and why.
 DIFFERENT: Final = {
-    "QUEUE_ON_DEVICE_PROPERTIES": (
-        _INTEL,
-        "0: neither adapter makes queues on a device",
-    ),
+    "QUEUE_ON_DEVICE_PROPERTIES": (_INTEL, "0: neither adapter makes queues on a device"),
     "COMMAND_BUFFER_SUPPORT_EXP": (_POCL, "also without cl_khr_command_buffer"),
     "COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP": (
         _INTEL,

@@ -18,14 +18,7 @@ from helpers.image_calls import (
     image_format,
     new_image,
 )
-from helpers.memory_calls import (
-    content,
-    new_buffer,
-    opencl,
-    rect,
-    region,
-    struct,
-)
+from helpers.memory_calls import content, new_buffer, opencl, rect, region, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
 

@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from helpers.launching import (
-    Numbers,
-    find_foreign,
-    is_intel,
-    launch,
-    sizes,
-)
+from helpers.launching import Numbers, find_foreign, is_intel, launch, sizes
 from helpers.support import ROOT, RunPython
 from helpers.ur_calls import Calls, array
 

@@ -6,15 +6,7 @@ import ctypes
 from collections.abc import Iterator
 
 import pytest
-from helpers.memory_calls import (
-    content,
-    finish,
-    held_back,
-    new_buffer,
-    new_queue,
-    opencl,
-    struct,
-)
+from helpers.memory_calls import content, finish, held_back, new_buffer, new_queue, opencl, struct
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
 

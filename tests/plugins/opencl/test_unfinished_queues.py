@@ -128,10 +128,7 @@ def test_memory_is_freed_after_commands_of_a_queue_that_nothing_holds(
 
 
 def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
-    ur: Calls,
-    context: int,
-    device: PluginDevice,
-    monkeypatch: pytest.MonkeyPatch,
+    ur: Calls, context: int, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(ur, context, device.handle, monkeypatch)
     ur.ok("urDeviceWaitExp", device.handle)
@@ -141,10 +138,7 @@ def test_a_device_is_waited_for_with_the_commands_of_a_released_queue(
 
 
 def test_a_queue_that_only_its_event_holds_is_waited_for(
-    ur: Calls,
-    context: int,
-    device: PluginDevice,
-    monkeypatch: pytest.MonkeyPatch,
+    ur: Calls, context: int, device: PluginDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handle is gone, the queue is not."""
     held = Held(ur, context, device.handle, monkeypatch)

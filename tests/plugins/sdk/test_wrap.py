@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.entry_points import (
-    BYTES,
-    CODES,
-    FUNCTIONS,
-    ROOM,
-    TABLE,
-    Call,
-    is_query,
-    kind_of,
-    make,
-)
+from helpers.entry_points import BYTES, CODES, FUNCTIONS, ROOM, TABLE, Call, is_query, kind_of, make
 from helpers.tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st

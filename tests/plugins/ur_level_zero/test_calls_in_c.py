@@ -293,9 +293,7 @@ def test_what_needs_more_than_an_append_is_python_s(
     assert asked.count(ENQUEUE) == 5
 
 
-def test_events_for_which_there_is_no_room_are_not_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_events_for_which_there_is_no_room_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     given, cells = (
         LZEventsInC(Mock(address_of_top=0), False),
         [Mock(ze=number) for number in (1, 2)],

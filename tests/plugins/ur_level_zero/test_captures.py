@@ -238,11 +238,7 @@ def test_what_was_captured_may_be_released(
 
 
 def test_a_driver_without_the_extension(
-    calls: URCalls,
-    context: int,
-    queue: int,
-    behind: LZDevice,
-    monkeypatch: pytest.MonkeyPatch,
+    calls: URCalls, context: int, queue: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP"
     assert calls.info("urDeviceGetInfo", calls.device, name)

@@ -37,12 +37,7 @@ def test_local_memory_limits_how_many_groups_run_at_the_same_time(
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("local", [(), (2,)])
 def test_updates_make_a_launch_empty_and_launch_it_again(
-    make: URObjects,
-    context: int,
-    program: int,
-    queue: int,
-    in_order: bool,
-    local: tuple[int, ...],
+    make: URObjects, context: int, program: int, queue: int, in_order: bool, local: tuple[int, ...]
 ) -> None:
     """An empty launch can be appended, too."""
     buffer = make.buffer(context)

@@ -86,11 +86,7 @@ def test_memory_of_the_program_becomes_usm_of_the_host(
 
 
 def test_a_driver_that_takes_memory_of_the_program(
-    calls: URCalls,
-    make: URObjects,
-    context: int,
-    behind: LZDevice,
-    monkeypatch: pytest.MonkeyPatch,
+    calls: URCalls, make: URObjects, context: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Intel's GPU driver has two functions for it."""
     told: list[tuple[Any, ...]] = []

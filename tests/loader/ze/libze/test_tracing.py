@@ -39,10 +39,7 @@ def test_a_tool_sees_and_changes_calls(
     subprocess.run([*command, f"-Wl,-rpath,{os.path.dirname(library)}"], check=True)
     two = fake_ze(name='"Two"')
     drivers = f"{fake_ze()},{two}"
-    for layer, expected in (
-        ("1", TRACED),
-        ("0", "zelTracerCreate: 0x78000001\n"),
-    ):
+    for layer, expected in (("1", TRACED), ("0", "zelTracerCreate: 0x78000001\n")):
         env = {"ZE_ENABLE_ALT_DRIVERS": drivers, "ZE_ENABLE_TRACING_LAYER": layer}
         done = subprocess.run([program], env={**os.environ, **env}, capture_output=True, text=True)
         assert done.stdout == expected
