@@ -5,8 +5,6 @@ DPC++ does not order a write after reads and writes; this does.
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy
 import pytest
 from helpers.graphs import edges
@@ -40,70 +38,10 @@ def uses(*accesses: tuple[Buffer, str]):
     return group
 
 
-MODES = ("read", "write", "read_write", "discard")
-
-
-@pytest.mark.parametrize(("first", "then"), list(product(MODES, MODES)))
-@pytest.mark.parametrize("recorded", [False, True], ids=["added", "recorded"])
-def test_two_uses_are_ordered_unless_both_read(first: str, then: str, recorded: bool) -> None:
-    queue = Queue()
-    graph, buffer = CommandGraph(queue, assume_buffer_outlives_graph=True), Buffer(N, numpy.int32)
-    for mode in (first, then):
-        if recorded:
-            with graph.recording(queue):
-                queue.submit(uses((buffer, mode)))
-        else:
-            graph.add(uses((buffer, mode)))
-    assert edges(graph) == (set() if first == then == "read" else {(0, 1)})
-
-
-def test_readers_come_after_the_last_writer_alone(graph: CommandGraph, buffer: Buffer) -> None:
-    for mode in ("write", "read_write", "read", "read"):
-        graph.add(uses((buffer, mode)))
-    assert edges(graph) == {(0, 1), (1, 2), (1, 3)}
-
-
-def test_a_writer_comes_after_the_readers_since_the_last_writer(
-    graph: CommandGraph, buffer: Buffer
-) -> None:
-    for mode in ("write", "read", "read", "write", "read"):
-        graph.add(uses((buffer, mode)))
-    assert edges(graph) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3), (3, 4)}
-
-
-def test_other_buffers_do_not_matter(graph: CommandGraph, buffer: Buffer) -> None:
-    other = Buffer(N, numpy.int32)
-    graph.add(uses((buffer, "write")))
-    graph.add(uses((other, "write")))
-    graph.add(uses((buffer, "read"), (other, "read_write")))
-    assert edges(graph) == {(0, 2), (1, 2)}
-
-
-@pytest.mark.parametrize(
-    "modes", [("read", "write"), ("write", "read"), ("read", "read"), ("write", "write")]
-)
-def test_one_node_may_use_a_buffer_twice(
-    graph: CommandGraph, buffer: Buffer, modes: tuple[str, str]
-) -> None:
-    graph.add(uses(*((buffer, mode) for mode in modes)))
-    graph.add(uses((buffer, "write")))
-    assert edges(graph) == {(0, 1)}
-
-
 def test_parts_of_one_buffer_are_ordered_as_the_whole(graph: CommandGraph, buffer: Buffer) -> None:
     graph.add(lambda h: h.fill(h.access(buffer, "write", 4, 0), 1))
     graph.add(lambda h: h.fill(h.access(buffer, "write", 4, 8), 2))
     assert edges(graph) == {(0, 1)}
-
-
-def test_uses_of_added_and_recorded_nodes_are_one_history(
-    queue: Queue, graph: CommandGraph, buffer: Buffer
-) -> None:
-    graph.add(uses((buffer, "write")))
-    with graph.recording(queue):
-        queue.submit(uses((buffer, "read")))
-    graph.add(uses((buffer, "write")))
-    assert edges(graph) == {(0, 1), (0, 2), (1, 2)}
 
 
 def test_a_sub_graph_uses_what_its_nodes_use(

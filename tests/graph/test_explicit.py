@@ -141,34 +141,6 @@ def test_depends_on_takes_one_node_or_several(graph: CommandGraph) -> None:
     assert graph.add(depends_on=(node for node in [a])).predecessors == [a]
 
 
-@pytest.mark.parametrize("explicit", [False, True], ids=["edges", "nodes"])
-def test_all_leaves_of_separate_nodes(graph: CommandGraph, explicit: bool) -> None:
-    one, two, three = (graph.add() for _ in range(3))
-    if explicit:  # (3) leads to (4), so that the leaves are 1, 2, 4
-        four = graph.add(depends_on=three)
-        assert set(graph.add(depends_on_all_leaves=True).predecessors) == {one, two, four}
-    else:
-        assert set(graph.add(depends_on_all_leaves=True).predecessors) == {one, two, three}
-
-
-def test_all_leaves_of_a_path_and_of_a_diamond(graph: CommandGraph) -> None:
-    one = graph.add()
-    two, three = graph.add(depends_on=one), graph.add(depends_on=one)
-    first = graph.add(depends_on_all_leaves=True)
-    assert set(first.predecessors) == {two, three}
-    assert graph.add(depends_on_all_leaves=True).predecessors == [first]
-
-
-def test_all_leaves_of_an_empty_graph_are_none(graph: CommandGraph) -> None:
-    assert graph.add(depends_on_all_leaves=True).predecessors == []
-
-
-def test_all_leaves_besides_other_nodes(graph: CommandGraph) -> None:
-    one = graph.add()
-    two = graph.add(depends_on=one)
-    assert set(graph.add(depends_on=one, depends_on_all_leaves=True).predecessors) == {one, two}
-
-
 def test_a_node_of_another_graph_is_refused(queue: Queue, graph: CommandGraph) -> None:
     foreign = CommandGraph(queue).add()
     with refused("Node must be a node inside the graph."):
@@ -190,13 +162,6 @@ def test_make_edge_leads_forward_and_back(
     assert edges(graph) == {(1, 0)} and graph.roots == [earlier]
     queue.graph(graph.finalize()).wait()
     assert (memory.array == 10).all()
-
-
-def test_an_edge_twice_is_one_edge(graph: CommandGraph) -> None:
-    a, b = graph.add(), graph.add()
-    graph.make_edge(a, b)
-    graph.make_edge(a, b)
-    assert edges(graph) == {(0, 1)}
 
 
 @pytest.mark.parametrize("check", [True, False])

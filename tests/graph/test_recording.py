@@ -125,19 +125,6 @@ def test_what_a_queue_does_before_and_after_is_not_recorded(
     assert graph.empty() and (memory.array == 0x02020202).all()
 
 
-def test_several_recordings_add_to_one_graph(
-    queue: Queue, second: Queue, graph: CommandGraph, memory: USM
-) -> None:
-    for recorded in (queue, second, queue):
-        with graph.recording(recorded):
-            recorded.memset(memory, 0)
-    graph.add()
-    with graph.recording(queue, second):
-        queue.memset(memory, 0)
-        second.memset(memory, 0)
-    assert len(graph) == 6 and edges(graph) == set()
-
-
 def test_a_function_s_other_code_runs_once(queue: Queue, graph: CommandGraph, memory: USM) -> None:
     calls: list[int] = []
 
@@ -328,28 +315,6 @@ def test_an_in_order_queue_records_a_path(in_order: Queue, program: Program, mem
     assert edges(graph) == {(0, 1), (1, 2), (2, 3), (3, 4)} and len(graph.roots) == 1
     in_order.graph(graph.finalize()).wait()
     assert (other.array == 4).all()
-
-
-def test_a_path_goes_on_with_the_next_recording_and_explicit_nodes_are_none_of_it(
-    in_order: Queue, memory: USM
-) -> None:
-    graph = CommandGraph(in_order)
-    with graph.recording(in_order):
-        in_order.memset(memory, 0)
-    graph.add(lambda h: h.memset(memory, 1))
-    with graph.recording(in_order):
-        in_order.memset(memory, 2)
-    assert edges(graph) == {(0, 2)}
-
-
-def test_each_in_order_queue_has_a_path_of_its_own(in_order: Queue, memory: USM) -> None:
-    graph, other = CommandGraph(in_order), Queue(in_order.device, in_order=True)
-    with graph.recording(in_order, other):
-        first = in_order.memset(memory, 0)
-        other.memset(memory, 0)
-        in_order.memset(memory, 0)
-        other.memset(memory, 0, depends_on=[first])
-    assert edges(graph) == {(0, 2), (1, 3), (0, 3)}
 
 
 def test_each_graph_has_a_path_of_its_own(in_order: Queue, memory: USM) -> None:
