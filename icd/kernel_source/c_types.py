@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from pycparser import c_ast
 
 from .constants import calculate
 from .errors import UnreadableKernel
-from .parsing import ParsedProgram
-from .syntax import walk_tree
+from .parsing import ParsedProgram, write_opencl
+from .syntax import line_of, walk_tree
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,18 @@ class SourceTypes:
     def __init__(self, program: ParsedProgram) -> None:
         self._program = program
         self._open: list[str] = []  # structs that are being read
-        nodes = [node for part in program.declarations for node in walk_tree(part)]
-        self._named = {one.name: one.type for one in nodes if isinstance(one, c_ast.Typedef)}
-        structs = (one for one in nodes if isinstance(one, c_ast.Struct | c_ast.Union))
-        self._structs = {one.name: one for one in structs if one.name and one.decls}
+        self._named = dict[str, Any]()
+        self._structs = dict[str, Any]()
+        for one in (node for part in program.declarations for node in walk_tree(part)):
+            if isinstance(one, c_ast.Typedef):
+                self._learn(self._named, one)
+            elif isinstance(one, c_ast.Struct | c_ast.Union) and one.name and one.decls:
+                self._learn(self._structs, one)
+
+    def _learn(self, known: dict[str, Any], node: Any) -> None:
+        first = known.setdefault(node.name, node)
+        if first is not node and write_opencl(first) != write_opencl(node):  # scopes have their own
+            raise UnreadableKernel(f"{node.name} is two types", line_of(node))
 
     def read(self, node: c_ast.Node | None, quals: list[str] | None = None) -> CType:
         """Return the type that a part of a syntax tree writes."""
@@ -114,7 +122,7 @@ class SourceTypes:
     def _word(self, names: list[str]) -> CType:
         name = names[0]
         if len(names) == 1 and name in self._named:
-            found = self.read(self._named[name])
+            found = self.read(self._named[name].type)
             return found if found.kind in ("integer", "float") else replace(found, name=name)
         words = [word for word in names if word not in ("unsigned", "signed")]
         base = next((word for word in ("char", "short", "long") if word in words), "")

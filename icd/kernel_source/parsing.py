@@ -28,7 +28,9 @@ _WORDS: Final = {
     **{word: word.strip("_") for word in ("__const", "__signed__")},
 }
 _UNREADABLE: Final = re.compile(
-    r"asm|__asm__|__asm|__typeof__|typeof|generic|__generic|vec_step|goto|\^\(|pipe"
+    r"_Pragma|__func__|__(LINE|COUNTER|FILE|FILE_NAME|BASE_FILE|INCLUDE_LEVEL|DATE|TIME|TIMESTAMP"
+    r"|FUNCTION|PRETTY_FUNCTION)__"  # these have other values in a fused program
+    r"|asm|__asm__|__asm|__typeof__|typeof|generic|__generic|vec_step|goto|\^\(|pipe"
     r"|volatile|__volatile__|(__)?(read_only|write_only|read_write)|image\w+_t|sampler_t"
     r"|\.?\d[\w.]*[hH]"
 )
@@ -51,7 +53,7 @@ class ParsedProgram(NamedTuple):
     Attributes:
         functions: Its functions and kernels that have a body.
         declarations: All that the source declares, in its order.
-        pragmas: Its pragmas but `unroll` and `once`.
+        pragmas: Its pragmas but those that are hints for loops.
         attributes: The words of its attributes, as `reqd_work_group_size`, and their lines.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.

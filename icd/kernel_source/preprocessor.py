@@ -49,12 +49,16 @@ _COMMENT: Final = re.compile(
 _DIRECTIVE: Final = re.compile(r"[\s\x02]*#[ \t]*(\w*)[ \t]*(.*)", re.DOTALL)
 _DEFINE: Final = re.compile(r"([A-Za-z_]\w*)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _GUARD: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]*(?:1[ \t]*)?$", re.MULTILINE)
+#: Pragmas that only say how a compiler may make loops faster.
+_HINTS: Final = re.compile(r"once\b|(no)?unroll|clang\s+loop\b|ivdep\b")
 #: Names that the C of OpenCL and its compilers define themselves.
 _OF_THE_DRIVER: Final = re.compile(r"_[_A-Z]\w*|cl_\w+|CL_\w+|(M|FLT|DBL|HALF|FP|CHAR|INT)_\w+")
 #: No compiler of OpenCL C defines these.
 _NEVER: Final = frozenset({"__cplusplus", "__CUDACC__", "_MSC_VER"})
 #: A newline that is not the end of a line: one in a comment, or after a backslash.
 _INNER: Final = "\x02"
+_CONTINUED: Final = re.compile(r"\\[ \t]*\n")
+_TRIGRAPH: Final = re.compile(r"\?\?[-=/'()!<>]")
 _DEEPEST: Final = 40
 
 
@@ -77,6 +81,8 @@ def split_options(options: str) -> tuple[dict[str, str], list[str]]:
                 folders.append(value)
             else:
                 name, given, text = value.partition("=")
+                if not name.isidentifier():
+                    raise UnreadableKernel(f"its program was built with -D {name}")
                 macros[name] = text if given else "1"
     return macros, folders
 
@@ -111,6 +117,8 @@ class Preprocessor:
     def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
         line, active, chunk = 1, [True], list[Token]()
         taken = [True]  # of each #if: whether one of its branches was taken
+        if found := _TRIGRAPH.search(source):
+            raise UnreadableKernel(f"the trigraph {found[0]} is not understood", included_at)
         source = _join_lines(source)
         # a name that a file defines as nothing marks that the file was read, and is its own
         self._absent |= set(_GUARD.findall(source)) - set(self._macros)
@@ -157,7 +165,7 @@ class Preprocessor:
         elif name == "pragma":
             if rest == "once" and path:
                 self._once.add(path)
-            elif not rest.startswith("unroll"):
+            elif not _HINTS.match(rest):
                 self._pragmas.append(rest)
         elif name not in ("", "warning", "line"):
             raise UnreadableKernel(f"#{name} {rest}".strip(), line)
@@ -253,8 +261,8 @@ def _join_lines(source: str) -> str:
     """Join continued lines, and make each comment a space. Lines keep their numbers."""
     source = source.replace("\r\n", "\n")
     source = re.sub(
-        r"((?:[^\n]*\\\n)+)([^\n]*)",
-        lambda match: match[1].replace("\\\n", "") + match[2] + _INNER * match[1].count("\n"),
+        r"((?:[^\n]*\\[ \t]*\n)+)([^\n]*)",
+        lambda match: _CONTINUED.sub("", match[1]) + match[2] + _INNER * match[1].count("\n"),
         source,
     )
 

@@ -158,7 +158,7 @@ def _describe(program: ParsedProgram, function: c_ast.FuncDef, options: str) -> 
     declared = tuple(parameters(function, SourceTypes(program)))
     loop = walk.loop
     if loop:
-        carried = find_carried(function, loop.node)
+        carried = find_carried(function, loop.node, loop.variable)
         asks = uses_ids(program.functions, function, loop.node, loop.variable)
         loop = replace(loop, carried=carried, uses_ids=asks)
     pointers = [one for one in declared if one.type.kind == "pointer"]

@@ -166,19 +166,20 @@ def _names_given(node: c_ast.Node) -> set[str]:
 # wrong where names are shadowed, and "no" is not.
 
 
-def find_carried(kernel: c_ast.FuncDef, loop: c_ast.For) -> frozenset[str]:
+def find_carried(kernel: c_ast.FuncDef, loop: c_ast.For, counter: str) -> frozenset[str]:
     """Return the variables that one turn of a loop leaves for a later one.
 
-    A variable is carried if it is declared outside of the body and changed in it. An array that
-    is declared outside counts as changed where it is named.
+    A variable is carried if it is declared outside of the body and changed in the loop. An array,
+    or a variable whose address is taken, may be changed by any pointer.
     """
     outside: dict[str, c_ast.Decl] = {}
     for part in (kernel.decl, *_others(kernel, loop)):
         outside |= declared(part)
-    pointers = {name for name, one in outside.items() if isinstance(one.type, c_ast.PtrDecl)}
     arrays = {name for name, one in outside.items() if isinstance(one.type, c_ast.ArrayDecl)}
-    changed = assigned(loop.stmt) | (assigned(loop.stmt, elements=True) - pointers)
-    return frozenset((changed | (arrays & set(list_names(loop.stmt)))) & set(outside))
+    pointers = {name for name, one in outside.items() if isinstance(one.type, c_ast.PtrDecl)}
+    changed = (assigned(loop.cond) | assigned(loop.next)) - {counter} | assigned(loop.stmt)
+    changed |= assigned(loop.stmt, elements=True) - pointers
+    return frozenset((changed | arrays | addressed(kernel.body)) & outside.keys())
 
 
 def uses_ids(
@@ -190,7 +191,7 @@ def uses_ids(
         found = set[str]()
         for part in _others(kernel, loop):
             if depends & set(list_names(part)) or uses_of_ids(functions, part):
-                found |= assigned(part) | declared(part).keys()
+                found |= assigned(part, elements=True) | declared(part).keys()
         if found <= depends:
             break
         depends |= found
@@ -199,4 +200,7 @@ def uses_ids(
 
 
 def _others(kernel: c_ast.FuncDef, loop: c_ast.For) -> list[c_ast.Node]:
-    return [node for node in kernel.body.block_items or [] if node is not loop]
+    """Return the parts of a kernel that each work-item does once."""
+    many = isinstance(loop.init, (c_ast.DeclList, c_ast.ExprList))
+    first = children(loop.init) if many else [loop.init] if loop.init else []
+    return [*(node for node in kernel.body.block_items or [] if node is not loop), *first]

@@ -159,6 +159,87 @@ def test_array_operations_become_one_kernel(queue: cl.CommandQueue, kind: Any, s
     assert "fl_own_0" in source, "what only the graph has is in variables"
 
 
+_STRIDES = "for (int i = get_global_id(0){}; i < n; i += {}) {{ x[i] += {}; }}"
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [
+        ("", _STRIDES.format(", k = 0", "get_global_size(0)", "k++")),
+        ("", _STRIDES.format(", k = get_group_id(0)", "get_global_size(0)", "k")),
+        (
+            "",
+            "int2 k = 0; k[0] = get_group_id(0);"
+            + _STRIDES.format("", "get_global_size(0)", "k.x"),
+        ),
+        (
+            "size_t step(int *k) { return (*k)++ < 0 ? get_global_size(0) : get_global_size(0); }",
+            "int k = 0;" + _STRIDES.format("", "step(&k)", "k"),
+        ),
+        (
+            "int next(int *k) { return (*k)++; }",
+            "int k = 0, *to = &k;" + _STRIDES.format("", "get_global_size(0)", "next(to)"),
+        ),
+        ("", "x[get_global_id(0)] += __LINE__;"),
+        ("", "x[get_global_id(0)] += __COUNTER__;"),
+        ("", "x[get_global_id(0)] += sizeof(__func__);"),
+        (
+            '_Pragma("OPENCL FP_CONTRACT OFF")',
+            "int i = get_global_id(0); x[i] = x[i] * y[i] + z[i];",
+        ),
+        ("#pragma clang fp contract(off)", "int i = get_global_id(0); x[i] = x[i] * y[i] + z[i];"),
+        ("", "typedef uchar T; ((global T *)x)[get_global_id(0)] += 1;"),
+        ("", "struct S { uchar k; }; ((global struct S *)x)[get_global_id(0)].k += 1;"),
+        ("", "x[get_global_id(0)] += 1; // goes on \\ \nx[get_global_id(0)] += 5;\n"),
+        ("", "x[get_global_id(0)] += 1; // goes on ??/\nx[get_global_id(0)] += 5;\n"),
+    ],
+)
+def test_programs_that_read_otherwise(queue: cl.CommandQueue, outside: str, inside: str) -> None:
+    """Kernels that a fused program could change, before one that changes the same elements."""
+    named = "typedef uint T; struct S { uint k; };" * ("typedef" in inside or "struct" in inside)
+    arguments = "global float *x, global const float *y, global const float *z, int n"
+    source = f"""{outside}
+        kernel void first(global float *x, global const float *y, global const float *z, int n) {{
+            {inside}
+        }}
+        {named}
+        kernel void second({arguments}) {{
+            int i = get_global_id(0);
+            x[i] = x[i] * y[i] - z[i];
+        }}"""
+    built = cl.Program(queue.context, source).build()
+    kernels = built.first, built.second
+
+    def program(*arrays: Any) -> list[Any]:
+        for kernel, size in zip(kernels, (16 if "for" in inside else 64, 64), strict=True):
+            kernel(queue, (size,), (4,), *(one.data for one in arrays), np.int32(64))
+        return []
+
+    check(Arrays(queue, 64), program, is_fused=False)
+
+
+def test_an_array_that_a_kernel_hides(queue: cl.CommandQueue) -> None:
+    """A variable stands for memory, and not for an array of the kernel that has its name."""
+    source = """kernel void first(global const float *x, global float *z) {
+            int i = get_global_id(0);
+            z[i] = x[i];
+            { float z[2]; z[0] = x[i] * 5; z[1] = z[0]; }
+        }
+        kernel void second(global const float *z, global float *x) {
+            x[get_global_id(0)] = z[get_global_id(0)] + 1;
+        }"""
+    built = cl.Program(queue.context, source).build()
+    kernels = built.first, built.second
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        own = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, x.nbytes)
+        kernels[0](queue, (64,), None, x.data, own)
+        kernels[1](queue, (64,), None, own, x.data)
+        return []
+
+    check(Arrays(queue, 64), program)
+
+
 def test_what_the_program_holds_is_written(queue: cl.CommandQueue) -> None:
     def program(x: Any, y: Any, z: Any) -> list[Any]:
         first = x * y

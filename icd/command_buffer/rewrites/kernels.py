@@ -33,6 +33,8 @@ _ATTRIBUTES: Final = re.compile(
     r"reqd_work_group_size|work_group_size_hint|vec_type_hint|opencl_unroll_hint|always_inline"
     r"|unused|\d+|(u?(char|short|int|long)|float|double|half)\d*"
 )
+#: Pragmas that a fused program may have for all of its kernels.
+_PRAGMAS: Final = re.compile(r"OPENCL\s+EXTENSION\b")
 #: Names of a fused kernel's own. A kernel that had one of them would get its value, or hide it.
 _OWN_NAMES: Final = re.compile(r"\b(fl|fairlead)_\w+")
 
@@ -135,8 +137,9 @@ def parse_kernel(
     )
     if unknown:  # the tree lacks them, and `packed` or `overloadable` would mean something
         raise UnreadableKernel(f"its program has the attribute {unknown[0]}")
-    if any("FP_CONTRACT" in pragma for pragma in access.program.pragmas):
-        raise UnreadableKernel("it has a pragma FP_CONTRACT")
+    for pragma in access.program.pragmas:
+        if not _PRAGMAS.match(pragma):  # it may hold for a part of the program alone
+            raise UnreadableKernel(f"its program has the pragma {pragma}")
     return access, _keep_options(options)
 
 
@@ -212,8 +215,10 @@ def find_kinds(access: KernelAccess) -> Mapping[str, str]:
 def find_elements(access: KernelAccess) -> Mapping[str, tuple[str, str]]:
     """See `KernelRead.elements`. A pointer that is used otherwise has no line."""
     types, found = SourceTypes(access.program), dict[str, tuple[str, str]]()
-    uses, indexed = Counter[str](), Counter[str]()
-    for node in walk_tree(access.function.body):
+    uses, indexed, variables = Counter[str](), Counter[str](), Counter[str]()
+    for node in walk_tree(access.function):
+        if isinstance(node, c_ast.Decl):
+            variables[node.name] += 1
         if isinstance(node, c_ast.ID):
             uses[node.name] += 1
         if isinstance(node, c_ast.ArrayRef) and isinstance(node.name, c_ast.ID):
@@ -229,8 +234,9 @@ def find_elements(access: KernelAccess) -> Mapping[str, tuple[str, str]]:
         if uses[name] == 1 and not indexed[name] and name in moved:
             variable, pointed = moved[name].name, types.read(moved[name].type)
         target = pointed.target
-        is_plain = target is not None and target.kind in ("integer", "float", "vector")
-        if is_plain and target is not None and target.name and uses[variable] == indexed[variable]:
+        if target is None or target.kind not in ("integer", "float", "vector") or not target.name:
+            continue
+        if variables[variable] == 1 and uses[variable] == indexed[variable]:  # nothing hides it
             found[name] = variable, target.name
     return found
 

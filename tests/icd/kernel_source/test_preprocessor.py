@@ -88,7 +88,7 @@ def _theirs(source: str, folders: list[str]) -> list[str]:
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 def test_like_gcc() -> None:
-    source = TRICKY.replace("x1(3\n,)", "x1(3)")
+    source = TRICKY.replace("x1(3\n,)", "x1(3)").replace("a comment \\", "a comment \\ ")
     assert _ours(source, []) == _theirs(source, [])
 
 
@@ -111,6 +111,8 @@ def test_headers_of_pyopencl_like_gcc(header: str) -> None:
         ("#define f(a) a\nf(1", 2, "does not end"),
         ("#include <missing.h>", 1, "missing.h"),
         ("#if a(\n#endif", 0, "parser"),
+        ("// ??/\nint a;", 0, "trigraph"),
+        ('_Pragma("OPENCL FP_CONTRACT OFF")', 1, "_Pragma"),
     ],
 )
 def test_what_is_not_understood(source: str, line: int, reason: str) -> None:
