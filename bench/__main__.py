@@ -1,9 +1,10 @@
 """Runs the measures: `python -m bench [--only NAME …] [--quick] [--output
 bench/results/NAME.json]`.
 
-Every measure is a module with `measure(quick) -> list[Row]`. Those of `MEASURES` run once for every
-driver. Each runs in a process of its own that has only this driver, so that the drivers' threads do
-not disturb each other. All caches are the run's own.
+Every measure is a module with `measure(quick) -> Iterable[Row]`. Those of `MEASURES` run once for
+every driver. Each runs in a process of its own that has only this driver, so that the drivers'
+threads do not disturb each other. It prints each row as it is measured. All caches are the run's
+own.
 
 Those of `TABLES` are programs that print a table. Each runs where what it needs is there, and the
 result says why one was left out.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import machine, report
+from .measuring import Row
 
 MEASURES = (
     "replay",
@@ -104,17 +106,18 @@ def list_drivers() -> list[dict[str, str]]:
 
 
 def child(name: str, result: Path, quick: bool) -> None:
-    """Run in a child process: take one measure, or list the drivers, and write the answer as
-    JSON."""
+    """Run in a child process: take one measure, or list the drivers, and write the answer as JSON:
+    after each row, so that those before a failure are kept."""
     if name == "drivers":
-        answer = list_drivers()
-    else:
-        if name not in ONCE:
-            check_driver()
-        answer = [
-            row.to_json() for row in importlib.import_module(f".{name}", __package__).measure(quick)
-        ]
-    result.write_text(json.dumps(answer), encoding="utf-8")
+        result.write_text(json.dumps(list_drivers()), encoding="utf-8")
+        return
+    if name not in ONCE:
+        check_driver()
+    rows: list[dict[str, Any]] = []
+    for row in importlib.import_module(f".{name}", __package__).measure(quick):
+        rows.append(row.to_json())
+        result.write_text(json.dumps(rows), encoding="utf-8")
+        print("  " + report.line(rows[-1]), flush=True)
 
 
 def check_driver() -> None:
@@ -131,7 +134,8 @@ def check_driver() -> None:
 
 
 def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """Run a child process. Returns its answer, and why it has none."""
+    """Run a child process, which prints its rows as it measures them. Returns its answer, and why
+    it is not whole."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "rows.json")
         command = [
@@ -144,19 +148,20 @@ def in_child(name: str, quick: bool, environ: dict[str, str]) -> tuple[list[dict
             str(result),
             *(["--quick"] if quick else []),
         ]
-        output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        output = {"stdout": sys.stderr, "stderr": subprocess.PIPE, "text": True}
+        problem = ""
         try:
             done = subprocess.run(
                 command, env=environ, cwd=_ROOT, timeout=_LIMIT, check=False, **output
             )
+            if done.returncode:
+                sys.stderr.write(done.stderr)
+                last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+                problem = f"exit code {done.returncode}: {last}"
         except subprocess.TimeoutExpired:
-            return [], f"did not end within {_LIMIT:.0f} s"
-        if done.returncode == 0:
-            return json.loads(result.read_text(encoding="utf-8")), ""
-    sys.stderr.write(done.stderr)
-    return [], f"exit code {done.returncode}: " + (
-        done.stderr.strip().splitlines() or ["no message"]
-    )[-1]
+            problem = f"did not end within {_LIMIT:.0f} s"
+        rows = json.loads(result.read_text(encoding="utf-8")) if result.exists() else []
+    return rows, problem
 
 
 def why_not(table: Table, driver: str, environ: Mapping[str, str]) -> str:
@@ -243,19 +248,7 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
                 rows, problem = in_child(name, quick, {**environ, **chosen})
                 if problem:
                     data["failures"] += 1
-                    rows = [
-                        {
-                            "what": name,
-                            "value": None,
-                            "unit": "",
-                            "target": None,
-                            "series": {},
-                            "series_unit": "",
-                            "ratio_of_rounds": None,
-                            "note": f"failed: {problem}",
-                            "met": None,
-                        }
-                    ]
+                    rows.append(Row(name, None, "", note=f"failed: {problem}").to_json())
                 data["rows"] += [{"measure": name, "driver": driver["name"], **row} for row in rows]
         data["tables"] = list(measure_tables(names, data["drivers"], quick, environ))
         data["failures"] += sum(one["why_not"].startswith("failed") for one in data["tables"])

@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -46,8 +46,10 @@ _TARGETS: Final = {
 _LEAST: Final = {"64 Ki": 60, "1 Mi": 200}
 #: No graph may be slower with fusion.
 _NOT_SLOWER: Final = Target("≥", 0.95)
-_WARM: Final = 150  # replays after which a graph has decided how it runs
-_WARM_LARGE: Final = 40
+#: Replays after which a graph has decided how it runs; those of a slow one; and what is slow.
+_WARM: Final = 150
+_WARM_SLOW: Final = 10
+_WARM_SECONDS: Final = 2.0
 _TURNS: Final = 100  # replays in one sample on a GPU
 _ITERATIONS: Final = 20  # of conjugate gradients, in one call
 _FUSED: Final = "fused"
@@ -62,19 +64,27 @@ def compute(x: Any, y: Any, z: Any) -> Any:
     return d * y + c
 
 
-def measure(quick: bool) -> list[Row]:
-    """Measure everything on this process's driver."""
-    rows: list[Row] = []
+def measure(quick: bool) -> Iterator[Row]:
+    """Measure everything on this process's driver, row by row."""
     for name, size in _SIZES.items():
         if not (quick and size > 1 << 16):
-            rows += _measure_arrays(name, size, quick)
-    rows += [*_measure_planning(quick), _measure_first_replays(quick)]
+            yield from _measure_arrays(name, size, quick)
+    yield from _measure_planning(quick)
+    yield _measure_first_replays(quick)
     if _name_platform(make_queue()) == "Portable":  # Intel's compiles in clBuildProgram
-        rows.append(_measure_cold_scan(quick))
-    rows += _measure_examples(quick)
+        yield _measure_cold_scan(quick)
+    yield from _measure_examples(quick)
     for side in (64,) if quick else (256, 1024):
-        rows += _measure_solver(side, quick)
-    return rows
+        yield from _measure_solver(side, quick)
+
+
+def _warm_up(replay: Callable[[], object]) -> None:
+    """Replay until a graph has decided how it runs. Slow ones decide between few ways."""
+    start = time.perf_counter()
+    for number in range(_WARM):
+        replay()
+        if number >= _WARM_SLOW and time.perf_counter() - start > _WARM_SECONDS:
+            break
 
 
 def _measure_arrays(name: str, size: int, quick: bool) -> list[Row]:
@@ -83,18 +93,20 @@ def _measure_arrays(name: str, size: int, quick: bool) -> list[Row]:
     arrays = [cl_array.to_device(queue, one) for one in host]
     with fairlead.capture(queue) as graph:
         out = compute(*arrays)
+    platform = _name_platform(queue)
+    is_gpu = platform == "NVIDIA"
+    takes_seconds = size > 1 << 22 and not is_gpu
     # the fused one first: another loop would have references to the temporaries
-    loops = {_FUSED: graph.finalize(fuse="wait"), "as captured": graph.finalize(fuse=False)}
+    loops = {_FUSED: graph.finalize(fuse="wait")}
+    if not takes_seconds:
+        loops["as captured"] = graph.finalize(fuse=False)
     expected = compute(*host).tobytes()
     for what, loop in loops.items():
         out.fill(0)
-        for _ in range(_WARM if size < 1 << 22 else _WARM_LARGE):
-            loop.replay(queue, wait=True)
+        _warm_up(lambda loop=loop: loop.replay(queue, wait=True))
         if out.get().tobytes() != expected:
             raise SystemExit(f"{what}: the arrays have other bits than NumPy's")
 
-    platform = _name_platform(queue)
-    is_gpu = platform == "NVIDIA"
     # a GPU is kept busy, as by a program that waits once at its end; on a CPU each replay is
     # waited for, so the calling thread may do the work
     turns = _TURNS if is_gpu else 1
@@ -108,48 +120,36 @@ def _measure_arrays(name: str, size: int, quick: bool) -> list[Row]:
         return act
 
     actions: dict[str, Callable[[], object]] = {
-        what: repeat(lambda loop=loop: loop.replay(queue, wait=not is_gpu))
+        what: repeat(lambda loop=loop: loop.replay(queue))
+        if is_gpu
+        else lambda loop=loop: loop.replay(queue, wait=True)
         for what, loop in loops.items()
     }
-    actions["PyOpenCL"] = repeat(lambda: compute(*arrays))
+    if not takes_seconds:
+        actions["PyOpenCL"] = repeat(lambda: compute(*arrays))
     if is_gpu:
         others = _make_torch(host, expected)
     else:
         actions["NumPy"] = lambda: compute(*host)
         others = {**_make_numba(host, expected), **_make_jax(host)}
-    rounds = 3 if quick or size > 1 << 22 else 11 if size > 1 << 18 else 51
+    rounds = 3 if quick else 7 if size > 1 << 22 else 11 if size > 1 << 18 else 51
     samples = in_turns({**actions, **others}, rounds, turns)
     series = {what: summary(found) for what, found in samples.items()}
     note = "" if loops[_FUSED].fused else _explain(loops[_FUSED], queue)
     title, unit = f"ten array operations on {name} floats", "µs"
+    least = Target("≥", _LEAST[name]) if platform == "Portable" and name in _LEAST else None
+    targets = {"as captured": _NOT_SLOWER, "PyOpenCL": least}
     rows = [
-        ratio(
-            f"{title}: as captured ÷ fused",
-            samples,
-            "as captured",
-            _FUSED,
-            _NOT_SLOWER,
-            unit,
-            note,
-        ),
-        ratio(
-            f"{title}: PyOpenCL ÷ fused",
-            samples,
-            "PyOpenCL",
-            _FUSED,
-            Target("≥", _LEAST[name]) if platform == "Portable" and name in _LEAST else None,
-            unit,
-            note,
-        ),
+        ratio(f"{title}: {one} ÷ fused", samples, one, _FUSED, targets.get(one), unit, note)
+        for one in samples
+        if one != _FUSED
     ]
-    if "NumPy" in samples:
-        rows.append(ratio(f"{title}: NumPy ÷ fused", samples, "NumPy", _FUSED, None, unit, note))
     if others:
         best = min(others, key=lambda what: series[what]["median"])
         bound = Target("≤", _TARGETS.get(platform, _TARGETS["Intel"])[name])
-        least = ", ".join(f"{what} {series[what]['median']:.4g}" for what in others)
-        text = f"µs: {least}{'; ' if note else ''}{note}"
-        rows.append(ratio(f"{title}: fused ÷ {best}", samples, _FUSED, best, bound, unit, text))
+        rows.append(
+            ratio(f"{title}: fused ÷ the best, {best}", samples, _FUSED, best, bound, unit, note)
+        )
     return rows
 
 
@@ -270,7 +270,7 @@ def _measure_first_replays(quick: bool) -> Row:
     queue, fresh = make_queue(), count(int(time.time()))
     memory = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
     samples: dict[str, list[float]] = {"auto": [], "False": []}
-    for _ in range(5 if quick else 21):
+    for _ in range(5 if quick else 15):
         for how, taken in samples.items():
             source = f"kernel void add(global float *a) {{ a[get_global_id(0)] += {next(fresh)}; }}"
             add = cl.Program(queue.context, source).build().add
@@ -316,7 +316,7 @@ def run_scan(how: str) -> float:
 def _measure_cold_scan(quick: bool) -> Row:
     """Measure both in processes of their own, whose caches are empty."""
     samples: dict[str, list[float]] = {"replay": [], "call": []}
-    for _ in range(1 if quick else 5):
+    for _ in range(1 if quick else 3):
         for how, taken in samples.items():
             with TemporaryDirectory() as folder:
                 caches = dict.fromkeys(("POCL_CACHE_DIR", "PYOPENCL_CACHE_DIR"), folder)
@@ -363,8 +363,7 @@ def _measure_solver(side: int, quick: bool) -> list[Row]:
         solver.iterate()
     loops = {_FUSED: graph.finalize(fuse="wait"), "as captured": graph.finalize(fuse=False)}
     for loop in loops.values():
-        for _ in range(_WARM):
-            loop.replay(queue, wait=True)
+        _warm_up(lambda loop=loop: loop.replay(queue, wait=True))
     others = {**_make_numba_solver(b, side), **_make_scipy_solver(b, side)}
     found: dict[str, np.ndarray] = {}
     for name, loop in loops.items():
@@ -381,7 +380,7 @@ def _measure_solver(side: int, quick: bool) -> list[Row]:
         for name, loop in loops.items()
     }
     actions |= {name: action for name, (action, _) in others.items()}
-    samples = in_turns(actions, 3 if quick else 15, commands=_ITERATIONS)
+    samples = in_turns(actions, 3 if quick else 7, commands=_ITERATIONS)
     series = {what: summary(taken) for what, taken in samples.items()}
     title, unit = f"conjugate gradients on {side}² unknowns", "µs an iteration"
     rows = [
@@ -463,8 +462,7 @@ def _compare(what: str, queue: Any, record: Callable[[], object], least: float, 
         record()
     loops = {_FUSED: graph.finalize(fuse="wait"), "as captured": graph.finalize(fuse=False)}
     for loop in loops.values():
-        for _ in range(_WARM):
-            loop.replay(queue, wait=True)
+        _warm_up(lambda loop=loop: loop.replay(queue, wait=True))
     actions = {
         name: (lambda loop=loop: loop.replay(queue, wait=True)) for name, loop in loops.items()
     }

@@ -43,6 +43,12 @@ def _measured(row: Mapping[str, Any]) -> str:
     return f"{value} {row['unit']}{rounds}"
 
 
+def line(row: Mapping[str, Any]) -> str:
+    """Return a row as one line of text."""
+    target = row["target"] and f"({row['target']})"
+    return " ".join(filter(None, (f"{row['what']}:", _measured(row), target, row["note"])))
+
+
 def summary(data: Mapping[str, Any]) -> str:
     """Return the README's table: a line for each measure and a column for each driver.
 
