@@ -240,6 +240,57 @@ def test_an_array_that_a_kernel_hides(queue: cl.CommandQueue) -> None:
     check(Arrays(queue, 64), program)
 
 
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("z[i] = a * (float)x[i] + b * (float)y[i];", False),
+        ("z[i] = a * (float)x[i] + b * y[i];", True),  # of which a compiler contracts one
+        ("z[i] = a * (float)x[i] + b * (float)(x[i] * y[i]);", True),
+        ("{ float a = 3; z[i] = a * (float)x[i] + b * (float)y[i]; }", True),
+        ("z[i] = a * (float)x[i] + b * (float)y[i] + b;", True),
+    ],
+)
+def test_factors_of_one_are_left_out(queue: cl.CommandQueue, body: str, left: bool) -> None:
+    arguments = "float a, float *x, float b, float *y, float *z"
+    kernel = ElementwiseKernel(queue.context, arguments, body, f"sum_{abs(hash(body))}")
+    arrays = Arrays(queue, 1000)
+    x, y, _ = arrays._before
+    x[::7], x[3::11], y[5::13] = np.inf, -0.0, 1e-40
+    y[::7], y[1::17], x[2::17] = np.inf, np.nan, np.nan
+    arrays.reset()
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        first, second, third = (cl_array.zeros_like(x) for _ in range(3))
+        kernel(1, x, -1, y, first)
+        kernel(1, first, 1, z, second)
+        kernel(0.5, second, 1, x, third)
+        return [third]
+
+    source = "".join(check(arrays, program))
+    if queue.device.type & cl.device_type.CPU:
+        assert source.count("(a * ((float)") == (3 if left else 1), source
+
+
+def test_groups_are_large_where_items_are_quick(queue: cl.CommandQueue) -> None:
+    text = """kernel void quick(global float *x) { x[get_global_id(0)] += 1; }
+    kernel void slow(global float *x) {
+        for (int k = 0; k < 9; k++) x[get_global_id(0)] *= 1.5f;
+    }"""
+    program = cl.Program(queue.context, text).build()
+    memory, found = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 1 << 15), []
+    for name, items in (("quick", 1 << 13), ("quick", 1000), ("slow", 1 << 13)):
+        kernel = cl.Kernel(program, name)
+        with capture(queue) as graph:
+            for _ in range(2):
+                kernel(queue, (items,), None, memory)
+        (segment,) = graph.finalize(fuse="wait")._list_captured_segments()
+        rewriting: Any = segment._buffer.plans.rewriting
+        commands = rewriting.wait().commands
+        found.append(commands.array[0].n[6] if commands is not None else 0)
+    if queue.device.type & cl.device_type.CPU:
+        assert found == [min(1024, queue.device.max_work_group_size), 128, 128]
+
+
 def test_what_the_program_holds_is_written(queue: cl.CommandQueue) -> None:
     def program(x: Any, y: Any, z: Any) -> list[Any]:
         first = x * y

@@ -18,6 +18,7 @@ from pycparser import c_ast
 
 from ...kernel_source.reading import KernelAccess
 from ...kernel_source.syntax import walk_tree
+from .kernels import has_inner_loops
 
 _BITS: Final = {
     "char": ("uchar", 1),
@@ -61,10 +62,7 @@ def why_not_isolated(access: KernelAccess, arrays: set[str]) -> str | None:
     for one in access.parameters:
         if one.type.kind != "pointer" and not measure_kind(one.type.name):
             return f"its argument {one.name} has a type that a GPU's fused kernel cannot have"
-    loops = (c_ast.For, c_ast.While, c_ast.DoWhile)
-    if any(isinstance(node, loops) for node in walk_tree(access.function.body)) and (
-        access.loop is None or any(isinstance(n, loops) for n in walk_tree(access.loop.node.stmt))
-    ):
+    if has_inner_loops(access):
         return "an item has a loop, in which a GPU's compiler may round otherwise"
     order = _AccessOrder(arrays)
     if _may_skip_writes(access.function.body, order.is_element):

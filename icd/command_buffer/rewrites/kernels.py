@@ -35,6 +35,7 @@ _ATTRIBUTES: Final = re.compile(
 )
 #: Pragmas that a fused program may have for all of its kernels.
 _PRAGMAS: Final = re.compile(r"OPENCL\s+EXTENSION\b")
+_LOOPS: Final = (c_ast.For, c_ast.While, c_ast.DoWhile)
 #: Names of a fused kernel's own. A kernel that had one of them would get its value, or hide it.
 _OWN_NAMES: Final = re.compile(r"\b(fl|fairlead)_\w+")
 
@@ -197,6 +198,15 @@ def _check_ids(access: KernelAccess) -> None:
         raise UnreadableKernel(f"its loop keeps {min(loop.carried)} from one item to the next")
     if loop.uses_ids:
         raise UnreadableKernel("an item uses ids of its work-item")
+
+
+@lru_cache(1024)
+def has_inner_loops(access: KernelAccess) -> bool:
+    """Return whether an item has loops, in the kernel or in a function that it calls."""
+    body = access.function.body if access.loop is None else access.loop.node.stmt
+    needed = [row.node for row in find_needed(access.program.declarations, access.function)]
+    parts = [body, *(node for node in needed if node is not access.function)]
+    return any(isinstance(node, _LOOPS) for one in parts for node in walk_tree(one))
 
 
 @lru_cache(1024)

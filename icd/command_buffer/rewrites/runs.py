@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from ...calls import query_integer
 from ...kernel_source.errors import UnreadableKernel
 from ...kernel_source.reading import Three
 from ..commands import CommandList
 from .arguments import NotFused, RecordedArgument, ask_once, list_keys
 from .fused_runs import FusedKernel, FusedRun, RunPlan
 from .isolation import measure_kind
+from .kernels import has_inner_loops
 from .launches import RecordedLaunch, read_launch
 from .parameters import FusedParameters
 from .places import ElementPlace, find_place, find_temporaries
@@ -26,8 +28,9 @@ from .vectors import count_lanes
 _MOST_BYTES: Final = 1000
 #: Launches of a run. A compiler takes longer for each.
 _MOST_LAUNCHES: Final = 128
-#: Work-items of a work-group, on CPUs and on GPUs. Whole groups have no test at their end.
-_GROUPS: Final = (128, 256)
+#: Work-items of a work-group, on CPUs and on GPUs: the first number that divides them, or else the
+#: last. Whole groups have no test at their end. A CPU's driver takes longer for many groups.
+_GROUPS: Final = ((1024, 512, 256, 128), (256,))
 
 
 class Border(NamedTuple):
@@ -65,6 +68,7 @@ class Run:
     Args:
         path: of no launches.
         is_isolated: whether the function of each is isolated from the others' (isolation.py).
+        most: work-items of a work-group that the device takes.
 
     Attributes:
         launches: in order.
@@ -73,12 +77,12 @@ class Run:
         declared: what their programs declare: the text, by name. It is known after `look`.
     """
 
-    def __init__(self, path: RunPath, *, is_isolated: bool) -> None:
+    def __init__(self, path: RunPath, most: int, *, is_isolated: bool) -> None:
         self.launches: list[RecordedLaunch] = []
         self.numbers: list[int] = []
         self.lists: list[Any] = []
         self.declared: dict[str, str] = {}
-        self.is_isolated = is_isolated
+        self.is_isolated, self._most = is_isolated, most
         self._path, self._seen = path, 0
         # bytes of the arguments, by their keys, and of all of them
         self._sizes, self._size = dict[Any, int](), 0
@@ -206,8 +210,13 @@ class Run:
     @property
     def group(self) -> int:
         """Work-items of a work-group of the new launch."""
-        most = _GROUPS[self.is_isolated]
-        return min(most, self.grid[0]) if self.grid else most
+        sizes = _GROUPS[self.is_isolated]
+        # few items that take long are for all threads
+        if any(has_inner_loops(one.kernel.access) for one in self.launches):
+            sizes = sizes[-1:]
+        row = self.grid[0] if self.grid else self.launches[0].items
+        whole = (one for one in sizes if one <= self._most and row % one == 0)
+        return next(whole, min(sizes[-1], row) if self.grid else sizes[-1])
 
     def make(
         self,
@@ -281,8 +290,10 @@ class RunList:
             following = self.launches.get(number, following)
             if following is not None:
                 likes[number] = following
+        device = snapshot.commands.devices[0]
+        most = query_integer(device, "clGetDeviceInfo", "CL_DEVICE_MAX_WORK_GROUP_SIZE") or 0
         path = RunPath()
-        run = Run(path, is_isolated=is_isolated)
+        run = Run(path, most, is_isolated=is_isolated)
         for number in numbers:
             launch, listed = self.launches.get(number), None
             like = run.launches[-1] if run.launches else likes.get(number)
@@ -297,7 +308,7 @@ class RunList:
             if text is not None:
                 self.lines.append((number, f"command {number} {text.rstrip()}"))
                 self._end(run)
-                run = Run(path, is_isolated=is_isolated)
+                run = Run(path, most, is_isolated=is_isolated)
                 if launch is not None:
                     run.take(number, launch, listed)
         self._end(run)

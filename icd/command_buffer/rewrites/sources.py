@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +14,7 @@ from pycparser import c_ast
 
 from ...kernel_source.parsing import write_opencl
 from ...kernel_source.reading import Three
+from ...kernel_source.syntax import walk_tree
 from .kernels import ITEM_FUNCTIONS, KernelRead
 from .launches import RecordedLaunch
 from .parameters import FusedParameters
@@ -20,6 +23,9 @@ from .places import FIRST, IDS, ITEM
 if TYPE_CHECKING:
     from .runs import Run
 
+#: Types of factors, and how their bytes are unpacked.
+_FORMATS: Final = {"float": "=f", "double": "=d"}
+_INVERSES: Final = {"+": "-", "-": "+"}
 #: As many items have numbers that an int can be, also with those of the last work-groups.
 _MOST_INTS: Final = (1 << 31) - (1 << 16)
 
@@ -35,11 +41,13 @@ def write_functions(run: Run, parameters: FusedParameters) -> tuple[list[str], l
             for one, value in zip(kernel.parameters, launch.arguments, strict=True)
             if value.key in parameters.variables
         )
-        key = kernel, own, launch.range
+        factors = () if run.is_isolated else find_factors(launch)  # a GPU waits for memory anyway
+        key = kernel, own, launch.range, factors
         name = names.get(key)
         if name is None:
             name = names[key] = f"fl_kernel_{len(names)}"
-            functions.append(_write_function(kernel, name, own, launch.range, launch.grid))
+            text = _write_function(kernel, name, own, launch.range, launch.grid, factors)
+            functions.append(text)
         calls += parameters.write_call(name, place, launch, met)
         met |= {one.handle for one in launch.memory[0]}
     texts = [*run.declared.values(), *functions]
@@ -85,15 +93,22 @@ def write_source(run: Run, parameters: FusedParameters) -> str:
 
 @lru_cache(1024)
 def _write_function(
-    kernel: KernelRead, name: str, own: tuple[str, ...], range_: Three, grid: Three | None
+    kernel: KernelRead,
+    name: str,
+    own: tuple[str, ...],
+    range_: Three,
+    grid: Three | None,
+    factors: Sequence[tuple[str, int]],
 ) -> str:
     """Return a kernel as a function of one item.
 
     Args:
         own: the arguments instead of whose elements it takes pointers to variables.
-        range_, grid: of its launch.
+        range_, grid, factors: of its launch.
     """
     function = copy.deepcopy(kernel.access.function)
+    kinds = {one.name: one.type.name for one in kernel.parameters}
+    _drop_factors(function.body, {name: (kinds[name], number) for name, number in factors})
     function.decl.funcspec = []
     function.decl.name = function.decl.type.type.declname = name
     for one in own:
@@ -109,6 +124,47 @@ def _write_function(
         place = kernel.access.function.body.block_items.index(kernel.loop.node)
         block[place] = _run_once(block[place], kernel.loop.variable)
     return write_opencl(function)
+
+
+def find_factors(launch: RecordedLaunch) -> tuple[tuple[str, int], ...]:
+    """Return the arguments of a launch that stay 1 or -1, by name."""
+    found = list[tuple[str, int]]()
+    for one, given in zip(launch.kernel.parameters, launch.arguments, strict=True):
+        value, form = given.turns[0], _FORMATS.get(one.type.name)
+        if form and isinstance(value, bytes) and given.key is not None and not given.address:
+            (number,) = struct.unpack(form, value)
+            if number in (1, -1):
+                found.append((one.name, int(number)))
+    return tuple(found)
+
+
+def _drop_factors(body: c_ast.Node, factors: Mapping[str, tuple[str, int]]) -> None:
+    """Leave factors of 1 and -1 out of sums of elements: PyOpenCL's `x - y` is
+    `a * ((float) x[i]) + b * ((float) y[i])`.
+
+    Such a product is exact, so the sum rounds as before, also where it was contracted. In a sum
+    with another product a compiler would contract that one instead.
+    """
+    nodes = list(walk_tree(body))
+    products = {
+        node: factors[node.left.name]
+        for node in nodes
+        if isinstance(node, c_ast.BinaryOp)
+        and (node.op, type(node.left), type(node.right)) == ("*", c_ast.ID, c_ast.Cast)
+        and node.left.name in factors
+        and write_opencl(node.right.to_type) == factors[node.left.name][0]
+        and isinstance(node.right.expr, c_ast.ArrayRef)
+    }
+    # what is used otherwise may be another variable of the name, or get another value
+    uses = Counter(node.name for node in nodes if isinstance(node, (c_ast.ID, c_ast.Decl)))
+    uses.subtract(node.left.name for node in products)
+    for node in nodes:
+        if not isinstance(node, c_ast.BinaryOp) or node.op not in _INVERSES:
+            continue
+        left, right = products.get(node.left, ("", 0))[1], products.get(node.right, ("", 0))[1]
+        if left == 1 and right and not uses[node.left.left.name] + uses[node.right.left.name]:
+            node.op = node.op if right == 1 else _INVERSES[node.op]
+            node.left, node.right = node.left.right, node.right.right
 
 
 def _run_once(loop: Any, variable: str) -> Any:
