@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -221,6 +220,12 @@ def _find_winner(replaced_by: Iterable[str], environ: Mapping[str, str]) -> str 
     return next((name for name in replaced_by if environ.get(name)), None)
 
 
+def _is_loader(name: str) -> bool:
+    import re  # it takes milliseconds, and few drivers are called so
+
+    return bool(re.fullmatch(_LOADER_NAME, name))
+
+
 def _refuse_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Refuse libOpenCL.so.1 as a driver: it would call itself without end.
 
@@ -230,7 +235,7 @@ def _refuse_loaders(findings: Iterable[Finding]) -> Iterator[Finding]:
         if isinstance(finding, Candidate):
             library = finding.library
             name = os.path.basename(os.path.realpath(library) if "/" in library else library)
-            if name.startswith("libOpenCL") and re.fullmatch(_LOADER_NAME, name):
+            if name.startswith("libOpenCL") and _is_loader(name):
                 reason = f"{library} is an OpenCL loader ({name}), not a driver"
                 finding = Refusal(
                     finding.manifest or library,

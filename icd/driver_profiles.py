@@ -15,13 +15,13 @@ To add a row, append it to `ROWS` and name a test in it. Then print docs/driver_
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
 from ..loader.base.frozen_value import Value
 from ..loader.base.library import Library, open_with_siblings
+from ..loader.base.query import read_version
 from ..loader.base.search import Candidate, filter_environ
 from .repairs import find_path_inside_prefix, name_the_cpu
 
@@ -133,8 +133,7 @@ class Applies(Value):
             return False
         if not self.product:
             return True
-        match = re.search(rf"{re.escape(self.product)} (\d+)\.(\d+)", version)
-        number = (int(match[1]), int(match[2])) if match else (0, 0)
+        number = read_version(version, f"{self.product} ") or (0, 0)
         return self.since <= number and (self.before is None or number < self.before)
 
     def __str__(self) -> str:

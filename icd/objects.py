@@ -113,9 +113,9 @@ def name_device_type(bits: int) -> str:
 
 
 def _query_info(table: DispatchTable, routine: str, handle: int, name: str) -> Any:
-    if name not in OPENCL.constants:
+    answer = OPENCL.find_answer(name)
+    if answer is None:
         raise error(_CL_INVALID_VALUE, routine, f"OpenCL has no constant {name}.")
-    answer = OPENCL.constants[name].answer
     value = query(table, routine, handle, OPENCL[name], detail=f"({name})")
     try:
         return _find_decoder(name, answer)(value)

@@ -16,7 +16,6 @@ loader may keep them.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable
 
 from ..loader.base import layers
@@ -24,7 +23,7 @@ from ..loader.base.errors import FairleadError
 from ..loader.base.forks import make_lock
 from ..loader.base.frozen_value import Value
 from ..loader.base.memory import read_word, read_words
-from ..loader.base.query import decode_text
+from ..loader.base.query import decode_text, read_version
 from ..loader.base.query import query as ask
 from ..loader.base.table import POINTER_SIZE, DispatchTable
 from ._native import ffi, lib
@@ -121,8 +120,9 @@ def query(table: DispatchTable, routine: str, *arguments: Any, detail: str = "")
 
 def parse_version(version: str) -> tuple[int, int]:
     """(major, minor) of "OpenCL 3.0 …" or "OpenCL C 1.2 …"; (1, 0) for any other text."""
-    match = re.match(r"OpenCL (?:C )?(\d+)\.(\d+)", version)
-    return (int(match[1]), int(match[2])) if match else (1, 0)
+    words = "OpenCL C " if version.startswith("OpenCL C ") else "OpenCL "
+    found = read_version(version, words) if version.startswith(words) else None
+    return found or (1, 0)
 
 
 def _make_table() -> tuple[int, Any]:

@@ -50,8 +50,18 @@ def _format_row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _wrap(cell: str, width: int) -> list[str]:
-    if len(cell) <= width:
-        return [cell]
-    import textwrap  # whose regular expressions take a millisecond
+    """Return the lines of a cell, of whose words only those are cut that are longer than a line.
 
-    return textwrap.wrap(cell, width)
+    `textwrap` would take milliseconds for its regular expressions.
+    """
+    lines = [""]
+    for word in cell.split():
+        line = f"{lines[-1]} {word}".lstrip()
+        if len(line) > width and lines[-1]:
+            lines.append("")
+            line = word
+        while len(line) > width:
+            lines[-1], line = line[:width], line[width:]
+            lines.append("")
+        lines[-1] = line
+    return lines

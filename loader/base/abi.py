@@ -303,6 +303,14 @@ class Api:
         _, value, *_ = self._lines_of_constants[name].split(" ", 2)
         return int(value, 0)
 
+    def find_answer(self, name: str) -> str | None:
+        """Return the type of the answer to a query, None if there is no constant of this name.
+
+        It is "" if the ABI data does not say it.
+        """
+        line = self._lines_of_constants.get(name)
+        return None if line is None else "".join(line.split(" ", 2)[2:])
+
     @cached_property
     def _lines_of_constants(self) -> dict[str, str]:
         """Constant name to its line. Most processes ask for few constants."""

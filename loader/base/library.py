@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
 from .elf import check_file
@@ -218,6 +217,8 @@ def explain(library: str, dlerror: str) -> LibraryError:
 
 def find_remedy(missing: tuple[str, ...]) -> str:
     """Return what to install for missing libraries, each remedy once."""
+    from fnmatch import fnmatch  # whose regular expressions take milliseconds
+
     found = (
         next((remedy for pattern, remedy in REMEDIES if fnmatch(name, pattern)), "")
         for name in missing

@@ -10,7 +10,6 @@ A set-uid process ignores the variables, because one of them names a file to wri
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 
@@ -155,6 +154,8 @@ def read_trace_bits(name: str, environ: Mapping[str, str] | None = None) -> int:
     text = filter_environ(environ).get(name, "").strip()
     if not text:
         return 0
+    import re  # it takes milliseconds, and the variable is seldom set
+
     if hexadecimal := re.fullmatch(r"([+-]?)0[xX]([0-9a-fA-F]+)", text):
         return int(hexadecimal[1] + hexadecimal[2], 16)
     decimal = re.match(r"[+-]?[0-9]+", text)

@@ -7,7 +7,6 @@ like `…Get(…, num_entries, entries, num_entries_ret)`.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable
 
 from .errors import FairleadError
@@ -21,6 +20,7 @@ Check: TypeAlias = Callable[[int, str, str], None]
 
 _LARGEST_ANSWER: Final = 1 << 24
 _MOST_HANDLES: Final = 1 << 16
+_DIGITS: Final = "0123456789"
 
 
 def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = "") -> bytes:
@@ -76,7 +76,22 @@ def decode_text(value: bytes) -> str:
 
 
 #: C0 but tab and newline, DEL, and C1: a terminal may take them for commands.
-_CONTROL: Final = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_ESCAPES: Final = {
+    code: repr(chr(code))[1:-1] for code in (*range(9), *range(11, 32), *range(127, 160))
+}
+
+
+def read_version(text: str, before: str) -> tuple[int, int] | None:
+    """Return (major, minor) where a text has a version behind some words, None if it has none.
+
+    No regular expression is used: `re` takes as long to import as all of fairlead's search.
+    """
+    for rest in text.split(before)[1:]:
+        major, _, minor = rest.partition(".")
+        minor = minor[: len(minor) - len(minor.lstrip(_DIGITS))]
+        if minor and major and not major.strip(_DIGITS):
+            return int(major), int(minor)
+    return None
 
 
 def escape_text(value: Any) -> Any:
@@ -86,9 +101,7 @@ def escape_text(value: Any) -> Any:
     all of its texts made printable; other values are returned as they are.
     """
     if isinstance(value, str):
-        if value.isprintable():
-            return value
-        return re.sub(_CONTROL, lambda found: repr(found[0])[1:-1], value)
+        return value if value.isprintable() else value.translate(_ESCAPES)
     if isinstance(value, (list, tuple)):
         return type(value)(map(escape_text, value))
     if isinstance(value, dict):

@@ -9,7 +9,6 @@ the libraries. The file also says which plugin a value of SYCL_BE selects; DPC++
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 
 from ..base.errors import add_article
@@ -24,26 +23,29 @@ if TYPE_CHECKING:
 #: The backend of a library whose name does not tell it. The open library reports it.
 UNKNOWN: Final = "unknown"
 
+# Predicates: regular expressions take milliseconds to import, which all programs would wait for.
+_LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
+_UPPER: Final = _LOWER.upper()
+_MORE: Final = "0123456789_"
 _FORM: Final = "a line is `library`, or `library interface backend SYCL_BE` with - for no SYCL_BE"
 _FIELDS: Final = (
     (
         "interface",
-        "UR|PI",
+        lambda text: text in ("UR", "PI"),
         "write UR for a Unified Runtime adapter, PI for a DPC++ plugin",
     ),
     (
         "backend",
-        "[a-z][a-z0-9_]*",
+        lambda text: "a" <= text[:1] <= "z" and not text.strip(_LOWER + _MORE),
         "write it in lower case as device selectors do: opencl, level_zero, cuda, ...",
     ),
     (
         "SYCL_BE",
-        "-|PI_[A-Z0-9_]+",
+        lambda text: text == "-" or (text[:3] == "PI_" != text and not text.strip(_UPPER + _MORE)),
         "write PI_ and the backend in upper case, or - for none",
     ),
 )
-_NAME: Final = r"lib(?P<interface>ur_adapter|pi)_(?P<backend>\w+)\.so(\.\d+)*"
-_INTERFACES: Final = {"ur_adapter": "UR", "pi": "PI"}
+_INTERFACES: Final = {"libur_adapter_": "UR", "libpi_": "PI"}
 #: Names that differ from their backend. PI called HIP ROCm until 2021.
 _BACKENDS: Final = {"rocm": "hip", "level_zero_v2": "level_zero", "unified_runtime": UNKNOWN}
 
@@ -92,11 +94,13 @@ def deduce(library: str) -> PluginEntry:
     `libur_adapter_X` and `libpi_X` tell what they are. Other libraries are plugins of an unknown
     backend.
     """
-    match = re.fullmatch(_NAME, os.path.basename(library))
-    if not match:
+    stem, dot_so, version = os.path.basename(library).partition(".so")
+    begin = next(filter(stem.startswith, _INTERFACES), None)
+    name = stem.removeprefix(begin or stem)
+    is_versioned = all(map(str.isdecimal, version.split(".")[1:])) and version[:1] in ("", ".")
+    if not (begin and dot_so and name.replace("_", "x").isalnum() and is_versioned):
         return PluginEntry(library, "PI", UNKNOWN)
-    interface, name = _INTERFACES[match["interface"]], match["backend"]
-    backend = _BACKENDS.get(name, name)
+    interface, backend = _INTERFACES[begin], _BACKENDS.get(name, name)
     return PluginEntry(
         library,
         interface,
@@ -151,8 +155,8 @@ def _parse_entry(line: str, path: str, number: int, found_via: str) -> PluginEnt
         library = os.path.join(os.path.dirname(path), library.removeprefix("./"))
     if len(fields) == 1:
         return deduce(library)
-    for value, (what, pattern, remedy) in zip(fields[1:], _FIELDS, strict=True):
-        if not re.fullmatch(pattern, value):
+    for value, (what, is_one, remedy) in zip(fields[1:], _FIELDS, strict=True):
+        if not is_one(value):
             return make_refusal(f"{value!r} is not {add_article(what)}", remedy)
     _, interface, backend, sycl_be = fields
     return PluginEntry(library, interface, backend, "" if sycl_be == "-" else sycl_be)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..base.errors import FairleadError
@@ -48,7 +47,7 @@ DEVICE_TYPES: Final = {"cpu": "cpu", "gpu": "gpu", "fpga": "acc", "acc": "acc"}
 _FILTER_TYPES: Final = {"*": "*", "host": "host", **DEVICE_TYPES}
 
 
-_NUMBER: Final = "[0-9]{1,9}"
+_MOST_DIGITS: Final = 9
 
 
 _MAX_LEVELS: Final = 3  # a device, its sub-devices, and theirs
@@ -241,7 +240,7 @@ def _parse_device(piece: _Piece) -> DevicePattern:
     for part in parts:
         if part.text == "*":
             path.append("*")
-        elif not re.fullmatch(_NUMBER, part.text):
+        elif not _is_number(part.text):
             problem = f"{part.text!r} is not a device" if part.text else "a device is missing"
             raise part.make_error(problem, "write '*', cpu, gpu, fpga or a number")
         elif "*" in path:
@@ -249,6 +248,10 @@ def _parse_device(piece: _Piece) -> DevicePattern:
         else:
             path.append(int(part.text))
     return DevicePattern("*", tuple(path))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def _parse_filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
@@ -262,7 +265,7 @@ def _parse_filter_item(piece: _Piece, backends: Sequence[str]) -> Term:
         backend = parts.pop(0).text.lower()
     if parts and parts[0].text.lower() in _FILTER_TYPES:
         kind = _FILTER_TYPES[parts.pop(0).text.lower()]
-    if parts and re.fullmatch(_NUMBER, parts[0].text):
+    if parts and _is_number(parts[0].text):
         number = int(parts.pop(0).text)
     if parts:
         text = parts[0].text

@@ -181,7 +181,8 @@ def test_fairlead_probe_0_probes_nothing(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[", "[]", "[" * 200_000, '{"a": {"ok": true}}', '{"a": null}']
+    "content",
+    ["", "[", "[]", "[" * 200_000, '{"a": {"ok": true}}', '{"a": null}', '{"a": {"at": 1.5}} {}'],
 )
 def test_a_memory_of_another_form_is_replaced(
     tmp_path: Path, probes: Probes, memory: Path, content: str
