@@ -1,8 +1,8 @@
 """Several NVIDIA GPUs in one CUDA Graph: `python -m bench.cuda_devices [FILE.json]`.
 
 1,000 launches in one chain for each GPU, against the same chains on the first GPU alone, by groups
-of 256 work-items. Then a ring of cells that exchanges its halo. The figures are medians of 20
-replays, which take turns. A replay is waited for.
+of 256 work-items. Then copies from the first GPU to the second, and a ring of cells that exchanges
+its halo. The figures are medians of 20 replays, which take turns. A replay is waited for.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _COUNT: Final = 1000
 _ITEMS: Final = 256
 _GROUPS: Final = 1, 64, 256, 1024, 4096
 _STEPS: Final = 100
+_COPIES: Final = 10
+_COPIED: Final = 1 << 26  # floats
 _SOURCE: Final = """
 kernel void scale(global float *y, float a, float b) {
     size_t i = get_global_id(0);
@@ -71,6 +73,18 @@ class Devices:
                 for queue, y in zip(queues, memory, strict=True):
                     kernel(queue, (size,), (_ITEMS,), y, 0.5, 1)
         return finalize(graph, queues[0], engine)
+
+    def capture_copies(self) -> Any:
+        """Capture copies from the first device to the second, and return the graph's replay."""
+        import pyopencl as cl
+
+        import fairlead
+
+        source, target = (self.buffer(place, _COPIED) for place in range(2))
+        with fairlead.capture(self.queues[1]) as graph:
+            for _ in range(_COPIES):
+                cl.enqueue_copy(self.queues[1], target, source)
+        return finalize(graph, self.queues[1], "cuda")
 
     def capture_ring(self, cells: int, engine: str) -> tuple[Any, Callable[[], Any]]:
         """Capture a ring of cells, a part of it on each device, which exchanges its halo.
@@ -156,9 +170,10 @@ def main(path: str = "") -> None:
     """Measure, print, and write a file if there is a path."""
     import fairlead.cuda_sharing as sharing
 
-    devices, rows = Devices(), dict[str, Any]()
+    devices, rows, speed = Devices(), dict[str, Any](), 0.0
     every = range(len(devices.queues))
     names = [device.name for device in devices.context.devices]
+    version = devices.context.devices[0].driver_version
     print(f"{names}, shared: {len(sharing.SHARED.devices)}", flush=True)
     for groups in _GROUPS:
         (spread, said), (alone, _) = (
@@ -173,6 +188,10 @@ def main(path: str = "") -> None:
             "a chain on each, by the driver": third,
         }
         print(f"{groups} groups", rows[f"{groups} groups"], said, flush=True)
+    if len(devices.queues) > 1:
+        run, said = devices.capture_copies()
+        speed = _COPIES * 4 * _COPIED / take_turns(run)[0] / 1e3
+        print("copies of 256 MiB, GB/s", speed, said, flush=True)
     for cells in 1 << 12, 1 << 20:
         (run, said), is_right = devices.capture_ring(cells, "cuda")
         right = is_right()
@@ -182,7 +201,8 @@ def main(path: str = "") -> None:
         }
         print(f"ring {cells}", rows[f"a ring of {cells} cells each"], said, flush=True)
     if path:
-        Path(path).write_text(json.dumps({"devices": names, "µs": rows}, indent=2) + "\n")
+        found = {"devices": names, "driver": version, "copies, GB/s": speed, "µs": rows}
+        Path(path).write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

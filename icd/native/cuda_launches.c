@@ -152,24 +152,33 @@ static CUresult run_and_look(fl_cuda *g, uint32_t times, CUdeviceptr word, bool 
     return code == CUDA_SUCCESS ? end : code;
 }
 
+/* Whether a WHILE node repeats the graph until this word is as wanted. */
 static bool has_loop(fl_cuda *g, CUdeviceptr word) {
+    if (g->has_no_loop)
+        return false;
     if (g->loop.executable && g->loop.word == word)
         return true;
     fl_drop_loop(g->device, &g->loop);
-    g->has_no_loop |= fl_build_cuda_loop(g, word) != CUDA_SUCCESS;
+    g->has_no_loop = fl_build_cuda_loop(g, word) != CUDA_SUCCESS;
     return !g->has_no_loop;
 }
 
-/* The look before the first turn is the host's: an IF node takes longer. */
+/* The look before the first turn is the host's: an IF node takes longer. Where there is no WHILE
+ * node, so are the others. They are CUDA's, since OpenCL reads a shared buffer on its own device
+ * alone. */
 static CUresult run_until(fl_cuda *g, uint32_t times, CUdeviceptr word, bool wanted, bool first,
                           uint32_t *ran, uint32_t *stopped) {
-    CUresult code = first ? run_and_look(g, 0, word, wanted, ran, stopped) : CUDA_SUCCESS;
+    uint32_t one = 0;
+    CUresult code = first ? run_and_look(g, 0, word, wanted, &one, stopped) : CUDA_SUCCESS;
     if (code == CUDA_SUCCESS && !*stopped)
         code = send(g, g->words);
     if (code != CUDA_SUCCESS || *stopped)
         return code;
-    return times < 2 ? run_and_look(g, times, word, wanted, ran, stopped)
-                     : fl_run_loop(g->device, &g->loop, times, wanted, ran, stopped);
+    if (times > 1 && has_loop(g, word))
+        return fl_run_loop(g->device, &g->loop, times, wanted, ran, stopped);
+    for (; code == CUDA_SUCCESS && !*stopped && *ran < times; *ran += one)
+        code = run_and_look(g, 1, word, wanted, &one, stopped);
+    return code;
 }
 
 int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first,
@@ -178,18 +187,15 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
     fl_cuda_device *d = g->device;
     CUdeviceptr word = fl_cuda_address(flag);
     *ran = *stopped = 0;
-    if (!word || (word += offset) % sizeof(uint32_t) || fl_cuda_lost(g) || g->has_no_loop ||
+    if (!word || (word += offset) % sizeof(uint32_t) || fl_cuda_lost(g) ||
         fl_cuda_enter(d) != CUDA_SUCCESS)
         return FL_BUILD_ANEW;
     pthread_mutex_lock(&g->running);
-    bool can = times < 2 || has_loop(g, word);
-    CUresult code = CUDA_SUCCESS;
-    if (can)
-        code = run_until(g, times, word, wanted, first, ran, stopped);
+    CUresult code = run_until(g, times, word, wanted, first, ran, stopped);
     pthread_mutex_unlock(&g->running);
     fl_cuda_leave(d);
     lose(g, code);
-    return !can ? FL_BUILD_ANEW : code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+    return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
 
 /* Values that differ from turn to turn come one by one. */
