@@ -212,21 +212,11 @@ def zeInit(flags: int) -> None:
 
 
 @driver.entry
-def zeDriverGet() -> Sequence[ZePlatform]:
-    return list_platforms()
-
-
-@driver.entry
 def zeInitDrivers(desc: Any) -> Sequence[ZePlatform]:
     if not desc.flags & ZE["ZE_INIT_DRIVER_TYPE_FLAG_GPU"]:
         raise make_failure("UNINITIALIZED", "there are no drivers but of GPUs")
     zeInit(0)
     return list_platforms()
-
-
-@driver.entry
-def zeDriverGetApiVersion(hDriver: ZePlatform) -> int:
-    return _API_VERSION
 
 
 @driver.entry
@@ -304,11 +294,6 @@ def zeDeviceGet(hDriver: ZePlatform) -> Sequence[ZeDevice]:
 
 
 @driver.entry
-def zeDeviceGetSubDevices(hDevice: ZeDevice) -> Sequence[ZeDevice]:
-    return hDevice.parts
-
-
-@driver.entry
 def zeDeviceGetRootDevice(hDevice: ZeDevice, phRootDevice: Any) -> None:
     root = hDevice.root
     phRootDevice[0] = driver.objects.show(root) if root is not None else 0
@@ -317,11 +302,6 @@ def zeDeviceGetRootDevice(hDevice: ZeDevice, phRootDevice: Any) -> None:
 @driver.entry
 def zeDeviceGetP2PProperties(hDevice: ZeDevice, hPeerDevice: ZeDevice, pP2PProperties: Any) -> None:
     pP2PProperties.flags = 0
-
-
-@driver.entry
-def zeDeviceCanAccessPeer(hDevice: ZeDevice, hPeerDevice: ZeDevice) -> int:
-    return hDevice.ur.root is hPeerDevice.ur.root
 
 
 @driver.entry
@@ -335,6 +315,10 @@ def read_clocks(device: ZeDevice) -> tuple[int, int]:
     return time.monotonic_ns(), own
 
 
-@driver.entry
-def zeDeviceGetGlobalTimestamps(hDevice: ZeDevice) -> tuple[int, int]:
-    return read_clocks(hDevice)
+driver.declare(
+    zeDriverGet=lambda: list_platforms(),
+    zeDriverGetApiVersion=lambda hDriver: _API_VERSION,
+    zeDeviceGetSubDevices=lambda hDevice: hDevice.parts,
+    zeDeviceCanAccessPeer=lambda hDevice, hPeerDevice: hDevice.ur.root is hPeerDevice.ur.root,
+    zeDeviceGetGlobalTimestamps=lambda hDevice: read_clocks(hDevice),
+)

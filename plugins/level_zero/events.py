@@ -225,29 +225,13 @@ def zeEventGetCounterBasedFlags(hEvent: ZeEvent) -> int:
     return hEvent.pool.counter_based
 
 
-@driver.entry
-def zeEventPoolGetContextHandle(hEventPool: ZeEventPool) -> ZeContext:
-    return hEventPool.context
-
-
-@driver.entry
-def zeEventPoolGetFlags(hEventPool: ZeEventPool) -> int:
-    return hEventPool.flags
-
-
-@driver.entry
-def zeEventGetEventPool(hEvent: ZeEvent) -> ZeEventPool:
-    return hEvent.pool
-
-
-@driver.entry
-def zeEventGetSignalScope(hEvent: ZeEvent) -> int:
-    return hEvent.signal_scope
-
-
-@driver.entry
-def zeEventGetWaitScope(hEvent: ZeEvent) -> int:
-    return hEvent.wait_scope
+driver.declare(
+    zeEventPoolGetContextHandle=lambda hEventPool: hEventPool.context,
+    zeEventPoolGetFlags=lambda hEventPool: hEventPool.flags,
+    zeEventGetEventPool=lambda hEvent: hEvent.pool,
+    zeEventGetSignalScope=lambda hEvent: hEvent.signal_scope,
+    zeEventGetWaitScope=lambda hEvent: hEvent.wait_scope,
+)
 
 
 @driver.entry

@@ -204,11 +204,6 @@ class _AtEnd:
 
 
 @driver.entry
-def zeGraphCreateExt(hContext: ZeContext) -> ZeGraph:
-    return ZeGraph(hContext)
-
-
-@driver.entry
 def zeCommandListBeginGraphCaptureExt(hCommandList: ZeCommandList) -> None:
     graph = ZeGraph(hCommandList.context, is_own=False)
     graph.begin(hCommandList)
@@ -247,11 +242,6 @@ def zeCommandListEndGraphCaptureExt(hCommandList: ZeCommandList, phGraph: Any) -
 
 
 @driver.entry
-def zeCommandListGetGraphExt(hCommandList: ZeCommandList) -> ZeGraph:
-    return _get_capture(hCommandList).graph
-
-
-@driver.entry
 def zeGraphGetPrimaryCommandListExt(hGraph: ZeGraph) -> ZeCommandList:
     if hGraph.primary is None or not hGraph.primary.handle:
         raise make_failure("INVALID_GRAPH", "no list was captured, or it is destroyed")
@@ -263,9 +253,11 @@ def zeGraphSetDestructionCallbackExt(hGraph: ZeGraph, pfnCallback: int, pUserDat
     hGraph.kept.append(_AtEnd(pfnCallback, pUserData))
 
 
-@driver.entry
-def zeGraphInstantiateExt(hGraph: ZeGraph) -> ZeExecutableGraph:
-    return ZeExecutableGraph(hGraph)
+driver.declare(
+    zeGraphCreateExt=lambda hContext: ZeGraph(hContext),
+    zeCommandListGetGraphExt=lambda hCommandList: _get_capture(hCommandList).graph,
+    zeGraphInstantiateExt=lambda hGraph: ZeExecutableGraph(hGraph),
+)
 
 
 @driver.entry

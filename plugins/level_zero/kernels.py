@@ -303,11 +303,6 @@ def zeKernelSuggestGroupSize(
 
 
 @driver.entry
-def zeKernelSuggestMaxCooperativeGroupCount(hKernel: ZeKernel) -> int:
-    return 1  # groups of OpenCL do not have to run at the same time
-
-
-@driver.entry
 def zeKernelSetArgumentValue(
     hKernel: ZeKernel, argIndex: int, argSize: int, pArgValue: int
 ) -> None:
@@ -332,9 +327,10 @@ def zeKernelSetIndirectAccess(hKernel: ZeKernel, flags: int) -> None:
     hKernel.indirect = flags
 
 
-@driver.entry
-def zeKernelGetIndirectAccess(hKernel: ZeKernel) -> int:
-    return hKernel.indirect
+driver.declare(
+    zeKernelSuggestMaxCooperativeGroupCount=lambda hKernel: 1,
+    zeKernelGetIndirectAccess=lambda hKernel: hKernel.indirect,
+)
 
 
 @driver.entry

@@ -259,29 +259,17 @@ def zeCommandListHostSynchronize(hCommandList: ZeCommandList, timeout: int) -> i
 
 
 @driver.entry
-def zeCommandListGetDeviceHandle(hCommandList: ZeCommandList) -> ZeDevice:
-    return hCommandList.device
-
-
-@driver.entry
-def zeCommandListGetContextHandle(hCommandList: ZeCommandList) -> ZeContext:
-    return hCommandList.context
-
-
-@driver.entry
-def zeCommandListGetOrdinal(hCommandList: ZeCommandList) -> int:
-    return 0
-
-
-@driver.entry
 def zeCommandListImmediateGetIndex(hCommandListImmediate: ZeCommandList) -> int:
     get_stream(hCommandListImmediate)
     return 0
 
 
-@driver.entry
-def zeCommandListIsImmediate(hCommandList: ZeCommandList) -> int:
-    return hCommandList.is_immediate
+driver.declare(
+    zeCommandListGetDeviceHandle=lambda hCommandList: hCommandList.device,
+    zeCommandListGetContextHandle=lambda hCommandList: hCommandList.context,
+    zeCommandListGetOrdinal=lambda hCommandList: 0,
+    zeCommandListIsImmediate=lambda hCommandList: hCommandList.is_immediate,
+)
 
 
 @driver.entry

@@ -64,48 +64,20 @@ def zeCommandQueueCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> Z
 
 
 @driver.entry
-def zeCommandQueueSynchronize(hCommandQueue: ZeQueue, timeout: int) -> int:
-    return hCommandQueue.stream.wait(timeout)
-
-
-@driver.entry
-def zeCommandQueueGetOrdinal(hCommandQueue: ZeQueue) -> int:
-    return 0
-
-
-@driver.entry
-def zeCommandQueueGetIndex(hCommandQueue: ZeQueue) -> int:
-    return 0
-
-
-@driver.entry
-def zeCommandQueueGetFlags(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.flags
-
-
-@driver.entry
-def zeCommandQueueGetMode(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.mode
-
-
-@driver.entry
-def zeCommandQueueGetPriority(hCmdQueue: ZeQueue) -> int:
-    return hCmdQueue.priority
-
-
-@driver.entry
 def zeFenceCreate(hCommandQueue: ZeQueue, desc: Any) -> ZeFence:
     return ZeFence(hCommandQueue, bool(desc.flags & ZE["ZE_FENCE_FLAG_SIGNALED"]))
 
 
-@driver.entry
-def zeFenceHostSynchronize(hFence: ZeFence, timeout: int) -> int:
-    return hFence.wait(timeout)
-
-
-@driver.entry
-def zeFenceQueryStatus(hFence: ZeFence) -> int:
-    return hFence.query()
+driver.declare(
+    zeCommandQueueSynchronize=lambda hCommandQueue, timeout: hCommandQueue.stream.wait(timeout),
+    zeCommandQueueGetOrdinal=lambda hCommandQueue: 0,
+    zeCommandQueueGetIndex=lambda hCommandQueue: 0,
+    zeCommandQueueGetFlags=lambda hCmdQueue: hCmdQueue.flags,
+    zeCommandQueueGetMode=lambda hCmdQueue: hCmdQueue.mode,
+    zeCommandQueueGetPriority=lambda hCmdQueue: hCmdQueue.priority,
+    zeFenceHostSynchronize=lambda hFence, timeout: hFence.wait(timeout),
+    zeFenceQueryStatus=lambda hFence: hFence.query(),
+)
 
 
 @driver.entry
