@@ -30,6 +30,7 @@ def test_the_wheel_holds_fairlead_alone(wheel: Path) -> None:
         "fairlead/loader/ze/ze.abi",
         "fairlead/cli/trace_page.html",
         "fairlead/vendors_d/pocl-binary-distribution.icd",
+        "fairlead/conformance/opencl/errors.txt",
         "fairlead/conformance/ur/errors.txt",
     ):
         assert needed in names
