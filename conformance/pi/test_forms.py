@@ -32,26 +32,24 @@ WRONG: dict[str, tuple[int, int, Any, tuple[str, ...]]] = {
 
 @rule(SET, "refuses wrong indices, sizes and values")
 @pytest.mark.parametrize("case", WRONG)
-def test_argument_errors(pi: DispatchTable, make: URObjects, program: int, case: str) -> None:
+def test_argument_errors(pi: DispatchTable, make: URObjects, case: str) -> None:
     index, size, value, expected = WRONG[case]
     if value is None:
         make.require_opencl()  # Level Zero takes it
-    code = pi.piKernelSetArg(make.kernel(program), index, size, value)
+    code = pi.piKernelSetArg(make.kernel(), index, size, value)
     expect(PI, code, *(f"PI_ERROR_{name}" for name in expected))
 
 
 @rule(LAUNCH, "PI_ERROR_INVALID_KERNEL_ARGS if an argument has not been set")
-def test_arguments_not_set(pi: DispatchTable, make: URObjects, queue: int, program: int) -> None:
+def test_arguments_not_set(pi: DispatchTable, make: URObjects, queue: int) -> None:
     shape = 1, sizes(0), sizes(1), None
-    code = pi.piEnqueueKernelLaunch(queue, make.kernel(program), *shape, *NO_EVENTS)
+    code = pi.piEnqueueKernelLaunch(queue, make.kernel(), *shape, *NO_EVENTS)
     expect(PI, code, "PI_ERROR_INVALID_KERNEL_ARGS")
 
 
 @rule(SET, "an argument keeps its value for the launches that follow")
-def test_arguments_are_kept(
-    pi: DispatchTable, make: URObjects, context: int, queue: int, program: int
-) -> None:
-    kernel, memory = make.kernel(program), make.usm(context, "Shared")
+def test_arguments_are_kept(pi: DispatchTable, make: URObjects, queue: int) -> None:
+    kernel, memory = make.kernel(), make.usm("Shared")
     make.launch(queue, kernel, PointerValue(memory), ints([4]), size=(2,))
     shape = 1, sizes(2), sizes(2), None
     expect(PI, pi.piEnqueueKernelLaunch(queue, kernel, *shape, *NO_EVENTS), "PI_SUCCESS")
@@ -67,7 +65,7 @@ def test_flags(pi: DispatchTable, ur: URCalls, make: URObjects, context: int, de
 
 
 @rule("piEventCreate", "gives an event that piEventSetStatus completes, or neither is supported")
-def test_user_event(pi: DispatchTable, ur: URCalls, make: URObjects, context: int) -> None:
+def test_user_event(pi: DispatchTable, make: URObjects, context: int) -> None:
     event = ctypes.c_void_p()
     refusals = ("PI_ERROR_INVALID_EVENT", "PI_ERROR_INVALID_OPERATION")
     code = pi.piEventCreate(context, ctypes.byref(event))
@@ -79,10 +77,8 @@ def test_user_event(pi: DispatchTable, ur: URCalls, make: URObjects, context: in
 
 @pytest.mark.usefixtures("images")
 @rule("piEnqueueMemImageFill", "fills a region, or is not supported")
-def test_fill_image(
-    pi: DispatchTable, ur: URCalls, make: URObjects, context: int, queue: int
-) -> None:
-    image, colour = make.image(context), (ctypes.c_float * 4)(7, 7, 7, 7)
+def test_fill_image(pi: DispatchTable, make: URObjects, queue: int) -> None:
+    image, colour = make.image(), (ctypes.c_float * 4)(7, 7, 7, 7)
     where = sizes(0, 0, 0), sizes(8, 1, 1)
     expect(PI, pi.piEnqueueMemImageFill(queue, image, colour, *where, *NO_EVENTS), "PI_SUCCESS")
     read, (offset, region) = (
@@ -109,16 +105,16 @@ FILLS: dict[str, tuple[tuple[Any, ...], int]] = {
         for name in FILLS
     ],
 )
-def test_fill_2d(pi: DispatchTable, make: URObjects, context: int, queue: int, name: str) -> None:
-    memory, (given, number) = make.usm(context, "Shared"), FILLS[name]
+def test_fill_2d(pi: DispatchTable, make: URObjects, queue: int, name: str) -> None:
+    memory, (given, number) = make.usm("Shared"), FILLS[name]
     make.put(queue, memory, [0] * COUNT)
     expect(PI, getattr(pi, name)(queue, memory, *given, *NO_EVENTS), "PI_SUCCESS")
     equal(make.get(queue, memory, 8), [number, number, 0, 0] * 2, "the memory")
 
 
 @rule("piextUSMEnqueueMemset", "sets every byte")
-def test_set(pi: DispatchTable, make: URObjects, context: int, queue: int) -> None:
-    memory = make.usm(context, "Shared")
+def test_set(pi: DispatchTable, make: URObjects, queue: int) -> None:
+    memory = make.usm("Shared")
     make.put(queue, memory, [0] * COUNT)
     code = pi.piextUSMEnqueueMemset(queue, memory + 4, 0x21, SIZE - 8, *NO_EVENTS)
     expect(PI, code, "PI_SUCCESS")
@@ -140,12 +136,11 @@ def test_binary_status(
 
 
 @rule("piextCommandBufferRetain", "a second reference keeps it")
-def test_retain(pi: DispatchTable, make: URObjects, context: int, queue: int, program: int) -> None:
-    memory = make.usm(context, "Shared")
-    recording = URRecording(make, context)
-    recording.launch(make.kernel(program), PointerValue(memory), ints([3]))
+def test_retain(pi: DispatchTable, make: URObjects, queue: int) -> None:
+    memory = make.usm("Shared")
+    recording = URRecording(make)
+    recording.launch(make.kernel(), PointerValue(memory), ints([3]))
     expect(PI, pi.piextCommandBufferRetain(recording.handle), "PI_SUCCESS")
     expect(PI, pi.piextCommandBufferRelease(recording.handle), "PI_SUCCESS")
-    recording.finalize()
-    recording.run(queue)
+    recording.finalize_and_run(queue)
     equal(make.get(queue, memory), [3] * COUNT, "the memory")

@@ -135,43 +135,43 @@ def program(world: World) -> int:
 
 @pytest.fixture
 def make(
-    opened: Opened, ur: URCalls, adapter: int, platform: int, device: int
+    ur: URCalls, adapter: int, platform: int, device: int, world: World
 ) -> Iterator[URObjects]:
     """Makes objects that are released when the case is over."""
-    made = URObjects(ur, adapter, platform, device)
+    made = URObjects(ur, adapter, platform, device, world)
     yield made
     made.close()
 
 
 @pytest.fixture
-def queue(make: URObjects, context: int) -> int:
+def queue(make: URObjects) -> int:
     """An in-order queue."""
-    return make.queue(context)
+    return make.queue()
 
 
 @pytest.fixture
-def out_of_order(ur: URCalls, make: URObjects, context: int) -> int:
+def out_of_order(ur: URCalls, make: URObjects) -> int:
     """An out-of-order queue."""
     ur.require("UR_DEVICE_INFO_QUEUE_PROPERTIES", UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"])
-    return make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    return make.queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
 
 
 @pytest.fixture
-def buffer(make: URObjects, context: int) -> int:
+def buffer(make: URObjects) -> int:
     """A buffer of SIZE bytes."""
-    return make.buffer(context)
+    return make.buffer()
 
 
 @pytest.fixture(params=("Host", "Device", "Shared"))
-def usm(request: pytest.FixtureRequest, make: URObjects, context: int) -> int:
+def usm(request: pytest.FixtureRequest, make: URObjects) -> int:
     """A USM allocation of SIZE bytes, of each kind in turn."""
-    return make.usm(context, request.param)
+    return make.usm(request.param)
 
 
 @pytest.fixture
-def memory(ur: URCalls, make: URObjects, context: int) -> int:
+def memory(make: URObjects) -> int:
     """A device USM allocation of SIZE bytes."""
-    return make.usm(context)
+    return make.usm()
 
 
 @pytest.fixture
@@ -189,13 +189,13 @@ def images(ur: URCalls) -> None:
 
 @pytest.fixture
 def opened_objects(
-    ur: URCalls, adapter: int, platform: int, device: int
+    ur: URCalls, adapter: int, platform: int, device: int, world: World
 ) -> Iterator[Callable[[], URObjects]]:
     """A function that returns new `URObjects`, for a thread. At the end all of them are closed."""
     all_made: list[URObjects] = []
 
     def open_objects() -> URObjects:
-        made = URObjects(ur, adapter, platform, device)
+        made = URObjects(ur, adapter, platform, device, world)
         all_made.append(made)
         return made
 

@@ -63,27 +63,25 @@ class Kind:
 
 KINDS: Final = (
     Kind("context", "urContext", "CONTEXT", lambda make, w: make.context()),
-    Kind("queue", "urQueue", "QUEUE", lambda make, w: make.queue(w.the_context)),
-    Kind(
-        "event", "urEvent", "EVENT", lambda make, w: make.finished_event(make.queue(w.the_context))
-    ),
-    Kind("buffer", "urMem", "MEM", lambda make, w: make.buffer(w.the_context)),
-    Kind("image", "urMem", "MEM", lambda make, w: make.image(w.the_context)),
-    Kind("sampler", "urSampler", "SAMPLER", lambda make, w: make.sampler(w.the_context)),
-    Kind("program", "urProgram", "PROGRAM", lambda make, w: make.program(w.the_context)),
-    Kind("kernel", "urKernel", "KERNEL", lambda make, w: make.kernel(w.the_program)),
-    Kind("pool", "urUSMPool", "USM_POOL", lambda make, w: make.pool(w.the_context)),
+    Kind("queue", "urQueue", "QUEUE", lambda make, w: make.queue()),
+    Kind("event", "urEvent", "EVENT", lambda make, w: make.finished_event(make.queue())),
+    Kind("buffer", "urMem", "MEM", lambda make, w: make.buffer()),
+    Kind("image", "urMem", "MEM", lambda make, w: make.image()),
+    Kind("sampler", "urSampler", "SAMPLER", lambda make, w: make.sampler()),
+    Kind("program", "urProgram", "PROGRAM", lambda make, w: make.program()),
+    Kind("kernel", "urKernel", "KERNEL", lambda make, w: make.kernel()),
+    Kind("pool", "urUSMPool", "USM_POOL", lambda make, w: make.pool()),
     Kind(
         "physical-memory",
         "urPhysicalMem",
         "PHYSICAL_MEM",
-        lambda make, w: make.physical(w.the_context),
+        lambda make, w: make.physical(),
     ),
     Kind(
         "command-buffer",
         "urCommandBuffer",
         "EXP_COMMAND_BUFFER",
-        lambda make, w: make.command_buffer(w.the_context),
+        lambda make, w: make.command_buffer(),
         "Exp",
     ),
 )

@@ -53,10 +53,22 @@ class UserEvent:
 
 
 class URObjects:
-    """Makes objects. `close` releases them, the last one first."""
+    """Makes objects, by default in `the_context`. `close` releases them, the last one first.
 
-    def __init__(self, ur: URCalls, adapter: int, platform: int, device: int) -> None:
+    Args:
+        shared: has the context and the program. By default they are made at their first use.
+    """
+
+    def __init__(
+        self,
+        ur: URCalls,
+        adapter: int,
+        platform: int,
+        device: int,
+        shared: URObjects | None = None,
+    ) -> None:
         self.ur, self.adapter, self.platform, self.device = ur, adapter, platform, device
+        self._shared = shared
         self._made: list[tuple[str, tuple[int, ...]]] = []
         self._kept: list[Any] = []
 
@@ -92,6 +104,16 @@ class URObjects:
         self._kept.append(thing)
         return thing
 
+    @cached_property
+    def the_context(self) -> int:
+        """The context of all cases that do not need one of their own."""
+        return self._shared.the_context if self._shared else self.context()
+
+    @cached_property
+    def the_program(self) -> int:
+        """The built program of `kernels.py`."""
+        return self._shared.the_program if self._shared else self.program()
+
     # Contexts, queues, events
 
     def context(self, *devices: int) -> int:
@@ -101,7 +123,7 @@ class URObjects:
             "urContextRelease", self.ur.new("urContextCreate", len(chosen), handles(*chosen), None)
         )
 
-    def queue(self, context: int, flags: str = "", *, device: int = 0) -> int:
+    def queue(self, flags: str = "", *, device: int = 0, context: int = 0) -> int:
         """Make a queue.
 
         `flags` are names without their prefix: "OUT_OF_ORDER_EXEC_MODE_ENABLE PROFILING_ENABLE".
@@ -109,7 +131,8 @@ class URObjects:
         bits = sum(UR[f"UR_QUEUE_FLAG_{name}"] for name in flags.split())
         how = ctypes.byref(self.ur.struct("ur_queue_properties_t", flags=bits)) if flags else None
         return self.own(
-            "urQueueRelease", self.ur.new("urQueueCreate", context, device or self.device, how)
+            "urQueueRelease",
+            self.ur.new("urQueueCreate", context or self.the_context, device or self.device, how),
         )
 
     def event(self, queue: int) -> int:
@@ -138,22 +161,24 @@ class URObjects:
         for event in made:
             self.own("urEventRelease", event)
 
-    def user_event(self, context: int) -> UserEvent:
+    def user_event(self) -> UserEvent:
         """Make an event that the case completes. Only adapters on OpenCL can have one."""
-        cl, native = self.cl(context), self.native("urContextGetNativeHandle", context)
+        cl, native = self.cl(), self.native("urContextGetNativeHandle", self.the_context)
         code = ctypes.c_int32()
         event = cl.clCreateUserEvent(native, ctypes.byref(code))
         if code.value:
             failed("an OpenCL user event", f"clCreateUserEvent answers {code.value}")
         how = self.ur.struct("ur_event_native_properties_t", isNativeHandleOwned=True)
-        handle = self.ur.new("urEventCreateWithNativeHandle", event, context, ctypes.byref(how))
+        handle = self.ur.new(
+            "urEventCreateWithNativeHandle", event, self.the_context, ctypes.byref(how)
+        )
         self.own("urEventRelease", handle)
         return UserEvent(handle, lambda status: cl.clSetUserEventStatus(event, status))
 
     # Memory
 
     def buffer(
-        self, context: int, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None
+        self, size: int = SIZE, flags: str = "READ_WRITE", host: Any = None, *, context: int = 0
     ) -> int:
         """Make a buffer."""
         bits = sum(UR[f"UR_MEM_FLAG_{name}"] for name in flags.split())
@@ -162,31 +187,34 @@ class URObjects:
             how = ctypes.byref(
                 self.ur.struct("ur_buffer_properties_t", pHost=ctypes.addressof(self.keep(host)))
             )
-        return self.own("urMemRelease", self.ur.new("urMemBufferCreate", context, bits, size, how))
+        return self.own(
+            "urMemRelease",
+            self.ur.new("urMemBufferCreate", context or self.the_context, bits, size, how),
+        )
 
-    def usm(
-        self, context: int, kind: str = "Device", size: int = SIZE, pool: int | None = None
-    ) -> int:
+    def usm(self, kind: str = "Device", size: int = SIZE, pool: int | None = None) -> int:
         """Allocate USM of a kind: "Host", "Device", "Shared"."""
         self.ur.require(_USM[kind])
         where = () if kind == "Host" else (self.device,)
-        pointer = self.ur.new(f"urUSM{kind}Alloc", context, *where, None, pool, size)
-        return self.own("urUSMFree", context, pointer)
+        pointer = self.ur.new(f"urUSM{kind}Alloc", self.the_context, *where, None, pool, size)
+        return self.own("urUSMFree", self.the_context, pointer)
 
-    def pool(self, context: int) -> int:
+    def pool(self) -> int:
         """Make a pool of USM allocations."""
         self.ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
         how = self.ur.struct("ur_usm_pool_desc_t")
         return self.own(
-            "urUSMPoolRelease", self.ur.new("urUSMPoolCreate", context, ctypes.byref(how))
+            "urUSMPoolRelease", self.ur.new("urUSMPoolCreate", self.the_context, ctypes.byref(how))
         )
 
-    def image(self, context: int, width: int = 8, height: int = 8) -> int:
+    def image(self, width: int = 8, height: int = 8, *, context: int = 0) -> int:
         """Make a 2D image of a float channel."""
         self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
         form, shape = self.image_format(), self.image_shape(width, height)
         given = UR["UR_MEM_FLAG_READ_WRITE"], ctypes.byref(form), ctypes.byref(shape), None
-        return self.own("urMemRelease", self.ur.new("urMemImageCreate", context, *given))
+        return self.own(
+            "urMemRelease", self.ur.new("urMemImageCreate", context or self.the_context, *given)
+        )
 
     def image_format(self) -> Any:
         """Return the format RGBA of floats."""
@@ -204,37 +232,41 @@ class URObjects:
             arraySize=1,
         )
 
-    def sampler(self, context: int) -> int:
+    def sampler(self) -> int:
         """Make a sampler: nearest neighbour, clamped to the edge."""
         self.ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
         how = self.ur.struct(
             "ur_sampler_desc_t", addressingMode=UR["UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE"]
         )
         return self.own(
-            "urSamplerRelease", self.ur.new("urSamplerCreate", context, ctypes.byref(how))
+            "urSamplerRelease", self.ur.new("urSamplerCreate", self.the_context, ctypes.byref(how))
         )
 
-    def physical(self, context: int, size: int = 0) -> int:
+    def physical(self, size: int = 0) -> int:
         """Make physical memory, by default of the smallest size that the device has."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
         made = self.ur.new(
-            "urPhysicalMemCreate", context, self.device, size or self.granularity(context), None
+            "urPhysicalMemCreate", self.the_context, self.device, size or self.granularity(), None
         )
         return self.own("urPhysicalMemRelease", made)
 
-    def granularity(self, context: int) -> int:
+    def granularity(self) -> int:
         """Return the unit of sizes of virtual memory, in bytes."""
         self.ur.require("UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT")
         query = "UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM"
-        return self.ur.info("urVirtualMemGranularityGetInfo", context, query, self.device, 1)
+        return self.ur.info(
+            "urVirtualMemGranularityGetInfo", self.the_context, query, self.device, 1
+        )
 
     # Programs and kernels
 
-    def cl(self, context: int) -> DispatchTable:
+    def cl(self) -> DispatchTable:
         """Return the OpenCL functions of the driver behind a context."""
         self.require_opencl()
         return DispatchTable(
-            OPENCL, read_word(self.native("urContextGetNativeHandle", context)) or 0, label="driver"
+            OPENCL,
+            read_word(self.native("urContextGetNativeHandle", self.the_context)) or 0,
+            label="driver",
         )
 
     def require_opencl(self) -> None:
@@ -247,15 +279,16 @@ class URObjects:
         """Return the native handle of an object."""
         return self.ur.new(routine, handle)
 
-    def source_program(self, context: int, source: bytes, *, build: bool = True) -> int:
+    def source_program(self, source: bytes, *, build: bool = True, context: int = 0) -> int:
         """Make a program from OpenCL C.
 
         The driver creates it, and the adapter gets its native handle. Or the adapter takes the
         text itself, where the device has the extension fairlead_opencl_c.
         """
+        context = context or self.the_context
         if self.takes_text:
             return self._make_text_program(context, source, build)
-        cl, code = self.cl(context), ctypes.c_int32()
+        cl, code = self.cl(), ctypes.c_int32()
         native = self.native("urContextGetNativeHandle", context)
         device = handles(self.native("urDeviceGetNativeHandle", self.device))
         program = cl.clCreateProgramWithSource(
@@ -286,7 +319,7 @@ class URObjects:
             self.ur.ok("urProgramBuild", context, program, None)
         return program
 
-    def il_program(self, context: int, words: bytes = b"") -> int:
+    def il_program(self, words: bytes = b"") -> int:
         """Make a program from SPIR-V with the kernel `store`. It is not built."""
         versions = self.ur.plugin.info("urDeviceGetInfo", self.device, "UR_DEVICE_INFO_IL_VERSION")
         if "SPIR-V" not in versions:
@@ -294,10 +327,10 @@ class URObjects:
         module = words or spirv.make_store()
         return self.own(
             "urProgramRelease",
-            self.ur.new("urProgramCreateWithIL", context, module, len(module), None),
+            self.ur.new("urProgramCreateWithIL", self.the_context, module, len(module), None),
         )
 
-    def program(self, context: int) -> int:
+    def program(self) -> int:
         """Make and build a program with the kernels of `kernels.py`.
 
         On adapters that neither are on OpenCL nor take its text it has only `store`.
@@ -306,14 +339,17 @@ class URObjects:
             self.ur.info("urPlatformGetInfo", self.platform, "UR_PLATFORM_INFO_BACKEND")
             == UR["UR_BACKEND_OPENCL"]
         ):
-            return self.source_program(context, kernels.SOURCE)
-        program = self.il_program(context)
-        self.ur.ok("urProgramBuild", context, program, None)
+            return self.source_program(kernels.SOURCE)
+        program = self.il_program()
+        self.ur.ok("urProgramBuild", self.the_context, program, None)
         return program
 
-    def kernel(self, program: int, name: str = "store") -> int:
+    def kernel(self, name: str = "store", *, program: int = 0) -> int:
         """Make a kernel of a program."""
-        return self.own("urKernelRelease", self.ur.new("urKernelCreate", program, name.encode()))
+        return self.own(
+            "urKernelRelease",
+            self.ur.new("urKernelCreate", program or self.the_program, name.encode()),
+        )
 
     def arguments(self, *values: Any) -> tuple[int, Any]:
         """Return number and array of a launch's arguments, as "WithArgs" functions take them.
@@ -358,10 +394,12 @@ class URObjects:
         event = self.ur.new(routine, queue, kernel, *shape, *self.arguments(*values), None, *waits)
         return self.own("urEventRelease", event)
 
-    def command_buffer(self, context: int, **fields: bool) -> int:
+    def command_buffer(self, *, context: int = 0, **fields: bool) -> int:
         """Make a command-buffer. `flags` are `isUpdatable`, `isInOrder` and `enableProfiling`."""
         how = ctypes.byref(self.ur.struct("ur_exp_command_buffer_desc_t", **fields))
-        made = self.ur.new("urCommandBufferCreateExp", context, self.device, how)
+        made = self.ur.new(
+            "urCommandBufferCreateExp", context or self.the_context, self.device, how
+        )
         return self.own("urCommandBufferReleaseExp", made)
 
     # Moving numbers

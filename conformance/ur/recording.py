@@ -1,6 +1,6 @@
 """Command-buffers for cases: append, finalize, enqueue, update.
 
->>> recording = Recording(make, context, isUpdatable=True)
+>>> recording = URRecording(make, isUpdatable=True)
 >>> step = recording.launch(kernel, Buffer(buffer), ints([1]), command=True)
 >>> recording.finalize()
 >>> recording.enqueue(queue)
@@ -65,12 +65,12 @@ class Update:
 class URRecording:
     """A command-buffer."""
 
-    def __init__(self, make: URObjects, context: int, **fields: bool) -> None:
+    def __init__(self, make: URObjects, *, context: int = 0, **fields: bool) -> None:
         make.ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP")
         if fields.get("isUpdatable"):
             make.ur.require("UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP")
-        self.make, self.ur, self.context = make, make.ur, context
-        self.handle = make.command_buffer(context, **fields)
+        self.make, self.ur = make, make.ur
+        self.handle = make.command_buffer(context=context, **fields)
 
     # Appending
 
@@ -180,6 +180,11 @@ class URRecording:
         """Enqueue the command-buffer and wait for it."""
         self.make.wait(self.enqueue(queue))
 
+    def finalize_and_run(self, queue: int) -> None:
+        """Finalize the command-buffer, enqueue it, and wait for it."""
+        self.finalize()
+        self.run(queue)
+
     # Updating
 
     def update(self, *updates: Update) -> None:
@@ -261,15 +266,13 @@ def need(ur: URCalls, *bits: str) -> None:
 
 
 def record_store(
-    make: URObjects, context: int, program: int, buffer: int, value: int = 1, **how: Any
+    make: URObjects, buffer: int, value: int = 1, **how: Any
 ) -> tuple[URRecording, AppendedCommand]:
     """Make a finalized updatable command-buffer that stores a number.
 
     Returns it and the command.
     """
-    recording = URRecording(make, context, isUpdatable=True)
-    step = recording.launch(
-        make.kernel(program), BufferValue(buffer), ints([value]), command=True, **how
-    )
+    recording = URRecording(make, isUpdatable=True)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([value]), command=True, **how)
     recording.finalize()
     return recording, step

@@ -29,33 +29,31 @@ FILL = "urCommandBufferAppendMemBufferFillExp"
 
 
 @rule("urCommandBufferFinalizeExp", "finalize_twice: INVALID_OPERATION")
-def test_finalize_twice(ur: URCalls, make: URObjects, context: int) -> None:
-    recording = URRecording(make, context)
+def test_finalize_twice(ur: URCalls, make: URObjects) -> None:
+    recording = URRecording(make)
     recording.finalize()
     ur.fails("urCommandBufferFinalizeExp", "INVALID_OPERATION", recording.handle)
 
 
 @rule(FILL, "append_after_finalize: INVALID_OPERATION")
-def test_append_after_finalize(ur: URCalls, make: URObjects, context: int, buffer: int) -> None:
-    recording = URRecording(make, context)
+def test_append_after_finalize(make: URObjects, buffer: int) -> None:
+    recording = URRecording(make)
     recording.finalize()
     code, _ = recording.try_append(FILL, buffer, ints([1]), 4, 0, SIZE)
     expect(UR, code, "UR_RESULT_ERROR_INVALID_OPERATION")
 
 
 @rule(LAUNCH, "launch_after_finalize: INVALID_OPERATION")
-def test_launch_after_finalize(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    recording = URRecording(make, context)
+def test_launch_after_finalize(make: URObjects, buffer: int) -> None:
+    recording = URRecording(make)
     recording.finalize()
-    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
+    given = recording.launch_arguments(make.kernel(), (BufferValue(buffer), ints([1])))
     expect(UR, recording.try_append(LAUNCH, *given)[0], "UR_RESULT_ERROR_INVALID_OPERATION")
 
 
 @rule(ENQUEUE, "enqueue_before_finalize: INVALID_OPERATION or INVALID_COMMAND_BUFFER_EXP")
-def test_enqueue_before_finalize(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    recording = URRecording(make, context)
+def test_enqueue_before_finalize(ur: URCalls, make: URObjects, queue: int) -> None:
+    recording = URRecording(make)
     ur.fails(
         ENQUEUE, "INVALID_OPERATION|INVALID_COMMAND_BUFFER_EXP", queue, recording.handle, *NO_EVENTS
     )
@@ -64,10 +62,9 @@ def test_enqueue_before_finalize(ur: URCalls, make: URObjects, context: int, que
 @pytest.mark.parametrize(
     "in_order", each((False, True), ENQUEUE, "empty: an empty one is enqueued (isInOrder: {})")
 )
-def test_empty(make: URObjects, context: int, queue: int, in_order: bool) -> None:
-    recording = URRecording(make, context, isInOrder=in_order)
-    recording.finalize()
-    recording.run(queue)
+def test_empty(make: URObjects, queue: int, in_order: bool) -> None:
+    recording = URRecording(make, isInOrder=in_order)
+    recording.finalize_and_run(queue)
 
 
 @rule(
@@ -95,11 +92,9 @@ def test_updatable_without_capabilities(
     LAUNCH,
     "command_of_fixed_buffer: INVALID_OPERATION for a handle of a command that cannot be updated",
 )
-def test_command_of_fixed_buffer(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    recording = URRecording(make, context)
-    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
+def test_command_of_fixed_buffer(make: URObjects, buffer: int) -> None:
+    recording = URRecording(make)
+    given = recording.launch_arguments(make.kernel(), (BufferValue(buffer), ints([1])))
     expect(
         UR,
         recording.try_append(LAUNCH, *given, command=True)[0],
@@ -124,8 +119,8 @@ def test_command_of_fixed_buffer(
         )
     ],
 )
-def test_descriptor(ur: URCalls, make: URObjects, context: int, fields: dict[str, bool]) -> None:
-    recording = URRecording(make, context, **fields)
+def test_descriptor(ur: URCalls, make: URObjects, fields: dict[str, bool]) -> None:
+    recording = URRecording(make, **fields)
     raw = ur.raw_info(
         "urCommandBufferGetInfoExp", recording.handle, "UR_EXP_COMMAND_BUFFER_INFO_DESCRIPTOR"
     )
@@ -139,8 +134,8 @@ def test_descriptor(ur: URCalls, make: URObjects, context: int, fields: dict[str
 
 
 @rule("urCommandBufferGetNativeHandleExp", "gives a handle where the driver has command-buffers")
-def test_native_handle(ur: URCalls, make: URObjects, context: int) -> None:
-    recording = URRecording(make, context)
+def test_native_handle(ur: URCalls, make: URObjects) -> None:
+    recording = URRecording(make)
     equal(
         bool(ur.new("urCommandBufferGetNativeHandleExp", recording.handle)),
         True,
@@ -168,46 +163,40 @@ def test_capabilities(ur: URCalls) -> None:
     LAUNCH,
     "sync_points_order: commands that name each other's sync-points are executed in that order",
 )
-def test_sync_points_order(
-    make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    recording = URRecording(make, context)
+def test_sync_points_order(make: URObjects, queue: int, buffer: int) -> None:
+    recording = URRecording(make)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one", "twice", "add_one", "twice"):
-        step = recording.launch(
-            make.kernel(program, name), BufferValue(buffer), after=(step.point,)
-        )
-    recording.finalize()
-    recording.run(queue)
+        step = recording.launch(make.kernel(name), BufferValue(buffer), after=(step.point,))
+    recording.finalize_and_run(queue)
     equal(make.read(queue, buffer), [14] * COUNT, "the buffer")
 
 
 @rule(LAUNCH, "sync_points_of_several: a command waits for all of its list")
-def test_sync_points_of_several(make: URObjects, context: int, queue: int, program: int) -> None:
-    recording, parts = URRecording(make, context), [make.buffer(context) for _ in range(3)]
+def test_sync_points_of_several(make: URObjects, queue: int) -> None:
+    recording, parts = URRecording(make), [make.buffer() for _ in range(3)]
     points = [recording.fill(part, value).point for value, part in enumerate(parts, 2)]
     first = recording.launch(
-        make.kernel(program, "axpy"),
+        make.kernel("axpy"),
         BufferValue(parts[0]),
         BufferValue(parts[1]),
         ints([10]),
         after=points[:2],
     )
     recording.launch(
-        make.kernel(program, "axpy"),
+        make.kernel("axpy"),
         BufferValue(parts[0]),
         BufferValue(parts[2]),
         ints([100]),
         after=(first.point, points[2]),
     )
-    recording.finalize()
-    recording.run(queue)
+    recording.finalize_and_run(queue)
     equal(make.read(queue, parts[0]), [432] * COUNT, "the buffer")
 
 
 @rule(LAUNCH, "sync-points of one command-buffer differ from each other")
-def test_sync_points_differ(make: URObjects, context: int, buffer: int) -> None:
-    recording = URRecording(make, context)
+def test_sync_points_differ(make: URObjects, buffer: int) -> None:
+    recording = URRecording(make)
     points = [recording.fill(buffer, value).point for value in range(5)]
     equal(len(set(points)), 5, "the number of different sync-points")
 
@@ -216,37 +205,29 @@ def test_sync_points_differ(make: URObjects, context: int, buffer: int) -> None:
     LAUNCH,
     "in_order_ignores_sync_points: commands are executed in the order in which they were appended",
 )
-def test_in_order(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
-    recording = URRecording(make, context, isInOrder=True)
+def test_in_order(make: URObjects, queue: int, buffer: int) -> None:
+    recording = URRecording(make, isInOrder=True)
     recording.fill(buffer, 1)
     for name in ("twice", "add_one", "twice", "add_one", "twice"):
-        recording.launch(make.kernel(program, name), BufferValue(buffer))
-    recording.finalize()
-    recording.run(queue)
+        recording.launch(make.kernel(name), BufferValue(buffer))
+    recording.finalize_and_run(queue)
     equal(make.read(queue, buffer), [14] * COUNT, "the buffer")
 
 
 @rule(LAUNCH, "in order: a list of sync-points does no harm")
-def test_in_order_with_sync_points(
-    make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    recording = URRecording(make, context, isInOrder=True)
+def test_in_order_with_sync_points(make: URObjects, queue: int, buffer: int) -> None:
+    recording = URRecording(make, isInOrder=True)
     step = recording.fill(buffer, 1)
     for name in ("twice", "add_one"):
-        step = recording.launch(
-            make.kernel(program, name), BufferValue(buffer), after=(step.point,)
-        )
-    recording.finalize()
-    recording.run(queue)
+        step = recording.launch(make.kernel(name), BufferValue(buffer), after=(step.point,))
+    recording.finalize_and_run(queue)
     equal(make.read(queue, buffer), [3] * COUNT, "the buffer")
 
 
 @rule(LAUNCH, "unknown_sync_point: INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")
-def test_unknown_sync_point(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    recording = URRecording(make, context)
+def test_unknown_sync_point(make: URObjects, buffer: int) -> None:
+    recording = URRecording(make)
     point = recording.fill(buffer, 1).point
-    given = recording.launch_arguments(make.kernel(program), (BufferValue(buffer), ints([1])))
+    given = recording.launch_arguments(make.kernel(), (BufferValue(buffer), ints([1])))
     code, _ = recording.try_append(LAUNCH, *given, after=(point + 1000,))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP")

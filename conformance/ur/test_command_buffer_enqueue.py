@@ -20,12 +20,10 @@ FILL = "urCommandBufferAppendMemBufferFillExp"
 # Enqueue
 
 
-def record_add_one(
-    make: URObjects, context: int, program: int, buffer: int, **fields: bool
-) -> URRecording:
+def record_add_one(make: URObjects, buffer: int, **fields: bool) -> URRecording:
     """Return a command-buffer that adds 1 to a buffer."""
-    recording = URRecording(make, context, **fields)
-    recording.launch(make.kernel(program, "add_one"), BufferValue(buffer))
+    recording = URRecording(make, **fields)
+    recording.launch(make.kernel("add_one"), BufferValue(buffer))
     recording.finalize()
     return recording
 
@@ -39,12 +37,10 @@ def record_add_one(
         for f in ("", "OUT_OF_ORDER_EXEC_MODE_ENABLE")
     ],
 )
-def test_repeated(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, flags: str
-) -> None:
-    queue = make.queue(context, flags)
+def test_repeated(ur: URCalls, make: URObjects, buffer: int, flags: str) -> None:
+    queue = make.queue(flags)
     make.write(queue, buffer, [0] * COUNT)
-    recording = record_add_one(make, context, program, buffer)
+    recording = record_add_one(make, buffer)
     events = [recording.enqueue(queue) for _ in range(20)]
     make.wait(events[-1])
     ur.ok("urQueueFinish", queue)
@@ -52,12 +48,10 @@ def test_repeated(
 
 
 @rule(ENQUEUE, "serialised: enqueues on two queues are executed one after the other")
-def test_serialised_across_queues(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    queues = make.queue(context), make.queue(context)
+def test_serialised_across_queues(ur: URCalls, make: URObjects, buffer: int) -> None:
+    queues = make.queue(), make.queue()
     make.write(queues[0], buffer, [0] * COUNT)
-    recording = record_add_one(make, context, program, buffer)
+    recording = record_add_one(make, buffer)
     for number in range(20):
         recording.enqueue(queues[number % 2])
     for queue in queues:
@@ -66,12 +60,10 @@ def test_serialised_across_queues(
 
 
 @rule(ENQUEUE, "serialised: the second of two queues waits for the first, which waits for an event")
-def test_serialised_behind_a_gate(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    first, second, gate = make.queue(context), make.queue(context), make.user_event(context)
+def test_serialised_behind_a_gate(ur: URCalls, make: URObjects, buffer: int) -> None:
+    first, second, gate = make.queue(), make.queue(), make.user_event()
     make.write(first, buffer, [0] * COUNT)
-    recording = record_add_one(make, context, program, buffer)
+    recording = record_add_one(make, buffer)
     recording.enqueue(first, gate.handle)
     event = recording.enqueue(second)
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
@@ -87,16 +79,14 @@ def test_serialised_behind_a_gate(
 
 
 @rule(ENQUEUE, "waits_for_events: nothing is executed before the events of the list")
-def test_waits_for_events(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    other = make.queue(context)
-    gate = make.user_event(context)
+def test_waits_for_events(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    other = make.queue()
+    gate = make.user_event()
     filled = ur.new(
         "urEnqueueMemBufferFill", other, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
     )
     make.events(filled)
-    recording = record_add_one(make, context, program, buffer)
+    recording = record_add_one(make, buffer)
     event = recording.enqueue(queue, filled)
     gate.complete()
     make.wait(event)
@@ -104,15 +94,13 @@ def test_waits_for_events(
 
 
 @rule(ENQUEUE, "event_when_complete: the event is complete when all commands are")
-def test_event_when_complete(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int
-) -> None:
-    recording, buffers = URRecording(make, context), [make.buffer(context) for _ in range(8)]
+def test_event_when_complete(make: URObjects, queue: int) -> None:
+    recording, buffers = URRecording(make), [make.buffer() for _ in range(8)]
     for value, buffer in enumerate(buffers):
-        recording.launch(make.kernel(program), BufferValue(buffer), ints([value]))
+        recording.launch(make.kernel(), BufferValue(buffer), ints([value]))
     recording.finalize()
     make.wait(recording.enqueue(queue))
-    other = make.queue(context)  # it orders nothing behind the enqueue
+    other = make.queue()  # it orders nothing behind the enqueue
     for value, buffer in enumerate(buffers):
         equal(make.read(other, buffer), [value] * COUNT, f"buffer {value}")
 
@@ -120,28 +108,24 @@ def test_event_when_complete(
 @rule(
     ENQUEUE, "in an in-order queue it comes after what was before it, and before what comes after"
 )
-def test_between_commands(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    recording = record_add_one(make, context, program, buffer)
-    out = make.buffer(context)
-    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([40]))
+def test_between_commands(make: URObjects, queue: int, buffer: int) -> None:
+    recording = record_add_one(make, buffer)
+    out = make.buffer()
+    make.launch(queue, make.kernel(), BufferValue(buffer), ints([40]))
     recording.enqueue(queue)
-    make.launch(queue, make.kernel(program, "copy"), BufferValue(out), BufferValue(buffer))
+    make.launch(queue, make.kernel("copy"), BufferValue(out), BufferValue(buffer))
     equal(make.read(queue, out), [41] * COUNT, "what was copied after it")
 
 
 @rule(ENQUEUE, "in an out-of-order queue a command can wait for its event")
-def test_waited_for(
-    make: URObjects, context: int, out_of_order: int, program: int, buffer: int
-) -> None:
+def test_waited_for(make: URObjects, out_of_order: int, buffer: int) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
-    recording, out = record_add_one(make, context, program, buffer), make.buffer(context)
+    recording, out = record_add_one(make, buffer), make.buffer()
     event = recording.enqueue(out_of_order)
     make.wait(
         make.launch(
             out_of_order,
-            make.kernel(program, "copy"),
+            make.kernel("copy"),
             BufferValue(out),
             BufferValue(buffer),
             after=(event,),
@@ -151,21 +135,17 @@ def test_waited_for(
 
 
 @rule(ENQUEUE, "no event asked for: it is executed all the same")
-def test_without_event(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_without_event(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording = record_add_one(make, context, program, buffer)
+    recording = record_add_one(make, buffer)
     for _ in range(3):
         ur.ok(ENQUEUE, queue, recording.handle, 0, None, None)
     equal(make.read(queue, buffer), [3] * COUNT, "the buffer")
 
 
 @rule(ENQUEUE, "the command type of its event is ENQUEUE_COMMAND_BUFFER")
-def test_command_type(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    event = record_add_one(make, context, program, buffer).enqueue(queue)
+def test_command_type(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    event = record_add_one(make, buffer).enqueue(queue)
     make.wait(event)
     kind = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
     equal(
@@ -176,9 +156,9 @@ def test_command_type(
 
 
 @rule(ENQUEUE, "profiling: its event has the times of start and end")
-def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
-    queue = make.queue(context, "PROFILING_ENABLE")
-    event = record_add_one(make, context, program, buffer, enableProfiling=True).enqueue(queue)
+def test_profiling(ur: URCalls, make: URObjects, buffer: int) -> None:
+    queue = make.queue("PROFILING_ENABLE")
+    event = record_add_one(make, buffer, enableProfiling=True).enqueue(queue)
     make.wait(event)
     names = ("QUEUED", "SUBMIT", "START", "END")
     times = [
@@ -191,11 +171,9 @@ def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buf
 
 
 @rule("urCommandBufferReleaseExp", "release_while_executing: what was enqueued is executed")
-def test_release_while_executing(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_release_while_executing(make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording, gate = record_add_one(make, context, program, buffer), make.user_event(context)
+    recording, gate = record_add_one(make, buffer), make.user_event()
     recording.enqueue(queue, gate.handle)
     recording.enqueue(queue)
     make.release(recording.handle)
@@ -204,10 +182,10 @@ def test_release_while_executing(
 
 
 @rule(ENQUEUE, "two command-buffers on one memory, in turn")
-def test_two(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
+def test_two(make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    first, second = record_add_one(make, context, program, buffer), URRecording(make, context)
-    second.launch(make.kernel(program, "twice"), BufferValue(buffer))
+    first, second = record_add_one(make, buffer), URRecording(make)
+    second.launch(make.kernel("twice"), BufferValue(buffer))
     second.finalize()
     for _ in range(5):
         first.enqueue(queue)
@@ -216,28 +194,23 @@ def test_two(make: URObjects, context: int, queue: int, program: int, buffer: in
 
 
 @rule(LAUNCH, "a thousand commands")
-def test_many_commands(
-    make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_many_commands(make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    recording, kernel = URRecording(make, context, isInOrder=True), make.kernel(program, "add_one")
+    recording, kernel = URRecording(make, isInOrder=True), make.kernel("add_one")
     for _ in range(1000):
         recording.launch(kernel, BufferValue(buffer))
-    recording.finalize()
-    recording.run(queue)
+    recording.finalize_and_run(queue)
     recording.run(queue)
     equal(make.read(queue, buffer), [2000] * COUNT, "the buffer")
 
 
 @beyond_specification
 @rule("urKernelRelease", "kernel and buffer may be released once they are appended")
-def test_released_objects(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_released_objects(make: URObjects, queue: int, buffer: int) -> None:
     recording, kernel, other = (
-        URRecording(make, context, isInOrder=True),
-        make.kernel(program),
-        make.buffer(context),
+        URRecording(make, isInOrder=True),
+        make.kernel(),
+        make.buffer(),
     )
     recording.launch(kernel, BufferValue(other), ints([7]))
     recording.copy(other, buffer)

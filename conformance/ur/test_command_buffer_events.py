@@ -70,10 +70,8 @@ def each(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", each("phEvent without event support: UNSUPPORTED_FEATURE"))
-def test_signal_refused(
-    ur: URCalls, make: URObjects, world: World, context: int, name: str
-) -> None:
-    recording = URRecording(make, context)
+def test_signal_refused(ur: URCalls, make: URObjects, world: World, name: str) -> None:
+    recording = URRecording(make)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
     given = make_arguments(name, world, recording)
@@ -85,8 +83,8 @@ def test_signal_refused(
 
 
 @pytest.mark.parametrize("name", each("phEventWaitList without event support: UNSUPPORTED_FEATURE"))
-def test_wait_refused(ur: URCalls, make: URObjects, world: World, context: int, name: str) -> None:
-    recording = URRecording(make, context)
+def test_wait_refused(ur: URCalls, make: URObjects, world: World, name: str) -> None:
+    recording = URRecording(make)
     if ur.device_says(SUPPORT):
         unsupported("the device supports events")
     given = make_arguments(name, world, recording)
@@ -97,10 +95,8 @@ def test_wait_refused(ur: URCalls, make: URObjects, world: World, context: int, 
 @pytest.mark.parametrize(
     "name", each("phEvent: the event is complete when the command has been executed")
 )
-def test_signal(
-    ur: URCalls, make: URObjects, world: World, context: int, queue: int, name: str
-) -> None:
-    recording = URRecording(make, context)
+def test_signal(ur: URCalls, make: URObjects, world: World, queue: int, name: str) -> None:
+    recording = URRecording(make)
     ur.require(SUPPORT)
     step = recording.append(f"{STEM}{name}Exp", *make_arguments(name, world, recording), event=True)
     recording.finalize()
@@ -113,10 +109,8 @@ def test_signal(
 @pytest.mark.parametrize(
     "name", each("phEventWaitList: the command is not executed before the event")
 )
-def test_wait(
-    ur: URCalls, make: URObjects, world: World, context: int, queue: int, name: str
-) -> None:
-    recording, gate = URRecording(make, context), make.user_event(context)
+def test_wait(ur: URCalls, make: URObjects, world: World, queue: int, name: str) -> None:
+    recording, gate = URRecording(make), make.user_event()
     ur.require(SUPPORT)
     recording.append(
         f"{STEM}{name}Exp", *make_arguments(name, world, recording), wait=(gate.handle,)
@@ -134,19 +128,17 @@ def test_wait(
 
 
 @rule(LAUNCH, "a command in a queue waits for the event of a command of a command-buffer")
-def test_queue_waits_for_command(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    first, second, other = make.queue(context), make.queue(context), make.buffer(context)
-    recording = URRecording(make, context)
+def test_queue_waits_for_command(ur: URCalls, make: URObjects, buffer: int) -> None:
+    first, second, other = make.queue(), make.queue(), make.buffer()
+    recording = URRecording(make)
     ur.require(SUPPORT)
-    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([5]), event=True)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([5]), event=True)
     recording.finalize()
     done = recording.enqueue(first)
     make.wait(
         make.launch(
             second,
-            make.kernel(program, "copy"),
+            make.kernel("copy"),
             BufferValue(other),
             BufferValue(buffer),
             after=(step.event,),
@@ -157,16 +149,12 @@ def test_queue_waits_for_command(
 
 
 @rule(LAUNCH, "a command of one command-buffer waits for the event of a command of another")
-def test_between_command_buffers(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
-    first, second, other = make.queue(context), make.queue(context), make.buffer(context)
-    one, two = URRecording(make, context), URRecording(make, context)
+def test_between_command_buffers(ur: URCalls, make: URObjects, buffer: int) -> None:
+    first, second, other = make.queue(), make.queue(), make.buffer()
+    one, two = URRecording(make), URRecording(make)
     ur.require(SUPPORT)
-    step = one.launch(make.kernel(program), BufferValue(buffer), ints([6]), event=True)
-    two.launch(
-        make.kernel(program, "copy"), BufferValue(other), BufferValue(buffer), wait=(step.event,)
-    )
+    step = one.launch(make.kernel(), BufferValue(buffer), ints([6]), event=True)
+    two.launch(make.kernel("copy"), BufferValue(other), BufferValue(buffer), wait=(step.event,))
     one.finalize()
     two.finalize()
     for _ in range(2):
@@ -176,14 +164,11 @@ def test_between_command_buffers(
 
 
 @rule("urEnqueueCommandBufferExp", "the event of a command is reset by each enqueue")
-def test_event_is_reset(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
-    recording, gate = URRecording(make, context), make.user_event(context)
+def test_event_is_reset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    recording, gate = URRecording(make), make.user_event()
     ur.require(SUPPORT)
-    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([7]), event=True)
-    recording.finalize()
-    recording.run(queue)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([7]), event=True)
+    recording.finalize_and_run(queue)
     make.wait(step.event)
     event = recording.enqueue(queue, gate.handle)
     status = ur.info("urEventGetInfo", step.event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")

@@ -57,10 +57,8 @@ def test_read_with_event(ur: URCalls, make: URObjects, queue: int, buffer: int) 
 @rule(
     "urEnqueueMemBufferWrite", "not blocking: the host memory is read when the command is executed"
 )
-def test_write_reads_late(
-    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
-) -> None:
-    gate, data = make.user_event(context), ints([1] * COUNT)
+def test_write_reads_late(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    gate, data = make.user_event(), ints([1] * COUNT)
     event = ur.new(
         "urEnqueueMemBufferWrite", queue, buffer, False, 0, SIZE, data, 1, handles(gate.handle)
     )
@@ -86,8 +84,8 @@ def test_read_at_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -
 
 
 @rule("urEnqueueMemBufferCopy", "from an offset to an offset")
-def test_copy(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
-    other = make.buffer(context)
+def test_copy(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    other = make.buffer()
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
     ur.ok("urEnqueueMemBufferCopy", queue, buffer, other, 16, 8, 40, 0, None, None)
@@ -114,10 +112,8 @@ def test_fill(ur: URCalls, make: URObjects, queue: int, buffer: int, size: int) 
 
 
 @rule("urEnqueueMemBufferFill", "the pattern may be changed as soon as it returns")
-def test_fill_copies_its_pattern(
-    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
-) -> None:
-    gate, pattern = make.user_event(context), ints([3])
+def test_fill_copies_its_pattern(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    gate, pattern = make.user_event(), ints([3])
     event = ur.new(
         "urEnqueueMemBufferFill", queue, buffer, pattern, 4, 0, SIZE, 1, handles(gate.handle)
     )
@@ -151,8 +147,8 @@ def test_write_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> No
 
 
 @rule("urEnqueueMemBufferCopyRect", "a box of one buffer to a box of another")
-def test_copy_rect(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
-    other = make.buffer(context)
+def test_copy_rect(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    other = make.buffer()
     make.write(queue, buffer, range(COUNT))
     make.write(queue, other, [-1] * COUNT)
     shape = make_offset(4, 1, 1), make_offset(8, 2, 2), make_region(8, 2, 2), ROW, SLICE, ROW, SLICE
@@ -238,10 +234,8 @@ def test_map_for_writing(ur: URCalls, make: URObjects, queue: int, buffer: int, 
 
 
 @rule("urEnqueueEventsWait", "without a list it waits for everything before it")
-def test_wait_for_all(
-    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int
-) -> None:
-    gate = make.user_event(context)
+def test_wait_for_all(ur: URCalls, make: URObjects, out_of_order: int, buffer: int) -> None:
+    gate = make.user_event()
     filled = ur.new(
         "urEnqueueMemBufferFill",
         out_of_order,
@@ -270,9 +264,9 @@ def test_wait_for_all(
     ),
 )
 def test_barrier(
-    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int, routine: str
+    ur: URCalls, make: URObjects, out_of_order: int, buffer: int, routine: str
 ) -> None:
-    gate, other = make.user_event(context), make.buffer(context)
+    gate, other = make.user_event(), make.buffer()
     make.write(out_of_order, other, [0] * COUNT)
     filled = ur.new(
         "urEnqueueMemBufferFill",
@@ -295,9 +289,9 @@ def test_barrier(
 
 
 @rule("urEnqueueEventsWait", "with a list it waits for those events, of another queue, too")
-def test_wait_for_other_queue(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    gate = make.user_event(context)
-    first = make.barrier(make.queue(context), gate.handle)
+def test_wait_for_other_queue(ur: URCalls, make: URObjects, queue: int) -> None:
+    gate = make.user_event()
+    first = make.barrier(make.queue(), gate.handle)
     event = ur.new("urEnqueueEventsWait", queue, 1, handles(first))
     make.events(event)
     gate.complete()
@@ -307,8 +301,8 @@ def test_wait_for_other_queue(ur: URCalls, make: URObjects, context: int, queue:
 
 
 @rule("urDeviceWaitExp", "returns when everything on the device has been executed")
-def test_device_wait(ur: URCalls, make: URObjects, device: int, queue: int, program: int) -> None:
-    event = make.launch(queue, make.kernel(program, "nothing"))
+def test_device_wait(ur: URCalls, make: URObjects, device: int, queue: int) -> None:
+    event = make.launch(queue, make.kernel("nothing"))
     ur.ok("urDeviceWaitExp", device)
     status = ur.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
     equal(status, UR["UR_EVENT_STATUS_COMPLETE"], "the status of a launch before")

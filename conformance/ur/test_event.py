@@ -33,18 +33,16 @@ def query_status(ur: URCalls, event: int) -> str:
 
 
 @rule("urEventWait", "an event that was waited for is complete")
-def test_wait(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
+def test_wait(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(), BufferValue(buffer), ints([1]))
     make.wait(event)
     equal(query_status(ur, event), "UR_EVENT_STATUS_COMPLETE", "the status")
 
 
 @rule("urEventWait", "waits for all events of its list, of several queues")
-def test_wait_for_several(ur: URCalls, make: URObjects, context: int, program: int) -> None:
+def test_wait_for_several(ur: URCalls, make: URObjects) -> None:
     events = [
-        make.launch(
-            make.queue(context), make.kernel(program), BufferValue(make.buffer(context)), ints([1])
-        )
+        make.launch(make.queue(), make.kernel(), BufferValue(make.buffer()), ints([1]))
         for _ in range(4)
     ]
     make.wait(*events)
@@ -54,10 +52,8 @@ def test_wait_for_several(ur: URCalls, make: URObjects, context: int, program: i
 
 
 @rule("urEventGetInfo", "a command that waits for an event is not complete before it")
-def test_not_complete_before_its_event(
-    ur: URCalls, make: URObjects, context: int, queue: int
-) -> None:
-    gate = make.user_event(context)
+def test_not_complete_before_its_event(ur: URCalls, make: URObjects, queue: int) -> None:
+    gate = make.user_event()
     event = make.barrier(queue, gate.handle)
     before = query_status(ur, event)
     gate.complete()
@@ -80,10 +76,8 @@ def test_belongs(ur: URCalls, make: URObjects, context: int, queue: int) -> None
         for r, c in COMMANDS.items()
     ],
 )
-def test_command_type(
-    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int, routine: str
-) -> None:
-    data, other = ints([0] * COUNT), make.buffer(context)
+def test_command_type(ur: URCalls, make: URObjects, queue: int, buffer: int, routine: str) -> None:
+    data, other = ints([0] * COUNT), make.buffer()
     given = {
         "urEnqueueMemBufferFill": (buffer, ints([1]), 4, 0, SIZE),
         "urEnqueueMemBufferRead": (buffer, False, 0, SIZE, data),
@@ -105,8 +99,8 @@ def test_command_type(
         "{}: is called once, with event and data",
     ),
 )
-def test_callback(ur: URCalls, make: URObjects, context: int, queue: int, when: str) -> None:
-    gate, data, called = make.user_event(context), ctypes.c_int(), threading.Event()
+def test_callback(ur: URCalls, make: URObjects, queue: int, when: str) -> None:
+    gate, data, called = make.user_event(), ctypes.c_int(), threading.Event()
     seen: list[tuple[object, ...]] = []
 
     def notify(*arguments: object) -> None:
@@ -143,9 +137,9 @@ def test_callback_of_complete_event(ur: URCalls, make: URObjects, queue: int) ->
     "urEventGetProfilingInfo",
     "queued ≤ submitted ≤ started ≤ ended, for a launch in a queue with profiling",
 )
-def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
-    queue = make.queue(context, "PROFILING_ENABLE")
-    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
+def test_profiling(ur: URCalls, make: URObjects, buffer: int) -> None:
+    queue = make.queue("PROFILING_ENABLE")
+    event = make.launch(queue, make.kernel(), BufferValue(buffer), ints([1]))
     make.wait(event)
     times = [
         ur.info("urEventGetProfilingInfo", event, f"UR_PROFILING_INFO_COMMAND_{name}")
@@ -157,8 +151,8 @@ def test_profiling(ur: URCalls, make: URObjects, context: int, program: int, buf
 
 
 @rule("urEventGetProfilingInfo", "PROFILING_INFO_NOT_AVAILABLE for a queue without profiling")
-def test_no_profiling(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([1]))
+def test_no_profiling(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(), BufferValue(buffer), ints([1]))
     make.wait(event)
     time = ctypes.c_uint64()
     query = UR["UR_PROFILING_INFO_COMMAND_START"]
@@ -174,8 +168,8 @@ def test_no_profiling(ur: URCalls, make: URObjects, queue: int, program: int, bu
 
 
 @rule("urEventGetInfo", "a command that waits for one that failed has UR_EVENT_STATUS_ERROR")
-def test_failed_dependency(ur: URCalls, make: URObjects, context: int) -> None:
-    queue, gate = make.queue(context), make.user_event(context)
+def test_failed_dependency(ur: URCalls, make: URObjects) -> None:
+    queue, gate = make.queue(), make.user_event()
     event = make.barrier(queue, gate.handle)
     gate.fail()
     ur.code("urEventWait", 1, handles(event))
@@ -183,8 +177,8 @@ def test_failed_dependency(ur: URCalls, make: URObjects, context: int) -> None:
 
 
 @rule("urEventWait", "IN_EVENT_LIST_EXEC_STATUS for an event that failed")
-def test_wait_for_failed(ur: URCalls, make: URObjects, context: int) -> None:
-    gate = make.user_event(context)
+def test_wait_for_failed(ur: URCalls, make: URObjects) -> None:
+    gate = make.user_event()
     gate.fail()
     ur.fails("urEventWait", "IN_EVENT_LIST_EXEC_STATUS", 1, handles(gate.handle))
 

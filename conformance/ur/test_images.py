@@ -32,9 +32,9 @@ def make_pixels(first: float = 0.0) -> Any:
     )
 
 
-def write_image(ur: URCalls, make: URObjects, context: int, queue: int) -> int:
+def write_image(ur: URCalls, make: URObjects, queue: int) -> int:
     """Return an image with these pixels."""
-    image, where = make.image(context, WIDTH, HEIGHT), (make_offset(), make_region())
+    image, where = make.image(WIDTH, HEIGHT), (make_offset(), make_region())
     ur.ok("urEnqueueMemImageWrite", queue, image, True, *where, 0, 0, make_pixels(), *NO_EVENTS)
     ur.ok("urQueueFinish", queue)
     return image
@@ -48,30 +48,30 @@ def read_pixels(ur: URCalls, queue: int, image: int) -> Any:
 
 
 @rule("urEnqueueMemImageRead", "gives what urEnqueueMemImageWrite put in")
-def test_round_trip(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    image = write_image(ur, make, context, queue)
+def test_round_trip(ur: URCalls, make: URObjects, queue: int) -> None:
+    image = write_image(ur, make, queue)
     equal(list(read_pixels(ur, queue, image)), list(make_pixels()), "the pixels")
 
 
 @rule("urEnqueueMemImageRead", "a part of the image")
-def test_part(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    image, out = write_image(ur, make, context, queue), (ctypes.c_float * 16)()
+def test_part(ur: URCalls, make: URObjects, queue: int) -> None:
+    image, out = write_image(ur, make, queue), (ctypes.c_float * 16)()
     where = make_offset(3, 2), make_region(2, 2)
     ur.ok("urEnqueueMemImageRead", queue, image, True, *where, 0, 0, out, *NO_EVENTS)
     equal(list(out)[0::4], [19.0, 20.0, 27.0, 28.0], "red of four pixels")
 
 
 @rule("urEnqueueMemImageCopy", "a part of an image to a part of another")
-def test_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    image, other = (write_image(ur, make, context, queue) for _ in range(2))
+def test_copy(ur: URCalls, make: URObjects, queue: int) -> None:
+    image, other = (write_image(ur, make, queue) for _ in range(2))
     where = make_offset(0, 0), make_offset(4, 4), make_region(2, 1)
     ur.ok("urEnqueueMemImageCopy", queue, image, other, *where, *NO_EVENTS)
     equal(read_red(ur, queue, other)[36:38], [0.0, 1.0], "red of the copied pixels")
 
 
 @rule("urMemImageGetInfo", "size, format and pixel are those that it was made with")
-def test_info(ur: URCalls, make: URObjects, context: int) -> None:
-    image = make.image(context, WIDTH, HEIGHT)
+def test_info(ur: URCalls, make: URObjects) -> None:
+    image = make.image(WIDTH, HEIGHT)
     found = {
         name: ur.info("urMemImageGetInfo", image, f"UR_IMAGE_INFO_{name}")
         for name in ("WIDTH", "HEIGHT", "ELEMENT_SIZE")
@@ -80,12 +80,12 @@ def test_info(ur: URCalls, make: URObjects, context: int) -> None:
 
 
 @rule("urEnqueueKernelLaunchWithArgsExp", "a kernel samples an image")
-def test_sampled(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    image = write_image(ur, make, context, queue)
-    sampler, buffer = make.sampler(context), make.buffer(context, 4 * PIXELS)
-    program = make.source_program(context, kernels.IMAGE_SOURCE)
+def test_sampled(ur: URCalls, make: URObjects, queue: int) -> None:
+    image = write_image(ur, make, queue)
+    sampler, buffer = make.sampler(), make.buffer(4 * PIXELS)
+    program = make.source_program(kernels.IMAGE_SOURCE)
     given = ImageValue(image), SamplerValue(sampler), BufferValue(buffer)
-    make.launch(queue, make.kernel(program, "sample"), *given, size=(WIDTH, HEIGHT))
+    make.launch(queue, make.kernel("sample", program=program), *given, size=(WIDTH, HEIGHT))
     out = (ctypes.c_float * PIXELS)()
     ur.ok("urEnqueueMemBufferRead", queue, buffer, True, 0, 4 * PIXELS, out, 0, None, None)
     equal(list(out), [float(i) for i in range(PIXELS)], "red of the pixels")
@@ -319,11 +319,11 @@ def test_too_large(ur: URCalls, context: int) -> None:
 
 
 @rule("urEnqueueMemImageRead", "a buffer is not an image")
-def test_buffer_is_no_image(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+def test_buffer_is_no_image(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_IMAGE_SUPPORT")
     ends = 0, 0, ctypes.create_string_buffer(64), 0, None, None
     where = make_box((0, 0, 0), (1, 1, 1))
-    buffer = make.buffer(context)
+    buffer = make.buffer()
     ur.fails("urEnqueueMemImageRead", "INVALID_MEM_OBJECT", queue, buffer, True, *where, *ends)
 
 
@@ -340,49 +340,45 @@ def read_red(ur: URCalls, queue: int, image: int) -> list[float]:
     return list(read_pixels(ur, queue, image))[0::4]
 
 
-def make_turn_kernel(make: URObjects, context: int) -> int:
-    return make.kernel(make.source_program(context, kernels.IMAGE_SOURCE), "turn")
+def make_turn_kernel(make: URObjects) -> int:
+    return make.kernel("turn", program=make.source_program(kernels.IMAGE_SOURCE))
 
 
 @rule("urEnqueueKernelLaunchWithArgsExp", "a kernel writes an image, and released images live")
-def test_written_by_a_kernel(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    source, target = write_image(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
-    sampler = make.sampler(context)
+def test_written_by_a_kernel(ur: URCalls, make: URObjects, queue: int) -> None:
+    source, target = write_image(ur, make, queue), make.image(WIDTH, HEIGHT)
+    sampler = make.sampler()
     given = ImageValue(source), SamplerValue(sampler), BufferValue(target)
-    make.launch(queue, make_turn_kernel(make, context), *given, size=(WIDTH, HEIGHT))
+    make.launch(queue, make_turn_kernel(make), *given, size=(WIDTH, HEIGHT))
     make.release(source)
     make.release(sampler)
     equal(read_red(ur, queue, target), reverse_rows(), "red of the pixels")
 
 
 @rule("urCommandBufferAppendKernelLaunchWithArgsExp", "images and samplers are arguments as others")
-def test_recorded(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    source, target = write_image(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
-    sampler, recording = make.sampler(context), URRecording(make, context)
+def test_recorded(ur: URCalls, make: URObjects, queue: int) -> None:
+    source, target = write_image(ur, make, queue), make.image(WIDTH, HEIGHT)
+    sampler, recording = make.sampler(), URRecording(make)
     given = ImageValue(source), SamplerValue(sampler), BufferValue(target)
-    recording.launch(make_turn_kernel(make, context), *given, size=(WIDTH, HEIGHT))
-    recording.finalize()
-    recording.run(queue)
+    recording.launch(make_turn_kernel(make), *given, size=(WIDTH, HEIGHT))
+    recording.finalize_and_run(queue)
     equal(read_red(ur, queue, target), reverse_rows(), "red of the pixels")
 
 
 @rule("urCommandBufferUpdateKernelLaunchExp", "gives a launch another image")
-def test_updated(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+def test_updated(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    source, target = write_image(ur, make, context, queue), make.image(context, WIDTH, HEIGHT)
+    source, target = write_image(ur, make, queue), make.image(WIDTH, HEIGHT)
     other, recording = (
-        make.image(context, WIDTH, HEIGHT),
-        URRecording(make, context, isUpdatable=True),
+        make.image(WIDTH, HEIGHT),
+        URRecording(make, isUpdatable=True),
     )
     ends = 0, 0, make_pixels(100.0), 0, None, None
     ur.ok("urEnqueueMemImageWrite", queue, other, True, make_offset(), make_region(), *ends)
     ur.ok("urQueueFinish", queue)
-    given = ImageValue(source), SamplerValue(make.sampler(context)), BufferValue(target)
-    step = recording.launch(
-        make_turn_kernel(make, context), *given, size=(WIDTH, HEIGHT), command=True
-    )
-    recording.finalize()
-    recording.run(queue)
+    given = ImageValue(source), SamplerValue(make.sampler()), BufferValue(target)
+    step = recording.launch(make_turn_kernel(make), *given, size=(WIDTH, HEIGHT), command=True)
+    recording.finalize_and_run(queue)
     equal(read_red(ur, queue, target), reverse_rows(), "red of the pixels")
     recording.update(Update(step.command, {0: ImageValue(other)}, dimensions=2))
     recording.run(queue)
@@ -392,7 +388,7 @@ def test_updated(ur: URCalls, make: URObjects, context: int, queue: int) -> None
 @rule("urMemImageCreateWithNativeHandle", "is the same image")
 def test_native_handle(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     make.require_opencl()
-    image = write_image(ur, make, context, queue)
+    image = write_image(ur, make, queue)
     native = ur.new("urMemGetNativeHandle", image, make.device)
     form, desc = make.image_format(), make.image_shape(WIDTH, HEIGHT)
     how = ur.struct("ur_mem_native_properties_t", isNativeHandleOwned=False)

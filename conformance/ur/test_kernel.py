@@ -32,8 +32,8 @@ def test_empty_name(ur: URCalls, program: int) -> None:
     "urKernelCreate",
     "INVALID_PROGRAM_EXECUTABLE, or INVALID_PROGRAM, for a program that is not built",
 )
-def test_not_built(ur: URCalls, make: URObjects, context: int) -> None:
-    program = make.il_program(context)
+def test_not_built(ur: URCalls, make: URObjects) -> None:
+    program = make.il_program()
     code = ur.code("urKernelCreate", program, b"store", ctypes.byref(ctypes.c_void_p()))
     if code == "UR_RESULT_SUCCESS":
         failed("an error", code)
@@ -41,7 +41,7 @@ def test_not_built(ur: URCalls, make: URObjects, context: int) -> None:
 
 @rule("urKernelGetInfo", "name, number of arguments, program and context")
 def test_info(ur: URCalls, make: URObjects, context: int, program: int) -> None:
-    kernel = make.kernel(program)
+    kernel = make.kernel()
     found = {
         name: ur.info("urKernelGetInfo", kernel, f"UR_KERNEL_INFO_{name}")
         for name in ("FUNCTION_NAME", "NUM_ARGS", "CONTEXT", "PROGRAM")
@@ -54,8 +54,8 @@ def test_info(ur: URCalls, make: URObjects, context: int, program: int) -> None:
 
 
 @rule("urKernelGetGroupInfo", "a work-group size that the device has, and its preferred multiple")
-def test_group_info(ur: URCalls, make: URObjects, device: int, program: int) -> None:
-    kernel = make.kernel(program)
+def test_group_info(ur: URCalls, make: URObjects, device: int) -> None:
+    kernel = make.kernel()
     largest = ur.info(
         "urKernelGetGroupInfo", kernel, "UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE", device
     )
@@ -75,10 +75,10 @@ def test_group_info(ur: URCalls, make: URObjects, device: int, program: int) -> 
 
 
 @rule("urKernelGetSubGroupInfo", "a largest sub-group")
-def test_sub_group_info(ur: URCalls, make: URObjects, device: int, program: int) -> None:
+def test_sub_group_info(ur: URCalls, make: URObjects, device: int) -> None:
     if not ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL"):
         unsupported("the device has no sub-groups")
-    kernel = make.kernel(program)
+    kernel = make.kernel()
     if (
         ur.info(
             "urKernelGetSubGroupInfo", kernel, "UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE", device
@@ -89,10 +89,8 @@ def test_sub_group_info(ur: URCalls, make: URObjects, device: int, program: int)
 
 
 @rule("urKernelSetExecInfo", "USM_INDIRECT_ACCESS can be set, and the kernel runs")
-def test_indirect_access(
-    ur: URCalls, make: URObjects, queue: int, program: int, memory: int
-) -> None:
-    kernel, yes = make.kernel(program), ctypes.c_bool(True)
+def test_indirect_access(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
+    kernel, yes = make.kernel(), ctypes.c_bool(True)
     query = UR["UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS"]
     ur.ok("urKernelSetExecInfo", kernel, query, 1, None, ctypes.byref(yes))
     make.launch(queue, kernel, PointerValue(memory), ints([3]))
@@ -100,8 +98,8 @@ def test_indirect_access(
 
 
 @rule("urKernelSetExecInfo", "USM_PTRS can be set, and the kernel runs")
-def test_pointers(ur: URCalls, make: URObjects, queue: int, program: int, memory: int) -> None:
-    kernel, places = make.kernel(program), (ctypes.c_void_p * 1)(memory)
+def test_pointers(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
+    kernel, places = make.kernel(), (ctypes.c_void_p * 1)(memory)
     ur.ok(
         "urKernelSetExecInfo",
         kernel,
@@ -115,9 +113,9 @@ def test_pointers(ur: URCalls, make: URObjects, queue: int, program: int, memory
 
 
 @rule("urKernelCreate", "two kernels of one name have arguments of their own")
-def test_two_kernels(make: URObjects, context: int, queue: int, program: int) -> None:
-    first, second = make.buffer(context), make.buffer(context)
-    one, two = make.kernel(program), make.kernel(program)
+def test_two_kernels(make: URObjects, queue: int) -> None:
+    first, second = make.buffer(), make.buffer()
+    one, two = make.kernel(), make.kernel()
     make.launch(queue, one, BufferValue(first), ints([1]))
     make.launch(queue, two, BufferValue(second), ints([2]))
     equal(
@@ -128,12 +126,12 @@ def test_two_kernels(make: URObjects, context: int, queue: int, program: int) ->
 
 
 @rule("urKernelSuggestMaxCooperativeGroupCount", "1 or more")
-def test_cooperative(ur: URCalls, make: URObjects, device: int, program: int) -> None:
+def test_cooperative(ur: URCalls, make: URObjects, device: int) -> None:
     count = ctypes.c_uint32()
     size = (ctypes.c_size_t * 3)(1, 1, 1)
     ur.ok(
         "urKernelSuggestMaxCooperativeGroupCount",
-        make.kernel(program),
+        make.kernel(),
         device,
         1,
         size,

@@ -67,30 +67,26 @@ def test_retained_object_survives_a_release(
 
 
 @pytest.mark.parametrize("kind", each("release", "the last release succeeds, a hundred times over"))
-def test_made_and_released_a_hundred_times(
-    ur: URCalls, make: URObjects, world: World, kind: Kind
-) -> None:
+def test_made_and_released_a_hundred_times(make: URObjects, world: World, kind: Kind) -> None:
     for _ in range(100 if kind.name != "program" else 3):
         make.release(kind.make(make, world))
 
 
 @rule("urQueueRelease", "commands that were enqueued before are finished all the same")
 def test_released_queue_finishes_its_commands(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
+    ur: URCalls, make: URObjects, buffer: int, queue: int
 ) -> None:
-    other = make.queue(context)
-    event = make.launch(other, make.kernel(program), BufferValue(buffer), ints([5]))
+    other = make.queue()
+    event = make.launch(other, make.kernel(), BufferValue(buffer), ints([5]))
     make.release(other)
     ur.ok("urEventWait", 1, handles(event))
     equal(make.read(queue, buffer), [5] * COUNT, "what the launch wrote")
 
 
 @rule("urUSMFree", "waits for commands that were enqueued before and use the memory")
-def test_free_waits_for_commands(
-    ur: URCalls, make: URObjects, context: int, program: int, queue: int, buffer: int
-) -> None:
-    memory = make.usm(context)
-    kernel = make.kernel(program)
+def test_free_waits_for_commands(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    memory = make.usm()
+    kernel = make.kernel()
     for value in range(20):
         make.launch(queue, kernel, PointerValue(memory), ints([value]))
     data = ints([0] * COUNT)
@@ -101,19 +97,17 @@ def test_free_waits_for_commands(
 
 
 @rule("urProgramRelease", "a kernel of a released program can be launched")
-def test_kernel_keeps_its_program(make: URObjects, context: int, buffer: int, queue: int) -> None:
-    program = make.program(context)
-    kernel = make.kernel(program)
+def test_kernel_keeps_its_program(make: URObjects, buffer: int, queue: int) -> None:
+    program = make.program()
+    kernel = make.kernel(program=program)
     make.release(program)
     make.launch(queue, kernel, BufferValue(buffer), ints([7]))
     equal(make.read(queue, buffer), [7] * COUNT, "what the launch wrote")
 
 
 @rule("urKernelRelease", "a launch that was enqueued before is executed")
-def test_released_kernel_is_executed(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
-) -> None:
-    kernel = make.kernel(program)
+def test_released_kernel_is_executed(make: URObjects, buffer: int, queue: int) -> None:
+    kernel = make.kernel()
     make.launch(queue, kernel, BufferValue(buffer), ints([9]))
     make.release(kernel)
     equal(make.read(queue, buffer), [9] * COUNT, "what the launch wrote")
@@ -123,9 +117,7 @@ def test_released_kernel_is_executed(
     "urEventRelease",
     "a command whose event is released is executed, and can be waited for otherwise",
 )
-def test_released_event(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, queue: int
-) -> None:
-    make.release(make.launch(queue, make.kernel(program), BufferValue(buffer), ints([11])))
+def test_released_event(ur: URCalls, make: URObjects, buffer: int, queue: int) -> None:
+    make.release(make.launch(queue, make.kernel(), BufferValue(buffer), ints([11])))
     ur.ok("urQueueFinish", queue)
     equal(make.read(queue, buffer), [11] * COUNT, "what the launch wrote")

@@ -189,8 +189,8 @@ def test_create_without_properties(ur: URCalls, world: World, way: Way) -> None:
     "urMemBufferCreateWithNativeHandle",
     "a buffer of the application's own cl_mem, owned from then on, is used by a kernel",
 )
-def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
-    cl, code = make.cl(context), ctypes.c_int32()
+def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+    cl, code = make.cl(), ctypes.c_int32()
     native = cl.clCreateBuffer(
         make.native("urContextGetNativeHandle", context), 1, SIZE, None, ctypes.byref(code)
     )
@@ -200,7 +200,7 @@ def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int, prog
         "urMemRelease",
         ur.new("urMemBufferCreateWithNativeHandle", native, context, ctypes.byref(how)),
     )
-    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([9]))
+    make.launch(queue, make.kernel(), BufferValue(buffer), ints([9]))
     equal(make.read(queue, buffer), [9] * COUNT, "what the kernel wrote")
 
 
@@ -208,7 +208,7 @@ def test_own_buffer(ur: URCalls, make: URObjects, context: int, queue: int, prog
 def test_own_kernel(
     ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
 ) -> None:
-    cl, code = make.cl(context), ctypes.c_int32()
+    cl, code = make.cl(), ctypes.c_int32()
     native = cl.clCreateKernel(
         make.native("urProgramGetNativeHandle", program), b"store", ctypes.byref(code)
     )
@@ -224,10 +224,8 @@ def test_own_kernel(
     "urQueueCreateWithNativeHandle",
     "a queue of the application's own cl_command_queue executes commands",
 )
-def test_own_queue(
-    ur: URCalls, make: URObjects, context: int, device: int, program: int, buffer: int
-) -> None:
-    cl, code = make.cl(context), ctypes.c_int32()
+def test_own_queue(ur: URCalls, make: URObjects, context: int, device: int, buffer: int) -> None:
+    cl, code = make.cl(), ctypes.c_int32()
     natives = (
         make.native("urContextGetNativeHandle", context),
         make.native("urDeviceGetNativeHandle", device),
@@ -237,14 +235,14 @@ def test_own_queue(
     how = ur.struct("ur_queue_native_properties_t", isNativeHandleOwned=True)
     given = native, context, device, ctypes.byref(how)
     queue = make.own("urQueueRelease", ur.new("urQueueCreateWithNativeHandle", *given))
-    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([11]))
+    make.launch(queue, make.kernel(), BufferValue(buffer), ints([11]))
     equal(make.read(queue, buffer), [11] * COUNT, "what the kernel wrote")
 
 
 @rule("urEventGetNativeHandle", "the application can wait for it by OpenCL")
-def test_native_event(make: URObjects, context: int, queue: int, program: int, buffer: int) -> None:
-    cl = make.cl(context)
-    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([12]))
+def test_native_event(make: URObjects, queue: int, buffer: int) -> None:
+    cl = make.cl()
+    event = make.launch(queue, make.kernel(), BufferValue(buffer), ints([12]))
     native = make.native("urEventGetNativeHandle", event)
     equal(cl.clWaitForEvents(1, handles(native)), 0, "the driver's answer to clWaitForEvents")
     equal(make.read(queue, buffer), [12] * COUNT, "what the kernel wrote")

@@ -17,12 +17,10 @@ from fairlead.conformance.ur.values import PointerValue
 @pytest.mark.parametrize(
     "kind", select_kinds("urUSM{}Alloc", "an allocation from a pool is one as any other")
 )
-def test_allocation(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, kind: str
-) -> None:
-    pool = make.pool(context)
-    memory = make.usm(context, kind, pool=pool)
-    make.launch(queue, make.kernel(program), PointerValue(memory), ints([4]))
+def test_allocation(make: URObjects, queue: int, kind: str) -> None:
+    pool = make.pool()
+    memory = make.usm(kind, pool=pool)
+    make.launch(queue, make.kernel(), PointerValue(memory), ints([4]))
     equal(make.get(queue, memory), [4] * COUNT, "what a launch wrote")
 
 
@@ -30,8 +28,8 @@ def test_allocation(
     "kind", select_kinds("urUSMGetMemAllocInfo", "the pool is that which it came from")
 )
 def test_pool_of_allocation(ur: URCalls, make: URObjects, context: int, kind: str) -> None:
-    pool = make.pool(context)
-    memory = make.usm(context, kind, pool=pool)
+    pool = make.pool()
+    memory = make.usm(kind, pool=pool)
     equal(
         ur.info("urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_POOL", memory), pool, "the pool"
     )
@@ -40,7 +38,7 @@ def test_pool_of_allocation(ur: URCalls, make: URObjects, context: int, kind: st
 @rule("urUSMPoolGetInfo", "the context is that which it was made in")
 def test_context(ur: URCalls, make: URObjects, context: int) -> None:
     equal(
-        ur.info("urUSMPoolGetInfo", make.pool(context), "UR_USM_POOL_INFO_CONTEXT"),
+        ur.info("urUSMPoolGetInfo", make.pool(), "UR_USM_POOL_INFO_CONTEXT"),
         context,
         "the context",
     )
@@ -54,14 +52,14 @@ def test_limits(ur: URCalls, make: URObjects, context: int) -> None:
     )
     how = ur.struct("ur_usm_pool_desc_t", pNext=ctypes.addressof(limits))
     pool = make.own("urUSMPoolRelease", ur.new("urUSMPoolCreate", context, ctypes.byref(how)))
-    make.usm(context, "Device", pool=pool)
+    make.usm("Device", pool=pool)
 
 
 @rule("urUSMFree", "memory that was freed into a pool is there again")
-def test_reuse(ur: URCalls, make: URObjects, context: int) -> None:
-    pool = make.pool(context)
+def test_reuse(make: URObjects) -> None:
+    pool = make.pool()
     for _ in range(200):
-        make.release(make.usm(context, "Device", pool=pool))
+        make.release(make.usm("Device", pool=pool))
 
 
 # The experimental functions
@@ -77,7 +75,7 @@ def make_experimental_pool(ur: URCalls, make: URObjects, context: int) -> int:
 
 @rule("urUSMPoolCreateExp", "an allocation from it is one as any other")
 def test_experimental_pool(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    memory = make.usm(context, "Device", pool=make_experimental_pool(ur, make, context))
+    memory = make.usm("Device", pool=make_experimental_pool(ur, make, context))
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was put in")
 
@@ -89,7 +87,7 @@ def test_default_pool(ur: URCalls, make: URObjects, context: int, device: int) -
     ur.require("UR_DEVICE_INFO_USM_POOL_SUPPORT")
     pool = ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device)
     equal(ur.new("urUSMPoolGetDefaultDevicePoolExp", context, device), pool, "the pool")
-    make.usm(context, "Device", pool=pool)
+    make.usm("Device", pool=pool)
 
 
 @rule("urUSMPoolSetDevicePoolExp", "urUSMPoolGetDevicePoolExp gives the pool that was set")
@@ -105,6 +103,6 @@ def test_device_pool(ur: URCalls, make: URObjects, context: int, device: int) ->
 @rule("urUSMPoolTrimToExp", "a pool can be trimmed, and allocated from again")
 def test_trim(ur: URCalls, make: URObjects, context: int, device: int) -> None:
     pool = make_experimental_pool(ur, make, context)
-    make.release(make.usm(context, "Device", pool=pool))
+    make.release(make.usm("Device", pool=pool))
     ur.ok("urUSMPoolTrimToExp", context, device, pool, 0)
-    make.usm(context, "Device", pool=pool)
+    make.usm("Device", pool=pool)

@@ -16,7 +16,7 @@ from fairlead.loader.ur.abi import UR
 
 def run_store(make: URObjects, queue: int, program: int, buffer: int, value: int) -> list[int]:
     """Run a program's kernel `store` and return what it wrote."""
-    make.launch(queue, make.kernel(program, "store"), BufferValue(buffer), ints([value]))
+    make.launch(queue, make.kernel(program=program), BufferValue(buffer), ints([value]))
     return make.read(queue, buffer)
 
 
@@ -49,21 +49,21 @@ def make_from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) ->
 
 @rule("urProgramCreateWithIL", "a program from SPIR-V is built and run")
 def test_il(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
-    program = make.il_program(context)
+    program = make.il_program()
     ur.ok("urProgramBuild", context, program, None)
     equal(run_store(make, queue, program, buffer, 12), [12] * COUNT, "what its kernel wrote")
 
 
 @rule("urProgramBuildExp", "builds for the devices that are named")
-def test_build_exp(ur: URCalls, make: URObjects, context: int, queue: int, buffer: int) -> None:
-    program = make.il_program(context)
+def test_build_exp(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    program = make.il_program()
     ur.ok("urProgramBuildExp", program, 1, handles(make.device), 0, None)
     equal(run_store(make, queue, program, buffer, 13), [13] * COUNT, "what its kernel wrote")
 
 
 @rule("urProgramGetInfo", "the IL of a program from IL is that which it was made from")
-def test_il_is_kept(ur: URCalls, make: URObjects, context: int) -> None:
-    program = make.il_program(context)
+def test_il_is_kept(ur: URCalls, make: URObjects) -> None:
+    program = make.il_program()
     equal(
         ur.raw_info("urProgramGetInfo", program, "UR_PROGRAM_INFO_IL") == spirv.make_store(),
         True,
@@ -75,7 +75,7 @@ def test_il_is_kept(ur: URCalls, make: URObjects, context: int) -> None:
 def test_compile_and_link(
     ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
-    program = make.il_program(context)
+    program = make.il_program()
     ur.ok("urProgramCompile", context, program, None)
     kind = ur.info(
         "urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_BINARY_TYPE", make.device
@@ -93,7 +93,7 @@ def test_compile_and_link(
 def test_compile_and_link_exp(
     ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
-    program = make.il_program(context)
+    program = make.il_program()
     ur.ok("urProgramCompileExp", program, 1, handles(make.device), 0, None)
     given = context, 1, handles(make.device), 0, 1, handles(program), None
     linked = make.own("urProgramRelease", ur.new("urProgramLinkExp", *given))
@@ -102,7 +102,7 @@ def test_compile_and_link_exp(
 
 @rule("urProgramCreateWithIL", "what is not IL is refused here, or by urProgramBuild")
 def test_no_il(ur: URCalls, make: URObjects, context: int) -> None:
-    make.il_program(context)
+    make.il_program()
     made = ctypes.c_void_p()
     data = b"this is not a module of any intermediate language at all, surely."
     code = ur.code("urProgramCreateWithIL", context, data, len(data), None, ctypes.byref(made))
@@ -162,7 +162,7 @@ def test_build_info(ur: URCalls, device: int, program: int) -> None:
 
 @rule("urProgramBuild", "PROGRAM_BUILD_FAILURE, and a log that says why")
 def test_build_failure(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    program = make.source_program(context, kernels.BROKEN, build=False)
+    program = make.source_program(kernels.BROKEN, build=False)
     ur.fails("urProgramBuild", "PROGRAM_BUILD_FAILURE", context, program, None)
     log = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_LOG", device)
     if "undeclared" not in log:
@@ -173,7 +173,7 @@ def test_build_failure(ur: URCalls, make: URObjects, context: int, device: int) 
 
 @rule("urProgramBuild", "options are those that urProgramGetBuildInfo gives")
 def test_options(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    program = make.source_program(context, kernels.SOURCE, build=False)
+    program = make.source_program(kernels.SOURCE, build=False)
     ur.ok("urProgramBuild", context, program, b"-DNAME=1")
     options = ur.info("urProgramGetBuildInfo", program, "UR_PROGRAM_BUILD_INFO_OPTIONS", device)
     if "-DNAME=1" not in options:
@@ -184,7 +184,7 @@ def test_options(ur: URCalls, make: URObjects, context: int, device: int) -> Non
 def test_specialisation(
     ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
 ) -> None:
-    program = make.il_program(context)
+    program = make.il_program()
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(100)
     info = UR.get_struct("ur_specialization_constant_info_t")(
@@ -198,8 +198,8 @@ def test_specialisation(
 @rule(
     "urProgramSetSpecializationConstants", "INVALID_SPEC_ID for an id that the module does not have"
 )
-def test_unknown_specialisation(ur: URCalls, make: URObjects, context: int) -> None:
-    program = make.il_program(context)
+def test_unknown_specialisation(ur: URCalls, make: URObjects) -> None:
+    program = make.il_program()
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int32(1)
     info = UR.get_struct("ur_specialization_constant_info_t")(4711, 4, ctypes.addressof(value))
@@ -208,8 +208,8 @@ def test_unknown_specialisation(ur: URCalls, make: URObjects, context: int) -> N
 
 
 @rule("urProgramSetSpecializationConstants", "INVALID_VALUE for a size that is not the constant's")
-def test_specialisation_of_wrong_size(ur: URCalls, make: URObjects, context: int) -> None:
-    program = make.il_program(context)
+def test_specialisation_of_wrong_size(ur: URCalls, make: URObjects) -> None:
+    program = make.il_program()
     ur.require("UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS")
     value = ctypes.c_int64(1)
     info = UR.get_struct("ur_specialization_constant_info_t")(
@@ -230,10 +230,10 @@ def test_function_pointer(ur: URCalls, device: int, program: int) -> None:
 
 
 @rule("urProgramCreateWithIL", "SPIR-V is taken where UR_DEVICE_INFO_IL_VERSION names it")
-def test_il_version(ur: URCalls, make: URObjects, context: int, device: int) -> None:
+def test_il_version(ur: URCalls, make: URObjects, device: int) -> None:
     if not ur.info("urDeviceGetInfo", device, "UR_DEVICE_INFO_IL_VERSION"):
         unsupported("the device names no IL")
-    make.il_program(context)
+    make.il_program()
 
 
 # Variables of programs
@@ -242,7 +242,7 @@ def test_il_version(ur: URCalls, make: URObjects, context: int, device: int) -> 
 def make_with_variable(ur: URCalls, make: URObjects, context: int) -> int:
     """Make a program with the variable `variable`."""
     ur.require("UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT")
-    program = make.source_program(context, kernels.VARIABLE_SOURCE, build=False)
+    program = make.source_program(kernels.VARIABLE_SOURCE, build=False)
     ur.ok("urProgramBuild", context, program, b"-cl-std=CL3.0")
     return program
 

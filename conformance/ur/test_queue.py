@@ -43,12 +43,12 @@ def test_plain(ur: URCalls, queue: int, context: int, device: int) -> None:
 
 
 @pytest.mark.parametrize("flags", each(FLAGS, "urQueueCreate", "{}: the queue reports it"))
-def test_flags(ur: URCalls, make: URObjects, context: int, flags: str) -> None:
+def test_flags(ur: URCalls, make: URObjects, flags: str) -> None:
     if ur.device_says("UR_DEVICE_INFO_QUEUE_ON_HOST_PROPERTIES") & sum_bits(flags) != sum_bits(
         flags
     ):
         unsupported(f"the device has no queue with {flags}")
-    queue = make.queue(context, flags)
+    queue = make.queue(flags)
     reported = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_FLAGS")
     equal(reported & sum_bits(flags), sum_bits(flags), "the flags of the queue")
 
@@ -56,19 +56,16 @@ def test_flags(ur: URCalls, make: URObjects, context: int, flags: str) -> None:
 @pytest.mark.parametrize(
     "hint", each(HINTS, "urQueueCreate", "{}: a queue that works as any other")
 )
-def test_hints(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, hint: str
-) -> None:
-    queue = make.queue(context, hint)
-    make.launch(queue, make.kernel(program), BufferValue(buffer), ints([3]))
+def test_hints(make: URObjects, buffer: int, hint: str) -> None:
+    queue = make.queue(hint)
+    make.launch(queue, make.kernel(), BufferValue(buffer), ints([3]))
     equal(make.read(queue, buffer), [3] * COUNT, "what a launch wrote")
 
 
 @rule("urQueueFinish", "returns when everything has been executed")
-def test_finish(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+def test_finish(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     events = [
-        make.launch(queue, make.kernel(program), BufferValue(buffer), ints([value]))
-        for value in range(10)
+        make.launch(queue, make.kernel(), BufferValue(buffer), ints([value])) for value in range(10)
     ]
     ur.ok("urQueueFinish", queue)
     for event in events:
@@ -82,18 +79,16 @@ def test_finish_empty(ur: URCalls, queue: int) -> None:
 
 
 @rule("urQueueFlush", "what was enqueued is executed without another call for the queue")
-def test_flush(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
-    event = make.launch(queue, make.kernel(program), BufferValue(buffer), ints([4]))
+def test_flush(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    event = make.launch(queue, make.kernel(), BufferValue(buffer), ints([4]))
     ur.ok("urQueueFlush", queue)
     make.wait(event)
     equal(make.read(queue, buffer), [4] * COUNT, "what the launch wrote")
 
 
 @rule("urQueueFlush", "returns although a command waits for an event")
-def test_flush_does_not_wait(
-    ur: URCalls, make: URObjects, context: int, queue: int, buffer: int
-) -> None:
-    gate = make.user_event(context)
+def test_flush_does_not_wait(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
+    gate = make.user_event()
     make.events(
         ur.new(
             "urEnqueueMemBufferFill", queue, buffer, ints([5]), 4, 0, SIZE, 1, handles(gate.handle)
@@ -110,9 +105,9 @@ def test_flush_does_not_wait(
 
 
 @rule("urQueueCreate", "commands of an in-order queue are executed one after the other")
-def test_in_order(ur: URCalls, make: URObjects, queue: int, program: int, buffer: int) -> None:
+def test_in_order(make: URObjects, queue: int, buffer: int) -> None:
     make.write(queue, buffer, [0] * COUNT)
-    kernels = [make.kernel(program, name) for name in ("add_one", "twice")]
+    kernels = [make.kernel(name) for name in ("add_one", "twice")]
     for _ in range(10):
         for kernel in kernels:
             make.launch(queue, kernel, BufferValue(buffer))
@@ -122,7 +117,7 @@ def test_in_order(ur: URCalls, make: URObjects, queue: int, program: int, buffer
 @rule(
     "urQueueGetInfo", "UR_QUEUE_INFO_EMPTY: an idle queue is empty, one whose command waits is not"
 )
-def test_empty(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+def test_empty(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.ok("urQueueFinish", queue)
     answer = ur.code(
         "urQueueGetInfo", queue, UR["UR_QUEUE_INFO_EMPTY"], 0, None, ctypes.byref(ctypes.c_size_t())
@@ -130,7 +125,7 @@ def test_empty(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     if answer != "UR_RESULT_SUCCESS":
         unsupported(f"the adapter answers {answer}")
     idle = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
-    gate = make.user_event(context)
+    gate = make.user_event()
     make.barrier(queue, gate.handle)
     busy = ur.info("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
     gate.complete()
@@ -139,10 +134,10 @@ def test_empty(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
 
 
 @rule("urQueueCreate", "two queues of a context share its memory")
-def test_two_queues(ur: URCalls, make: URObjects, context: int, program: int, buffer: int) -> None:
-    first, second = make.queue(context), make.queue(context)
-    event = make.launch(first, make.kernel(program), BufferValue(buffer), ints([6]))
-    other = make.buffer(context)
+def test_two_queues(ur: URCalls, make: URObjects, buffer: int) -> None:
+    first, second = make.queue(), make.queue()
+    event = make.launch(first, make.kernel(), BufferValue(buffer), ints([6]))
+    other = make.buffer()
     copied = ur.new("urEnqueueMemBufferCopy", second, buffer, other, 0, 0, SIZE, 1, handles(event))
     make.events(copied)
     ur.ok("urQueueFlush", first)
@@ -154,15 +149,13 @@ def test_two_queues(ur: URCalls, make: URObjects, context: int, program: int, bu
 
 
 @rule("urQueueCreate", "out of order: a command waits for the events of its list")
-def test_out_of_order(
-    ur: URCalls, make: URObjects, out_of_order: int, program: int, buffer: int
-) -> None:
+def test_out_of_order(make: URObjects, out_of_order: int, buffer: int) -> None:
     make.write(out_of_order, buffer, [1] * COUNT)
     event = 0
     for name in ("twice", "add_one", "twice", "add_one"):
         event = make.launch(
             out_of_order,
-            make.kernel(program, name),
+            make.kernel(name),
             BufferValue(buffer),
             after=(event,) if event else (),
         )
@@ -172,9 +165,9 @@ def test_out_of_order(
 
 @rule("urQueueCreate", "out of order: a command without a list does not wait for the one before")
 def test_out_of_order_does_not_wait(
-    ur: URCalls, make: URObjects, context: int, out_of_order: int, buffer: int
+    ur: URCalls, make: URObjects, out_of_order: int, buffer: int
 ) -> None:
-    gate = make.user_event(context)
+    gate = make.user_event()
     data = ints([0] * COUNT)
     held = ur.new(
         "urEnqueueMemBufferRead",
@@ -188,7 +181,7 @@ def test_out_of_order_does_not_wait(
         handles(gate.handle),
     )
     free = ur.new(
-        "urEnqueueMemBufferFill", out_of_order, make.buffer(context), ints([1]), 4, 0, SIZE, 0, None
+        "urEnqueueMemBufferFill", out_of_order, make.buffer(), ints([1]), 4, 0, SIZE, 0, None
     )
     make.events(held, free)
     ur.ok("urEventWait", 1, handles(free))  # it would hang here

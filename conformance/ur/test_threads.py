@@ -104,7 +104,7 @@ def test_queries(ur: URCalls, device: int, platform: int) -> None:
 
 
 @rule("urContextCreate", f"from {THREADS} threads")
-def test_contexts(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
+def test_contexts(opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
@@ -115,11 +115,11 @@ def test_contexts(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
 
 
 @rule("urMemBufferCreate", f"from {THREADS} threads in one context")
-def test_buffers_of_one_context(opened_objects: Callable[[], URObjects], context: int) -> None:
+def test_buffers_of_one_context(opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
-            make.buffer(context)
+            make.buffer()
             make.close()
 
     run_together(work)
@@ -135,25 +135,25 @@ def test_buffers_of_one_context(opened_objects: Callable[[], URObjects], context
     ],
 )
 def test_usm_of_one_context(
-    make: URObjects, opened_objects: Callable[[], URObjects], context: int, kind: str
+    make: URObjects, opened_objects: Callable[[], URObjects], kind: str
 ) -> None:
-    make.usm(context, kind)
+    make.usm(kind)
 
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             own = opened_objects()
-            own.usm(context, kind)
+            own.usm(kind)
             own.close()
 
     run_together(work)
 
 
 @rule("urKernelCreate", f"from {THREADS} threads on one program")
-def test_kernels_of_one_program(opened_objects: Callable[[], URObjects], program: int) -> None:
+def test_kernels_of_one_program(opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         for _ in range(ROUNDS):
             make = opened_objects()
-            make.kernel(program)
+            make.kernel()
             make.close()
 
     run_together(work)
@@ -163,10 +163,10 @@ def test_kernels_of_one_program(opened_objects: Callable[[], URObjects], program
     "urEnqueueKernelLaunchWithArgsExp",
     f"from {THREADS} threads, each with a queue, a kernel and a buffer of its own",
 )
-def test_launches(opened_objects: Callable[[], URObjects], context: int, program: int) -> None:
+def test_launches(opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         make = opened_objects()
-        queue, kernel, buffer = make.queue(context), make.kernel(program), make.buffer(context)
+        queue, kernel, buffer = make.queue(), make.kernel(), make.buffer()
         for value in range(ROUNDS):
             make.launch(queue, kernel, BufferValue(buffer), ints([100 * number + value]))
         equal(
@@ -180,10 +180,10 @@ def test_launches(opened_objects: Callable[[], URObjects], context: int, program
 
 
 @rule("urEventGetInfo", f"from {THREADS} threads for events of one context")
-def test_events(ur: URCalls, opened_objects: Callable[[], URObjects], context: int) -> None:
+def test_events(ur: URCalls, opened_objects: Callable[[], URObjects]) -> None:
     def work(number: int) -> None:
         make = opened_objects()
-        queue = make.queue(context)
+        queue = make.queue()
         for _ in range(ROUNDS):
             event = make.event(queue)
             ur.ok("urQueueFinish", queue)
@@ -196,8 +196,8 @@ def test_events(ur: URCalls, opened_objects: Callable[[], URObjects], context: i
 
 @beyond_specification
 @rule("urEnqueueMemBufferFill", f"from {THREADS} threads on one queue, each on a buffer of its own")
-def test_one_queue(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    buffers = [make.buffer(context) for _ in range(THREADS)]
+def test_one_queue(ur: URCalls, make: URObjects, queue: int) -> None:
+    buffers = [make.buffer() for _ in range(THREADS)]
 
     def work(number: int) -> None:
         pattern = ints([number])

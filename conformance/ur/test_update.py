@@ -29,11 +29,9 @@ from fairlead.loader.ur.abi import UR
 
 
 @rule(UPDATE, "argument_value: a number")
-def test_argument_value(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_argument_value(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     seen = []
     for value in (2, 3):
         recording.run(queue)
@@ -46,13 +44,11 @@ def test_argument_value(
 
 
 @rule(UPDATE, "argument_buffer: a memory object")
-def test_argument_buffer(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_argument_buffer(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    other = make.buffer(context)
+    other = make.buffer()
     make.write(queue, buffer, [0] * COUNT)
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     recording.update(Update(step.command, {0: BufferValue(other)}))
     recording.run(queue)
     equal(
@@ -63,14 +59,12 @@ def test_argument_buffer(
 
 
 @rule(UPDATE, "argument_pointer: a USM pointer")
-def test_argument_pointer(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, memory: int
-) -> None:
+def test_argument_pointer(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    other = make.usm(context)
+    other = make.usm()
     make.put(queue, memory, [0] * COUNT)
-    recording = URRecording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program), PointerValue(memory), ints([1]), command=True)
+    recording = URRecording(make, isUpdatable=True)
+    step = recording.launch(make.kernel(), PointerValue(memory), ints([1]), command=True)
     recording.finalize()
     recording.update(Update(step.command, {0: PointerValue(other)}))
     recording.run(queue)
@@ -82,13 +76,11 @@ def test_argument_pointer(
 
 
 @rule(UPDATE, "argument_local: the size of local memory, with the local size")
-def test_argument_local(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_argument_local(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE")
-    recording = URRecording(make, context, isUpdatable=True)
+    recording = URRecording(make, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program, "local_sum"),
+        make.kernel("local_sum"),
         BufferValue(buffer),
         LocalValue(16),
         local=(4,),
@@ -101,23 +93,19 @@ def test_argument_local(
 
 
 @rule(UPDATE, "several arguments at once")
-def test_several_arguments(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_several_arguments(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    other = make.buffer(context)
-    recording, step = record_store(make, context, program, buffer)
+    other = make.buffer()
+    recording, step = record_store(make, buffer)
     recording.update(Update(step.command, {0: BufferValue(other), 1: ints([9])}))
     recording.run(queue)
     equal(make.read(queue, other), [9] * COUNT, "the new buffer")
 
 
 @rule(UPDATE, "global_size: smaller, then larger than it was")
-def test_global_size(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_global_size(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
-    recording, step = record_store(make, context, program, buffer, size=(16,), local=(4,))
+    recording, step = record_store(make, buffer, size=(16,), local=(4,))
     for size in (8, 64):
         make.write(queue, buffer, [0] * COUNT)
         recording.update(Update(step.command, size=(size,), local=(4,)))
@@ -130,11 +118,9 @@ def test_global_size(
 
 
 @rule(UPDATE, "global_size without a local size: the implementation chooses one")
-def test_global_size_alone(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_global_size_alone(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE")
-    recording, step = record_store(make, context, program, buffer, size=(16,), local=(8,))
+    recording, step = record_store(make, buffer, size=(16,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
     recording.update(Update(step.command, size=(12,)))
     recording.run(queue)
@@ -142,11 +128,9 @@ def test_global_size_alone(
 
 
 @rule(UPDATE, "global_offset")
-def test_global_offset(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_global_offset(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "GLOBAL_WORK_OFFSET")
-    recording, step = record_store(make, context, program, buffer, size=(8,), local=(8,))
+    recording, step = record_store(make, buffer, size=(8,), local=(8,))
     make.write(queue, buffer, [0] * COUNT)
     recording.update(Update(step.command, offset=(5,)))
     recording.run(queue)
@@ -163,20 +147,15 @@ def test_global_offset(
     ],
 )
 def test_shape(
-    ur: URCalls,
-    make: URObjects,
-    context: int,
-    queue: int,
-    program: int,
-    shape: tuple[tuple[int, ...], tuple[int, ...]],
+    ur: URCalls, make: URObjects, queue: int, shape: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local = shape
     start = tuple(range(1, len(size) + 1))
-    buffer, recording = make.buffer(context, 80), URRecording(make, context, isUpdatable=True)
+    buffer, recording = make.buffer(80), URRecording(make, isUpdatable=True)
     first = (2,) * len(size)
     step = recording.launch(
-        make.kernel(program, "shape"),
+        make.kernel("shape"),
         BufferValue(buffer),
         size=first,
         local=(1,) * len(size),
@@ -197,14 +176,12 @@ def test_shape(
 @pytest.mark.parametrize(
     "dimensions", each((1, 3), UPDATE, "new_dimensions: from 2 to {}, with a new offset and size")
 )
-def test_new_dimensions(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, dimensions: int
-) -> None:
+def test_new_dimensions(ur: URCalls, make: URObjects, queue: int, dimensions: int) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
     size, local, start = (4, 2, 2)[:dimensions], (2, 1, 1)[:dimensions], (1, 2, 3)[:dimensions]
-    buffer, recording = make.buffer(context, 80), URRecording(make, context, isUpdatable=True)
+    buffer, recording = make.buffer(80), URRecording(make, isUpdatable=True)
     step = recording.launch(
-        make.kernel(program, "shape"), BufferValue(buffer), size=(4, 4), local=(2, 2), command=True
+        make.kernel("shape"), BufferValue(buffer), size=(4, 4), local=(2, 2), command=True
     )
     recording.finalize()
     recording.update(
@@ -223,11 +200,9 @@ def test_new_dimensions(
 @pytest.mark.parametrize(
     "given", each(("size", "offset"), UPDATE, "new_dimensions with {} alone: INVALID_VALUE")
 )
-def test_new_dimensions_incomplete(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, given: str
-) -> None:
+def test_new_dimensions_incomplete(ur: URCalls, make: URObjects, buffer: int, given: str) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     update = Update(
         step.command,
         dimensions=2,
@@ -238,11 +213,9 @@ def test_new_dimensions_incomplete(
 
 
 @pytest.mark.parametrize("count", each((0, 4), UPDATE, "{} dimensions: INVALID_WORK_DIMENSION"))
-def test_number_of_dimensions(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, count: int
-) -> None:
+def test_number_of_dimensions(ur: URCalls, make: URObjects, buffer: int, count: int) -> None:
     need(ur, "GLOBAL_WORK_SIZE", "LOCAL_WORK_SIZE", "GLOBAL_WORK_OFFSET")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     update = Update(step.command, dimensions=count, size=(1,) * 4, offset=(0,) * 4)
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_WORK_DIMENSION")
 
@@ -250,15 +223,13 @@ def test_number_of_dimensions(
 @pytest.mark.parametrize(
     "bit", each(BITS, UPDATE, "{} is refused where the device does not report it")
 )
-def test_missing_capability(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, bit: str
-) -> None:
+def test_missing_capability(ur: URCalls, make: URObjects, buffer: int, bit: str) -> None:
     ur.require(CAPABILITIES)
     if ur.device_says(CAPABILITIES) & UR[BIT.format(bit)]:
         unsupported("the device reports it")
-    other = make.kernel(program)
+    other = make.kernel()
     recording, step = record_store(
-        make, context, program, buffer, alternatives=(other,) if bit == "KERNEL_HANDLE" else ()
+        make, buffer, alternatives=(other,) if bit == "KERNEL_HANDLE" else ()
     )
     updates = {
         "KERNEL_ARGUMENTS": Update(step.command, {1: ints([2])}),

@@ -30,13 +30,11 @@ def need_events(ur: URCalls) -> None:
     "urCommandBufferUpdateSignalEventExp",
     "UNSUPPORTED_FEATURE where the device does not report EVENTS",
 )
-def test_signal_event_refused(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_signal_event_refused(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
         unsupported("the device reports it")
-    _, step = record_store(make, context, program, buffer)
+    _, step = record_store(make, buffer)
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "UNSUPPORTED_FEATURE", step.command, ctypes.byref(ctypes.c_void_p()))
 
@@ -45,13 +43,11 @@ def test_signal_event_refused(
     "urCommandBufferUpdateWaitEventsExp",
     "UNSUPPORTED_FEATURE where the device does not report EVENTS",
 )
-def test_wait_events_refused(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_wait_events_refused(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur)
     if ur.device_says(CAPABILITIES) & UR[BIT.format("EVENTS")]:
         unsupported("the device reports it")
-    _, step = record_store(make, context, program, buffer)
+    _, step = record_store(make, buffer)
     ur.fails("urCommandBufferUpdateWaitEventsExp", "UNSUPPORTED_FEATURE", step.command, 0, None)
 
 
@@ -59,14 +55,10 @@ def test_wait_events_refused(
     "urCommandBufferUpdateSignalEventExp",
     "signal_event: the new event is complete when the command has been executed",
 )
-def test_signal_event(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_signal_event(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need_events(ur)
-    recording = URRecording(make, context, isUpdatable=True)
-    step = recording.launch(
-        make.kernel(program), BufferValue(buffer), ints([1]), command=True, event=True
-    )
+    recording = URRecording(make, isUpdatable=True)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([1]), command=True, event=True)
     recording.finalize()
     event = ur.new("urCommandBufferUpdateSignalEventExp", step.command)
     make.events(event)
@@ -79,38 +71,30 @@ def test_signal_event(
     "urCommandBufferUpdateSignalEventExp",
     "signal_event of a command that was appended without one: INVALID_OPERATION",
 )
-def test_signal_event_without_event(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_signal_event_without_event(ur: URCalls, make: URObjects, buffer: int) -> None:
     need_events(ur)
-    _, step = record_store(make, context, program, buffer)
+    _, step = record_store(make, buffer)
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
 
 
 @rule("urCommandBufferUpdateSignalEventExp", "signal_event before finalize: INVALID_OPERATION")
-def test_signal_event_before_finalize(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_signal_event_before_finalize(ur: URCalls, make: URObjects, buffer: int) -> None:
     need_events(ur)
-    recording = URRecording(make, context, isUpdatable=True)
-    step = recording.launch(
-        make.kernel(program), BufferValue(buffer), ints([1]), command=True, event=True
-    )
+    recording = URRecording(make, isUpdatable=True)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([1]), command=True, event=True)
     routine = "urCommandBufferUpdateSignalEventExp"
     ur.fails(routine, "INVALID_OPERATION", step.command, ctypes.byref(ctypes.c_void_p()))
 
 
 @rule("urCommandBufferUpdateWaitEventsExp", "wait_events: the command waits for the new ones")
-def test_wait_events(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_wait_events(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need_events(ur)
-    recording = URRecording(make, context, isUpdatable=True)
-    first, second = make.user_event(context), make.user_event(context)
+    recording = URRecording(make, isUpdatable=True)
+    first, second = make.user_event(), make.user_event()
     first.complete()
     step = recording.launch(
-        make.kernel(program), BufferValue(buffer), ints([1]), command=True, wait=(first.handle,)
+        make.kernel(), BufferValue(buffer), ints([1]), command=True, wait=(first.handle,)
     )
     recording.finalize()
     ur.ok("urCommandBufferUpdateWaitEventsExp", step.command, 1, handles(second.handle))
@@ -133,16 +117,14 @@ def test_wait_events(
         "wait_events: {} instead of 1: INVALID_EVENT_WAIT_LIST",
     ),
 )
-def test_other_number_of_wait_events(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int, count: int
-) -> None:
+def test_other_number_of_wait_events(ur: URCalls, make: URObjects, buffer: int, count: int) -> None:
     need_events(ur)
-    recording = URRecording(make, context, isUpdatable=True)
-    events = [make.user_event(context) for _ in range(2)]
+    recording = URRecording(make, isUpdatable=True)
+    events = [make.user_event() for _ in range(2)]
     for event in events:
         event.complete()
     step = recording.launch(
-        make.kernel(program), BufferValue(buffer), ints([1]), command=True, wait=(events[0].handle,)
+        make.kernel(), BufferValue(buffer), ints([1]), command=True, wait=(events[0].handle,)
     )
     recording.finalize()
     given = handles(*(event.handle for event in events[:count])) if count else None

@@ -30,12 +30,10 @@ from fairlead.loader.ur.abi import UR, UR_RESULT_SUCCESS
 
 
 @rule(UPDATE, "before_finalize: INVALID_OPERATION")
-def test_before_finalize(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_before_finalize(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = URRecording(make, context, isUpdatable=True)
-    step = recording.launch(make.kernel(program), BufferValue(buffer), ints([1]), command=True)
+    recording = URRecording(make, isUpdatable=True)
+    step = recording.launch(make.kernel(), BufferValue(buffer), ints([1]), command=True)
     expect(
         UR,
         recording.try_update(Update(step.command, {1: ints([2])})),
@@ -44,12 +42,10 @@ def test_before_finalize(
 
 
 @rule(UPDATE, "of_fixed_buffer: INVALID_OPERATION for a command-buffer that is not updatable")
-def test_fixed_buffer(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_fixed_buffer(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    _, step = record_store(make, context, program, buffer)
-    fixed = URRecording(make, context)
+    _, step = record_store(make, buffer)
+    fixed = URRecording(make)
     fixed.finalize()
     expect(
         UR,
@@ -62,16 +58,14 @@ def test_fixed_buffer(
     UPDATE,
     "while_executing: what was enqueued before keeps its values, what comes after has the new ones",
 )
-def test_while_executing(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_while_executing(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = URRecording(make, context, isUpdatable=True, isInOrder=True)
+    recording = URRecording(make, isUpdatable=True, isInOrder=True)
     make.write(queue, buffer, [0] * COUNT)
     step = recording.launch(
-        make.kernel(program, "axpy"),
+        make.kernel("axpy"),
         BufferValue(buffer),
-        BufferValue(make_ones(make, context, queue)),
+        BufferValue(make_ones(make, queue)),
         ints([1]),
         command=True,
     )
@@ -83,19 +77,17 @@ def test_while_executing(
     equal(make.read(queue, buffer), [1111] * COUNT, "the sum of what four executions added")
 
 
-def make_ones(make: URObjects, context: int, queue: int) -> int:
+def make_ones(make: URObjects, queue: int) -> int:
     """Return a buffer of ones."""
-    buffer = make.buffer(context)
+    buffer = make.buffer()
     make.write(queue, buffer, [1] * COUNT)
     return buffer
 
 
 @rule(UPDATE, "the values may be changed as soon as it returns")
-def test_values_are_copied(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_values_are_copied(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     value = ints([2])
     recording.update(Update(step.command, {1: value}))
     value[0] = 3
@@ -107,15 +99,13 @@ def test_values_are_copied(
 
 
 @rule(UPDATE, "several_commands: each has its own new value")
-def test_several_commands(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int
-) -> None:
+def test_several_commands(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, buffers = (
-        URRecording(make, context, isUpdatable=True),
-        [make.buffer(context) for _ in range(3)],
+        URRecording(make, isUpdatable=True),
+        [make.buffer() for _ in range(3)],
     )
-    kernel = make.kernel(program)
+    kernel = make.kernel()
     steps = [
         recording.launch(kernel, BufferValue(buffer), ints([1]), command=True) for buffer in buffers
     ]
@@ -128,14 +118,12 @@ def test_several_commands(
 
 
 @rule(UPDATE, "one of two commands: the other keeps its value")
-def test_one_of_two(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_one_of_two(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, kernel, other = (
-        URRecording(make, context, isUpdatable=True),
-        make.kernel(program),
-        make.buffer(context),
+        URRecording(make, isUpdatable=True),
+        make.kernel(),
+        make.buffer(),
     )
     step = recording.launch(kernel, BufferValue(buffer), ints([1]), command=True)
     recording.launch(kernel, BufferValue(other), ints([2]))
@@ -146,11 +134,9 @@ def test_one_of_two(
 
 
 @rule(UPDATE, "the last of several updates counts")
-def test_last_update_counts(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_last_update_counts(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     for value in range(2, 20):
         recording.update(Update(step.command, {1: ints([value])}))
     recording.run(queue)
@@ -159,14 +145,14 @@ def test_last_update_counts(
 
 @beyond_specification
 @rule(UPDATE, "all_or_none: with one wrong element nothing is changed")
-def test_all_or_none(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
+def test_all_or_none(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     recording, buffers = (
-        URRecording(make, context, isUpdatable=True),
-        [make.buffer(context) for _ in range(2)],
+        URRecording(make, isUpdatable=True),
+        [make.buffer() for _ in range(2)],
     )
     steps = [
-        recording.launch(make.kernel(program), BufferValue(buffer), ints([1]), command=True)
+        recording.launch(make.kernel(), BufferValue(buffer), ints([1]), command=True)
         for buffer in buffers
     ]
     recording.finalize()
@@ -178,40 +164,34 @@ def test_all_or_none(ur: URCalls, make: URObjects, context: int, queue: int, pro
 
 
 @rule(UPDATE, "an argument that the kernel does not have: INVALID_KERNEL_ARGUMENT_INDEX")
-def test_unknown_argument(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_unknown_argument(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     code = recording.try_update(Update(step.command, {2: ints([2])}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX")
 
 
 @rule(UPDATE, "a number of the wrong size: INVALID_KERNEL_ARGUMENT_SIZE")
-def test_argument_of_wrong_size(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_argument_of_wrong_size(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, step = record_store(make, context, program, buffer)
+    recording, step = record_store(make, buffer)
     code = recording.try_update(Update(step.command, {1: ctypes.c_int64(2)}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE")
 
 
 @rule(UPDATE, "a command of another command-buffer: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-def test_foreign_command(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_foreign_command(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, _ = record_store(make, context, program, buffer)
-    _, step = record_store(make, context, program, buffer)
+    recording, _ = record_store(make, buffer)
+    _, step = record_store(make, buffer)
     code = recording.try_update(Update(step.command, {1: ints([2])}))
     expect(UR, code, "UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
 
 
 @rule(UPDATE, "a command that is not a launch: INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP")
-def test_no_launch(ur: URCalls, make: URObjects, context: int, buffer: int) -> None:
+def test_no_launch(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording = URRecording(make, context, isUpdatable=True)
+    recording = URRecording(make, isUpdatable=True)
     given = buffer, ints([1]), 4, 0, SIZE
     code, step = recording.try_append("urCommandBufferAppendMemBufferFillExp", *given, command=True)
     if code or not step.command:
@@ -225,25 +205,23 @@ def test_no_launch(ur: URCalls, make: URObjects, context: int, buffer: int) -> N
 
 
 def record_alternatives(
-    make: URObjects, context: int, program: int, buffer: int
+    make: URObjects, buffer: int
 ) -> tuple[URRecording, AppendedCommand, int, int]:
     """Return a command-buffer with a launch of `add_one` and the alternative `twice`.
 
     With it come the command and both kernels.
     """
-    recording = URRecording(make, context, isUpdatable=True)
-    one, two = make.kernel(program, "add_one"), make.kernel(program, "twice")
+    recording = URRecording(make, isUpdatable=True)
+    one, two = make.kernel("add_one"), make.kernel("twice")
     step = recording.launch(one, BufferValue(buffer), alternatives=(two,), command=True)
     recording.finalize()
     return recording, step, one, two
 
 
 @rule(UPDATE, "kernel: one that was registered, and back again")
-def test_kernel(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
-) -> None:
+def test_kernel(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, one, two = record_alternatives(make, context, program, buffer)
+    recording, step, one, two = record_alternatives(make, buffer)
     make.write(queue, buffer, [5] * COUNT)
     seen = []
     for kernel in (0, two, two, one):
@@ -256,12 +234,12 @@ def test_kernel(
 
 @rule(UPDATE, "kernel: one with other parameters")
 def test_kernel_with_other_parameters(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, buffer: int
+    ur: URCalls, make: URObjects, queue: int, buffer: int
 ) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, other = URRecording(make, context, isUpdatable=True), make.kernel(program)
+    recording, other = URRecording(make, isUpdatable=True), make.kernel()
     step = recording.launch(
-        make.kernel(program, "add_one"), BufferValue(buffer), alternatives=(other,), command=True
+        make.kernel("add_one"), BufferValue(buffer), alternatives=(other,), command=True
     )
     recording.finalize()
     recording.update(Update(step.command, {0: BufferValue(buffer), 1: ints([33])}, kernel=other))
@@ -270,22 +248,16 @@ def test_kernel_with_other_parameters(
 
 
 @rule(UPDATE, "kernel: one that was not registered: INVALID_VALUE")
-def test_unregistered_kernel(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_unregistered_kernel(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, _, _ = record_alternatives(make, context, program, buffer)
-    update = Update(
-        step.command, {0: BufferValue(buffer), 1: ints([1])}, kernel=make.kernel(program)
-    )
+    recording, step, _, _ = record_alternatives(make, buffer)
+    update = Update(step.command, {0: BufferValue(buffer), 1: ints([1])}, kernel=make.kernel())
     expect(UR, recording.try_update(update), "UR_RESULT_ERROR_INVALID_VALUE")
 
 
 @rule(UPDATE, "kernel: without its arguments an error")
-def test_kernel_without_arguments(
-    ur: URCalls, make: URObjects, context: int, program: int, buffer: int
-) -> None:
+def test_kernel_without_arguments(ur: URCalls, make: URObjects, buffer: int) -> None:
     need(ur, "KERNEL_HANDLE", "KERNEL_ARGUMENTS")
-    recording, step, _, two = record_alternatives(make, context, program, buffer)
+    recording, step, _, two = record_alternatives(make, buffer)
     if recording.try_update(Update(step.command, kernel=two)) == UR_RESULT_SUCCESS:
         failed("an error", "UR_RESULT_SUCCESS")

@@ -22,8 +22,8 @@ COPIES = [(source, target) for source in USM_KINDS for target in USM_KINDS]
 @pytest.mark.parametrize(
     "kind", select_kinds("urUSM{}Alloc", "a copy in and a copy out give what was put in")
 )
-def test_round_trip(make: URObjects, context: int, queue: int, kind: str) -> None:
-    memory = make.usm(context, kind)
+def test_round_trip(make: URObjects, queue: int, kind: str) -> None:
+    memory = make.usm(kind)
     make.put(queue, memory, range(COUNT))
     equal(make.get(queue, memory), list(range(COUNT)), "what was copied out")
 
@@ -31,9 +31,9 @@ def test_round_trip(make: URObjects, context: int, queue: int, kind: str) -> Non
 @pytest.mark.parametrize(
     "kind", select_kinds("urUSM{}Alloc", "a kernel writes it through its address")
 )
-def test_kernel(make: URObjects, context: int, queue: int, program: int, kind: str) -> None:
-    memory = make.usm(context, kind)
-    make.launch(queue, make.kernel(program), PointerValue(memory), ints([21]))
+def test_kernel(make: URObjects, queue: int, kind: str) -> None:
+    memory = make.usm(kind)
+    make.launch(queue, make.kernel(), PointerValue(memory), ints([21]))
     equal(make.get(queue, memory), [21] * COUNT, "what the kernel wrote")
 
 
@@ -45,13 +45,11 @@ def test_kernel(make: URObjects, context: int, queue: int, program: int, kind: s
         if p.id != "Device"
     ],
 )
-def test_host_access(
-    ur: URCalls, make: URObjects, context: int, queue: int, program: int, kind: str
-) -> None:
-    memory = make.usm(context, kind)
+def test_host_access(ur: URCalls, make: URObjects, queue: int, kind: str) -> None:
+    memory = make.usm(kind)
     numbers = (ctypes.c_int32 * COUNT).from_address(memory)
     numbers[:] = range(COUNT)
-    make.launch(queue, make.kernel(program, "twice"), PointerValue(memory))
+    make.launch(queue, make.kernel("twice"), PointerValue(memory))
     ur.ok("urQueueFinish", queue)
     equal(list(numbers), [2 * value for value in range(COUNT)], "what the host reads")
 
@@ -63,7 +61,7 @@ def test_host_access(
     ),
 )
 def test_info(ur: URCalls, make: URObjects, context: int, device: int, kind: str) -> None:
-    memory = make.usm(context, kind)
+    memory = make.usm(kind)
     query = "urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_{}"
     for place in (memory, memory + SIZE // 2):
         names = ("TYPE", "BASE_PTR", "SIZE")
@@ -81,7 +79,7 @@ def test_info(ur: URCalls, make: URObjects, context: int, device: int, kind: str
 
 @rule("urUSMGetMemAllocInfo", "an address that is not an allocation has UR_USM_TYPE_UNKNOWN")
 def test_info_of_other_memory(ur: URCalls, make: URObjects, context: int) -> None:
-    make.usm(context)
+    make.usm()
     data = ctypes.create_string_buffer(64)
     kind = ur.info(
         "urUSMGetMemAllocInfo", context, "UR_USM_ALLOC_INFO_TYPE", ctypes.addressof(data)
@@ -96,7 +94,7 @@ def test_info_of_other_memory(ur: URCalls, make: URObjects, context: int) -> Non
 def test_alignment(
     ur: URCalls, make: URObjects, context: int, device: int, kind: str, align: int
 ) -> None:
-    make.usm(context, kind)  # ends the case if the device has none
+    make.usm(kind)  # ends the case if the device has none
     how = ur.struct("ur_usm_desc_t", align=align)
     where = () if kind == "Host" else (device,)
     memory = make.own(
@@ -110,9 +108,9 @@ def test_alignment(
 @pytest.mark.parametrize(
     "kind", select_kinds("urUSM{}Alloc", "allocations of 1 byte and of 16 MiB")
 )
-def test_sizes(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
+def test_sizes(ur: URCalls, make: URObjects, queue: int, kind: str) -> None:
     for size in (1, 3, 1 << 24):
-        memory, out = make.usm(context, kind, size), ctypes.c_uint8()
+        memory, out = make.usm(kind, size), ctypes.c_uint8()
         ur.ok("urEnqueueUSMFill", queue, memory, 1, b"\x07", size, 0, None, None)
         ur.ok(
             "urEnqueueUSMMemcpy", queue, True, ctypes.byref(out), memory + size - 1, 1, *NO_EVENTS
@@ -121,8 +119,8 @@ def test_sizes(ur: URCalls, make: URObjects, context: int, queue: int, kind: str
 
 
 @pytest.mark.parametrize("kind", select_kinds("urUSM{}Alloc", "two allocations do not overlap"))
-def test_apart(make: URObjects, context: int, kind: str) -> None:
-    found = sorted(make.usm(context, kind) for _ in range(16))
+def test_apart(make: URObjects, kind: str) -> None:
+    found = sorted(make.usm(kind) for _ in range(16))
     for low, high in pairwise(found):
         if high - low < SIZE:
             failed("addresses that are apart", f"{low:#x} and {high:#x}")
@@ -135,10 +133,8 @@ def test_apart(make: URObjects, context: int, kind: str) -> None:
         for pair in COPIES
     ],
 )
-def test_copies(
-    ur: URCalls, make: URObjects, context: int, queue: int, source: str, destination: str
-) -> None:
-    first, second = make.usm(context, source), make.usm(context, destination)
+def test_copies(ur: URCalls, make: URObjects, queue: int, source: str, destination: str) -> None:
+    first, second = make.usm(source), make.usm(destination)
     make.put(queue, first, range(COUNT))
     ur.ok("urEnqueueUSMMemcpy", queue, False, second, first, SIZE, 0, None, None)
     equal(make.get(queue, second), list(range(COUNT)), "what was copied")
@@ -154,8 +150,8 @@ def test_blocking_copy(ur: URCalls, make: URObjects, queue: int, memory: int) ->
 
 
 @rule("urEnqueueUSMMemcpy", "waits for the events of its list")
-def test_copy_waits(ur: URCalls, make: URObjects, context: int, queue: int, memory: int) -> None:
-    gate, data = make.user_event(context), ints([1] * COUNT)
+def test_copy_waits(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
+    gate, data = make.user_event(), ints([1] * COUNT)
     make.put(queue, memory, [0] * COUNT)
     event = ur.new("urEnqueueUSMMemcpy", queue, False, memory, data, SIZE, 1, handles(gate.handle))
     make.events(event)
@@ -178,10 +174,8 @@ def test_fill(ur: URCalls, make: URObjects, queue: int, memory: int, size: int) 
 
 
 @rule("urEnqueueUSMFill", "the pattern may be changed as soon as it returns")
-def test_fill_copies_its_pattern(
-    ur: URCalls, make: URObjects, context: int, queue: int, memory: int
-) -> None:
-    pattern, gate = ints([3]), make.user_event(context)
+def test_fill_copies_its_pattern(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
+    pattern, gate = ints([3]), make.user_event()
     event = ur.new("urEnqueueUSMFill", queue, memory, 4, pattern, SIZE, 1, handles(gate.handle))
     make.events(event)
     pattern[0] = 4
@@ -191,8 +185,8 @@ def test_fill_copies_its_pattern(
 
 
 @rule("urEnqueueUSMMemcpy2D", "copies rows of different pitch")
-def test_copy_2d(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    source, target = make.usm(context), make.usm(context)
+def test_copy_2d(ur: URCalls, make: URObjects, queue: int) -> None:
+    source, target = make.usm(), make.usm()
     make.put(queue, source, range(COUNT))
     make.put(queue, target, [-1] * COUNT)
     ur.ok("urEnqueueUSMMemcpy2D", queue, False, target, 64, source, 32, 16, 4, 0, None, None)
@@ -201,7 +195,7 @@ def test_copy_2d(ur: URCalls, make: URObjects, context: int, queue: int) -> None
 
 
 @rule("urEnqueueUSMFill2D", "fills a rectangle")
-def test_fill_2d(ur: URCalls, make: URObjects, context: int, queue: int, memory: int) -> None:
+def test_fill_2d(ur: URCalls, make: URObjects, queue: int, memory: int) -> None:
     make.put(queue, memory, [0] * COUNT)
     ur.ok("urEnqueueUSMFill2D", queue, memory, 64, 4, ints([6]), 16, 3, 0, None, None)
     expected = [6 if i % 16 < 4 and i < 48 else 0 for i in range(COUNT)]
@@ -209,8 +203,8 @@ def test_fill_2d(ur: URCalls, make: URObjects, context: int, queue: int, memory:
 
 
 @rule("urEnqueueUSMPrefetch", "is a command with an event; a hint that is not supported is ignored")
-def test_prefetch(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    memory = make.usm(context, "Shared")
+def test_prefetch(ur: URCalls, make: URObjects, queue: int) -> None:
+    memory = make.usm("Shared")
     make.put(queue, memory, range(COUNT))
     event = ur.new(
         "urEnqueueUSMPrefetch",
@@ -236,8 +230,8 @@ def test_prefetch(ur: URCalls, make: URObjects, context: int, queue: int) -> Non
         for name in sorted(UR.groups["ur_usm_advice_flags_t"].values())
     ],
 )
-def test_advise(ur: URCalls, make: URObjects, context: int, queue: int, advice: str) -> None:
-    memory = make.usm(context, "Shared")
+def test_advise(ur: URCalls, make: URObjects, queue: int, advice: str) -> None:
+    memory = make.usm("Shared")
     make.put(queue, memory, range(COUNT))
     event = ctypes.c_void_p()
     code = ur.code("urEnqueueUSMAdvise", queue, memory, SIZE, UR[advice], ctypes.byref(event))
@@ -253,7 +247,7 @@ def test_advise(ur: URCalls, make: URObjects, context: int, queue: int, advice: 
 
 @rule("urUSMContextMemcpyExp", "copies when it returns")
 def test_context_copy(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
-    source, target = make.usm(context), make.usm(context)
+    source, target = make.usm(), make.usm()
     make.put(queue, source, range(COUNT))
     if not ur.device_says("UR_DEVICE_INFO_USM_CONTEXT_MEMCPY_SUPPORT_EXP"):
         unsupported("the device answers UR_DEVICE_INFO_USM_CONTEXT_MEMCPY_SUPPORT_EXP with 0")
@@ -265,7 +259,7 @@ def test_context_copy(ur: URCalls, make: URObjects, context: int, queue: int) ->
 def test_import(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
     data = ints(range(COUNT))
     ur.ok("urUSMImportExp", context, data, SIZE)
-    memory = make.usm(context)
+    memory = make.usm()
     ur.ok("urEnqueueUSMMemcpy", queue, True, memory, data, SIZE, 0, None, None)
     ur.ok("urUSMReleaseExp", context, data)
     equal(make.get(queue, memory), list(range(COUNT)), "what was copied from it")
@@ -273,7 +267,7 @@ def test_import(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
 
 @rule("urUSMPitchedAllocExp", "rows lie a pitch apart that holds them")
 def test_pitched(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    make.usm(context)
+    make.usm()
     pointer, pitch = ctypes.c_void_p(), ctypes.c_size_t()
     given = context, device, None, None, 60, 4, 4
     ur.ok("urUSMPitchedAllocExp", *given, ctypes.byref(pointer), ctypes.byref(pitch))
@@ -283,13 +277,13 @@ def test_pitched(ur: URCalls, make: URObjects, context: int, device: int) -> Non
 
 
 @rule("urEnqueueUSMDeviceAllocExp", "memory from a queue can be used and freed in the queue")
-def test_asynchronous_allocation(ur: URCalls, make: URObjects, queue: int, program: int) -> None:
+def test_asynchronous_allocation(ur: URCalls, make: URObjects, queue: int) -> None:
     ur.require("UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP")
     pointer = ctypes.c_void_p()
     ur.ok(
         "urEnqueueUSMDeviceAllocExp", queue, None, SIZE, None, 0, None, ctypes.byref(pointer), None
     )
-    make.launch(queue, make.kernel(program), PointerValue(pointer.value or 0), ints([2]))
+    make.launch(queue, make.kernel(), PointerValue(pointer.value or 0), ints([2]))
     found = make.get(queue, pointer.value or 0)
     ur.ok("urEnqueueUSMFreeExp", queue, None, pointer, 0, None, None)
     ur.ok("urQueueFinish", queue)

@@ -14,7 +14,7 @@ from fairlead.loader.ur.abi import UR
 
 @rule("urVirtualMemGranularityGetInfo", "the recommended step is a multiple of the smallest")
 def test_granularity(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    step = make.granularity(context)
+    step = make.granularity()
     query = "UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED"
     recommended = ur.info("urVirtualMemGranularityGetInfo", context, query, device, 1)
     if step < 1 or recommended % step:
@@ -25,19 +25,19 @@ def test_granularity(ur: URCalls, make: URObjects, context: int, device: int) ->
     "urVirtualMemReserve", "gives addresses that are aligned, and urVirtualMemFree takes them back"
 )
 def test_reserve(ur: URCalls, make: URObjects, context: int) -> None:
-    step = make.granularity(context)
+    step = make.granularity()
     start = ur.new("urVirtualMemReserve", context, None, 2 * step)
     ur.ok("urVirtualMemFree", context, start, 2 * step)
     equal(start % step, 0, "the address modulo the step")
 
 
 @rule("urVirtualMemMap", "mapped memory can be used by a kernel")
-def test_map(ur: URCalls, make: URObjects, context: int, queue: int, program: int) -> None:
-    step = make.granularity(context)
-    physical, start = make.physical(context), ur.new("urVirtualMemReserve", context, None, step)
+def test_map(ur: URCalls, make: URObjects, context: int, queue: int) -> None:
+    step = make.granularity()
+    physical, start = make.physical(), ur.new("urVirtualMemReserve", context, None, step)
     flags = UR["UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE"]
     ur.ok("urVirtualMemMap", context, start, step, physical, 0, flags)
-    make.launch(queue, make.kernel(program), PointerValue(start), ints([3]))
+    make.launch(queue, make.kernel(), PointerValue(start), ints([3]))
     found = make.get(queue, start)
     access = ctypes.c_uint32()
     query = UR["UR_VIRTUAL_MEM_INFO_ACCESS_MODE"]
@@ -50,7 +50,7 @@ def test_map(ur: URCalls, make: URObjects, context: int, queue: int, program: in
 
 @rule("urPhysicalMemCreate", "INVALID_SIZE for a size that is not a multiple of the smallest step")
 def test_odd_size(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    size = make.granularity(context) + 1
+    size = make.granularity() + 1
     ur.fails(
         "urPhysicalMemCreate",
         "INVALID_SIZE",

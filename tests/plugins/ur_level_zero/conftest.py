@@ -57,13 +57,13 @@ def make(level_zero: Plugin, device: PluginDevice, calls: URCalls) -> Iterator[U
 @pytest.fixture
 def context(make: URObjects) -> int:
     """A context of the device."""
-    return make.context()
+    return make.the_context
 
 
 @pytest.fixture
-def queue(make: URObjects, context: int) -> int:
+def queue(make: URObjects) -> int:
     """An in-order queue."""
-    return make.queue(context)
+    return make.queue()
 
 
 @pytest.fixture

@@ -52,14 +52,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 class Adding:
     """A command-buffer that adds a number to a buffer."""
 
-    def __init__(
-        self, make: URObjects, context: int, program: int, *, in_order: bool = True
-    ) -> None:
-        self.make, self.total, self.reader = make, make.buffer(context), make.queue(context)
+    def __init__(self, make: URObjects, program: int, *, in_order: bool = True) -> None:
+        self.make, self.total, self.reader = make, make.buffer(), make.queue()
         make.write(self.reader, self.total, [0] * COUNT)
-        self.recording = URRecording(make, context, isInOrder=in_order, isUpdatable=True)
+        self.recording = URRecording(make, isInOrder=in_order, isUpdatable=True)
         values = BufferValue(self.total), ints([1])
-        kernel = make.kernel(program, "add_value")
+        kernel = make.kernel("add_value", program=program)
         self.step = self.recording.launch(kernel, *values, command=True)
         self.recording.finalize()
 
@@ -77,9 +75,9 @@ class Adding:
 
 
 @pytest.fixture(params=["in-order", "any-order"])
-def adding(request: pytest.FixtureRequest, make: URObjects, context: int, program: int) -> Adding:
+def adding(request: pytest.FixtureRequest, make: URObjects, program: int) -> Adding:
     """The command-buffer. One of any order resets the events of its commands."""
-    return Adding(make, context, program, in_order=request.param == "in-order")
+    return Adding(make, program, in_order=request.param == "in-order")
 
 
 def in_thread(function: Callable[[], Any]) -> None:
@@ -109,9 +107,9 @@ def begin(adding: Adding, queue: int, asked: list[str]) -> None:
 
 @pytest.mark.parametrize("flags", FLAGS)
 def test_c_enqueues_again_and_waits(
-    flags: str, make: URObjects, context: int, adding: Adding, asked: list[str]
+    flags: str, make: URObjects, adding: Adding, asked: list[str]
 ) -> None:
-    queue = make.queue(context, flags)
+    queue = make.queue(flags)
     begin(adding, queue, asked)
 
     def use() -> None:
@@ -129,7 +127,7 @@ def test_c_enqueues_again_and_waits(
 
 
 def test_events_are_made_when_c_has_none(
-    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str]
+    make: URObjects, queue: int, adding: Adding, asked: list[str]
 ) -> None:
     events = [adding.run(queue) for _ in range(200)]
     make.wait(*events)
@@ -140,7 +138,7 @@ def test_events_are_made_when_c_has_none(
 
 
 def test_python_knows_an_event_of_c(
-    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str], calls: URCalls
+    make: URObjects, queue: int, adding: Adding, asked: list[str], calls: URCalls
 ) -> None:
     begin(adding, queue, asked)
     event = adding.run(queue)
@@ -148,7 +146,7 @@ def test_python_knows_an_event_of_c(
     assert calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
     kind = calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
     assert kind == UR["UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP"]
-    other = make.queue(context)
+    other = make.queue()
     behind = make.barrier(other, event)
     make.wait(behind)
     assert calls.info("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS") == 0
@@ -156,9 +154,9 @@ def test_python_knows_an_event_of_c(
 
 
 def test_an_event_of_c_outlives_its_queue(
-    make: URObjects, context: int, adding: Adding, asked: list[str]
+    make: URObjects, adding: Adding, asked: list[str]
 ) -> None:
-    queue = make.queue(context)
+    queue = make.queue()
     begin(adding, queue, asked)
     event = adding.run(queue)
     make.release(queue)
@@ -178,10 +176,10 @@ def test_an_update_waits_for_what_c_has_enqueued(
 
 
 def test_executions_by_c_and_by_python_follow_each_other(
-    make: URObjects, context: int, adding: Adding, asked: list[str]
+    make: URObjects, adding: Adding, asked: list[str]
 ) -> None:
     """On two queues, where each execution waits for the one before."""
-    queues = [make.queue(context, flags) for flags in FLAGS]
+    queues = [make.queue(flags) for flags in FLAGS]
     begin(adding, queues[0], asked)
     for turn in range(60):
         adding.run(queues[turn // 3 % 2])
@@ -202,11 +200,11 @@ def test_a_wait_list_is_python_s(
 
 @pytest.mark.parametrize("flags", FLAGS)
 def test_what_c_has_enqueued_runs_to_its_end(
-    flags: str, make: URObjects, context: int, program: int, asked: list[str]
+    flags: str, make: URObjects, program: int, asked: list[str]
 ) -> None:
     """The command-buffer is released while it runs, and then the queue."""
     for _ in range(10):
-        adding, queue = Adding(make, context, program), make.queue(context, flags)
+        adding, queue = Adding(make, program), make.queue(flags)
         begin(adding, queue, asked)
         events = [adding.run(queue) for _ in range(20)]
         assert asked == []
@@ -216,7 +214,7 @@ def test_what_c_has_enqueued_runs_to_its_end(
 
 
 def test_threads_enqueue_on_one_queue(
-    make: URObjects, context: int, queue: int, adding: Adding, asked: list[str]
+    make: URObjects, queue: int, adding: Adding, asked: list[str]
 ) -> None:
     begin(adding, queue, asked)
 
@@ -274,19 +272,14 @@ def test_a_second_thread_that_finishes_a_queue_waits_too(
 
 @pytest.mark.parametrize("how", ["profiling", "immediate-append", "wait-event"])
 def test_what_needs_more_than_an_append_is_python_s(
-    how: str,
-    make: URObjects,
-    context: int,
-    program: int,
-    asked: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    how: str, make: URObjects, program: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profiles = how == "profiling"
     if not profiles:
         monkeypatch.setenv(VARIABLE, how)
-    queue = make.queue(context, "PROFILING_ENABLE" if profiles else "")
-    recording = URRecording(make, context, isInOrder=True)
-    recording.launch(make.kernel(program, "nothing"))
+    queue = make.queue("PROFILING_ENABLE" if profiles else "")
+    recording = URRecording(make, isInOrder=True)
+    recording.launch(make.kernel("nothing", program=program))
     recording.finalize()
     for _ in range(5):
         make.wait(recording.enqueue(queue))

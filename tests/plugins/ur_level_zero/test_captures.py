@@ -38,16 +38,16 @@ class Captures:
 
     def numbers(self) -> int:
         """A buffer of zeros."""
-        made = self.make.buffer(self.context)
-        self.make.write(self.make.queue(self.context), made, [0] * COUNT)
+        made = self.make.buffer(context=self.context)
+        self.make.write(self.make.queue(context=self.context), made, [0] * COUNT)
         return made
 
     def read(self, buffer: int) -> list[int]:
-        return self.make.read(self.make.queue(self.context), buffer)
+        return self.make.read(self.make.queue(context=self.context), buffer)
 
     def add_one(self, queue: int, buffer: int, *waits: int) -> int:
         """Launch a kernel that adds 1 to each number. Returns its event."""
-        kernel = self.make.kernel(self.program, "add_one")
+        kernel = self.make.kernel("add_one", program=self.program)
         return self.make.launch(queue, kernel, BufferValue(buffer), after=waits)
 
     def enabled(self, queue: int) -> bool:
@@ -74,9 +74,9 @@ def captures(calls: URCalls, make: URObjects, context: int, program: int) -> Cap
 
 @pytest.mark.parametrize("flags", ["", _OUT_OF_ORDER, "PROFILING_ENABLE"])
 def test_a_captured_queue_runs_nothing_and_its_graph_runs_all(
-    captures: Captures, calls: URCalls, make: URObjects, context: int, flags: str
+    captures: Captures, calls: URCalls, make: URObjects, flags: str
 ) -> None:
-    out, other, queue = captures.numbers(), captures.numbers(), make.queue(context, flags)
+    out, other, queue = captures.numbers(), captures.numbers(), make.queue(flags)
     early = captures.add_one(queue, other)
     assert not captures.enabled(queue)
     calls.ok(BEGIN, queue)
@@ -107,9 +107,9 @@ def test_a_captured_queue_runs_nothing_and_its_graph_runs_all(
 
 @pytest.mark.parametrize("flags", ["", _OUT_OF_ORDER])
 def test_queues_join_by_events_and_have_to_be_joined_again(
-    captures: Captures, calls: URCalls, make: URObjects, context: int, flags: str
+    captures: Captures, calls: URCalls, make: URObjects, flags: str
 ) -> None:
-    first, second, out = make.queue(context, flags), make.queue(context, flags), captures.numbers()
+    first, second, out = make.queue(flags), make.queue(flags), captures.numbers()
     calls.ok(BEGIN, first)
     begun = captures.add_one(first, out)
     there = captures.add_one(second, out, begun)
@@ -131,11 +131,11 @@ def test_queues_join_by_events_and_have_to_be_joined_again(
 
 
 def test_what_a_capture_refuses_does_not_end_it(
-    captures: Captures, calls: URCalls, make: URObjects, context: int, queue: int
+    captures: Captures, calls: URCalls, make: URObjects, queue: int
 ) -> None:
-    out, other, room = captures.numbers(), make.queue(context), ctypes.create_string_buffer(SIZE)
+    out, other, room = captures.numbers(), make.queue(), ctypes.create_string_buffer(SIZE)
     early, place = captures.add_one(other, out), byref(ctypes.c_void_p())
-    buffer = make.command_buffer(context)
+    buffer = make.command_buffer()
     calls.ok("urCommandBufferFinalizeExp", buffer)
     calls.ok(BEGIN, queue)
     calls.fails(BEGIN, "INVALID_OPERATION", queue)
@@ -221,9 +221,9 @@ def test_the_capture_of_a_graph_that_is_destroyed_ends(
 
 
 def test_what_was_captured_may_be_released(
-    captures: Captures, calls: URCalls, make: URObjects, queue: int, context: int
+    captures: Captures, calls: URCalls, make: URObjects, queue: int
 ) -> None:
-    source, out = make.buffer(context), ctypes.create_string_buffer(SIZE)
+    source, out = make.buffer(), ctypes.create_string_buffer(SIZE)
     pattern = bytes(range(16))
     calls.ok(BEGIN, queue)
     fill = queue, source, pattern, len(pattern), 0, SIZE, *NO_EVENTS

@@ -65,7 +65,7 @@ def reset(behind: LZDevice, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_events_of_an_in_order_queue_are_used_again(
     kind: EventSource, fresh: int, make: URObjects, reset: list[str]
 ) -> None:
-    queue = make.queue(fresh)
+    queue = make.queue(context=fresh)
     for _ in range(100):
         event = make.barrier(queue)
         make.wait(event)
@@ -77,7 +77,7 @@ def test_events_of_an_in_order_queue_are_used_again(
 def test_other_queues_have_regular_events(
     fresh: int, make: URObjects, reset: list[str], flags: str
 ) -> None:
-    queue = make.queue(fresh, flags)
+    queue = make.queue(flags, context=fresh)
     for _ in range(100):
         event = make.barrier(queue)
         make.wait(event)
@@ -88,10 +88,15 @@ def test_other_queues_have_regular_events(
 @pytest.mark.slow
 def test_queues_wait_for_each_other(fresh: int, make: URObjects) -> None:
     program = make.source_program(
-        fresh, b"kernel void add_one(global int *a) { a[get_global_id(0)]++; }"
+        b"kernel void add_one(global int *a) { a[get_global_id(0)]++; }",
+        context=fresh,
     )
-    queues = [make.queue(fresh), make.queue(fresh), make.queue(fresh, OUT_OF_ORDER)]
-    total, kernel = make.buffer(fresh), make.kernel(program, "add_one")
+    queues = [
+        make.queue(context=fresh),
+        make.queue(context=fresh),
+        make.queue(OUT_OF_ORDER, context=fresh),
+    ]
+    total, kernel = make.buffer(context=fresh), make.kernel("add_one", program=program)
     make.write(queues[0], total, [0] * COUNT)
     events: list[int] = []
     for turn in range(120):
@@ -108,8 +113,8 @@ def test_the_event_of_a_command_needs_no_wait_before_the_next_enqueue(
     """In an in-order command-buffer. With regular events the host waits, and resets it."""
     gate = threading.Event()
     task = CFUNCTYPE(None, c_void_p)(lambda _: gate.wait() and None)
-    queue, target = make.queue(fresh), make.buffer(fresh)
-    recording = URRecording(make, fresh, isInOrder=True)
+    queue, target = make.queue(context=fresh), make.buffer(context=fresh)
+    recording = URRecording(make, isInOrder=True, context=fresh)
     step = recording.fill(target, 5, event=True)
     recording.finalize()
     opener = threading.Timer(0.05, gate.set) if kind is EventSource.REGULAR else None
@@ -134,8 +139,8 @@ def test_the_event_of_a_command_needs_no_wait_before_the_next_enqueue(
 
 
 def test_explain_says_which_events_and_why(kind: EventSource, fresh: int, make: URObjects) -> None:
-    recording = URRecording(make, fresh, isInOrder=True)
-    recording.fill(make.buffer(fresh), 1)
+    recording = URRecording(make, isInOrder=True, context=fresh)
+    recording.fill(make.buffer(context=fresh), 1)
     buffer = python_object("ur_exp_command_buffer_handle_t", recording.handle)
     counters = "counter-based events, because the driver has"
     why = {
@@ -147,7 +152,7 @@ def test_explain_says_which_events_and_why(kind: EventSource, fresh: int, make: 
 
 
 def test_a_profiled_command_buffer_has_regular_events(fresh: int, make: URObjects) -> None:
-    recording = URRecording(make, fresh, isInOrder=True, enableProfiling=True)
+    recording = URRecording(make, isInOrder=True, enableProfiling=True, context=fresh)
     buffer = python_object("ur_exp_command_buffer_handle_t", recording.handle)
     assert buffer.explain().endswith("regular events, because it is profiled")
 

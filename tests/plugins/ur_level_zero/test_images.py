@@ -72,7 +72,7 @@ def test_memory_has_pitches(
         LZPlatform, "has", lambda self, name: (extension or name[-3:] != "Ext") and has(self, name)
     )
     queue, one, data = (
-        make.queue(context, flags),
+        make.queue(flags),
         image(calls, make, context, kind),
         pixels(x * y * z),
     )
@@ -118,7 +118,7 @@ def test_a_2d_image_has_no_slice_pitch(
 
 def test_an_image_is_no_buffer(calls: URCalls, make: URObjects, context: int, queue: int) -> None:
     one, out = image(calls, make, context), ctypes.create_string_buffer(64)
-    buffer, wrong = make.buffer(context), "INVALID_MEM_OBJECT"
+    buffer, wrong = make.buffer(), "INVALID_MEM_OBJECT"
     calls.fails("urEnqueueMemBufferRead", wrong, queue, one, True, 0, 16, out, *NO_EVENTS)
     calls.fails("urEnqueueMemBufferCopy", wrong, queue, buffer, one, 0, 0, 16, *NO_EVENTS)
     place = byref(ctypes.c_void_p())

@@ -22,7 +22,7 @@ def test_local_memory_limits_how_many_groups_run_at_the_same_time(
 ) -> None:
     """Level Zero does not ask for the bytes that a launch adds."""
     count, local = ctypes.c_uint32(), (ctypes.c_size_t * 3)(1, 1, 1)
-    kernel, room = make.kernel(program), behind.compute.maxSharedLocalMemory
+    kernel, room = make.kernel(program=program), behind.compute.maxSharedLocalMemory
 
     def ask(dynamic: int) -> int:
         routine = "urKernelSuggestMaxCooperativeGroupCount"
@@ -37,13 +37,13 @@ def test_local_memory_limits_how_many_groups_run_at_the_same_time(
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("local", [(), (2,)])
 def test_updates_make_a_launch_empty_and_launch_it_again(
-    make: URObjects, context: int, program: int, queue: int, in_order: bool, local: tuple[int, ...]
+    make: URObjects, program: int, queue: int, in_order: bool, local: tuple[int, ...]
 ) -> None:
     """An empty launch can be appended, too."""
-    buffer = make.buffer(context)
+    buffer = make.buffer()
     make.write(queue, buffer, [0] * COUNT)
-    recording = URRecording(make, context, isUpdatable=True, isInOrder=in_order)
-    kernel = make.kernel(program, "add_one")
+    recording = URRecording(make, isUpdatable=True, isInOrder=in_order)
+    kernel = make.kernel("add_one", program=program)
     step = recording.launch(kernel, BufferValue(buffer), size=(0,), local=local, command=True)
     recording.launch(kernel, BufferValue(buffer), size=(1,), after=(step.point,))
     recording.finalize()
@@ -58,7 +58,6 @@ def test_updates_make_a_launch_empty_and_launch_it_again(
 def test_work_groups_that_run_at_the_same_time(
     calls: URCalls,
     make: URObjects,
-    context: int,
     program: int,
     queue: int,
     behind: LZDevice,
@@ -73,7 +72,7 @@ def test_work_groups_that_run_at_the_same_time(
     together = UR["UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE"]
     can = "UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES"
     assert calls.info("urDeviceGetInfo", make.device, can) == together
-    buffer, kernel = make.buffer(context), make.kernel(program, "add_one")
+    buffer, kernel = make.buffer(), make.kernel("add_one", program=program)
     make.write(queue, buffer, [0] * COUNT)
     how = calls.struct(
         "ur_kernel_launch_ext_properties_t", flags=UR["UR_KERNEL_LAUNCH_FLAG_COOPERATIVE"]

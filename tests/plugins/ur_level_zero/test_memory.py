@@ -43,14 +43,9 @@ def test_memory_of_the_program_is_mapped_twice_at_one_place(
 
 
 def test_a_map_that_fails_is_none_and_an_unmap_can_be_tried_again(
-    calls: URCalls,
-    make: URObjects,
-    context: int,
-    queue: int,
-    behind: LZDevice,
-    monkeypatch: pytest.MonkeyPatch,
+    calls: URCalls, make: URObjects, queue: int, behind: LZDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buffer, place = make.buffer(context), ctypes.c_void_p()
+    buffer, place = make.buffer(), ctypes.c_void_p()
     given = queue, buffer, True, READ | WRITE, 0, SIZE, *NO_EVENTS, ctypes.byref(place)
     with monkeypatch.context() as patch:
         patch.setattr(behind.table, COPY_MEMORY, lambda *_: OUT_OF_MEMORY)

@@ -74,12 +74,12 @@ def behind_buffer(recording: URRecording) -> LZCommandBuffer:
 class Chain:
     """A command-buffer of a fill, a launch that adds 1, and a copy."""
 
-    def __init__(self, make: URObjects, context: int, program: int, **how: bool) -> None:
-        self.source, self.target = make.buffer(context), make.buffer(context)
-        self.recording = URRecording(make, context, **how)
+    def __init__(self, make: URObjects, program: int, **how: bool) -> None:
+        self.source, self.target = make.buffer(), make.buffer()
+        self.recording = URRecording(make, **how)
         filled = self.recording.fill(self.source, 5)
         self.step = self.recording.launch(
-            make.kernel(program, "add_one"),
+            make.kernel("add_one", program=program),
             BufferValue(self.source),
             after=(filled.point,),
             command=how.get("isUpdatable", False),
@@ -88,17 +88,13 @@ class Chain:
 
 
 def test_calls_of_the_wait_event_path(
-    monkeypatch: pytest.MonkeyPatch,
-    watch: Callable[[], list[str]],
-    make: URObjects,
-    context: int,
-    program: int,
+    monkeypatch: pytest.MonkeyPatch, watch: Callable[[], list[str]], make: URObjects, program: int
 ) -> None:
     monkeypatch.setenv(VARIABLE, "wait-event")
-    queue = make.queue(context)
+    queue = make.queue()
     watch()
-    recording = URRecording(make, context)
-    recording.launch(make.kernel(program, "nothing"))
+    recording = URRecording(make)
+    recording.launch(make.kernel("nothing", program=program))
     assert watch() == ["AppendBarrier", "AppendLaunchKernel"]
     recording.finalize()
     reset = ["AppendEventReset", "AppendEventReset", "AppendSignalEvent"]  # finished, the launch's
@@ -113,17 +109,13 @@ def test_calls_of_the_wait_event_path(
 
 
 def test_calls_of_the_immediate_append_path(
-    monkeypatch: pytest.MonkeyPatch,
-    watch: Callable[[], list[str]],
-    make: URObjects,
-    context: int,
-    program: int,
+    monkeypatch: pytest.MonkeyPatch, watch: Callable[[], list[str]], make: URObjects, program: int
 ) -> None:
     monkeypatch.setenv(VARIABLE, "immediate-append")
-    queue = make.queue(context)
+    queue = make.queue()
     watch()
-    recording = URRecording(make, context)
-    recording.launch(make.kernel(program, "nothing"))
+    recording = URRecording(make)
+    recording.launch(make.kernel("nothing", program=program))
     recording.finalize()
     resets = ["AppendBarrier", "AppendEventReset", "AppendEventReset", "AppendBarrier"]
     main = ["AppendBarrier", "AppendEventReset", "Close", "Close", "EventHostSignal"]
@@ -139,15 +131,14 @@ def test_a_command_buffer_without_times_is_one_append(
     monkeypatch: pytest.MonkeyPatch,
     watch: Callable[[], list[str]],
     make: URObjects,
-    context: int,
     program: int,
     in_order: bool,
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    queue = make.queue(context)
+    queue = make.queue()
     watch()
-    recording = URRecording(make, context, isInOrder=in_order)
-    recording.launch(make.kernel(program, "nothing"))
+    recording = URRecording(make, isInOrder=in_order)
+    recording.launch(make.kernel("nothing", program=program))
     recording.finalize()
     resets = [] if in_order else ["AppendBarrier", "AppendEventReset", "AppendBarrier"]
     assert watch() == ["AppendLaunchKernel", *resets, "Close"]
@@ -156,22 +147,17 @@ def test_a_command_buffer_without_times_is_one_append(
 
 
 def test_copies_have_a_list_of_their_own(
-    path: str,
-    monkeypatch: pytest.MonkeyPatch,
-    behind: LZDevice,
-    make: URObjects,
-    context: int,
-    program: int,
+    path: str, monkeypatch: pytest.MonkeyPatch, behind: LZDevice, make: URObjects, program: int
 ) -> None:
     """Where a device has queues that only copy. Ours has none, so its group of all queues stands
     in."""
     monkeypatch.setitem(behind.__dict__, "copy_group", QueueGroup(0, 1, 128))
-    chain = Chain(make, context, program)
+    chain = Chain(make, program)
     chain.recording.finalize()
     buffer = behind_buffer(chain.recording)
     copies = [record.index for record in buffer.records if record.list is buffer.copies]
     assert copies == [0, 2]
-    queue, other = make.queue(context), make.queue(context, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
+    queue, other = make.queue(), make.queue("OUT_OF_ORDER_EXEC_MODE_ENABLE")
     for one in (queue, other, queue):
         make.write(queue, chain.target, [0] * COUNT)
         make.wait(chain.recording.enqueue(one))
@@ -184,7 +170,6 @@ def test_a_profiled_execution_has_the_times_of_its_commands(
     path: str,
     has_host_memory: bool,
     make: URObjects,
-    context: int,
     program: int,
     calls: URCalls,
     behind: LZDevice,
@@ -194,8 +179,8 @@ def test_a_profiled_execution_has_the_times_of_its_commands(
     if not has_host_memory:
         monkeypatch.setattr(behind.access, "hostAllocCapabilities", 0)
         monkeypatch.setattr(command_buffers, "allocate_plain", None)
-    queue = make.queue(context, "PROFILING_ENABLE")
-    chain = Chain(make, context, program, enableProfiling=True)
+    queue = make.queue("PROFILING_ENABLE")
+    chain = Chain(make, program, enableProfiling=True)
     chain.recording.finalize()
     before = 0
     for _ in range(2):
@@ -210,11 +195,13 @@ def test_a_profiled_execution_has_the_times_of_its_commands(
 
 
 def test_a_refused_update_changes_nothing(
-    path: str, make: URObjects, context: int, program: int, queue: int
+    path: str, make: URObjects, program: int, queue: int
 ) -> None:
-    target = make.buffer(context)
-    recording = URRecording(make, context, isUpdatable=True)
-    first = recording.launch(make.kernel(program), BufferValue(target), ints([1]), command=True)
+    target = make.buffer()
+    recording = URRecording(make, isUpdatable=True)
+    first = recording.launch(
+        make.kernel(program=program), BufferValue(target), ints([1]), command=True
+    )
     recording.finalize()
     wrong = Update(first.command, {0: BufferValue(target), 1: ctypes.c_int64(2)})
     assert recording.try_update(wrong) == UR.codes["UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE"]
@@ -228,16 +215,17 @@ def test_a_refused_update_changes_nothing(
 def test_an_update_of_which_the_driver_refuses_a_part_changes_nothing(
     path: str,
     make: URObjects,
-    context: int,
     program: int,
     queue: int,
     behind: LZDevice,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    targets = [make.buffer(context) for _ in range(2)]
-    recording = URRecording(make, context, isUpdatable=True)
+    targets = [make.buffer() for _ in range(2)]
+    recording = URRecording(make, isUpdatable=True)
     commands = [
-        recording.launch(make.kernel(program), BufferValue(one), ints([1]), command=True).command
+        recording.launch(
+            make.kernel(program=program), BufferValue(one), ints([1]), command=True
+        ).command
         for one in targets
     ]
     recording.finalize()
@@ -257,12 +245,12 @@ def test_an_update_of_which_the_driver_refuses_a_part_changes_nothing(
 
 
 def test_an_update_of_waits_without_an_identifier_changes_nothing(
-    make: URObjects, context: int, program: int, queue: int
+    make: URObjects, program: int, queue: int
 ) -> None:
     """The driver gives a command none whose events it cannot change."""
     events = [make.barrier(queue) for _ in range(2)]
-    recording = URRecording(make, context, isUpdatable=True)
-    given = make.kernel(program), BufferValue(make.buffer(context)), ints([1])
+    recording = URRecording(make, isUpdatable=True)
+    given = make.kernel(program=program), BufferValue(make.buffer()), ints([1])
     command = recording.launch(*given, wait=events[:1], command=True).command
     recording.finalize()
     record = behind_buffer(recording).records[0]
@@ -274,10 +262,10 @@ def test_an_update_of_waits_without_an_identifier_changes_nothing(
 
 
 def test_explain_says_the_path_and_why(
-    monkeypatch: pytest.MonkeyPatch, make: URObjects, context: int, program: int
+    monkeypatch: pytest.MonkeyPatch, make: URObjects, program: int
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    chain = Chain(make, context, program)
+    chain = Chain(make, program)
     chain.recording.finalize()
     handle = chain.recording.handle
     name = "UR_EXP_COMMAND_BUFFER_INFO_EXPLANATION_FAIRLEAD"
@@ -299,9 +287,9 @@ def test_an_unknown_path_is_refused(
 
 
 def test_a_queue_keeps_nothing_of_executions_that_have_ended(
-    path: str, make: URObjects, context: int, program: int, queue: int
+    path: str, make: URObjects, program: int, queue: int
 ) -> None:
-    chain = Chain(make, context, program)
+    chain = Chain(make, program)
     chain.recording.finalize()
     for _ in range(3):
         make.wait(chain.recording.enqueue(queue))

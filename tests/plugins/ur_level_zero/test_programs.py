@@ -37,15 +37,15 @@ def listed(*handles: int) -> Any:
     return (ctypes.c_void_p * len(handles))(*handles)
 
 
-def stored(make: URObjects, context: int, queue: int, program: int, value: int) -> int:
+def stored(make: URObjects, queue: int, program: int, value: int) -> int:
     """Return what the kernel `store` of a program writes for a value."""
-    buffer, kernel = make.buffer(context), make.kernel(program, "store")
+    buffer, kernel = make.buffer(), make.kernel("store", program=program)
     make.launch(queue, kernel, BufferValue(buffer), ctypes.c_int32(value))
     return make.read(queue, buffer)[0]
 
 
 def test_wrong_constants_are_refused_at_once(make: URObjects, context: int, queue: int) -> None:
-    program, ten, wide = make.il_program(context), ctypes.c_int32(10), ctypes.c_int64(10)
+    program, ten, wide = make.il_program(), ctypes.c_int32(10), ctypes.c_int64(10)
     for given, code in (
         (constant(99, 4, ten), "INVALID_SPEC_ID"),
         (constant(SPEC_ID, 8, wide), "INVALID_VALUE"),
@@ -55,26 +55,26 @@ def test_wrong_constants_are_refused_at_once(make: URObjects, context: int, queu
         found = make.ur.code(SET, program, 1, byref(given))
         assert found.removeprefix("UR_RESULT_").removeprefix("ERROR_") == code
     make.ur.ok("urProgramBuild", context, program, None)
-    assert stored(make, context, queue, program, 5) == 15
+    assert stored(make, queue, program, 5) == 15
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_linked_programs_keep_their_constants(
     make: URObjects, context: int, queue: int, order: tuple[int, int]
 ) -> None:
-    programs = [make.il_program(context, data) for data in (make_importing_store(), make_plus())]
+    programs = [make.il_program(data) for data in (make_importing_store(), make_plus())]
     make.ur.ok(SET, programs[1], 1, byref(constant(SPEC_ID, 4, ctypes.c_int32(20))))
     for program in programs:
         make.ur.ok("urProgramCompile", context, program, None)
     parts = listed(*(programs[place] for place in order))
     linked = make.own("urProgramRelease", make.ur.new("urProgramLink", context, 2, parts, None))
-    assert stored(make, context, queue, linked, 5) == 25
+    assert stored(make, queue, linked, 5) == 25
 
 
 def test_programs_that_lack_something_are_refused(
     make: URObjects, context: int, calls: URCalls
 ) -> None:
-    program, made = make.il_program(context, make_importing_store()), ctypes.c_void_p()
+    program, made = make.il_program(make_importing_store()), ctypes.c_void_p()
     assert calls.code("urProgramBuild", context, program, None).endswith("PROGRAM_BUILD_FAILURE")
     make.ur.ok("urProgramCompile", context, program, None)
     given = context, 1, listed(program), None, byref(made)
@@ -85,8 +85,7 @@ def test_executables_are_linked_when_they_are_there(
     make: URObjects, context: int, queue: int, calls: URCalls
 ) -> None:
     programs = [
-        make.il_program(context, data)
-        for data in (make_importing_store(), make_plus(), make_store())
+        make.il_program(data) for data in (make_importing_store(), make_plus(), make_store())
     ]
     for program in programs:
         given = program, 1, listed(make.device), _MAY_IMPORT, None
@@ -95,4 +94,4 @@ def test_executables_are_linked_when_they_are_there(
     code = calls.code(link, context, 1, listed(programs[0]))
     assert code.endswith("PROGRAM_LINK_FAILURE")
     make.ur.ok(link, context, 3, listed(*programs))
-    assert stored(make, context, queue, programs[0], 5) == 5
+    assert stored(make, queue, programs[0], 5) == 5

@@ -27,14 +27,14 @@ from fairlead.plugins.ur_level_zero.unfinished_queues import UnfinishedLZQueue, 
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
 def test_events_of_level_zero_are_used_again(
-    flags: str, behind: LZDevice, make: URObjects, context: int, monkeypatch: pytest.MonkeyPatch
+    flags: str, behind: LZDevice, make: URObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
     create: Any = behind.table.zeEventCreate
     monkeypatch.setattr(
         behind.table, "zeEventCreate", lambda *given: made.append(given) or create(*given)
     )
-    queue = make.queue(context, flags)
+    queue = make.queue(flags)
     for _ in range(300):
         event = make.barrier(queue)
         make.wait(event)
@@ -44,16 +44,16 @@ def test_events_of_level_zero_are_used_again(
 
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE"])
 def test_what_commands_use_may_be_released_before_they_end(
-    flags: str, make: URObjects, context: int, program: int, calls: URCalls
+    flags: str, make: URObjects, program: int, calls: URCalls
 ) -> None:
-    reader = make.queue(context)
+    reader = make.queue()
     for round_ in range(20):
         queue, source, target = (
-            make.queue(context, flags),
-            make.buffer(context),
-            make.buffer(context),
+            make.queue(flags),
+            make.buffer(),
+            make.buffer(),
         )
-        kernel = make.kernel(program)
+        kernel = make.kernel(program=program)
         launch = make.launch(queue, kernel, BufferValue(source), ints([round_]))
         wait = (ctypes.c_void_p * 1)(launch)
         copy = calls.new("urEnqueueMemBufferCopy", queue, source, target, 0, 0, SIZE, 1, wait)
@@ -74,8 +74,8 @@ def test_a_chain_of_commands_goes_through_contexts_of_one_device(
 ) -> None:
     """Each context has an event before and a buffer beside it. They are released at once."""
     contexts = [make.context() for _ in range(3)]
-    queues = [make.queue(context, flags) for context in contexts]
-    buffers = [make.buffer(context) for context in contexts]
+    queues = [make.queue(flags, context=context) for context in contexts]
+    buffers = [make.buffer(context=context) for context in contexts]
     fill = queues[0], buffers[0], ints([7]), 4, 0, SIZE
     event = calls.new("urEnqueueMemBufferFill", *fill, 0, None)
     for at in (1, 2):
@@ -93,25 +93,25 @@ def test_a_chain_of_commands_goes_through_contexts_of_one_device(
 @pytest.mark.parametrize("flags", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
 @pytest.mark.parametrize("way", ["fill", "launch", "command-buffer"])
 def test_a_command_waits_for_an_event_of_another_context(
-    way: str, flags: str, make: URObjects, context: int, program: int, calls: URCalls
+    way: str, flags: str, make: URObjects, program: int, calls: URCalls
 ) -> None:
     """The other context lives until the command has ended, although it is released before."""
     other = make.context()
-    queue, buffer, known = make.queue(context, flags), make.buffer(context), python_context(other)
+    queue, buffer, known = make.queue(flags), make.buffer(), python_context(other)
     gate, lives = known.take_cell(), weakref.ref(known)
     del known
     event = calls.new("urEventCreateWithNativeHandle", gate.ze, other, None)
     make.events(event)
     waits = 1, (ctypes.c_void_p * 1)(event)
     if way == "launch":
-        kernel = make.kernel(program)
+        kernel = make.kernel(program=program)
         end = make.launch(queue, kernel, BufferValue(buffer), ints([7]), after=(event,))
     elif way == "fill":
         fill = queue, buffer, ints([7]), 4, 0, SIZE
         end = calls.new("urEnqueueMemBufferFill", *fill, *waits)
         make.events(end)
     else:
-        commands = make.command_buffer(context)
+        commands = make.command_buffer()
         fill = commands, buffer, ints([7]), 4, 0, SIZE
         calls.ok("urCommandBufferAppendMemBufferFillExp", *fill, *(0, None) * 2, *(None,) * 3)
         calls.ok("urCommandBufferFinalizeExp", commands)
@@ -199,12 +199,12 @@ def python_context(handle: int) -> LZContext:
 
 
 def test_an_in_order_queue_keeps_nothing_for_ever(
-    make: URObjects, context: int, queue: int, calls: URCalls
+    make: URObjects, queue: int, calls: URCalls
 ) -> None:
     """Its commands need no event, but some get one, so that it learns what has ended."""
     registry = adapter.registry
     assert registry is not None
-    buffer, behind = make.buffer(context), registry.list_owned("ur_queue_handle_t")[queue]
+    buffer, behind = make.buffer(), registry.list_owned("ur_queue_handle_t")[queue]
     fill = "urEnqueueMemBufferFill", queue, buffer, ints([1]), 4, 0, SIZE, 0, None, None
     for _ in range(300):
         calls.ok(*fill)
@@ -219,7 +219,7 @@ def test_a_queue_of_a_native_list_runs_commands(
     native = calls.new("urQueueGetNativeHandle", queue, None)
     again = calls.new("urQueueCreateWithNativeHandle", native, context, make.device, None)
     make.own("urQueueRelease", again)
-    buffer = make.buffer(context)
+    buffer = make.buffer()
     make.write(again, buffer, range(COUNT))
     assert make.read(queue, buffer) == list(range(COUNT))
 
@@ -248,7 +248,7 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
 
     monkeypatch.setattr(EventCell, "wait", wait_and_open)
     monkeypatch.setattr(behind.table, "zeMemFree", note_and_free)
-    queue = make.queue(context, flags)
+    queue = make.queue(flags)
     memory = calls.new("urUSMDeviceAlloc", context, make.device, None, None, SIZE)
     try:
         calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
@@ -259,12 +259,10 @@ def test_memory_is_freed_after_the_commands_of_a_released_queue(
         gate.set()
 
 
-def test_a_command_that_waits_says_when_it_was_queued(
-    calls: URCalls, make: URObjects, context: int
-) -> None:
+def test_a_command_that_waits_says_when_it_was_queued(calls: URCalls, make: URObjects) -> None:
     gate = threading.Event()
     task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gate.wait() and None)
-    queue, found = make.queue(context, "PROFILING_ENABLE"), ctypes.c_uint64()
+    queue, found = make.queue("PROFILING_ENABLE"), ctypes.c_uint64()
     calls.ok("urEnqueueHostTaskExp", queue, task, None, None, 0, None, None)
     event = make.barrier(queue)
     query = calls.table.urEventGetProfilingInfo

@@ -71,8 +71,8 @@ def test_memory_of_the_program_becomes_usm_of_the_host(
         kind = "UR_USM_ALLOC_INFO_TYPE"
         found = calls.info("urUSMGetMemAllocInfo", context, kind, address + 4)
         assert found == UR["UR_USM_TYPE_HOST"]
-        program = make.source_program(context, kernels.SOURCE)
-        make.launch(queue, make.kernel(program, "add_one"), PointerValue(address))
+        program = make.source_program(kernels.SOURCE)
+        make.launch(queue, make.kernel("add_one", program=program), PointerValue(address))
         calls.ok("urQueueFinish", queue)
         assert (ctypes.c_int32 * COUNT).from_address(address)[:] == list(range(1, COUNT + 1))
         calls.fails("urUSMImportExp", "INVALID_VALUE", *given)
@@ -81,7 +81,7 @@ def test_memory_of_the_program_becomes_usm_of_the_host(
         calls.fails(free, "INVALID_MEM_OBJECT", queue, None, address, *NO_EVENTS)
         calls.ok("urUSMHostAllocUnregisterExp", context, address)
         calls.fails("urUSMHostAllocUnregisterExp", "INVALID_VALUE", context, address)
-        memory = make.usm(context)
+        memory = make.usm()
         calls.fails("urUSMReleaseExp", "INVALID_VALUE", context, memory)
 
 
