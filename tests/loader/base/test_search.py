@@ -6,6 +6,7 @@ from __future__ import annotations
 import codecs
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,53 +42,44 @@ def only_refusal(result: SearchResult) -> Refusal:
 # What a manifest holds
 
 
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_name_with_or_without_final_newline(tmp_path: Path, end: bytes) -> None:
-    result = search_one(tmp_path, b"/opt/libdriver.so" + end)
-    assert result.candidates == (
-        Candidate("/opt/libdriver.so", "a test", str(tmp_path / "driver.icd")),
-    )
-    assert result.refusals == ()
-
-
-def test_crlf(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, b"/opt/libdriver.so\r\n")) == ["/opt/libdriver.so"]
-
-
-def test_leading_and_trailing_blanks(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, b" \t/opt/my driver/lib.so \t\n")) == [
-        "/opt/my driver/lib.so"
-    ]
-
-
-def test_utf8_byte_order_mark(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, codecs.BOM_UTF8 + b"/opt/libdriver.so\n")) == [
-        "/opt/libdriver.so"
-    ]
-
-
-def test_comment_first_line(tmp_path: Path) -> None:
-    assert libraries(search_one(tmp_path, b"# my driver\n  # and more\n/opt/libdriver.so\n")) == [
-        "/opt/libdriver.so"
-    ]
-
-
-def test_two_trailing_newlines(tmp_path: Path) -> None:
-    result = search_one(tmp_path, b"/opt/libdriver.so\n\n")
-    assert libraries(result) == ["/opt/libdriver.so"] and result.refusals == ()
-
-
-def test_two_lines_are_two_libraries(tmp_path: Path) -> None:
-    result = search_one(tmp_path, b"\n/opt/libone.so\n\n/opt/libtwo.so\n")
-    assert libraries(result) == ["/opt/libone.so", "/opt/libtwo.so"]
-    assert {candidate.manifest for candidate in result.candidates} == {str(tmp_path / "driver.icd")}
+DRIVER = ["/opt/libdriver.so"]
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\n", b" \r\n\t\n", codecs.BOM_UTF8, b"# nothing but this\n"]
+    ("content", "named"),
+    [
+        (b"/opt/libdriver.so", DRIVER),
+        (b"/opt/libdriver.so\n", DRIVER),
+        (b"/opt/libdriver.so\n\n", DRIVER),
+        (b"/opt/libdriver.so\r\n", DRIVER),
+        (b" \t/opt/my driver/lib.so \t\n", ["/opt/my driver/lib.so"]),
+        (codecs.BOM_UTF8 + b"/opt/libdriver.so\n", DRIVER),
+        (b"# my driver\n  # and more\n/opt/libdriver.so\n", DRIVER),
+        (b"\n/opt/libone.so\n\n/opt/libtwo.so\n", ["/opt/libone.so", "/opt/libtwo.so"]),
+    ],
 )
-def test_empty_file(tmp_path: Path, content: bytes) -> None:
-    assert "names no library" in only_refusal(search_one(tmp_path, content)).reason
+def test_each_line_names_a_library(tmp_path: Path, content: bytes, named: list[str]) -> None:
+    result = search_one(tmp_path, content)
+    manifest = str(tmp_path / "driver.icd")
+    assert result.candidates == tuple(Candidate(one, "a test", manifest) for one in named)
+    assert result.refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        *(
+            (empty, "names no library")
+            for empty in (b"", b"\n", b" \r\n\t\n", codecs.BOM_UTF8, b"# nothing but this\n")
+        ),
+        (b"/opt/lib\0driver.so", "not plain text"),
+        (b"\x7fELF\x02\x01\x01", "not plain text"),
+        ("/opt/libdriver.so".encode("utf-16"), "not plain text"),
+        (b"/opt/libdriver.so\n" * 10_000, "64 KiB"),
+    ],
+)
+def test_what_is_no_manifest(tmp_path: Path, content: bytes, reason: str) -> None:
+    assert reason in only_refusal(search_one(tmp_path, content)).reason
 
 
 def test_bare_soname_is_left_to_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,40 +180,17 @@ def test_any_content_gives_libraries_or_a_reason(
     assert all(libraries(result))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"/opt/lib\0driver.so", b"\x7fELF\x02\x01\x01", "/opt/libdriver.so".encode("utf-16")],
-)
-def test_binary_content(tmp_path: Path, content: bytes) -> None:
-    assert "not plain text" in only_refusal(search_one(tmp_path, content)).reason
-
-
-def test_enormous_file(tmp_path: Path) -> None:
-    assert "64 KiB" in only_refusal(search_one(tmp_path, b"/opt/libdriver.so\n" * 10_000)).reason
-
-
-def test_sparse_file_larger_than_memory_is_not_read(tmp_path: Path) -> None:
-    with open(tmp_path / "driver.icd", "wb") as file:
-        file.truncate(1 << 40)
-    assert "64 KiB" in only_refusal(search_all(tmp_path)).reason
-
-
 # What lies in the directory
 
 
-def test_same_library_in_two_manifests_is_found_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["/opt/libdriver.so", "libdriver.so.1"])
+def test_same_library_in_two_manifests_is_found_once(tmp_path: Path, library: str) -> None:
     for name in ("a.icd", "b.icd"):
-        (tmp_path / name).write_text("/opt/libdriver.so")
+        (tmp_path / name).write_text(library)
     result = search_all(tmp_path)
-    assert result.candidates == (Candidate("/opt/libdriver.so", "a test", str(tmp_path / "a.icd")),)
+    assert result.candidates == (Candidate(library, "a test", str(tmp_path / "a.icd")),)
     assert result.refusals[0].what == str(tmp_path / "b.icd")
-    assert result.refusals[0].reason.startswith("same file as /opt/libdriver.so")
-
-
-def test_same_soname_in_two_manifests_is_found_once(tmp_path: Path) -> None:
-    for name in ("a.icd", "b.icd"):
-        (tmp_path / name).write_text("libdriver.so.1")
-    assert libraries(search_all(tmp_path)) == ["libdriver.so.1"]
+    assert result.refusals[0].reason.startswith(f"same file as {library}")
 
 
 def test_symlink_to_the_same_file_is_found_once(tmp_path: Path) -> None:
@@ -250,25 +219,26 @@ def test_file_named_exactly_icd_is_accepted(tmp_path: Path) -> None:
     assert libraries(search_all(tmp_path)) == ["/opt/libdriver.so"]
 
 
-def test_directory_with_a_manifest_name(tmp_path: Path) -> None:
-    (tmp_path / "x.icd").mkdir()
-    assert "is a directory" in only_refusal(search_all(tmp_path)).reason
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (Path.mkdir, "is a directory"),
+        (os.mkfifo, "named pipe"),  # it does not wait for a writer
+        (lambda path: path.symlink_to("x.icd"), "not readable"),
+        (lambda path: (path.touch(), os.truncate(path, 1 << 40)), "64 KiB"),  # sparse, not read
+    ],
+)
+def test_what_is_in_the_place_of_a_manifest(
+    tmp_path: Path, make: Callable[[Path], object], reason: str
+) -> None:
+    make(tmp_path / "x.icd")
+    assert reason in only_refusal(search_all(tmp_path)).reason
 
 
 def test_dangling_symlink(tmp_path: Path) -> None:
     (tmp_path / "x.icd").symlink_to("gone.icd")
     refusal = only_refusal(search_all(tmp_path))
     assert refusal.reason == f"is a link to {tmp_path / 'gone.icd'}, which does not exist"
-
-
-def test_symlink_to_itself(tmp_path: Path) -> None:
-    (tmp_path / "x.icd").symlink_to("x.icd")
-    assert "not readable" in only_refusal(search_all(tmp_path)).reason
-
-
-def test_named_pipe_does_not_hang(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.icd")
-    assert "named pipe" in only_refusal(search_all(tmp_path)).reason
 
 
 def test_named_pipe_put_there_after_the_check_does_not_hang(
