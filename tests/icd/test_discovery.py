@@ -93,18 +93,31 @@ def test_without_variables(machine: Machine) -> None:
     assert {place.state for place in result.places} == {"1 manifest"} and result.refusals == ()
 
 
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ("OCL_ICD_FILENAMES={}/libpath.so OCL_ICD_VENDORS={}/other", "path other"),
+        ("OCL_ICD_VENDORS={}/libpath.so", "path"),
+        ("OCL_ICD_VENDORS={}/libnone.so", "none"),  # that it does not exist, the probe says
+        ("OCL_ICD_VENDORS=libsystem.so", "libsystem"),  # left to the system
+        ("OCL_ICD_VENDORS=./libsystem.so:other:path/path.icd", "system other path"),
+        ("OCL_ICD_VENDORS={}/path:{}/other", "path other"),
+        ("PYOPENCL_HOME={}/site-packages/pyopencl", "system prefix wheel shipped"),  # the installed
+    ],
+)
+def test_variables_lead_to_drivers(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, variables: str, names: str
+) -> None:
+    """`{}` is the machine's directory, which is the current one, too."""
+    monkeypatch.chdir(machine.root)
+    words = variables.replace("{}", str(machine.root)).split()
+    assert machine.names(**dict(word.split("=") for word in words)) == names.split()
+
+
 def test_filenames_come_first_and_replace_nothing(machine: Machine) -> None:
     one, two = machine.library("one"), machine.library("two")
     assert machine.names(OCL_ICD_FILENAMES=f"{one}:{two}") == ["one", "two", *EVERYWHERE]
     assert machine.find(OCL_ICD_FILENAMES=one).candidates[0] == Candidate(one, "OCL_ICD_FILENAMES")
-
-
-def test_filenames_come_before_vendors(machine: Machine) -> None:
-    environ = {
-        "OCL_ICD_FILENAMES": machine.library("one"),
-        "OCL_ICD_VENDORS": str(machine.root / "other"),
-    }
-    assert machine.names(**environ) == ["one", "other"]
 
 
 @pytest.mark.parametrize("value", [":{}", "{}:", "::{}::"])
@@ -175,35 +188,6 @@ def test_vendors_bare_manifest_is_first_looked_up_in_the_vendor_directory(
     assert refusal.what == str(machine.vendors / "none.icd") and refusal.reason == "does not exist"
 
 
-def test_vendors_library(machine: Machine) -> None:
-    assert machine.names(OCL_ICD_VENDORS=machine.library("one")) == ["one"]
-
-
-def test_vendors_soname_is_left_to_the_system(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(machine.root)
-    assert machine.names(OCL_ICD_VENDORS="libsystem.so") == ["libsystem"]
-
-
-def test_vendors_relative_path_is_relative_to_the_current_directory(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(machine.root)
-    assert machine.names(OCL_ICD_VENDORS="./libsystem.so:other:path/path.icd") == [
-        "system",
-        "other",
-        "path",
-    ]
-
-
-def test_vendors_list_of_two_directories(machine: Machine) -> None:
-    assert machine.names(OCL_ICD_VENDORS=f"{machine.root / 'path'}:{machine.root / 'other'}") == [
-        "path",
-        "other",
-    ]
-
-
 def test_vendors_list_of_everything_with_empty_elements(machine: Machine) -> None:
     root = machine.root
     value = f":{root / 'other'}::{root / 'path/path.icd'}:{machine.library('one')}:libsoname.so.1:"
@@ -233,10 +217,6 @@ def test_vendors_that_does_not_exist(machine: Machine) -> None:
         and refusal.reason == "does not exist"
         and "OCL_ICD_VENDORS" in refusal.remedy
     )
-
-
-def test_vendors_library_that_does_not_exist_stays_a_candidate(machine: Machine) -> None:
-    assert machine.names(OCL_ICD_VENDORS=str(machine.root / "libnone.so")) == ["none"]
 
 
 def test_named_pipe_as_a_library(machine: Machine) -> None:
@@ -276,10 +256,6 @@ def test_pyopencl_home(machine: Machine) -> None:
         "shipped",
     ]
     assert result.candidates[3].found_via == "PYOPENCL_HOME"
-
-
-def test_pyopencl_home_of_the_installed_pyopencl_adds_nothing(machine: Machine) -> None:
-    assert machine.names(PYOPENCL_HOME=str(machine.root / "site-packages/pyopencl")) == EVERYWHERE
 
 
 def test_base_prefix_of_a_virtual_environment(
