@@ -49,6 +49,7 @@ ROWS: Final = {
     "a path goes on, explicit nodes are none of it": ("<I I > + <I I >", "0-2"),
     "each queue in order has its path": ("<IJ I J I J(0) >", "0-2 0-3 1-3"),
     # explicit nodes
+    "a recorded node after an explicit one": ("+ <A A(0) >", "0-1"),
     "all leaves of separate nodes": ("+ + + +*", "0-3 1-3 2-3"),
     "all leaves, of which one has a predecessor": ("+ + + +(2) +*", "0-4 1-4 2-3 3-4"),
     "all leaves of a path and of a diamond": ("+ +(0) +(0) +* +*", "0-1 0-2 1-3 2-3 3-4"),

@@ -209,15 +209,6 @@ def test_events_of_recorded_nodes_order_explicit_ones(
     assert (memory.array == 5).all()
 
 
-def test_a_node_s_event_orders_recorded_nodes(
-    queue: Queue, graph: CommandGraph, memory: USM
-) -> None:
-    node = graph.add()
-    with graph.recording(queue):
-        event = queue.memset(memory, 1, depends_on=[node.event()])
-    assert Node.of_event(event).predecessors == [node]
-
-
 def test_events_from_outside_are_refused(queue: Queue, graph: CommandGraph, memory: USM) -> None:
     other = CommandGraph(queue)
     with other.recording(queue):
