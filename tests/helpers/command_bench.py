@@ -181,20 +181,8 @@ class Bench:
         self, buffer: int, points: int, listed: Any, events: int, command: Any = None
     ) -> str:
         """The code of a command that does nothing."""
-        return self.ur(
-            "urCommandBufferAppendUSMAdviseExp",
-            buffer,
-            self.address,
-            4,
-            1,
-            points,
-            listed,
-            events,
-            None,
-            None,
-            None,
-            command,
-        )
+        given = buffer, self.address, 4, 1, points, listed, events, None, None, None, command
+        return self.ur("urCommandBufferAppendUSMAdviseExp", *given)
 
     def finalize(self, buffer: int) -> int:
         self.ur.ok("urCommandBufferFinalizeExp", buffer)

@@ -212,18 +212,8 @@ class Numbers:
     def read(self, queue: int) -> list[int]:
         """What is in it, after all that the queue has to do."""
         found = (ctypes.c_int32 * self.count)()
-        self.ur.ok(
-            "urEnqueueMemBufferRead",
-            queue,
-            self.handle,
-            True,
-            0,
-            4 * self.count,
-            found,
-            0,
-            None,
-            None,
-        )
+        given = queue, self.handle, True, 0, 4 * self.count, found
+        self.ur.ok("urEnqueueMemBufferRead", *given, 0, None, None)
         return list(found)
 
 

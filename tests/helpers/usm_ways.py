@@ -103,15 +103,8 @@ class Way:
     def info(self, address: Any, name: str) -> int:
         """urUSMGetMemAllocInfo as a number; `name` is what comes after UR_USM_ALLOC_INFO_."""
         value = ctypes.c_uint64()
-        code = self.ur(
-            "urUSMGetMemAllocInfo",
-            self.context,
-            address,
-            UR[f"UR_USM_ALLOC_INFO_{name}"],
-            8,
-            ctypes.byref(value),
-            None,
-        )
+        given = self.context, address, UR[f"UR_USM_ALLOC_INFO_{name}"], 8, ctypes.byref(value), None
+        code = self.ur("urUSMGetMemAllocInfo", *given)
         assert code == "SUCCESS"
         return value.value
 

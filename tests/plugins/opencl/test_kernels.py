@@ -66,14 +66,8 @@ def test_spilled_memory_is_told_where_the_driver_tells(
     ur: Calls, kernel: int, device: PluginDevice
 ) -> None:
     size, value = ctypes.c_size_t(), ctypes.create_string_buffer(64)
-    code = ur(
-        "urKernelGetInfo",
-        kernel,
-        UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"],
-        64,
-        value,
-        ctypes.byref(size),
-    )
+    given = kernel, UR["UR_KERNEL_INFO_SPILL_MEM_SIZE"], 64, value, ctypes.byref(size)
+    code = ur("urKernelGetInfo", *given)
     assert (
         (code, size.value) == ("SUCCESS", 4)
         if code == "SUCCESS"
@@ -284,21 +278,10 @@ def test_rows_of_arguments_are_checked(ur: Calls, context: int, queue: int, kern
         assert ur("urKernelGetSuggestedLocalWorkSizeWithArgs", *asked) == code
     wide = rows(1)
     wide[0].size = 1 << 40
-    assert ur(
-        "urEnqueueKernelLaunchWithArgsExp",
-        queue,
-        kernel,
-        1,
-        None,
-        sizes((2,)),
-        None,
-        1,
-        wide,
-        None,
-        0,
-        None,
-        None,
-    ) == ("INVALID_KERNEL_ARGUMENT_SIZE")
+    arguments = queue, kernel, 1, None, sizes((2,)), None, 1, wide, None, 0, None
+    assert (
+        ur("urEnqueueKernelLaunchWithArgsExp", *arguments, None) == "INVALID_KERNEL_ARGUMENT_SIZE"
+    )
     ur.ok("urMemRelease", numbers.handle)
 
 
@@ -323,14 +306,8 @@ def test_the_struct_is_read_as_it_lies_in_memory() -> None:
 
 def set_info(ur: Calls, kernel: int, name: str, value: Any) -> str:
     size = 0 if value is None else ctypes.sizeof(value)
-    return ur(
-        "urKernelSetExecInfo",
-        kernel,
-        UR[f"UR_KERNEL_EXEC_INFO_{name}"],
-        size,
-        None,
-        None if value is None else ctypes.byref(value),
-    )
+    given = kernel, UR[f"UR_KERNEL_EXEC_INFO_{name}"], size, None
+    return ur("urKernelSetExecInfo", *given, None if value is None else ctypes.byref(value))
 
 
 def test_settings(ur: Calls, kernel: int, device: PluginDevice) -> None:
@@ -461,15 +438,8 @@ def test_how_many_groups_run_at_the_same_time(
     count, local = ctypes.c_uint32(), sizes((64, 1, 1))
 
     def ask(dimensions: int, given: Any = local, dynamic: int = 0) -> str:
-        return ur(
-            "urKernelSuggestMaxCooperativeGroupCount",
-            kernel,
-            device.handle,
-            dimensions,
-            given,
-            dynamic,
-            ctypes.byref(count),
-        )
+        arguments = kernel, device.handle, dimensions, given, dynamic, ctypes.byref(count)
+        return ur("urKernelSuggestMaxCooperativeGroupCount", *arguments)
 
     assert ask(0) == ask(4) == "INVALID_WORK_DIMENSION"
     assert ask(1, None) == "INVALID_NULL_POINTER"

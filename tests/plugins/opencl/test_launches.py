@@ -45,19 +45,8 @@ def test_an_empty_launch_has_its_place_and_an_event(
     event = ctypes.c_void_p()
     assert launch(ur, queue, kernels["store"], (16,), numbers.argument, 1) == "SUCCESS"
     for size, local in (((0,), (1,)), ((4, 0), None)):  # as libsycl has it for range<1>{0}
-        assert (
-            launch(
-                ur,
-                queue,
-                kernels["store"],
-                size,
-                numbers.argument,
-                100,
-                local=local,
-                event=ctypes.byref(event),
-            )
-            == "SUCCESS"
-        )
+        given = ur, queue, kernels["store"], size, numbers.argument, 100
+        assert launch(*given, local=local, event=ctypes.byref(event)) == "SUCCESS"
         ur.ok("urEventWait", 1, ctypes.byref(event))
         assert (
             ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_TYPE")
@@ -155,19 +144,8 @@ def test_launch_properties(
         (chain(8), "INVALID_ENUMERATION"),
         (chain(0, endless), "INVALID_VALUE"),
     ):
-        assert (
-            launch(
-                ur,
-                queue,
-                kernels["store"],
-                (16,),
-                numbers.argument,
-                3,
-                local=(4,),
-                properties=properties,
-            )
-            == code
-        )
+        given = ur, queue, kernels["store"], (16,), numbers.argument, 3
+        assert launch(*given, local=(4,), properties=properties) == code
         if code == "SUCCESS":
             assert numbers.read(queue) == list(range(3, 19))
     assert (
@@ -202,52 +180,19 @@ def test_arguments_are_set_first_then_launched(
     value, event = ctypes.c_int32(30), ctypes.c_void_p()
     old.ok("urKernelSetArgMemObj", kernels["store"], 0, None, numbers.handle)
     old.ok("urKernelSetArgValue", kernels["store"], 1, 4, None, ctypes.byref(value))
-    old.ok(
-        "urEnqueueKernelLaunch",
-        queue,
-        kernels["store"],
-        1,
-        None,
-        sizes((16,)),
-        None,
-        None,
-        0,
-        None,
-        ctypes.byref(event),
-    )
+    given = queue, kernels["store"], 1, None, sizes((16,)), None, None
+    old.ok("urEnqueueKernelLaunch", *given, 0, None, ctypes.byref(event))
     assert numbers.read(queue) == list(range(30, 46))
     old.ok("urKernelSetArgMemObj", kernels["sums"], 0, None, numbers.handle)
     old.ok("urKernelSetArgLocal", kernels["sums"], 1, 64, None)
-    old.ok(
-        "urEnqueueKernelLaunch",
-        queue,
-        kernels["sums"],
-        1,
-        None,
-        sizes((16,)),
-        sizes((16,)),
-        None,
-        1,
-        array(event),
-        None,
-    )
+    given = queue, kernels["sums"], 1, None, sizes((16,)), sizes((16,)), None, 1, array(event), None
+    old.ok("urEnqueueKernelLaunch", *given)
     assert numbers.read(queue) == [136] * 16
     ur.ok("urEventRelease", event)
     memory = ur.make("urUSMSharedAlloc", context, device.handle, None, None, 64)
     old.ok("urKernelSetArgPointer", kernels["store"], 0, None, memory)
-    old.ok(
-        "urEnqueueKernelLaunch",
-        queue,
-        kernels["store"],
-        1,
-        None,
-        sizes((4,)),
-        None,
-        None,
-        0,
-        None,
-        None,
-    )
+    given = queue, kernels["store"], 1, None, sizes((4,)), None, None
+    old.ok("urEnqueueKernelLaunch", *given, 0, None, None)
     found = (ctypes.c_int32 * 4)()
     ur.ok("urEnqueueUSMMemcpy", queue, True, found, memory, 16, 0, None, None)
     assert list(found) == [30, 31, 32, 33]

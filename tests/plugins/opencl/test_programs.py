@@ -49,14 +49,8 @@ def binaries(ur: Calls, program: int) -> list[bytes]:
     sizes = ur.info("urProgramGetInfo", program, "UR_PROGRAM_INFO_BINARY_SIZES")
     buffers = [ctypes.create_string_buffer(size) for (size,) in struct.iter_unpack("@N", sizes)]
     pointers = array(*map(ctypes.addressof, buffers))
-    ur.ok(
-        "urProgramGetInfo",
-        program,
-        UR["UR_PROGRAM_INFO_BINARIES"],
-        ctypes.sizeof(pointers),
-        pointers,
-        None,
-    )
+    given = program, UR["UR_PROGRAM_INFO_BINARIES"], ctypes.sizeof(pointers), pointers, None
+    ur.ok("urProgramGetInfo", *given)
     return [buffer.raw for buffer in buffers]
 
 
@@ -68,16 +62,8 @@ def from_binaries(
         (SIZE * len(given))(*(len(binary or b"") for binary in given)),
         (ctypes.c_char_p * len(given))(*given),
     )
-    code = ur(
-        "urProgramCreateWithBinary",
-        context,
-        len(given),
-        array(*[device.handle] * len(given)),
-        lengths,
-        pointers,
-        None,
-        ctypes.byref(made),
-    )
+    arguments = context, len(given), array(*[device.handle] * len(given)), lengths, pointers, None
+    code = ur("urProgramCreateWithBinary", *arguments, ctypes.byref(made))
     return code, made.value or 0
 
 

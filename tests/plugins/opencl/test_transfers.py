@@ -96,18 +96,8 @@ def test_fills_with_patterns_of_any_power_of_two(
     pattern = bytes((7 * number + count) % 251 for number in range(count))
     buffer = new_buffer(ur, context, 3 * SIZE, b"\0" * 3 * SIZE)
     event = ctypes.c_void_p()
-    ur.ok(
-        "urEnqueueMemBufferFill",
-        queue,
-        buffer,
-        pattern,
-        count,
-        SIZE,
-        SIZE,
-        0,
-        None,
-        ctypes.byref(event),
-    )
+    given = queue, buffer, pattern, count, SIZE, SIZE
+    ur.ok("urEnqueueMemBufferFill", *given, 0, None, ctypes.byref(event))
     finish(ur, event, "MEM_BUFFER_FILL")
     assert (
         content(ur, queue, buffer, 3 * SIZE)
@@ -122,18 +112,8 @@ def test_fills_with_patterns_of_any_power_of_two(
 def test_a_long_pattern_in_a_large_buffer(ur: Calls, context: int, queue: int) -> None:
     size, pattern = 1 << 20, bytes(range(256)) * 2
     buffer = new_buffer(ur, context, size)
-    ur.ok(
-        "urEnqueueMemBufferFill",
-        queue,
-        buffer,
-        pattern,
-        len(pattern),
-        512,
-        size - 512,
-        0,
-        None,
-        None,
-    )
+    given = queue, buffer, pattern, len(pattern), 512, size - 512
+    ur.ok("urEnqueueMemBufferFill", *given, 0, None, None)
     ur.ok("urQueueFinish", queue)
     assert content(ur, queue, buffer, size - 512, 512) == pattern * ((size - 512) // 512)
     ur.ok("urMemRelease", buffer)
@@ -145,18 +125,8 @@ def test_the_pattern_is_taken_at_once(
     for count in (4, 256):
         gate, go = held_back(ur, context)
         pattern, done = ctypes.create_string_buffer(b"p" * count, count), ctypes.c_void_p()
-        ur.ok(
-            "urEnqueueMemBufferFill",
-            queue,
-            buffer,
-            pattern,
-            count,
-            0,
-            SIZE,
-            1,
-            array(gate),
-            ctypes.byref(done),
-        )
+        given = queue, buffer, pattern, count, 0, SIZE, 1, array(gate), ctypes.byref(done)
+        ur.ok("urEnqueueMemBufferFill", *given)
         pattern[0:count] = b"q" * count
         assert go() == 0
         finish(ur, done, "MEM_BUFFER_FILL")
@@ -237,13 +207,8 @@ def test_device_global_variables_where_the_driver_reaches_them(
     most = OPENCL["CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE"]
     assert table.clGetDeviceInfo(native_device, most, 8, ctypes.byref(room), None) == 0
     source = SOURCE if room.value else WITHOUT_GLOBALS  # PoCL 7.1 has no such variables
-    native = table.clCreateProgramWithSource(
-        native_context,
-        1,
-        array(ctypes.cast(ctypes.c_char_p(source), ctypes.c_void_p)),
-        None,
-        ctypes.byref(code),
-    )
+    given = native_context, 1, array(ctypes.cast(ctypes.c_char_p(source), ctypes.c_void_p)), None
+    native = table.clCreateProgramWithSource(*given, ctypes.byref(code))
     if (
         table.clBuildProgram(native, 1, ctypes.byref(native_device), b"-cl-std=CL3.0", None, None)
         != 0
@@ -269,22 +234,8 @@ def test_device_global_variables_where_the_driver_reaches_them(
         ur.ok("urEnqueueDeviceGlobalVariableRead", *arguments)
         finish(ur, event, "DEVICE_GLOBAL_VARIABLE_READ")
         assert list(back) == [1, 50, 60, 4]
-        assert (
-            ur(
-                "urEnqueueDeviceGlobalVariableRead",
-                queue,
-                program,
-                b"none",
-                True,
-                4,
-                0,
-                back,
-                0,
-                None,
-                None,
-            )
-            == "INVALID_VALUE"
-        )
+        arguments = queue, program, b"none", True, 4, 0, back
+        assert ur("urEnqueueDeviceGlobalVariableRead", *arguments, 0, None, None) == "INVALID_VALUE"
     else:
         assert written == "UNSUPPORTED_FEATURE"
     ur.ok("urProgramRelease", program)

@@ -278,15 +278,8 @@ def test_the_layout_of_the_tables_can_be_chosen(
 
 
 def test_a_layout_that_is_not_known_is_named_and_ignored(host: Host, toy: Path) -> None:
-    done = host(
-        "open",
-        toy,
-        "slot",
-        "Enqueue",
-        "0",
-        "urEnqueueEventsWait",
-        env={"FAIRLEAD_UR_LAYOUT": "2025.2"},
-    )
+    words = "open", toy, "slot", "Enqueue", "0", "urEnqueueEventsWait"
+    done = host(*words, env={"FAIRLEAD_UR_LAYOUT": "2025.2"})
     assert lines(done)[1] == "slot: 0 yes"
     assert (
         done.err
@@ -584,27 +577,8 @@ def test_two_adapters_in_one_program(
     host: Host, toy: Path, adapter_of: Callable[..., Path]
 ) -> None:
     other = adapter_of(talkative("other"))
-    done = host(
-        "late",
-        "open",
-        toy,
-        "table",
-        "adapter",
-        "open",
-        other,
-        "table",
-        "adapter",
-        "platform",
-        "pick",
-        "0",
-        "platform",
-        "threads",
-        "8",
-        "pick",
-        "1",
-        "threads",
-        "8",
-    )
+    both = f"late open {toy} table adapter open {other} table adapter platform "
+    done = host(*(both + "pick 0 platform threads 8 pick 1 threads 8").split())
     assert [line for line in lines(done) if "platform" in line] == [
         "platform: 0 0 other",
         "platform: 0 0 Toy platform",
@@ -621,21 +595,8 @@ def test_two_libraries_of_one_adapter_are_one_adapter(
         adapter_of(talkative("one"), library="first.so"),
         adapter_of(talkative("one"), library="second.so"),
     )
-    done = host(
-        "open",
-        first,
-        "adapter",
-        "table",
-        "adapter",
-        "open",
-        second,
-        "table",
-        "adapter",
-        "platform",
-        "pick",
-        "0",
-        "platform",
-    )
+    words = f"open {first} adapter table adapter open {second} table adapter platform"
+    done = host(*words.split(), "pick", "0", "platform")
     assert lines(done).count("platform: 0 0 one") == 2
     assert lines(done).count("one closed") == 1 and (done.code, done.err) == (0, "")
 
@@ -646,18 +607,8 @@ def test_files_of_the_same_name_are_different_modules(host: Host, tmp_path: Path
         (tmp_path / name).mkdir()
         (tmp_path / name / "own.py").write_text(talkative(f"of {name}"))
         libraries.append(build_adapter(tmp_path / name / "own.py", tmp_path / name))
-    done = host(
-        "open",
-        libraries[0],
-        "table",
-        "adapter",
-        "platform",
-        "open",
-        libraries[1],
-        "table",
-        "adapter",
-        "platform",
-    )
+    words = [f"open {library} table adapter platform" for library in libraries[:2]]
+    done = host(*" ".join(words).split())
     assert [line for line in lines(done) if line.startswith("platform")] == [
         "platform: 0 0 of a",
         "platform: 0 0 of b",

@@ -185,16 +185,8 @@ def test_where_the_program_has_no_python_the_last_release_closes(
     counted: Path, tmp_path: Path
 ) -> None:
     host = compile_host(tmp_path)
-    output = host(
-        "open",
-        counted.with_suffix(".so"),
-        "table",
-        "adapter",
-        "platform",
-        "devices",
-        "4",
-        env={"TELL": "1"},
-    )
+    words = "open", counted.with_suffix(".so"), "table", "adapter", "platform", "devices", "4"
+    output = host(*words, env={"TELL": "1"})
     assert output.out.splitlines()[4:] == [
         *(f"closed {number}" for number in range(4)),
         "devices: 0",

@@ -175,29 +175,10 @@ def test_program_computes_and_ends(host: Path, case: Case) -> None:
     # Intel's adapter keeps each queue's last event without a lock: two threads on one in-order
     # queue release it twice. DPC++ locks its queues, so its programs never do that.
     queues = "each" if case.plugin.parent.name.startswith("intel") else "one"
-    output = run(
-        host,
-        case,
-        "init",
-        "15.47",
-        "devices",
-        "compute",
-        "threads",
-        queues,
-        "callback",
-        "release",
-        "teardown",
-    )
-    check(
-        output,
-        f"init: 0 {WHOLE}",
-        "devices: 0 a CPU",
-        "compute: right times ascend",
-        "threads: right",
-        "callback: told",
-        "release: ok",
-        "teardown: 0 1",
-    )
+    steps = f"init 15.47 devices compute threads {queues} callback release teardown"
+    output = run(host, case, *steps.split())
+    said = f"init: 0 {WHOLE}", "devices: 0 a CPU", "compute: right times ascend", "threads: right"
+    check(output, *said, "callback: told", "release: ok", "teardown: 0 1")
 
 
 def test_program_that_releases_nothing_ends_too(host: Path, case: Case) -> None:

@@ -227,13 +227,8 @@ def native_kernel(ur: Calls, way: Way) -> tuple[Any, int]:
     """The driver's table, and a kernel of its own."""
     table, context = opencl(ur, way.context)
     device, code = ur.make("urDeviceGetNativeHandle", way.device.handle), ctypes.c_int32()
-    program = table.clCreateProgramWithSource(
-        context,
-        1,
-        array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)),
-        None,
-        ctypes.byref(code),
-    )
+    given = context, 1, array(ctypes.cast(ctypes.c_char_p(SOURCE), ctypes.c_void_p)), None
+    program = table.clCreateProgramWithSource(*given, ctypes.byref(code))
     assert table.clBuildProgram(program, 1, ctypes.byref(device), None, None, None) == 0
     kernel = table.clCreateKernel(program, b"next", ctypes.byref(code))
     assert code.value == 0

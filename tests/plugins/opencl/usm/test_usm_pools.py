@@ -227,17 +227,8 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
             ctypes.c_void_p(),
         )
         host = ctypes.create_string_buffer(b"h" * 512, 512)
-        ur.ok(
-            "urEnqueueUSMMemcpy",
-            queue,
-            False,
-            address,
-            host,
-            512,
-            1,
-            array(gate),
-            ctypes.byref(copy),
-        )
+        given = queue, False, address, host, 512, 1, array(gate), ctypes.byref(copy)
+        ur.ok("urEnqueueUSMMemcpy", *given)
         ur.ok("urEnqueueUSMFreeExp", queue, pool, address, 1, array(copy), ctypes.byref(free))
         assert size(way, pool, "USED_CURRENT") == 512
         assert (
@@ -257,17 +248,8 @@ def test_a_free_comes_when_its_events_are_complete(way: Way, ur: Calls) -> None:
 def test_many_frees_without_an_event(way: Way, ur: Calls) -> None:
     made = ctypes.c_void_p()
     for _ in range(100):
-        ur.ok(
-            "urEnqueueUSMDeviceAllocExp",
-            way.queue,
-            None,
-            4096,
-            None,
-            0,
-            None,
-            ctypes.byref(made),
-            None,
-        )
+        given = way.queue, None, 4096, None
+        ur.ok("urEnqueueUSMDeviceAllocExp", *given, 0, None, ctypes.byref(made), None)
         ur.ok("urEnqueueUSMFill", way.queue, made, 1, b"x", 4096, 0, None, None)
         ur.ok("urEnqueueUSMFreeExp", way.queue, None, made, 0, None, None)
     ur.ok("urQueueFinish", way.queue)

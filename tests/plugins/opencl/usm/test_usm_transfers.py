@@ -82,17 +82,8 @@ def test_fills_with_patterns_of_any_size(way: Way, ur: Calls, count: int) -> Non
             address = way.alloc(kind, size + 64)
             way.copy(address, b"\0" * (size + 64), size + 64)
             for offset in (0, 1, 32):  # 1: the address is not aligned to the pattern
-                ur.ok(
-                    "urEnqueueUSMFill",
-                    queue,
-                    address + offset,
-                    count,
-                    pattern,
-                    size,
-                    0,
-                    None,
-                    ctypes.byref(event),
-                )
+                given = queue, address + offset, count, pattern, size
+                ur.ok("urEnqueueUSMFill", *given, 0, None, ctypes.byref(event))
                 finish(ur, event, "USM_FILL")
                 assert (
                     way.content(address + offset, size + 32)
@@ -265,19 +256,8 @@ def test_rows_are_filled(
         for wanted in (True, False):
             way.copy(address, b"\0" * 4096, 4096)
             out = ctypes.byref(event) if wanted else None
-            ur.ok(
-                "urEnqueueUSMFill2D",
-                queue,
-                address + 64,
-                pitch,
-                count,
-                pattern,
-                width,
-                height,
-                0,
-                None,
-                out,
-            )
+            given = queue, address + 64, pitch, count, pattern, width, height
+            ur.ok("urEnqueueUSMFill2D", *given, 0, None, out)
             if wanted:
                 finish(ur, event, "USM_FILL_2D")
             ur.ok("urQueueFinish", queue)
@@ -291,33 +271,10 @@ def test_rows_wait_for_events(way: Way, ur: Calls) -> None:
         gate, go = held_back(ur, way.context)
         address, host = way.alloc("device", 1024), ctypes.create_string_buffer(b"h" * 1024, 1024)
         done = [ctypes.c_void_p() for _ in range(2)]
-        ur.ok(
-            "urEnqueueUSMMemcpy2D",
-            queue,
-            False,
-            address,
-            64,
-            host,
-            32,
-            16,
-            4,
-            1,
-            array(gate),
-            ctypes.byref(done[0]),
-        )
-        ur.ok(
-            "urEnqueueUSMFill2D",
-            queue,
-            address + 512,
-            64,
-            1,
-            b"f",
-            16,
-            4,
-            1,
-            array(gate),
-            ctypes.byref(done[1]),
-        )
+        given = queue, False, address, 64, host, 32, 16, 4, 1, array(gate), ctypes.byref(done[0])
+        ur.ok("urEnqueueUSMMemcpy2D", *given)
+        given = queue, address + 512, 64, 1, b"f", 16, 4, 1, array(gate), ctypes.byref(done[1])
+        ur.ok("urEnqueueUSMFill2D", *given)
         for event in done:
             status = ur.number("urEventGetInfo", event, "UR_EVENT_INFO_COMMAND_EXECUTION_STATUS")
             assert status != UR["UR_EVENT_STATUS_COMPLETE"]
