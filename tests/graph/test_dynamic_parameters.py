@@ -72,22 +72,6 @@ def test_pointers_and_numpy_structures_and_raw_bytes(
     assert (first.array == 13).all() and (second.array == 27).all()
 
 
-def test_a_pointer_into_memory(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    where = DynamicParameter(graph, memory)
-    node = graph.add(lambda h: h.parallel_for(8, program.store, where, numpy.int32(5)))
-    executable = graph.finalize(updatable=True)
-    where.update(memory + 8)
-    executable.update(node)
-    queue.graph(executable).wait()
-    assert (
-        (memory.array[8:16] == 5).all()
-        and not memory.array[:8].any()
-        and not memory.array[16:].any()
-    )
-
-
 def test_an_accessor(queue: Queue, graph: CommandGraph, program: Program) -> None:
     first, second, third = (
         Buffer(numpy.full(N, number, numpy.int32), write_back=False) for number in (1, 2, 3)

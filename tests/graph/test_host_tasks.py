@@ -8,7 +8,7 @@ import threading
 import numpy
 import pytest
 from helpers.graphs import refused
-from helpers.sycl import Gate, N, zeros
+from helpers.sycl import N, zeros
 
 from fairlead.graph import CommandGraph
 from fairlead.graph.partition import POLICIES
@@ -207,19 +207,6 @@ def test_two_graphs_run_one_host_task_at_the_same_time(queue: Queue, graph: Comm
     for event in events:
         event.wait()
     assert seen == [3, 3]
-
-
-def test_a_graph_waits_behind_a_host_task_of_the_queue(
-    queue: Queue, graph: CommandGraph, gate: Gate
-) -> None:
-    log: list[str] = []
-    graph.add(lambda h: h.host_task(lambda: log.append("in the graph")))
-    event = queue.graph(graph.finalize(), depends_on=[gate.event])
-    queue.host_task(lambda: log.append("after"), depends_on=[event])
-    assert event.status == "submitted" and not log
-    gate.open()
-    queue.wait()
-    assert log == ["in the graph", "after"]
 
 
 def test_what_is_not_a_function_is_refused(graph: CommandGraph) -> None:

@@ -187,22 +187,6 @@ def test_a_host_task_keeps_what_it_sees(queue: Queue, graph: CommandGraph) -> No
     assert log == [1]
 
 
-def test_nodes_of_several_partitions_at_once(
-    queue: Queue, graph: CommandGraph, program: Program, memory: USM
-) -> None:
-    value = DynamicParameter(graph, numpy.int32(1))
-    nodes = [graph.add(lambda h: h.parallel_for(N, program.add, memory, value))]
-    nodes.append(graph.add(lambda h: h.host_task(lambda: None), depends_on=nodes[0]))
-    nodes.append(
-        graph.add(lambda h: h.parallel_for(N, program.add, memory, value), depends_on=nodes[1])
-    )
-    executable = graph.finalize(updatable=True)
-    value.update(numpy.int32(10))
-    executable.update(nodes)
-    queue.graph(executable).wait()
-    assert (memory.array == 20).all()
-
-
 def test_each_executable_is_updated_by_itself(
     queue: Queue, graph: CommandGraph, memory: USM, value: DynamicParameter, node: Node
 ) -> None:

@@ -172,29 +172,6 @@ def test_who_waits_for_whom(queue: Queue, gate: Gate, modes: tuple[str, str]) ->
     assert order == (["second", "first"] if modes == ("read", "read") else ["first", "second"])
 
 
-def test_writers_and_readers_of_kernels_are_in_order(
-    queue: Queue, program: Program, gate: Gate
-) -> None:
-    source, target = Buffer(numpy.full(N, 3, numpy.int32)), Buffer(N, "int32")
-
-    def copy(handler: Handler) -> None:
-        handler.parallel_for(
-            N, program.copy, handler.access(source, "read"), handler.access(target, "discard")
-        )
-
-    queue.submit(
-        lambda h: (
-            h.depends_on(gate.event),
-            h.parallel_for(N, program.mul, h.access(source), numpy.int32(5)),
-        )
-    )
-    queue.submit(copy)
-    queue.submit(add(source, program, 1))  # after the read of before
-    queue.submit(add(target, program, 2))
-    gate.open()
-    assert (target.numpy() == 17).all() and (source.numpy() == 16).all()
-
-
 def test_contexts_and_drivers_share_a_buffer(queue: Queue) -> None:
     others = [Queue(device) for device in devices()] + [Queue(Context(queue.device)), queue]
     builds = [Program(other.context, SOURCE) for other in others]
@@ -235,16 +212,6 @@ def test_the_host_reads_beside_readers_and_holds_off_who_writes(
         assert not written.done
     written.wait()
     assert (buffer.numpy() == 2).all() and (target.numpy() == 1).all()
-
-
-def test_open_host_accessors_hold_commands_off(queue: Queue, program: Program) -> None:
-    buffer = Buffer(numpy.zeros(N, numpy.int32))
-    with buffer.host_access("write") as array:
-        event = queue.submit(add(buffer, program, 1))
-        assert event.status == "submitted"
-        array[:] = 10
-    event.wait()
-    assert (buffer.numpy() == 11).all()
 
 
 def test_host_accessors_of_threads_take_turns(queue: Queue, program: Program) -> None:

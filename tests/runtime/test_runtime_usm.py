@@ -72,15 +72,6 @@ def test_parts_of_an_allocation(queue: Queue, program: Program, memory: USM) -> 
             _ = memory + outside
 
 
-def test_memory_of_other_packages(queue: Queue, program: Program, memory: USM) -> None:
-    class Theirs:
-        __sycl_usm_array_interface__ = memory.__sycl_usm_array_interface__
-
-    queue.parallel_for(N, program.add, Theirs(), numpy.int32(2)).wait()
-    queue.memset(Theirs(), 1, 4).wait()
-    assert memory.array[0] == 0x01010101 and (memory.array[1:] == 2).all()
-
-
 def test_memory_of_other_packages_from_an_element_on(
     queue: Queue, program: Program, memory: USM
 ) -> None:
@@ -323,6 +314,12 @@ def test_fills_repeat_their_pattern(queue: Queue, memory: USM) -> None:
     assert memory.array[:12].tolist() == [1, 2, 1, 2, -1, -1, -1, -1, -1, -1, 3, 3]
     queue.memset(memory, 0xAB).wait()
     assert (memory.array.view("uint8") == 0xAB).all()
+    queue.fill(memory, numpy.int64(7), depends_on=queue.memset(memory, 0)).wait()
+    assert (memory.array == 7).all()
+    queue.fill(memory, b"\1\0\0\0\2\0\0\0").wait()
+    assert (memory.array == [1, 2] * (N // 2)).all()
+    with pytest.raises(SYCLError, match="is not an element of int32"):
+        queue.fill(memory, numpy.float32(1.5))
 
 
 def test_hints_are_taken(queue: Queue, memory: USM) -> None:
@@ -365,12 +362,3 @@ for device in devices():
 def test_a_device_without_a_kind_says_so(run_python: RunPython) -> None:
     said = set(run_python(LACKING, env={"FAIRLEAD_USM": "buffer"}).out.splitlines())
     assert said == {f"feature_not_supported malloc_{kind} True True" for kind in ("host", "shared")}
-
-
-def test_a_fill_is_of_elements_or_of_bytes(queue: Queue, memory: USM) -> None:
-    queue.fill(memory, numpy.int64(7), depends_on=queue.memset(memory, 0)).wait()
-    assert (memory.array == 7).all()
-    queue.fill(memory, b"\1\0\0\0\2\0\0\0").wait()
-    assert memory.array[:4].tolist() == [1, 2, 1, 2]
-    with pytest.raises(SYCLError, match="is not an element of int32"):
-        queue.fill(memory, numpy.float32(1.5))

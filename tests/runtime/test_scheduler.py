@@ -41,20 +41,6 @@ def store(program: Program, memory: USM, value: int, *events: Event):
     )
 
 
-def test_a_host_task_comes_after_and_before_device_commands(
-    queue: Queue, program: Program, memory: USM
-) -> None:
-    seen = []
-    first = queue.parallel_for(N, program.add, memory, numpy.int32(1))
-    task = queue.host_task(
-        lambda: seen.append(memory.array.copy()) or memory.array.__setitem__(0, 10),
-        depends_on=[first],
-    )
-    queue.parallel_for(N, program.mul, memory, numpy.int32(2), depends_on=[task]).wait()
-    assert (seen[0] == 1).all()
-    assert memory.array[0] == 20 and (memory.array[1:] == 2).all()
-
-
 def test_long_chains_of_host_tasks_and_commands(
     queue: Queue, program: Program, memory: USM, gate: Gate
 ) -> None:
@@ -311,17 +297,6 @@ def test_a_thread_does_not_wait_for_its_own_host_accessor(
     other.join()
     buffer.close()
     assert (data == 6).all() and (memory.array == 0x01010101).all()
-
-
-def test_two_accessors_that_read_are_open_at_once_and_other_buffers_are_none_of_it(
-    queue: Queue, program: Program
-) -> None:
-    buffer, other = Buffer(numpy.ones(N, numpy.int32)), Buffer(numpy.ones(N, numpy.int32))
-    with buffer.host_access("read") as array, buffer.host_access("read") as again:
-        queue.submit(
-            lambda h: h.parallel_for(N, program.add, h.access(other), numpy.int32(1))
-        ).wait()
-        assert (array == again).all() and (other.numpy() == 2).all()
 
 
 def test_a_host_task_does_not_wait_for_itself(queue: Queue) -> None:
