@@ -57,6 +57,7 @@ class ParsedProgram(NamedTuple):
         attributes: The words of its attributes, as `reqd_work_group_size`, and their lines.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.
+        decisions: What its directives depend on: see `Preprocessed`.
     """
 
     functions: dict[str, c_ast.FuncDef]
@@ -64,6 +65,7 @@ class ParsedProgram(NamedTuple):
     pragmas: tuple[str, ...]
     alignment: int
     attributes: frozenset[tuple[str, int]]
+    decisions: dict[str, bool]
 
 
 @lru_cache(maxsize=256)
@@ -76,13 +78,14 @@ def parse_program(
         source: OpenCL C.
         options: The program's build options.
         macros: What the driver defines: names and texts. None says that a name is not defined.
+            Other names are taken as what OpenCL C says, or as not defined.
 
     Raises:
         UnreadableKernel: The source is not understood.
     """
     defined, folders = split_options(options)
-    preprocessor = Preprocessor({**dict(macros), **defined}, folders, _calculate)
-    tokens, pragmas = preprocessor.run(source)
+    preprocessor = Preprocessor(dict(macros), defined, folders, _calculate)
+    tokens, pragmas, decisions = preprocessor.run(source)
     tokens, alignment, attributes = _take_attributes(tokens)
     for token in tokens:
         if _UNREADABLE.fullmatch(token.text):
@@ -92,7 +95,8 @@ def parse_program(
     tree = _parse(f'{prelude}\n#line 1 "kernel"\n{_layout(tokens)}\n')
     declarations = tuple(tree.ext[len(used) :])
     functions = {node.decl.name: node for node in declarations if isinstance(node, c_ast.FuncDef)}
-    return ParsedProgram(functions, declarations, tuple(pragmas), alignment, attributes)
+    rest = tuple(pragmas), alignment, attributes, decisions
+    return ParsedProgram(functions, declarations, *rest)
 
 
 def write_opencl(node: c_ast.Node) -> str:

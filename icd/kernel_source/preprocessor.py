@@ -3,8 +3,9 @@
 Macros are replaced by the algorithm of hide sets, which the C standard describes: a token
 remembers the macros that it came from, and is never replaced by one of them again.
 
-What the compiler defines differs from driver to driver, and selects other code. So a directive
-that asks for a name that only the driver can define is an error, unless `macros` has that name.
+What the compiler defines differs from driver to driver, and selects other code. So what is assumed
+of it is written down: `decisions` has each condition, and whether it was taken as true. An `#if` in
+another program can ask the compiler.
 """
 
 from __future__ import annotations
@@ -32,10 +33,17 @@ class _Macro(NamedTuple):
 
 
 class Preprocessed(NamedTuple):
-    """The tokens of a program, and its pragmas in their order."""
+    """What a source says.
+
+    Attributes:
+        tokens, pragmas: In their order.
+        decisions: The conditions of its directives, and whether they were taken as true. The names
+            in them are the compiler's.
+    """
 
     tokens: list[Token]
     pragmas: list[str]
+    decisions: dict[str, bool]
 
 
 _WORD: Final = re.compile(
@@ -48,13 +56,15 @@ _COMMENT: Final = re.compile(
 )
 _DIRECTIVE: Final = re.compile(r"[\s\x02]*#[ \t]*(\w*)[ \t]*(.*)", re.DOTALL)
 _DEFINE: Final = re.compile(r"([A-Za-z_]\w*)(?:\(([^)]*)\))?(.*)", re.DOTALL)
-_GUARD: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]*(?:1[ \t]*)?$", re.MULTILINE)
 #: Pragmas that only say how a compiler may make loops faster.
 _HINTS: Final = re.compile(r"once\b|(no)?unroll|clang\s+loop\b|ivdep\b")
-#: Names that the C of OpenCL and its compilers define themselves.
-_OF_THE_DRIVER: Final = re.compile(r"_[_A-Z]\w*|cl_\w+|CL_\w+|(M|FLT|DBL|HALF|FP|CHAR|INT)_\w+")
-#: No compiler of OpenCL C defines these.
-_NEVER: Final = frozenset({"__cplusplus", "__CUDACC__", "_MSC_VER"})
+#: Names that OpenCL C defines.
+_OPENCL: Final = re.compile(
+    r"(M|FLT|DBL|CHAR|SCHAR|UCHAR|SHRT|USHRT|INT|UINT|LONG|ULONG|CLK)_\w+"
+    r"|NULL|NAN|INFINITY|MAXFLOAT|HUGE_VALF?"
+)
+_NAME: Final = re.compile(r"\b[A-Za-z_]\w*")
+_DEFINED: Final = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 #: A newline that is not the end of a line: one in a comment, or after a backslash.
 _INNER: Final = "\x02"
 _CONTINUED: Final = re.compile(r"\\[ \t]*\n")
@@ -92,14 +102,15 @@ class Preprocessor:
 
     def __init__(
         self,
-        macros: Mapping[str, str | None],
+        given: Mapping[str, str | None],
+        defined: Mapping[str, str],
         folders: list[str],
         calculate: Callable[[str], int],
     ) -> None:
-        self._absent = {name for name, text in macros.items() if text is None} | _NEVER
-        self._macros = {
-            name: _Macro(None, _words(text)) for name, text in macros.items() if text is not None
-        }
+        self._given = given
+        self._macros = {name: _Macro(None, _words(text)) for name, text in defined.items()}
+        self._own = set(defined)  # what is known of their names is right
+        self._decisions: dict[str, bool] = {}
         self._folders = folders
         self._calculate = calculate
         self._once: set[Path] = set()
@@ -110,9 +121,9 @@ class Preprocessor:
         """Replace the macros of a source, and obey its directives.
 
         Raises:
-            UnreadableKernel: It cannot be known what the driver makes of the source.
+            UnreadableKernel: It is not known what the driver makes of the source.
         """
-        return Preprocessed(list(self._run(source, 0, None)), self._pragmas)
+        return Preprocessed(list(self._run(source, 0, None)), self._pragmas, self._decisions)
 
     def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
         line, active, chunk = 1, [True], list[Token]()
@@ -120,8 +131,6 @@ class Preprocessor:
         if found := _TRIGRAPH.search(source):
             raise UnreadableKernel(f"the trigraph {found[0]} is not understood", included_at)
         source = _join_lines(source)
-        # a name that a file defines as nothing marks that the file was read, and is its own
-        self._absent |= set(_GUARD.findall(source)) - set(self._macros)
         for text in source.split("\n"):
             here = included_at or line
             if match := _DIRECTIVE.fullmatch(text):
@@ -156,10 +165,10 @@ class Preprocessor:
             if names and names[-1] == "...":
                 names[-1] = "__VA_ARGS__"
             self._macros[match[1]] = _Macro(names, _words(match[3]))
-            self._absent.discard(match[1])
+            self._own.add(match[1])
         elif name == "undef":
             self._macros.pop(rest, None)
-            self._absent.add(rest)
+            self._own.add(rest)
         elif name == "include":
             yield from self._include(rest, line, path)
         elif name == "pragma":
@@ -187,25 +196,29 @@ class Preprocessor:
 
     def _decide(self, directive: str, rest: str, line: int) -> bool:
         if directive != "if":
-            return self._is_defined(rest.partition(" ")[0], line) == (directive == "ifdef")
-        asked = re.sub(
-            r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))",
-            lambda match: str(int(self._is_defined(match[1] or match[2], line))),
-            rest,
-        )
-        words = [token.text for token in self._expand([Token(one, line) for one in _words(asked)])]
-        for index, word in enumerate(words):
-            if re.match(r"[A-Za-z_]", word):
-                words[index] = "0"
-                self._is_defined(word, line)
-        return self._calculate(" ".join(words)) != 0
+            name = rest.split()[0] if rest else ""
+            rest = f"{'!' * (directive == 'ifndef')}defined({name})"
 
-    def _is_defined(self, name: str, line: int) -> bool:
-        if name in self._macros:
-            return True
-        if name not in self._absent and _OF_THE_DRIVER.fullmatch(name):
-            raise UnreadableKernel(f"the code depends on {name}, which the driver defines", line)
-        return False
+        def is_defined(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            return str(int(name in self._macros)) if name in self._own else f"defined({name})"
+
+        def is_given(match: re.Match[str]) -> str:
+            text = self._given.get(match[1], "1" if _OPENCL.fullmatch(match[1]) else None)
+            return str(int(text is not None))
+
+        def get_value(match: re.Match[str]) -> str:
+            if match[0] not in self._given and _OPENCL.fullmatch(match[0]):
+                raise UnreadableKernel(f"the code depends on the value of {match[0]}", line)
+            return self._given.get(match[0]) or "0"
+
+        asked = [Token(word, line) for word in _words(_DEFINED.sub(is_defined, rest))]
+        words = [token.text for token in self._expand(asked)]
+        text = " ".join("0" if word in self._own else word for word in words)
+        is_true = self._calculate(_NAME.sub(get_value, _DEFINED.sub(is_given, text))) != 0
+        if not text.isdigit():
+            self._decisions[text] = is_true
+        return is_true
 
     def _expand(self, tokens: list[Token]) -> Iterator[Token]:
         todo = tokens[::-1]

@@ -124,7 +124,7 @@ def read_kernel(
     Args:
         source: The program's source, in OpenCL C.
         device_macros: What the driver defines for its device: names and texts. None says that a
-            name is not defined. A source that asks for other such names is not understood.
+            name is not defined. What is assumed of names is in `KernelAccess.program.decisions`.
 
     Raises:
         UnreadableKernel: It is not known what the kernel does. The error says why.

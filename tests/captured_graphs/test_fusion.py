@@ -159,6 +159,13 @@ def test_array_operations_become_one_kernel(queue: cl.CommandQueue, kind: Any, s
     assert "fl_own_0" in source, "what only the graph has is in variables"
 
 
+_EITHER = """
+#if {}
+x[get_global_id(0)] += 1;
+#else
+x[get_global_id(0)] = 7;
+#endif
+"""
 _STRIDES = "for (int i = get_global_id(0){}; i < n; i += {}) {{ x[i] += {}; }}"
 
 
@@ -192,6 +199,11 @@ _STRIDES = "for (int i = get_global_id(0){}; i < n; i += {}) {{ x[i] += {}; }}"
         ("", "struct S { uchar k; }; ((global struct S *)x)[get_global_id(0)].k += 1;"),
         ("", "x[get_global_id(0)] += 1; // goes on \\ \nx[get_global_id(0)] += 5;\n"),
         ("", "x[get_global_id(0)] += 1; // goes on ??/\nx[get_global_id(0)] += 5;\n"),
+        *(
+            ("", _EITHER.format(one))
+            for one in ("-1 > 0u", "defined as_float", "defined cl_khr_icd")
+        ),
+        ("", _EITHER.format("defined UCHAR_MAX")),
     ],
 )
 def test_programs_that_read_otherwise(queue: cl.CommandQueue, outside: str, inside: str) -> None:

@@ -159,6 +159,8 @@ def make_kernel_read(access: KernelAccess, options: str) -> KernelRead:
 def declare_needed(access: KernelAccess) -> Mapping[str, str]:
     """Return what a kernel needs of its program: see `KernelRead.declared`."""
     found: dict[str, str] = {}
+    for text, is_true in access.program.decisions.items():  # the compiler says if that is right
+        found[f"#if {text}"] = f"#if {'!' * is_true}({text})\n#error {text}\n#endif"
     for node, *_ in find_needed(access.program.declarations, access.function):
         is_function = isinstance(node, c_ast.FuncDef)
         if is_function and "_Noreturn" in (node.decl.funcspec or []):  # a kernel

@@ -319,8 +319,9 @@ class RunList:
 
         def accesses(number: int, handle: int) -> bool:
             launch = self.launches.get(number)
-            used = chain(*launch.memory) if launch is not None else ()
-            return launch is None or any(handle in (one.handle, one.root) for one in used)
+            if launch is None or launch.kernel.access.program.decisions:  # which may be wrong
+                return True
+            return any(handle in (one.handle, one.root) for one in chain(*launch.memory))
 
         return {
             handle: {number for number in numbers if accesses(number, handle)}
