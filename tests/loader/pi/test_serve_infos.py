@@ -61,60 +61,26 @@ def test_types_that_are_ored_are_asked_for_one_by_one(adapter: Adapter, pi: Disp
 @pytest.mark.parametrize(
     ("name", "asked", "data", "answer"),
     [
-        ("PI_DEVICE_INFO_TYPE", "UR_DEVICE_INFO_TYPE", b"\3\0\0\0", b"\4" + bytes(7)),  # GPU
-        (
-            "PI_DEVICE_INFO_TYPE",
-            "UR_DEVICE_INFO_TYPE",
-            b"\6\0\0\0",
-            b"\10" + bytes(7),
-        ),  # MCA: an accelerator
-        ("PI_DEVICE_INFO_AVAILABLE", "UR_DEVICE_INFO_AVAILABLE", b"\1", b"\1\0\0\0"),
-        (
-            "PI_DEVICE_INFO_SINGLE_FP_CONFIG",
-            "UR_DEVICE_INFO_SINGLE_FP_CONFIG",
-            b"\x32\0\0\0",
-            b"\x07" + bytes(7),
-        ),
-        (
-            "PI_DEVICE_INFO_QUEUE_PROPERTIES",
-            "UR_DEVICE_INFO_QUEUE_PROPERTIES",
-            b"\3\x08\0\0",
-            b"\3" + bytes(7),
-        ),
-        (
-            "PI_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
-            "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
-            b"\4\0\0\0",
-            b"\4" + bytes(7),
-        ),
-        (
-            "PI_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
-            "UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL",
-            words(4, 8),
-            long_words(4, 8),
-        ),
-        (
-            "PI_DEVICE_INFO_PARTITION_PROPERTIES",
-            "UR_DEVICE_INFO_SUPPORTED_PARTITIONS",
-            b"\x86\x10\0\0",
-            b"\x86\x10" + bytes(14),
-        ),
-        (
-            "PI_DEVICE_INFO_PARTITION_TYPE",
-            "UR_DEVICE_INFO_PARTITION_TYPE",
-            words(0x1086, 4),
-            long_words(0x1086, 4, 0),
-        ),
-        ("PI_DEVICE_INFO_NAME", "UR_DEVICE_INFO_NAME", b"made up\0", b"made up\0"),
-        ("PI_DEVICE_INFO_GPU_SLICES", "UR_DEVICE_INFO_GPU_EU_SLICES", b"\2\0\0\0", b"\2\0\0\0"),
+        ("TYPE", "TYPE", words(3), long_words(4)),  # GPU
+        ("TYPE", "TYPE", words(6), long_words(8)),  # MCA: an accelerator
+        ("AVAILABLE", "AVAILABLE", b"\1", words(1)),
+        ("SINGLE_FP_CONFIG", "SINGLE_FP_CONFIG", words(0x32), long_words(7)),
+        ("QUEUE_PROPERTIES", "QUEUE_PROPERTIES", words(0x803), long_words(3)),
+        ("SUB_GROUP_SIZES_INTEL", "SUB_GROUP_SIZES_INTEL", words(4), long_words(4)),
+        ("SUB_GROUP_SIZES_INTEL", "SUB_GROUP_SIZES_INTEL", words(4, 8), long_words(4, 8)),
+        ("PARTITION_PROPERTIES", "SUPPORTED_PARTITIONS", words(0x1086), long_words(0x1086, 0)),
+        ("PARTITION_TYPE", "PARTITION_TYPE", words(0x1086, 4), long_words(0x1086, 4, 0)),
+        ("NAME", "NAME", b"made up\0", b"made up\0"),
+        ("GPU_SLICES", "GPU_EU_SLICES", words(2), words(2)),
     ],
 )
 def test_device_infos_are_asked_for_by_ur_name_and_answered_in_pi_type(
     adapter: Adapter, pi: DispatchTable, name: str, asked: str, data: bytes, answer: bytes
 ) -> None:
     adapter.on("urDeviceGetInfo", tell(data))
-    assert ask(pi.piDeviceGetInfo, 1, PI[name]) == answer
-    assert {call[1] for call in adapter.calls["urDeviceGetInfo"]} == {UR[asked]}
+    assert ask(pi.piDeviceGetInfo, 1, PI[f"PI_DEVICE_INFO_{name}"]) == answer
+    asked_for = {call[1] for call in adapter.calls["urDeviceGetInfo"]}
+    assert asked_for == {UR[f"UR_DEVICE_INFO_{asked}"]}
 
 
 def test_number_may_be_cut_to_the_width_of_the_caller_but_to_no_less_than_urs(
@@ -184,51 +150,22 @@ def test_infos_without_a_counterpart_are_refused_or_answered_without_ur(
 
 
 @pytest.mark.parametrize(
-    ("function", "served", "name", "data", "answer"),
+    ("of", "name", "data", "answer"),
     [
-        (
-            "piEventGetInfo",
-            "urEventGetInfo",
-            "PI_EVENT_INFO_COMMAND_TYPE",
-            0x1000,
-            "PI_COMMAND_TYPE_EXT_COMMAND_BUFFER",
-        ),
-        (
-            "piEventGetInfo",
-            "urEventGetInfo",
-            "PI_EVENT_INFO_COMMAND_TYPE",
-            0x14,
-            "PI_COMMAND_TYPE_USER",
-        ),
-        (
-            "piEventGetInfo",
-            "urEventGetInfo",
-            "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS",
-            3,
-            "PI_EVENT_QUEUED",
-        ),
-        ("piEventGetInfo", "urEventGetInfo", "PI_EVENT_INFO_COMMAND_EXECUTION_STATUS", 4, -999),
-        (
-            "piPlatformGetInfo",
-            "urPlatformGetInfo",
-            "PI_EXT_PLATFORM_INFO_BACKEND",
-            5,
-            "PI_EXT_PLATFORM_BACKEND_NATIVE_CPU",
-        ),
+        ("Event", "EVENT_INFO_COMMAND_TYPE", 0x1000, "COMMAND_TYPE_EXT_COMMAND_BUFFER"),
+        ("Event", "EVENT_INFO_COMMAND_TYPE", 0x14, "COMMAND_TYPE_USER"),
+        ("Event", "EVENT_INFO_COMMAND_EXECUTION_STATUS", 3, "EVENT_QUEUED"),
+        ("Event", "EVENT_INFO_COMMAND_EXECUTION_STATUS", 4, -999),
+        ("Platform", "EXT_PLATFORM_INFO_BACKEND", 5, "EXT_PLATFORM_BACKEND_NATIVE_CPU"),
     ],
 )
 def test_enumerations_that_are_answered_are_pis(
-    adapter: Adapter,
-    pi: DispatchTable,
-    function: str,
-    served: str,
-    name: str,
-    data: int,
-    answer: str | int,
+    adapter: Adapter, pi: DispatchTable, of: str, name: str, data: int, answer: str | int
 ) -> None:
-    adapter.on(served, tell(data.to_bytes(4, "little")))
-    told = int.from_bytes(ask(getattr(pi, function), 1, PI[name]), "little", signed=True)
-    assert told == (PI[answer] if isinstance(answer, str) else answer)
+    adapter.on(f"ur{of}GetInfo", tell(data.to_bytes(4, "little")))
+    said = ask(getattr(pi, f"pi{of}GetInfo"), 1, PI[f"PI_{name}"])
+    expected = PI[f"PI_{answer}"] if isinstance(answer, str) else answer
+    assert int.from_bytes(said, "little", signed=True) == expected
 
 
 def test_image_format_comes_back_as_it_was_given(adapter: Adapter, pi: DispatchTable) -> None:
