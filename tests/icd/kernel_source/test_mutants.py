@@ -7,9 +7,12 @@ by running, that something is claimed which is not true. With the right analysis
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pyopencl as cl
 import pytest
@@ -18,159 +21,117 @@ from fairlead.icd import kernel_source
 
 from .test_truth import TRICKY, find_violations
 
-#: What is wrong: the file, its text, what stands there instead, and the kernel that shows it.
-MUTANTS = {
-    "integers never wrap": (
-        "values.py",
-        "return self.needs | {Fits(self.value, least, greatest)}",
-        "return self.needs",
-        "narrow",
-    ),
-    "branches agree on integers": (
-        "values.py",
-        "if (left.value, left.type) == (right.value, right.type)",
-        "if True",
-        "branch",
-    ),
-    "branches agree on pointers": (
-        "values.py",
-        "return Pointer(left.arguments | right.arguments, None, left.target)",
-        "return left",
-        "pointer",
-    ),
-    "a remainder is the number": (
-        "values.py",
-        "rest = left.value - right.value * quotient",
-        "rest = left.value",
-        "modulo",
-    ),
-    "a quotient is the number": (
-        "values.py",
-        'quotient = symbol("quotient", "", left.value, right.value)',
-        "quotient = left.value",
-        "shift",
-    ),
-    "min and max never limit": ("values.py", " | {Fits(gap, 0, _MOST)}", "", "clamp"),
-    "differences are sums": ("values.py", '"-": operator.sub', '"-": operator.add', "minus"),
-    "strides never overlap": ("conditions.py", "if stride < reach:", "if False:", "stride"),
-    "groups have any size": (
-        "conditions.py",
-        "dimension), size, size)",
-        "dimension), 1, 99)",
-        "sixteen",
-    ),
-    "loops assign nothing": ("syntax.py", "target = one.lvalue", "target = None", "loop"),
-    "no address is taken": (
-        "syntax.py",
-        'if isinstance(one, c_ast.UnaryOp) and one.op == "&":',
-        "if False:",
-        "address",
-    ),
-    "helpers do not change what they get": (
-        "syntax.py",
-        'if isinstance(one, c_ast.UnaryOp) and one.op == "&":',
-        "if False:",
-        "helper",
-    ),
-    "loops are forgotten": ("variables.py", "if key[0] in names:", "if False:", "turns"),
-    "pointers of loops stay": (
-        "variables.py",
-        "value.lost if isinstance(value, Pointer)",
-        "value if isinstance(value, Pointer)",
-        "moved",
-    ),
-    "blocks have no variables": (
-        "walk.py",
-        "with self.scope():\n            for one",
-        "if True:\n            for one",
-        "shadow",
-    ),
-    "cases do not fall through": (
-        "walk.py",
-        "self.forget(names)\n                    self.visit(part)",
-        "self.visit(part)",
-        "case",
-    ),
-    "a loop ends before its bound": (
-        "walk.py",
-        'number(int(operator == "<="))',
-        "number(0)",
-        "shifted",
-    ),
-    "x++ is ++x": (
-        "evaluation.py",
-        'return old[0] if node.op[0] == "p" else new',
-        "return new",
-        "postfix",
-    ),
-    "++x is x": ("evaluation.py", "Integer(number(1), INT)", "Integer(number(0), INT)", "prefix"),
-    "+= is nothing": (
-        "evaluation.py",
-        "lambda old: calculate_value(name, old, right)",
-        "lambda old: old",
-        "compound",
-    ),
-    "a choice is its first part": (
-        "evaluation.py",
-        "return join(*found)",
-        "return found[0]",
-        "ternary",
-    ),
-    "&& evaluates both": (
-        "evaluation.py",
-        "with self.branch():\n                self.visit(node.right)",
-        "if True:\n                self.visit(node.right)",
-        "lazy",
-    ),
-    "a part is the whole": (
-        "evaluation.py",
-        "return _Storage(place.key, type_)",
-        "return _Storage(place.key, type_, True)",
-        "union",
-    ),
-    "helpers return what comes first": (
-        "evaluation.py",
-        "found = join(found, value)",
-        "pass",
-        "returns",
-    ),
-    "casts of pointers do nothing": (
-        "evaluation.py",
-        "return value.to(type_.target)",
-        "return value",
-        "short",
-    ),
-    "vectors are one element": (
-        "evaluation.py",
-        'self._access(place, match[1] == "store", width, node)',
-        'self._access(place, match[1] == "store", pointer.target.size, node)',
-        "vload",
-    ),
-    "atomics access nothing": (
-        "evaluation.py",
-        "for pointer in pointers:\n                self._access(pointer.lost",
-        "for pointer in []:\n                self._access(pointer.lost",
-        "atomic",
-    ),
-    "places in groups are ids": (
-        "evaluation.py",
-        '"get_local_id": "local"',
-        '"get_local_id": "id"',
-        "local",
-    ),
-    "structs have no padding": (
-        "c_types.py",
-        "start = -(-end // of.alignment) * of.alignment",
-        "start = end",
-        "padded",
-    ),
-    "a piece is one access": (
-        "reading.py",
-        "min(least, distance), max(most, distance + one.width)",
-        "least, most",
-        "postfix",
-    ),
-}
+#: What is wrong: the file, the kernel that shows it, and what stands there instead.
+MUTANTS_AS_DIFFS: Final = r"""
+values.py, narrow: integers never wrap
+- return self.needs | {Fits(self.value, least, greatest)}
++ return self.needs
+values.py, branch: branches agree on integers
+- if (left.value, left.type) == (right.value, right.type)
++ if True
+values.py, pointer: branches agree on pointers
+- return Pointer(left.arguments | right.arguments, None, left.target)
++ return left
+values.py, modulo: a remainder is the number
+- rest = left.value - right.value * quotient
++ rest = left.value
+values.py, shift: a quotient is the number
+- quotient = symbol("quotient", "", left.value, right.value)
++ quotient = left.value
+values.py, clamp: min and max never limit
+-  | {Fits(gap, 0, _MOST)}
+values.py, minus: differences are sums
+- "-": operator.sub
++ "-": operator.add
+conditions.py, stride: strides never overlap
+- if stride < reach:
++ if False:
+conditions.py, sixteen: groups have any size
+- dimension), size, size)
++ dimension), 1, 99)
+syntax.py, loop: loops assign nothing
+- target = one.lvalue
++ target = None
+syntax.py, address: no address is taken
+- if isinstance(one, c_ast.UnaryOp) and one.op == "&":
++ if False:
+syntax.py, helper: helpers do not change what they get
+- if isinstance(one, c_ast.UnaryOp) and one.op == "&":
++ if False:
+variables.py, turns: loops are forgotten
+- if key[0] in names:
++ if False:
+variables.py, moved: pointers of loops stay
+- value.lost if isinstance(value, Pointer)
++ value if isinstance(value, Pointer)
+walk.py, shadow: blocks have no variables
+- with self.scope():
+-             for one
++ if True:
++             for one
+walk.py, case: cases do not fall through
+- self.forget(names)
+-                     self.visit(part)
++ self.visit(part)
+walk.py, shifted: a loop ends before its bound
+- number(int(operator == "<="))
++ number(0)
+evaluation.py, postfix: x++ is ++x
+- return old[0] if node.op[0] == "p" else new
++ return new
+evaluation.py, prefix: ++x is x
+- Integer(number(1), INT)
++ Integer(number(0), INT)
+evaluation.py, compound: += is nothing
+- lambda old: calculate_value(name, old, right)
++ lambda old: old
+evaluation.py, ternary: a choice is its first part
+- return join(*found)
++ return found[0]
+evaluation.py, lazy: && evaluates both
+- with self.branch():
+-                 self.visit(node.right)
++ if True:
++                 self.visit(node.right)
+evaluation.py, union: a part is the whole
+- return _Storage(place.key, type_)
++ return _Storage(place.key, type_, True)
+evaluation.py, returns: helpers return what comes first
+- found = join(found, value)
++ pass
+evaluation.py, short: casts of pointers do nothing
+- return value.to(type_.target)
++ return value
+evaluation.py, vload: vectors are one element
+- self._access(place, match[1] == "store", width, node)
++ self._access(place, match[1] == "store", pointer.target.size, node)
+evaluation.py, atomic: atomics access nothing
+- for pointer in pointers:
+-                 self._access(pointer.lost
++ for pointer in []:
++                 self._access(pointer.lost
+evaluation.py, local: places in groups are ids
+- "get_local_id": "local"
++ "get_local_id": "id"
+c_types.py, padded: structs have no padding
+- start = -(-end // of.alignment) * of.alignment
++ start = end
+reading.py, postfix: a piece is one access
+- min(least, distance), max(most, distance + one.width)
++ least, most
+"""
+
+
+def _read_diffs(diffs: str) -> Iterator[tuple[str, tuple[str, str, str, str]]]:
+    """Yield the name of each mutant, its file, the text, what stands there instead, its kernel."""
+    for mutant in re.split(r"\n(?=\w)", diffs.strip("\n")):
+        head, *lines = mutant.split("\n")
+        file, kernel, name = re.split(", |: ", head, maxsplit=2)
+        old, new = ("\n".join(one[2:] for one in lines if one[0] == sign) for sign in "-+")
+        yield name, (file, old, new, kernel)
+
+
+MUTANTS: Final = dict(_read_diffs(MUTANTS_AS_DIFFS))
 
 
 QUICK = list(MUTANTS)[::5]
