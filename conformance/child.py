@@ -352,7 +352,4 @@ def _run_pytest(request: SuiteRequest, reporter: Reporter) -> int:
     fixtures: Sequence[str] = ("-p", f"{request.package}.fixtures")
     files = find_files(package)
     cases = [str(files[area]) for area in request.areas or sorted(files)]
-    return pytest.main(
-        [*settings, *without, *fixtures, "--capture=no", *cases],
-        plugins=[reporter],
-    )
+    return pytest.main([*settings, *without, *fixtures, "--capture=no", *cases], plugins=[reporter])

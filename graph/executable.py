@@ -238,11 +238,7 @@ class ExecutableGraph(Drawable, Pickles):
     def _run_only(self, only: Segment, queue: Queue, dependencies: Sequence[Event]) -> Event:
         times: list[Event] = []
         if dependencies:
-            event = submit(
-                self.context,
-                dependencies,
-                self._make_enqueue(only, queue, times),
-            )
+            event = submit(self.context, dependencies, self._make_enqueue(only, queue, times))
         else:
             event = Event(self.context, only.enqueue(queue, 0, None, times))
         event.profiled = self._not_profiled or self._explain_missing_times(queue) or times

@@ -28,9 +28,7 @@ def find_graph_devices(
     )
     if not wanted:
         raise make_invalid_error(
-            "a graph needs a device",
-            routine="CommandGraph",
-            remedy="CommandGraph(context, device)",
+            "a graph needs a device", routine="CommandGraph", remedy="CommandGraph(context, device)"
         )
     for one in wanted:
         if one not in context:

@@ -91,10 +91,8 @@ class Snapshot:
             begins[node.id] = ends[node.id] = (number,)
             self._add(command.copy(), node.device)
         for node in nodes:
-            before, after = (
-                _find_numbers(ends, node.predecessors),
-                _find_numbers(begins, node.successors),
-            )
+            before = _find_numbers(ends, node.predecessors)
+            after = _find_numbers(begins, node.successors)
             for begin in begins[node.id]:
                 self.predecessors[begin] = before
             for end in ends[node.id]:

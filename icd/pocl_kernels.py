@@ -282,11 +282,8 @@ def _read_kernels(binary: bytes) -> Iterator[PoclKernel]:
 
 def _read_kernel(reader: _BinaryReader, flushes: bool, program: _PoclProgram) -> PoclKernel:
     begin = reader.place
-    size, file_bytes, argument_bytes = (
-        reader.read_number("Q"),
-        reader.read_number("Q"),
-        reader.read_number(),
-    )
+    size, file_bytes = reader.read_number("Q"), reader.read_number("Q")
+    argument_bytes = reader.read_number()
     name = reader.read_text().decode()
     argument_count, local_count = reader.read_number(), reader.read_number()
     required = tuple(reader.read_number("Q") for _ in range(3))

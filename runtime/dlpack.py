@@ -71,11 +71,7 @@ class _Tensor(ctypes.Structure):
 class _Managed(ctypes.Structure):
     """DLManagedTensor, of before DLPack 1.0."""
 
-    _fields_ = (
-        ("tensor", _Tensor),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class _Versioned(ctypes.Structure):

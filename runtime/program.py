@@ -123,10 +123,8 @@ class Program(URObject):
         expect(binary, bytes, "Program.from_binary", "give what program.binary() gave")
         context = find_context(context, "Program.from_binary")
         kept = ctypes.create_string_buffer(binary, len(binary))
-        lengths, addresses = (
-            (ctypes.c_size_t * 1)(len(binary)),
-            (ctypes.c_void_p * 1)(ctypes.addressof(kept)),
-        )
+        lengths = (ctypes.c_size_t * 1)(len(binary))
+        addresses = (ctypes.c_void_p * 1)(ctypes.addressof(kept))
         made = context.adapter.obtain(
             "urProgramCreateWithBinary",
             context.handle,

@@ -14,12 +14,8 @@ from fairlead.conformance.checks import equal, rule, unsupported
 from fairlead.conformance.opencl.commands import CHAINED, CLRecorder, CommandBuffers, chain
 from fairlead.conformance.opencl.objects import CLObjects
 
-BARRIER, COPY, RECT, FILL = (
-    "clCommandBarrierWithWaitListKHR",
-    "clCommandCopyBufferKHR",
-    "clCommandCopyBufferRectKHR",
-    "clCommandFillBufferKHR",
-)
+BARRIER, COPY = "clCommandBarrierWithWaitListKHR", "clCommandCopyBufferKHR"
+RECT, FILL = "clCommandCopyBufferRectKHR", "clCommandFillBufferKHR"
 KERNEL = "clCommandNDRangeKernelKHR"
 
 

@@ -234,11 +234,7 @@ def test_queue_with_properties(objects: CLObjects, chosen: CLDevice) -> None:
 
 @rule("clReleaseCommandQueue", "a queue that is released goes on with its commands")
 def test_released_queue(objects: CLObjects) -> None:
-    inner, buffer, event = (
-        objects.new_maker(),
-        objects.buffer([0] * 1024),
-        ctypes.c_void_p(),
-    )
+    inner, buffer, event = objects.new_maker(), objects.buffer([0] * 1024), ctypes.c_void_p()
     queue = inner.make("clCreateCommandQueue", objects.context, objects.device, 0)
     objects.launch(queue, objects.kernel("increment", buffer), 1024, event=ctypes.byref(event))
     objects.call("clFlush", queue)

@@ -185,10 +185,8 @@ def test_profiling(objects: CLObjects, buffer: int) -> None:
 )
 @pytest.mark.parametrize("kind", ["command", "user"])
 def test_no_profiling(objects: CLObjects, queue: int, buffer: int, kind: str) -> None:
-    event, time = (
-        launch(objects, queue, buffer, []) if kind == "command" else objects.user_event(),
-        ctypes.c_uint64(),
-    )
+    event = launch(objects, queue, buffer, []) if kind == "command" else objects.user_event()
+    time = ctypes.c_uint64()
     objects.finish(queue)
     code = objects.cl.clGetEventProfilingInfo(
         event, OPENCL["CL_PROFILING_COMMAND_START"], 8, ctypes.byref(time), None

@@ -222,11 +222,8 @@ def test_unloadable(protocol: Protocol) -> None:
 @rule(INFO, "param_value_size_ret is the size of the answer, however large param_value_size is")
 def test_the_size_of_an_answer(protocol: Protocol) -> None:
     for platform in protocol.platforms:
-        call, size, name = (
-            protocol.get_info(platform),
-            ctypes.c_size_t(),
-            OPENCL["CL_PLATFORM_VERSION"],
-        )
+        call, size = protocol.get_info(platform), ctypes.c_size_t()
+        name = OPENCL["CL_PLATFORM_VERSION"]
         answer = protocol.info(platform, "CL_PLATFORM_VERSION")
         room = ctypes.create_string_buffer(len(answer) + 8)
         expect(

@@ -20,10 +20,8 @@ LAUNCH = "clEnqueueNDRangeKernel"
 
 @rule("clBuildProgram", "CL_BUILD_PROGRAM_FAILURE for a wrong program, whose log says why")
 def test_build_failure(bare_objects: CLObjects) -> None:
-    objects, strings = (
-        bare_objects,
-        (ctypes.c_char_p * 1)(b"kernel void broken(global int *a) { a[0] = no_such_name; }"),
-    )
+    objects = bare_objects
+    strings = (ctypes.c_char_p * 1)(b"kernel void broken(global int *a) { a[0] = no_such_name; }")
     program = objects.make("clCreateProgramWithSource", objects.context, 1, strings, None)
     expect_code(
         objects.cl.clBuildProgram(program, 1, handles(objects.device), b"", None, None),
@@ -96,10 +94,7 @@ def test_clone(objects: CLObjects, queue: int) -> None:
 def test_clone_outlives(objects: CLObjects, queue: int) -> None:
     if objects.version < (2, 1):
         unsupported("there is no clCloneKernel before OpenCL 2.1")
-    buffer, inner = (
-        objects.buffer([0] * 8),
-        objects.new_maker(),
-    )
+    buffer, inner = objects.buffer([0] * 8), objects.new_maker()
     clone = objects.make("clCloneKernel", inner.kernel("increment", buffer))
     inner.close()
     objects.launch(queue, clone, 8)

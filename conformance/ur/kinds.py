@@ -71,12 +71,7 @@ KINDS: Final = (
     Kind("program", "urProgram", "PROGRAM", lambda make, w: make.program()),
     Kind("kernel", "urKernel", "KERNEL", lambda make, w: make.kernel()),
     Kind("pool", "urUSMPool", "USM_POOL", lambda make, w: make.pool()),
-    Kind(
-        "physical-memory",
-        "urPhysicalMem",
-        "PHYSICAL_MEM",
-        lambda make, w: make.physical(),
-    ),
+    Kind("physical-memory", "urPhysicalMem", "PHYSICAL_MEM", lambda make, w: make.physical()),
     Kind(
         "command-buffer",
         "urCommandBuffer",

@@ -1,7 +1,7 @@
 """Makes the objects that cases need, on one device, and releases them.
 
 >>> make = URObjects(ur, adapter, platform, device)
->>> queue = make.queue(context)
+>>> queue = make.queue()
 >>> make.close()
 """
 
@@ -60,12 +60,7 @@ class URObjects:
     """
 
     def __init__(
-        self,
-        ur: URCalls,
-        adapter: int,
-        platform: int,
-        device: int,
-        shared: URObjects | None = None,
+        self, ur: URCalls, adapter: int, platform: int, device: int, shared: URObjects | None = None
     ) -> None:
         self.ur, self.adapter, self.platform, self.device = ur, adapter, platform, device
         self._shared = shared
@@ -366,10 +361,8 @@ class URObjects:
             if isinstance(value, ArgumentValue):
                 value.put(entry)
             else:
-                entry.size, entry.value.value = (
-                    ctypes.sizeof(value),
-                    ctypes.addressof(self.keep(value)),
-                )
+                entry.size = ctypes.sizeof(value)
+                entry.value.value = ctypes.addressof(self.keep(value))
         return len(values), self.keep(array)
 
     def launch(

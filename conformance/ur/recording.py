@@ -252,10 +252,8 @@ class URRecording:
             elif isinstance(value, LocalValue):
                 entry.argSize = value.what
             else:
-                entry.argSize, entry.pNewValueArg = (
-                    ctypes.sizeof(value),
-                    ctypes.addressof(self.make.keep(value)),
-                )
+                entry.argSize = ctypes.sizeof(value)
+                entry.pNewValueArg = ctypes.addressof(self.make.keep(value))
         return array
 
 

@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 
 from fairlead.conformance.arrays import handles
-from fairlead.conformance.checks import (
-    beyond_specification,
-    expect,
-    forked,
-    rule,
-    unsupported,
-)
+from fairlead.conformance.checks import beyond_specification, expect, forked, rule, unsupported
 from fairlead.conformance.ur.arguments import Call
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.kinds import KINDS

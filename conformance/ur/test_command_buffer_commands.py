@@ -86,11 +86,7 @@ def test_arguments_are_taken(make: URObjects, queue: int, buffer: int) -> None:
 
 @rule(LAUNCH, "one kernel appended twice with different arguments")
 def test_kernel_twice(make: URObjects, queue: int, buffer: int) -> None:
-    recording, kernel, other = (
-        URRecording(make),
-        make.kernel(),
-        make.buffer(),
-    )
+    recording, kernel, other = URRecording(make), make.kernel(), make.buffer()
     recording.launch(kernel, BufferValue(buffer), ints([1]))
     recording.launch(kernel, BufferValue(other), ints([2]))
     recording.finalize_and_run(queue)
@@ -103,11 +99,7 @@ def test_kernel_twice(make: URObjects, queue: int, buffer: int) -> None:
 
 @rule(LAUNCH, "a launch of the same kernel in a queue, between append and enqueue, changes nothing")
 def test_launch_in_between(make: URObjects, queue: int, buffer: int) -> None:
-    recording, kernel, other = (
-        URRecording(make),
-        make.kernel(),
-        make.buffer(),
-    )
+    recording, kernel, other = URRecording(make), make.kernel(), make.buffer()
     recording.launch(kernel, BufferValue(buffer), ints([1]))
     recording.finalize()
     make.launch(queue, kernel, BufferValue(other), ints([2]))
@@ -139,16 +131,7 @@ def test_pointer_argument(make: URObjects, queue: int, memory: int) -> None:
 def test_launch_without_arguments(make: URObjects, queue: int) -> None:
     kernel = make.kernel("nothing")
     record_and_run(
-        make,
-        queue,
-        f"{STEM}KernelLaunchExp",
-        kernel,
-        1,
-        sizes(0),
-        sizes(COUNT),
-        None,
-        0,
-        None,
+        make, queue, f"{STEM}KernelLaunchExp", kernel, 1, sizes(0), sizes(COUNT), None, 0, None
     )
 
 

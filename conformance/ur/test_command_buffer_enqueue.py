@@ -124,11 +124,7 @@ def test_waited_for(make: URObjects, out_of_order: int, buffer: int) -> None:
     event = recording.enqueue(out_of_order)
     make.wait(
         make.launch(
-            out_of_order,
-            make.kernel("copy"),
-            BufferValue(out),
-            BufferValue(buffer),
-            after=(event,),
+            out_of_order, make.kernel("copy"), BufferValue(out), BufferValue(buffer), after=(event,)
         )
     )
     equal(make.read(out_of_order, out), [2] * COUNT, "what was copied after it")
@@ -207,11 +203,7 @@ def test_many_commands(make: URObjects, queue: int, buffer: int) -> None:
 @beyond_specification
 @rule("urKernelRelease", "kernel and buffer may be released once they are appended")
 def test_released_objects(make: URObjects, queue: int, buffer: int) -> None:
-    recording, kernel, other = (
-        URRecording(make, isInOrder=True),
-        make.kernel(),
-        make.buffer(),
-    )
+    recording, kernel, other = URRecording(make, isInOrder=True), make.kernel(), make.buffer()
     recording.launch(kernel, BufferValue(other), ints([7]))
     recording.copy(other, buffer)
     recording.finalize()

@@ -40,11 +40,8 @@ APPENDS = (
 
 def make_arguments(name: str, world: World, recording: URRecording) -> tuple[Any, ...]:
     """Return the arguments to append a command with."""
-    data, zero, box = (
-        world.keep(ints([0] * COUNT)),
-        UR.get_struct("ur_rect_offset_t")(),
-        UR.get_struct("ur_rect_region_t")(16, 4, 4),
-    )
+    data, zero = world.keep(ints([0] * COUNT)), UR.get_struct("ur_rect_offset_t")()
+    box = UR.get_struct("ur_rect_region_t")(16, 4, 4)
     rect = zero, zero, box, 16, 64, 16, 64
     table: dict[str, Any] = {
         "KernelLaunchWithArgs": lambda: recording.launch_arguments(

@@ -276,10 +276,8 @@ def test_host_pitches(ur: URCalls, make: URObjects, context: int, queue: int) ->
     "kind", each(KINDS, "urEnqueueMemImageRead", "{}: a region beyond the image is refused")
 )
 def test_beyond(ur: URCalls, make: URObjects, context: int, queue: int, kind: str) -> None:
-    image, out = (
-        make_image(ur, make, context, describe_image(ur, kind)),
-        ctypes.create_string_buffer(4096),
-    )
+    image = make_image(ur, make, context, describe_image(ur, kind))
+    out = ctypes.create_string_buffer(4096)
     for axis, length in enumerate(KINDS[kind]):
         origin = tuple(length if other == axis else 0 for other in range(3))
         for name in ("urEnqueueMemImageRead", "urEnqueueMemImageWrite"):
@@ -369,10 +367,7 @@ def test_recorded(ur: URCalls, make: URObjects, queue: int) -> None:
 def test_updated(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
     source, target = write_image(ur, make, queue), make.image(WIDTH, HEIGHT)
-    other, recording = (
-        make.image(WIDTH, HEIGHT),
-        URRecording(make, isUpdatable=True),
-    )
+    other, recording = make.image(WIDTH, HEIGHT), URRecording(make, isUpdatable=True)
     ends = 0, 0, make_pixels(100.0), 0, None, None
     ur.ok("urEnqueueMemImageWrite", queue, other, True, make_offset(), make_region(), *ends)
     ur.ok("urQueueFinish", queue)

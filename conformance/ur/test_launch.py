@@ -124,11 +124,7 @@ def test_waits(make: URObjects, out_of_order: int, buffer: int) -> None:
         out_of_order, make.kernel(), BufferValue(other), ints([3]), after=(gate.handle,)
     )
     second = make.launch(
-        out_of_order,
-        make.kernel("copy"),
-        BufferValue(buffer),
-        BufferValue(other),
-        after=(first,),
+        out_of_order, make.kernel("copy"), BufferValue(buffer), BufferValue(other), after=(first,)
     )
     gate.complete()
     make.wait(second)

@@ -38,9 +38,7 @@ def test_pool_of_allocation(ur: URCalls, make: URObjects, context: int, kind: st
 @rule("urUSMPoolGetInfo", "the context is that which it was made in")
 def test_context(ur: URCalls, make: URObjects, context: int) -> None:
     equal(
-        ur.info("urUSMPoolGetInfo", make.pool(), "UR_USM_POOL_INFO_CONTEXT"),
-        context,
-        "the context",
+        ur.info("urUSMPoolGetInfo", make.pool(), "UR_USM_POOL_INFO_CONTEXT"), context, "the context"
     )
 
 

@@ -39,10 +39,8 @@ def query_binary(ur: URCalls, program: int) -> bytes:
 def make_from_binary(ur: URCalls, make: URObjects, context: int, data: bytes) -> int:
     """Make a program from a binary."""
     room = ctypes.create_string_buffer(data, len(data))
-    lengths, places = (
-        (ctypes.c_size_t * 1)(len(data)),
-        (ctypes.c_void_p * 1)(ctypes.addressof(room)),
-    )
+    lengths = (ctypes.c_size_t * 1)(len(data))
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(room))
     given: tuple[Any, ...] = (context, 1, handles(make.device), lengths, places, None)
     return make.own("urProgramRelease", ur.new("urProgramCreateWithBinary", *given))
 
@@ -125,10 +123,8 @@ def test_binary(
 @rule("urProgramCreateWithBinary", "INVALID_BINARY or INVALID_NATIVE_BINARY for what is none")
 def test_no_binary(ur: URCalls, make: URObjects, context: int) -> None:
     data = ctypes.create_string_buffer(b"no binary" * 8)
-    lengths, places = (
-        (ctypes.c_size_t * 1)(len(data)),
-        (ctypes.c_void_p * 1)(ctypes.addressof(data)),
-    )
+    lengths = (ctypes.c_size_t * 1)(len(data))
+    places = (ctypes.c_void_p * 1)(ctypes.addressof(data))
     given = context, 1, handles(make.device), lengths, places, None, ctypes.byref(ctypes.c_void_p())
     ur.fails("urProgramCreateWithBinary", "INVALID_BINARY|INVALID_NATIVE_BINARY", *given)
 
@@ -249,11 +245,8 @@ def make_with_variable(ur: URCalls, make: URObjects, context: int) -> int:
 
 @rule("urProgramGetGlobalVariablePointer", "gives the variable's size and address")
 def test_variable_pointer(ur: URCalls, make: URObjects, context: int, device: int) -> None:
-    program, size, place = (
-        make_with_variable(ur, make, context),
-        ctypes.c_size_t(),
-        ctypes.c_void_p(),
-    )
+    program, size = make_with_variable(ur, make, context), ctypes.c_size_t()
+    place = ctypes.c_void_p()
     ur.ok(
         "urProgramGetGlobalVariablePointer",
         device,

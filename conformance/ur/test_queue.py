@@ -154,10 +154,7 @@ def test_out_of_order(make: URObjects, out_of_order: int, buffer: int) -> None:
     event = 0
     for name in ("twice", "add_one", "twice", "add_one"):
         event = make.launch(
-            out_of_order,
-            make.kernel(name),
-            BufferValue(buffer),
-            after=(event,) if event else (),
+            out_of_order, make.kernel(name), BufferValue(buffer), after=(event,) if event else ()
         )
     make.wait(event)
     equal(make.read(out_of_order, buffer), [7] * COUNT, "what four launches in a row wrote")

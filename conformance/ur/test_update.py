@@ -80,11 +80,7 @@ def test_argument_local(ur: URCalls, make: URObjects, queue: int, buffer: int) -
     need(ur, "KERNEL_ARGUMENTS", "LOCAL_WORK_SIZE", "GLOBAL_WORK_SIZE")
     recording = URRecording(make, isUpdatable=True)
     step = recording.launch(
-        make.kernel("local_sum"),
-        BufferValue(buffer),
-        LocalValue(16),
-        local=(4,),
-        command=True,
+        make.kernel("local_sum"), BufferValue(buffer), LocalValue(16), local=(4,), command=True
     )
     recording.finalize()
     recording.update(Update(step.command, {1: LocalValue(64)}, size=(COUNT,), local=(16,)))
@@ -155,11 +151,7 @@ def test_shape(
     buffer, recording = make.buffer(80), URRecording(make, isUpdatable=True)
     first = (2,) * len(size)
     step = recording.launch(
-        make.kernel("shape"),
-        BufferValue(buffer),
-        size=first,
-        local=(1,) * len(size),
-        command=True,
+        make.kernel("shape"), BufferValue(buffer), size=first, local=(1,) * len(size), command=True
     )
     recording.finalize()
     recording.update(Update(step.command, size=size, local=local, offset=start))

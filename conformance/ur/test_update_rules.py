@@ -101,10 +101,7 @@ def test_values_are_copied(ur: URCalls, make: URObjects, queue: int, buffer: int
 @rule(UPDATE, "several_commands: each has its own new value")
 def test_several_commands(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, buffers = (
-        URRecording(make, isUpdatable=True),
-        [make.buffer() for _ in range(3)],
-    )
+    recording, buffers = URRecording(make, isUpdatable=True), [make.buffer() for _ in range(3)]
     kernel = make.kernel()
     steps = [
         recording.launch(kernel, BufferValue(buffer), ints([1]), command=True) for buffer in buffers
@@ -120,11 +117,7 @@ def test_several_commands(ur: URCalls, make: URObjects, queue: int) -> None:
 @rule(UPDATE, "one of two commands: the other keeps its value")
 def test_one_of_two(ur: URCalls, make: URObjects, queue: int, buffer: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, kernel, other = (
-        URRecording(make, isUpdatable=True),
-        make.kernel(),
-        make.buffer(),
-    )
+    recording, kernel, other = URRecording(make, isUpdatable=True), make.kernel(), make.buffer()
     step = recording.launch(kernel, BufferValue(buffer), ints([1]), command=True)
     recording.launch(kernel, BufferValue(other), ints([2]))
     recording.finalize()
@@ -147,10 +140,7 @@ def test_last_update_counts(ur: URCalls, make: URObjects, queue: int, buffer: in
 @rule(UPDATE, "all_or_none: with one wrong element nothing is changed")
 def test_all_or_none(ur: URCalls, make: URObjects, queue: int) -> None:
     need(ur, "KERNEL_ARGUMENTS")
-    recording, buffers = (
-        URRecording(make, isUpdatable=True),
-        [make.buffer() for _ in range(2)],
-    )
+    recording, buffers = URRecording(make, isUpdatable=True), [make.buffer() for _ in range(2)]
     steps = [
         recording.launch(make.kernel(), BufferValue(buffer), ints([1]), command=True)
         for buffer in buffers

@@ -159,11 +159,8 @@ def test_refused(ze: ZECalls, make: ZEObjects) -> None:
 
 @rule("zeCommandListAppendImageCopyToMemory", "waits for its events, and signals one")
 def test_events(ze: ZECalls, make: ZEObjects, append: Any) -> None:
-    image, out, data = (
-        make.image(make_description()),
-        ctypes.create_string_buffer(96),
-        make_pixels(),
-    )
+    image, out = make.image(make_description()), ctypes.create_string_buffer(96)
+    data = make_pixels()
     append(FROM, image, data, None)
     first, last = make.events(2)
     made = make.immediate()

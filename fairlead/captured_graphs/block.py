@@ -113,11 +113,8 @@ class _Dependencies(Sequence[Sequence[int]]):
     """The predecessors of each command, as slices of the recording's own array."""
 
     def __init__(self, recording: Recording) -> None:
-        self._commands, self._count, self._all = (
-            recording.commands,
-            len(recording),
-            recording.dependencies,
-        )
+        self._commands, self._count = recording.commands, len(recording)
+        self._all = recording.dependencies
 
     def __len__(self) -> int:
         return self._count

@@ -90,11 +90,7 @@ _OPERATORS: Final[dict[str, _Row]] = {
     "x - p": (_find_common_type, "_axpbz", lambda x, p, c: (x.dtype.type(1), x, -p)),
     "p - x": (_find_common_type, "_axpbz", lambda x, p, c: (c.type(-1), x, _cast(p, c))),
     "x * p": (_find_common_type, "_axpbz", lambda x, p, c: (_cast(p, c), x, x.dtype.type(0))),
-    "x / p": (
-        _find_quotient_type,
-        "_axpbz",
-        lambda x, p, c: (_invert(p, c), x, x.dtype.type(0)),
-    ),
+    "x / p": (_find_quotient_type, "_axpbz", lambda x, p, c: (_invert(p, c), x, x.dtype.type(0))),
     "p / x": (_find_quotient_type, "_rdiv_scalar", lambda x, p, c: (x, _cast(p, c))),
     "x ** p": (_find_common_type, "_pow_scalar", lambda x, p, c: (x, p)),
     "p ** x": (_find_common_type, "_rpow_scalar", lambda x, p, c: (_cast(p, c), x)),

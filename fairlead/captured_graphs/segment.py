@@ -192,11 +192,7 @@ class CapturedSegment:
                 self._buffer.keep(_unfinished, gone)
 
     def run(
-        self,
-        queue: int,
-        times: int,
-        waits: list[int],
-        series: Mapping[str, Any] | None = None,
+        self, queue: int, times: int, waits: list[int], series: Mapping[str, Any] | None = None
     ) -> tuple[int, int]:
         """Enqueue the segment `times` times on a native queue after events.
 

@@ -214,12 +214,7 @@ class MemorySetting(Setting):
     """A buffer or an array."""
 
     def __init__(
-        self,
-        name: str,
-        parameter: Any,
-        cells: Cells,
-        rows: list[tuple[int, Any]],
-        context: int,
+        self, name: str, parameter: Any, cells: Cells, rows: list[tuple[int, Any]], context: int
     ) -> None:
         super().__init__(name, parameter, cells, rows)
         self._context, self.write = context, self._write

@@ -280,8 +280,7 @@ def _convert_write_errors(output: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FairleadError(
-            f"the trace cannot be written to {output}: {error.strerror}",
-            remedy=_OTHER_PLACE,
+            f"the trace cannot be written to {output}: {error.strerror}", remedy=_OTHER_PLACE
         ) from None
 
 

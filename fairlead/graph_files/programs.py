@@ -60,8 +60,7 @@ def make_program_row(
         binary = _get_binary(program, device)
         if not binary and not members:
             raise make_save_error(
-                "the driver tells neither source nor IL nor binary of a program",
-                _KEEP_PROGRAMS,
+                "the driver tells neither source nor IL nor binary of a program", _KEEP_PROGRAMS
             )
         if binary:
             name = f"programs/{number}.bin"

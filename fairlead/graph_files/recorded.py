@@ -31,11 +31,7 @@ _FAILED: Final = 2
 #: What a kernel's argument is (commands.c).
 _VALUE, _LOCAL, _MEMORY, _SAMPLER, _NO_MEMORY, _SVM = range(6)
 _KERNEL_ARGUMENT: Final = 256
-_BARRIERS: Final = (
-    "clEnqueueBarrier",
-    "clEnqueueBarrierWithWaitList",
-    "clEnqueueWaitForEvents",
-)
+_BARRIERS: Final = ("clEnqueueBarrier", "clEnqueueBarrierWithWaitList", "clEnqueueWaitForEvents")
 _OUT_OF_ORDER: Final = 1
 _MAP_READ: Final = OPENCL["CL_MAP_READ"]
 _BY_ROUTINE: Final = {

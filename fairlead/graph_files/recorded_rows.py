@@ -16,13 +16,7 @@ from ..loader.base.operations import HOST, SVM
 from .document import KERNEL, Document
 from .extents import find_extent
 from .programs import strip_includes
-from .queries import (
-    IMAGE_TYPES,
-    NOT_WRITTEN,
-    encode_sampler,
-    list_flag_names,
-    make_image_row,
-)
+from .queries import IMAGE_TYPES, NOT_WRITTEN, encode_sampler, list_flag_names, make_image_row
 
 
 class RecordedRows:

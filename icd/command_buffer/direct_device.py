@@ -82,10 +82,8 @@ class DirectDevice:
         identity = identify_device(self._device)
         if identity in _shapes:  # compiling it anew would take a hundred times as long
             binary = ffi.new("unsigned char[]", _shapes[identity])
-            sizes, binaries = (
-                ffi.new("size_t *", len(_shapes[identity])),
-                ffi.new("unsigned char *[]", [binary]),
-            )
+            sizes = ffi.new("size_t *", len(_shapes[identity]))
+            binaries = ffi.new("unsigned char *[]", [binary])
             values = (
                 1,
                 get_address(devices),
@@ -98,10 +96,8 @@ class DirectDevice:
         else:
             source = ffi.new("char[]", _SOURCE)
             sources = ffi.new("char *[]", [source])
-            values, routine = (
-                (1, get_address(sources), None, get_address(code)),
-                "clCreateProgramWithSource",
-            )
+            values = (1, get_address(sources), None, get_address(code))
+            routine = "clCreateProgramWithSource"
         program = check_made(call(context, routine, *values), routine, "clReleaseProgram")
         built = call(program, "clBuildProgram", 1, get_address(devices), None, None, None)
         check(built, "clBuildProgram")

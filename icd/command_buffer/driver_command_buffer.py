@@ -344,12 +344,8 @@ class DriverCommandBuffer:
         lists = [(row * len(rows))(*rows) for rows in (values, pointers)]
         keep += [*sizes, *lists]
         config = OPENCL.get_struct("cl_mutable_dispatch_config_khr")()
-        config.command, config.num_args, config.num_svm_args, config.work_dim = (
-            self.mutable[index],
-            len(values),
-            len(pointers),
-            dim,
-        )
+        config.command, config.num_args = self.mutable[index], len(values)
+        config.num_svm_args, config.work_dim = len(pointers), dim
         config.arg_list, config.arg_svm_list = (
             ctypes.addressof(rows) if len(rows) else None for rows in lists
         )

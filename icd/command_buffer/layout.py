@@ -64,10 +64,8 @@ def lay_out(commands: CommandList, target: QueueKind, variant: str = "") -> Layo
     helps = False
     if others:
         ordered = frozenset(range(0 if target.in_order else 1, len(others) + 1))
-        schedule, why = (
-            _schedule_by_events(commands, queues, ordered),
-            "commands of several devices wait for each other by events",
-        )
+        schedule = _schedule_by_events(commands, queues, ordered)
+        why = "commands of several devices wait for each other by events"
     else:
         kind, why = _choose(commands, target)
         if variant:
@@ -169,10 +167,8 @@ def _schedule(commands: CommandList, kind: str, target: QueueKind) -> Schedule:
         return schedule_by_level(order, commands.fenced)
     if kind == "events":
         return _schedule_by_events(commands, [0] * len(order), frozenset({1}))
-    count, first = (
-        1 if kind == "in-order" else _count_queues(order, target),
-        0 if target.in_order else 1,
-    )
+    count = 1 if kind == "in-order" else _count_queues(order, target)
+    first = 0 if target.in_order else 1
     queues = frozenset(range(first, first + count))
     return _schedule_by_events(commands, spread_over_queues(order, queues), queues, "queues")
 

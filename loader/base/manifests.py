@@ -129,10 +129,8 @@ def search_directory(
         if name.endswith(suffix):
             yield from search_manifest(os.path.join(directory, name), found_via, bases)
         elif name.lower().endswith(suffix):
-            reason, remedy = (
-                f"does not end in {suffix}: upper case counts",
-                f"rename it to end in {suffix}",
-            )
+            reason = f"does not end in {suffix}: upper case counts"
+            remedy = f"rename it to end in {suffix}"
             yield Refusal(os.path.join(directory, name), reason, remedy, found_via)
 
 

@@ -46,10 +46,8 @@ def read_words(address: int, count: int) -> list[int | None]:
     """Return `count` pointers at an address, with None for each that cannot be read."""
     words: list[int | None] = []
     while len(words) < count:
-        here, size = (
-            address + len(words) * POINTER_SIZE,
-            min(_CHUNK // POINTER_SIZE, count - len(words)),
-        )
+        here = address + len(words) * POINTER_SIZE
+        size = min(_CHUNK // POINTER_SIZE, count - len(words))
         data = read(here, size * POINTER_SIZE)
         if not data:  # memory ends in this chunk: continue word by word
             size, data = 1, read(here, POINTER_SIZE)

@@ -38,8 +38,7 @@ def query(call: Any, routine: str, check: Check, *arguments: Any, detail: str = 
     check(call(*arguments, 0, None, ctypes.byref(size)), routine, detail)
     if size.value > _LARGEST_ANSWER:
         raise FairleadError(
-            f"it reports an answer of {size.value} bytes, which is impossible",
-            routine=routine,
+            f"it reports an answer of {size.value} bytes, which is impossible", routine=routine
         )
     buffer = ctypes.create_string_buffer(max(size.value, 1))
     if size.value:

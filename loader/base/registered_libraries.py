@@ -80,10 +80,8 @@ class LibraryGroup(Value):
         try:
             # Each Python has its own: a library knows the Python that it starts.
             place = hashlib.sha256(make_configuration(one.module).encode()).hexdigest()[:16]
-            made, folder = (
-                make_library(os.path.join(_PLUGINS, self.shell), one.module),
-                OwnFolder("adapters", place),
-            )
+            made = make_library(os.path.join(_PLUGINS, self.shell), one.module)
+            folder = OwnFolder("adapters", place)
             with suppress(OSError):
                 if folder.read(name) == made:
                     return os.path.join(folder.get_path(), name)

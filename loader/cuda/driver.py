@@ -83,10 +83,7 @@ class CudaDriver(DeviceDriver[CudaDevice]):
 
 #: The search for the driver.
 SEARCH: Final = GpuSearch(
-    "cuda",
-    CudaDriver,
-    PLACES["cuda"],
-    "install NVIDIA's driver; `nvidia-smi` says what it sees",
+    "cuda", CudaDriver, PLACES["cuda"], "install NVIDIA's driver; `nvidia-smi` says what it sees"
 )
 
 

@@ -59,11 +59,8 @@ def follow_environment(environ: Mapping[str, str] | None = None) -> None:
                 f"FAIRLEAD_TRACE has the element {word!r}, which is ignored: it is a comma list of "
                 f"{', '.join(APIS)}, times and errors"
             )
-    apis, times, path = (
-        [word for word in APIS if word in words],
-        "times" in words,
-        environ.get("FAIRLEAD_TRACE_FILE", ""),
-    )
+    apis, times = [word for word in APIS if word in words], "times" in words
+    path = environ.get("FAIRLEAD_TRACE_FILE", "")
     if apis and path:
         device, dump = environ.get("FAIRLEAD_TRACE_DEVICE"), environ.get("FAIRLEAD_TRACE_DUMP", "")
         _record_process(Trace(apis, device=bool(device), dump=dump), path, times)

@@ -289,10 +289,7 @@ def format_before(call: TracedCall, indent: str = "") -> str:
 
 
 def format_after(
-    call: TracedCall,
-    indent: str = "",
-    times: bool = False,
-    line: Callable[[TracedCall], str] = str,
+    call: TracedCall, indent: str = "", times: bool = False, line: Callable[[TracedCall], str] = str
 ) -> str:
     """Return what is printed after a call has returned.
 

@@ -19,13 +19,7 @@ from typing import Final
 from ..base.elf import check_file
 from ..base.environment import add_variables
 from ..base.errors import CodeError, FairleadError, LibraryError
-from ..base.library import (
-    Library,
-    dlopen,
-    find_remedy,
-    open_library,
-    open_with_siblings,
-)
+from ..base.library import Library, dlopen, find_remedy, open_library, open_with_siblings
 from ..base.linker import find_library
 from ..base.log import read_trace_bits
 from ..base.query import query_handles
@@ -233,10 +227,8 @@ def _list_platforms(plugin: Plugin) -> None:
         library and not find_library(library) and not find_backend_library(plugin.candidate.backend)
     )
     if not plugin.has(dialect.list_platforms):
-        plugin.idle, plugin.remedy = (
-            f"it has no platform: it does not implement {dialect.list_platforms}",
-            "update or reinstall it",
-        )
+        plugin.idle = f"it has no platform: it does not implement {dialect.list_platforms}"
+        plugin.remedy = "update or reinstall it"
         return
     own = (failure or f"{dialect.list_platforms} gives none").rstrip(".")
     plugin.idle = (

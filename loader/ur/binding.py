@@ -197,10 +197,8 @@ def _call_getter(library: Library, table: str) -> list[int] | None:
         result, meaning = URError.describe(code)
         remedy = "install an adapter of Unified Runtime 0.12 (DPC++ 2025.3 or 2026)"
         if result == "UR_RESULT_ERROR_UNINITIALIZED":
-            meaning, remedy = (
-                "it cannot start",
-                "see what it prints: FAIRLEAD_PROBE=0 shows all of it",
-            )
+            meaning = "it cannot start"
+            remedy = "see what it prints: FAIRLEAD_PROBE=0 shows all of it"
         raise BindError(
             f"it refuses to fill its table {table}: {meaning}",
             routine=name,

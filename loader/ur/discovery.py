@@ -16,15 +16,7 @@ from ..base.elf import check_file
 from ..base.errors import LibraryError
 from ..base.frozen_value import Value
 from ..base.registered_libraries import ADAPTERS
-from ..base.search import (
-    Candidate,
-    Finding,
-    Place,
-    Refusal,
-    SearchResult,
-    collect,
-    filter_environ,
-)
+from ..base.search import Candidate, Finding, Place, Refusal, SearchResult, collect, filter_environ
 from .plugin_config import UNKNOWN, PluginEntry, deduce, find_shipped_config, read_config
 from .plugin_places import PI_STEPS, UR_STEPS, LibraryPlace, PluginSearch, SearchStep
 from .plugin_variables import (

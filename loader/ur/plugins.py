@@ -21,14 +21,7 @@ from types import TracebackType
 from ..base.errors import FairleadError, NotFoundError, explain_error
 from ..base.log import Logger, get_logger, print_pi_trace, read_trace_bits
 from ..base.probe_verdicts import judge
-from ..base.search import (
-    Candidate,
-    Place,
-    Refusal,
-    SearchResult,
-    filter_environ,
-    find_exclusions,
-)
+from ..base.search import Candidate, Place, Refusal, SearchResult, filter_environ, find_exclusions
 from .discovery import FIND, PluginCandidate
 from .plugin_config import PluginEntry, find_shipped_config, map_sycl_be_names, read_config
 from .selector import SYCL_BE_NAMES, Selector, from_environment, make_selector_strings

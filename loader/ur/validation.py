@@ -244,10 +244,8 @@ class Validation:
                 return Violation(name, text, used.code)
             enough = found.count > 0 or (found.lent and not (used.change < 0 and found.made))
             if not enough:
-                released, created = (
-                    format_innermost(found.released),
-                    format_innermost(found.created),
-                )
+                released = format_innermost(found.released)
+                created = format_innermost(found.created)
                 text = (
                     f"{used.kind} {handle:#x} was released for the last time at {released}; it "
                     f"was created at {created}"

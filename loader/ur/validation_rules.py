@@ -270,16 +270,12 @@ def _find_outputs(function: Function) -> Iterator[OutputObjects]:
 
 
 def _find_handle_query(function: Function) -> HandleQuery | None:
-    value, returned = (
-        _find_position(function, "pPropValue"),
-        _find_position(function, "pPropSizeRet"),
-    )
+    value = _find_position(function, "pPropValue")
+    returned = _find_position(function, "pPropSizeRet")
     if value is None or returned is None or not function.parameters[value].type_from:
         return None
-    name, size = (
-        _find_position(function, function.parameters[value].type_from),
-        _find_position(function, function.parameters[value].length),
-    )
+    name = _find_position(function, function.parameters[value].type_from)
+    size = _find_position(function, function.parameters[value].length)
     assert name is not None and size is not None
     group = function.parameters[name].type
     answers = {

@@ -22,14 +22,7 @@ from ...icd.command_buffer.edits import has_all_arguments
 from ...icd.command_buffer.lifetimes import Lifetimes
 from ...icd.errors import check, error
 from ...loader.base.forks import make_lock
-from .entries import (
-    ask,
-    check_bits,
-    make_error,
-    pair_properties,
-    read_numbers,
-    write,
-)
+from .entries import ask, check_bits, make_error, pair_properties, read_numbers, write
 from .facts import DeviceFacts, KernelFacts
 from .order import LayerQueueOrder
 

@@ -8,14 +8,7 @@ from typing import Final
 
 from .buffers import LayerCommand
 from .entries import copy_bytes, make_error
-from .memory import (
-    LayerMemory,
-    check_image,
-    check_range,
-    get_memory,
-    read_region,
-    read_three,
-)
+from .memory import LayerMemory, check_image, check_range, get_memory, read_region, read_three
 from .recording import CommandRecording, declare_recording
 
 _COLOR_SIZE: Final = 16  # bytes, of four numbers

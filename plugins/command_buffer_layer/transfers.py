@@ -8,14 +8,7 @@ from typing import Any
 
 from .buffers import LayerCommand
 from .entries import copy_bytes, make_error
-from .memory import (
-    check_range,
-    check_rect,
-    do_rects_overlap,
-    get_memory,
-    read_region,
-    read_three,
-)
+from .memory import check_range, check_rect, do_rects_overlap, get_memory, read_region, read_three
 from .recording import CommandRecording, declare_recording
 
 _LARGEST_PATTERN = 128  # bytes

@@ -121,10 +121,8 @@ class LaunchUpdate:
         return launch
 
     def _read_arguments(self, config: Any) -> None:
-        copy, count = (
-            get_address(self.command.native.kernel),
-            lib.fl_argument_count(self.command.native.arguments),
-        )
+        copy = get_address(self.command.native.kernel)
+        count = lib.fl_argument_count(self.command.native.arguments)
         for argument in _read_array(config, "arg", _Argument):
             index, size, value = argument.arg_index, argument.arg_size, argument.arg_value
             if index >= count:

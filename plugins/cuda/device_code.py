@@ -31,14 +31,7 @@ from .core import failure, get_constant
 from .fat_binaries import MAGIC as FAT_BINARY
 from .fat_binaries import check_fat_binary
 from .jit_log import JitLog
-from .opencl_c import (
-    SourceError,
-    can_start_early,
-    check_source,
-    compile_ptx,
-    is_opencl_c,
-    link_ptx,
-)
+from .opencl_c import SourceError, can_start_early, check_source, compile_ptx, is_opencl_c, link_ptx
 
 if TYPE_CHECKING:
     from ...icd.nvidia_ptx import PtxProgram, Variant
@@ -242,11 +235,4 @@ def make_foreign_code(device: CuDevice, module: int) -> DeviceCode:
     return CudaCode(device, b"")
 
 
-__all__ = [
-    "MAGIC",
-    "SourceError",
-    "build_code",
-    "compile_object",
-    "link_code",
-    "make_foreign_code",
-]
+__all__ = ["MAGIC", "SourceError", "build_code", "compile_object", "link_code", "make_foreign_code"]

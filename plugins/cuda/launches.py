@@ -179,8 +179,5 @@ def _launch(
 
 
 declare_launches(
-    enqueues,
-    _launch,
-    lambda device: device.is_cooperative,
-    lambda device: device.has_clusters,
+    enqueues, _launch, lambda device: device.is_cooperative, lambda device: device.has_clusters
 )

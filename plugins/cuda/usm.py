@@ -15,14 +15,7 @@ from ..sdk.usm import (
     find_known,
     make_release,
 )
-from .allocations import (
-    CuAllocation,
-    CuRequest,
-    allocate,
-    find_foreign,
-    free,
-    locate,
-)
+from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free, locate
 from .contexts import CuContext
 from .core import adapter, get_constant
 
@@ -38,8 +31,7 @@ declare_allocation(adapter, allocator.allocate, lambda device: 128)
 
 
 declare_memory_query(
-    adapter,
-    lambda context, address: find_known(context, address) or find_foreign(context, address),
+    adapter, lambda context, address: find_known(context, address) or find_foreign(context, address)
 )
 
 

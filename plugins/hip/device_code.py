@@ -187,11 +187,4 @@ def make_foreign_code(device: CuDevice, module: int) -> DeviceCode:
     return ForeignHipCode(b"")
 
 
-__all__ = [
-    "MAGIC",
-    "SourceError",
-    "build_code",
-    "compile_object",
-    "link_code",
-    "make_foreign_code",
-]
+__all__ = ["MAGIC", "SourceError", "build_code", "compile_object", "link_code", "make_foreign_code"]

@@ -84,21 +84,15 @@ class HostCommand:
     reads: Sequence[ZeEvent] = ()
 
     def record(
-        self,
-        recording: ListRecording,
-        waits: Sequence[ZeEvent] = (),
-        signal: ZeEvent | None = None,
+        self, recording: ListRecording, waits: Sequence[ZeEvent] = (), signal: ZeEvent | None = None
     ) -> list[ListCommand]:
         """Record the step. Returns its commands."""
         function, copies, keep = self.make()
         operations = [make_copy_operation(recording.context.ur, *copy) for copy in copies]
         recording.kept.append(keep)
         first = recording.add("host", waits, None if operations else signal)
-        first.run, first.reads, first.record_again = (
-            make_host_step(function),
-            self.reads,
-            self.record,
-        )
+        first.run, first.reads = make_host_step(function), self.reads
+        first.record_again = self.record
         commands = [first, *(recording.add_operation(operation) for operation in operations)]
         if operations:
             commands.append(recording.add("barrier", (), signal))

@@ -96,11 +96,7 @@ class ZeKernel(Object):
         self.device, self.whole = module.device, module.whole
         self.takes_host_memory = can_use_host_memory(module.context.ur)
         self.in_c = KernelInC(
-            self.ur,
-            self.device.ur,
-            list(self.kinds),
-            self.device.group_limits,
-            self.required,
+            self.ur, self.device.ur, list(self.kinds), self.device.group_limits, self.required
         )
         self.sizes = self.required or (1, 1, 1)
         self.indirect = 0

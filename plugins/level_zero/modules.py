@@ -17,13 +17,7 @@ from typing import Any, Final
 from ...icd.errors import OpenCLError
 from ...icd.nvidia_ptx import PtxError, PtxProgram
 from ...icd.pocl_structs import find_struct_sizes
-from ...loader.base.spirv import (
-    SpirvModule,
-    SpirvParameter,
-    is_spirv,
-    read_module,
-    read_parameters,
-)
+from ...loader.base.spirv import SpirvModule, SpirvParameter, is_spirv, read_module, read_parameters
 from ...loader.ur.abi import URError
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.core import create

@@ -10,12 +10,7 @@ from ..sdk.buffers import BufferObject, declare_buffers
 from ..sdk.rules import USE
 from .contexts import URContext
 from .core import CLObject, adapter, create, retain_unless_owned
-from .memory import (
-    URMemory,
-    convert_to_opencl_flags,
-    query_memory,
-    query_native_type,
-)
+from .memory import URMemory, convert_to_opencl_flags, query_memory, query_native_type
 
 
 class URBuffer(BufferObject, URMemory):

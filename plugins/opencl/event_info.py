@@ -56,10 +56,7 @@ def _query_status(event: UREvent) -> int:
 #: which the device recorded it.
 _PROFILING: Final = {
     "QUEUED": ("CL_PROFILING_COMMAND_QUEUED",) * 2,
-    "SUBMIT": (
-        "CL_PROFILING_COMMAND_SUBMIT",
-        "CL_PROFILING_COMMAND_QUEUED",
-    ),
+    "SUBMIT": ("CL_PROFILING_COMMAND_SUBMIT", "CL_PROFILING_COMMAND_QUEUED"),
     "START": ("CL_PROFILING_COMMAND_START", "CL_PROFILING_COMMAND_END"),
     "END": ("CL_PROFILING_COMMAND_END",) * 2,
     "COMPLETE": ("CL_PROFILING_COMMAND_END",) * 2,

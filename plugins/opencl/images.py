@@ -13,13 +13,7 @@ from typing import Any, Final
 
 from ...icd.abi import OPENCL
 from ...loader.ur.abi import UR
-from ..sdk.images import (
-    IMAGE_KINDS,
-    ImageKind,
-    ImageObject,
-    declare_images,
-    make_extent,
-)
+from ..sdk.images import IMAGE_KINDS, ImageKind, ImageObject, declare_images, make_extent
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE
 from .contexts import URContext

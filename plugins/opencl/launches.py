@@ -18,12 +18,7 @@ from typing import Any, Final
 
 from ...icd.errors import OpenCLError
 from ...loader.ur.abi import UR
-from ..sdk.kernels import (
-    ExecInfo,
-    count_groups_by_local_memory,
-    declare_kernels,
-    declare_launches,
-)
+from ..sdk.kernels import ExecInfo, count_groups_by_local_memory, declare_kernels, declare_launches
 from .core import adapter, check, create, failure
 from .devices import URDevice
 from .enqueue import Enqueue, enqueues

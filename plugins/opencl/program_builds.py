@@ -104,11 +104,8 @@ def build_program(
     routine, rest = _COMPILERS[only_compiles]
     if only_compiles:
         options = f"{options or ''} {program.context.platform.profile.compile_option}".rstrip()
-    function, listed, text = (
-        getattr(program.table, routine),
-        make_handle_array(devices),
-        _convert_options(options),
-    )
+    function, listed = getattr(program.table, routine), make_handle_array(devices)
+    text = _convert_options(options)
     code = _run_aside((program,), lambda: function(program.cl, len(devices), listed, text, *rest))
     if code in _BUILD:
         raise BuildError.from_code(code, routine, program.log)
@@ -135,11 +132,8 @@ def link_programs(
         OpenCLError: what else the driver answers.
     """
     code = ctypes.c_int32()
-    listed, text, parts = (
-        make_handle_array(devices),
-        _convert_options(options),
-        make_handle_array(programs),
-    )
+    listed, text = make_handle_array(devices), _convert_options(options)
+    parts = make_handle_array(programs)
     arguments = len(devices), listed, text, len(programs), parts, None, None, ctypes.byref(code)
     cl = _run_aside(programs, lambda: context.table.clLinkProgram(context.cl, *arguments))
     made = URProgram(cl, context) if cl else None

@@ -238,8 +238,5 @@ def find_variable(program: URProgram, device: URDevice, name: str) -> tuple[int,
 
 
 declare_addresses(
-    adapter,
-    find_function,
-    lambda program, device: program.kernel_names.split(";"),
-    find_variable,
+    adapter, find_function, lambda program, device: program.kernel_names.split(";"), find_variable
 )

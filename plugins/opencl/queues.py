@@ -65,12 +65,7 @@ class URQueue(CLObject):
         self.borrowed = False
         self.struct = ffi.new(
             "fl_queue *",
-            {
-                "cl": cl,
-                "context": context.struct,
-                "device": device.cl,
-                "in_order": self.in_order,
-            },
+            {"cl": cl, "context": context.struct, "device": device.cl, "in_order": self.in_order},
         )
         lib.fl_add_queue(self.struct)
         _end_late_writes(context.cl)

@@ -206,13 +206,7 @@ _GlobalVariable: Final = ctypes.CFUNCTYPE(
 
 
 def _transfer_variable(
-    reads: bool,
-    enqueue: Enqueue,
-    program: CLObject,
-    name: str,
-    count: int,
-    offset: int,
-    host: int,
+    reads: bool, enqueue: Enqueue, program: CLObject, name: str, count: int, offset: int, host: int
 ) -> UREvent | None:
     routine = f"clEnqueue{'Read' if reads else 'Write'}GlobalVariableINTEL"
     function = find_extension(enqueue.queue.context.platform, routine, _GlobalVariable)

@@ -45,8 +45,7 @@ def read_sizes(update: Any, dim: int) -> NewSizes:
     sizes = NewSizes(new, *(ffi.unpack(one, new) if one else None for one in pointers))
     if new != dim and not (sizes.offset and sizes.size):
         raise failure(
-            "INVALID_VALUE",
-            "another number of dimensions needs a new offset and a new global size",
+            "INVALID_VALUE", "another number of dimensions needs a new offset and a new global size"
         )
     return sizes
 

@@ -84,10 +84,7 @@ class ContextObject:
             _Deleter(function)(data)
 
 
-def declare_contexts(
-    adapter: Adapter,
-    create: Callable[[list[Any]], Any],
-) -> None:
+def declare_contexts(adapter: Adapter, create: Callable[[list[Any]], Any]) -> None:
     """Declare how contexts are made, and the queries about them.
 
     Args:

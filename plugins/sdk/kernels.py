@@ -72,10 +72,7 @@ def declare_kernels(
     """
 
     def count(
-        hKernel: Any,
-        hDevice: Any,
-        pLocalWorkSize: list[int],
-        dynamicSharedMemorySize: int,
+        hKernel: Any, hDevice: Any, pLocalWorkSize: list[int], dynamicSharedMemorySize: int
     ) -> int:
         check_local_size(pLocalWorkSize)
         return count_groups(hKernel, hDevice, pLocalWorkSize, dynamicSharedMemorySize)

@@ -249,9 +249,7 @@ class Registry:
             self._remove(thing)
 
     def close(
-        self,
-        failed: Callable[[Exception], None],
-        after_queues: Sequence[Callable[[], object]] = (),
+        self, failed: Callable[[Exception], None], after_queues: Sequence[Callable[[], object]] = ()
     ) -> None:
         """Forget every object and close it: queues first, contexts and devices last.
 

@@ -134,9 +134,7 @@ def take_interrupts(shell: Any) -> None:
 
 
 def get_shell(
-    address: int,
-    version: int = lib.FL_SHELL_VERSION,
-    builder: str = "fairlead build-adapter",
+    address: int, version: int = lib.FL_SHELL_VERSION, builder: str = "fairlead build-adapter"
 ) -> Any:
     """Return the struct of a shell.
 

@@ -23,14 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.operations import (
-    BUFFER,
-    IMAGE,
-    OPERATIONS,
-    SVM,
-    Operation,
-    TransferCommand,
-)
+from ...loader.base.operations import BUFFER, IMAGE, OPERATIONS, SVM, Operation, TransferCommand
 from ...loader.ur.abi import UR
 from .buffers import BufferObject, check_buffers
 from .conversions import failure

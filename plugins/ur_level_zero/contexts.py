@@ -270,8 +270,7 @@ class LZContext(ContextObject, LZObject):
 
 
 declare_contexts(
-    adapter,
-    lambda devices: LZContext(make_context(devices[0].platform, devices), devices),
+    adapter, lambda devices: LZContext(make_context(devices[0].platform, devices), devices)
 )
 
 

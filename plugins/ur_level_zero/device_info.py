@@ -153,11 +153,7 @@ def _make_function_query(function: str) -> Callable[[LZDevice], bool]:
 
 
 #: What a sub-device was made by: one ur_device_partition_property_t, two 32-bit numbers.
-_PARTITION: Final = struct.pack(
-    "@II",
-    UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"],
-    DOMAINS[-1],
-)
+_PARTITION: Final = struct.pack("@II", UR["UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"], DOMAINS[-1])
 
 _ORDERS: Final = sum(
     UR[f"UR_MEMORY_ORDER_CAPABILITY_FLAG_{name}"]
@@ -346,8 +342,4 @@ _FIXED: Final[dict[str, Any]] = {
     },
 }
 
-adapter.info(
-    "urDeviceGetInfo",
-    {**_FIXED, **_FUNCTIONS},
-    "UR_DEVICE_INFO_",
-)
+adapter.info("urDeviceGetInfo", {**_FIXED, **_FUNCTIONS}, "UR_DEVICE_INFO_")

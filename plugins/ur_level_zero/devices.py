@@ -148,10 +148,7 @@ class LZDevice(Object):
             (
                 row.flags,
                 QueueGroup(
-                    number,
-                    row.numQueues,
-                    row.maxMemoryFillPatternSize,
-                    bool(row.flags & _TOGETHER),
+                    number, row.numQueues, row.maxMemoryFillPatternSize, bool(row.flags & _TOGETHER)
                 ),
             )
             for number, row in enumerate(rows)

@@ -17,12 +17,7 @@ from ...loader.base.forks import make_lock
 from ...loader.ze.abi import ZE
 from ..sdk.conversions import failure
 from ..sdk.kernel_arguments import HANDLE_SIZE, URKernelArgument, declare_arguments
-from ..sdk.kernels import (
-    ExecInfo,
-    check_group_size,
-    count_groups_by_local_memory,
-    declare_kernels,
-)
+from ..sdk.kernels import ExecInfo, check_group_size, count_groups_by_local_memory, declare_kernels
 from ..sdk.objects import Object
 from .contexts import LZContext
 from .core import LevelZeroError, adapter, ask, call, create, is_owned, make_struct
@@ -99,12 +94,8 @@ class LZKernel(Object):
     def __init__(
         self, program: LZProgram, handles: dict[LZDevice, int], owned: bool = True
     ) -> None:
-        self.program, self.context, self.handles, self.owned = (
-            program,
-            program.context,
-            handles,
-            owned,
-        )
+        self.program, self.context, self.handles = program, program.context, handles
+        self.owned = owned
         self.table = next(iter(handles)).table
         self.modules = program.modules  # a new build of the program does not end them
         self.arguments: dict[int, URKernelArgument] = {}

@@ -11,10 +11,7 @@ import ctypes
 import struct as packing
 from typing import Any, Final
 
-from ..sdk.kernels import (
-    declare_launches,
-    declare_suggestions,
-)
+from ..sdk.kernels import declare_launches, declare_suggestions
 from .core import adapter
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent

@@ -44,10 +44,7 @@ def _build(
 
 
 def _link(
-    context: LZContext,
-    devices: Sequence[LZDevice],
-    programs: list[LZProgram],
-    options: str | None,
+    context: LZContext, devices: Sequence[LZDevice], programs: list[LZProgram], options: str | None
 ) -> tuple[LZProgram, URError | None]:
     """Link programs that are compiled.
 

@@ -22,15 +22,7 @@ from ..sdk.objects import Object
 from ..sdk.programs import declare_creation, make_program_info
 from ..sdk.rules import decode_source, is_ptx
 from .contexts import LZContext
-from .core import (
-    ZE,
-    adapter,
-    call,
-    check,
-    failure,
-    is_owned,
-    make_struct,
-)
+from .core import ZE, adapter, call, check, failure, is_owned, make_struct
 from .devices import LZDevice
 
 _IL, _NATIVE = ZE["ZE_MODULE_FORMAT_IL_SPIRV"], ZE["ZE_MODULE_FORMAT_NATIVE"]

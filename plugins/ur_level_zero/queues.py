@@ -23,16 +23,7 @@ from ..sdk.captures import find_capture
 from ..sdk.queues import declare_queues
 from .captures import LZCapture, refuse_capture
 from .contexts import EventCell, LZContext
-from .core import (
-    ZE,
-    LZObject,
-    adapter,
-    call,
-    create,
-    is_owned,
-    make_handle_array,
-    make_struct,
-)
+from .core import ZE, LZObject, adapter, call, create, is_owned, make_handle_array, make_struct
 from .devices import LZDevice, QueueGroup
 from .event_kinds import EventUse
 from .events import LZEvent

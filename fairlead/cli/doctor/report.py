@@ -81,10 +81,7 @@ def _format_facts(facts: Diagnosis, paint: Callable[[str, str], str]) -> tuple[_
         ("Drivers", (line for driver in facts.drivers for line in _format_driver(driver, paint))),
         ("Passed over", _format_refusals(facts.refusals)),
         ("Adapters and plugins", _format_plugins(facts.plugins, paint)),
-        (
-            "Level Zero",
-            level_zero.format_lines(facts.level_zero, paint_state),
-        ),
+        ("Level Zero", level_zero.format_lines(facts.level_zero, paint_state)),
         ("CUDA and HIP", gpus.format_lines(facts.gpus, paint_state)),
         ("What other packages register", packages.format_lines(facts.packages, paint_state)),
         (

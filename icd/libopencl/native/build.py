@@ -206,9 +206,7 @@ def emit_thunks() -> str:
             ),
         )
     lines += _emit_table(
-        api,
-        "const uint8_t fl_since[FL_SLOTS]",
-        lambda f: f"{f.since[0] << 4 | f.since[1]:#x}",
+        api, "const uint8_t fl_since[FL_SLOTS]", lambda f: f"{f.since[0] << 4 | f.since[1]:#x}"
     )
     lines.append("void *fl_own_extension(const char *name) {")
     lines += [

@@ -33,11 +33,7 @@ HOOKS = (
     *("clRetainEvent", "clReleaseEvent", "clGetEventInfo", "clGetEventProfilingInfo"),
 )
 #: The functions of the extensions that begin in C (handles.c).
-IN_C = (
-    "clRetainCommandBufferKHR",
-    "clReleaseCommandBufferKHR",
-    "clEnqueueCommandBufferKHR",
-)
+IN_C = ("clRetainCommandBufferKHR", "clReleaseCommandBufferKHR", "clEnqueueCommandBufferKHR")
 INSTANCES = 64  # loaders in a process
 
 

@@ -33,13 +33,7 @@ class Append(AppendCall):
 
     __slots__ = ()
 
-    def add(
-        self,
-        op: str,
-        command: str,
-        keep: Sequence[Any] = (),
-        **operands: Any,
-    ) -> Appended:
+    def add(self, op: str, command: str, keep: Sequence[Any] = (), **operands: Any) -> Appended:
         """Append a command, and return what the caller is given.
 
         Args:

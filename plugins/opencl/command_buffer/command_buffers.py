@@ -24,11 +24,7 @@ from ....icd.calls import get_address
 from ....icd.command_buffer.choice import Choice, UnknownEngineError, choose
 from ....icd.command_buffer.command_buffer import CommandBuffer
 from ....icd.command_buffer.commands import CommandArray, CommandList
-from ....icd.command_buffer.driver_command_buffer import (
-    DriverCommandBuffer,
-    find_support,
-    why_not,
-)
+from ....icd.command_buffer.driver_command_buffer import DriverCommandBuffer, find_support, why_not
 from ....icd.command_buffer.engines.native import Native, RecordedByProgram
 from ....icd.command_buffer.lifetimes import Lifetimes
 from ....icd.errors import error as opencl_error

@@ -58,11 +58,8 @@ class _ChangedLaunch:
         present = command.present
         self.command, self.kernel = command, command.kernel
         self.sizes = list(present.n[0:9])
-        self.dim, self.local, self.offset = (
-            present.work_dim,
-            bool(present.has_local),
-            bool(present.has_offset),
-        )
+        self.dim, self.local = present.work_dim, bool(present.has_local)
+        self.offset = bool(present.has_offset)
 
     def read(self, update: Any, new: NewSizes) -> None:
         """Read what an update asks for.

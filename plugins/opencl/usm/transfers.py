@@ -94,13 +94,7 @@ class _Rows(NamedTuple):
 
 
 def _copy_rows(
-    enqueue: Enqueue,
-    to: Location,
-    to_pitch: int,
-    at: Location,
-    pitch: int,
-    width: int,
-    height: int,
+    enqueue: Enqueue, to: Location, to_pitch: int, at: Location, pitch: int, width: int, height: int
 ) -> UREvent | None:
     context, target, source = enqueue.queue.context, _Rows.at(to, to_pitch), _Rows.at(at, pitch)
     enqueue.block_by_event()

@@ -32,10 +32,7 @@ HIPRTC: Final = RuntimeCompilerNames(
 _pointer, _int = ctypes.c_void_p, ctypes.c_int
 #: The functions that are used, and their parameters. `{}` is what the compiler makes.
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "CreateProgram": (
-        *(_pointer, ctypes.c_char_p, ctypes.c_char_p),
-        *(_int, _pointer, _pointer),
-    ),
+    "CreateProgram": (*(_pointer, ctypes.c_char_p, ctypes.c_char_p), *(_int, _pointer, _pointer)),
     "CompileProgram": (_pointer, _int, _pointer),
     "DestroyProgram": (_pointer,),
     "GetProgramLogSize": (_pointer, _pointer),

@@ -39,10 +39,7 @@ _CHANNELS: Final = {
     "FLOAT": ("FLOAT", 32),
 }
 #: Types of a whole pixel: the order that they have, and the layout.
-_PACKED: Final = {
-    "UNORM_SHORT_565": ("RGB", "5_6_5"),
-    "UNORM_SHORT_555": ("RGBX", "5_5_5_1"),
-}
+_PACKED: Final = {"UNORM_SHORT_565": ("RGB", "5_6_5"), "UNORM_SHORT_555": ("RGBX", "5_5_5_1")}
 
 #: Level Zero's layout and type, the letters of each channel, and Unified Runtime's order and type.
 _ROWS: Final = [

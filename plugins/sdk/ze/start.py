@@ -19,14 +19,7 @@ from ....loader.base.interrupts import ENTRY
 from ....loader.ze.abi import ZE
 from .._native import ffi as shell_ffi
 from .._native_ze import ffi, lib
-from ..start import (
-    do_calls_begin_in_c,
-    end_shells,
-    get_shell,
-    load,
-    read_module,
-    take_interrupts,
-)
+from ..start import do_calls_begin_in_c, end_shells, get_shell, load, read_module, take_interrupts
 from .chains import find_code
 from .driver import LevelZeroDriver
 

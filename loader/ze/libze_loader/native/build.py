@@ -27,11 +27,7 @@ building = SimpleNamespace(**runpy.run_path(str(LOADER / "building.py")))
 rules = SimpleNamespace(**runpy.run_path(str(LOADER.parent / "argument_rules.py")))
 
 #: In entries.c: they concern all drivers.
-WRITTEN = {
-    "zeInit": "fl_init",
-    "zeDriverGet": "fl_driver_get",
-    "zeInitDrivers": "fl_init_drivers",
-}
+WRITTEN = {"zeInit": "fl_init", "zeDriverGet": "fl_driver_get", "zeInitDrivers": "fl_init_drivers"}
 #: The functions of entries.c and runtime.c whose names do not say that they are exported.
 _OWN = ("zeLoader*", "zel*", "zerGetGlobalProcAddrTable")
 #: The tables whose functions of version 1.0 have callbacks in a zel_core_callbacks_t, in its order.
