@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from pycparser import c_ast, c_generator, c_parser
@@ -57,7 +58,7 @@ class ParsedProgram(NamedTuple):
         attributes: The words of its attributes, as `reqd_work_group_size`, and their lines.
         alignment: The greatest alignment of the structs that have one given, in bytes. -1: it
             is not known how structs lie in memory.
-        decisions: What its directives depend on: see `Preprocessed`.
+        decisions, files: See `Preprocessed`.
     """
 
     functions: dict[str, c_ast.FuncDef]
@@ -66,6 +67,7 @@ class ParsedProgram(NamedTuple):
     alignment: int
     attributes: frozenset[tuple[str, int]]
     decisions: dict[str, bool]
+    files: set[Path]
 
 
 @lru_cache(maxsize=256)
@@ -85,7 +87,7 @@ def parse_program(
     """
     defined, folders = split_options(options)
     preprocessor = Preprocessor(dict(macros), defined, folders, _calculate)
-    tokens, pragmas, decisions = preprocessor.run(source)
+    tokens, pragmas, decisions, files = preprocessor.run(source)
     tokens, alignment, attributes = _take_attributes(tokens)
     for token in tokens:
         if _UNREADABLE.fullmatch(token.text):
@@ -95,7 +97,7 @@ def parse_program(
     tree = _parse(f'{prelude}\n#line 1 "kernel"\n{_layout(tokens)}\n')
     declarations = tuple(tree.ext[len(used) :])
     functions = {node.decl.name: node for node in declarations if isinstance(node, c_ast.FuncDef)}
-    rest = tuple(pragmas), alignment, attributes, decisions
+    rest = tuple(pragmas), alignment, attributes, decisions, files
     return ParsedProgram(functions, declarations, *rest)
 
 

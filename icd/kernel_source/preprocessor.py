@@ -39,11 +39,13 @@ class Preprocessed(NamedTuple):
         tokens, pragmas: In their order.
         decisions: The conditions of its directives, and whether they were taken as true. The names
             in them are the compiler's.
+        files: Which it includes: their paths.
     """
 
     tokens: list[Token]
     pragmas: list[str]
     decisions: dict[str, bool]
+    files: set[Path]
 
 
 _WORD: Final = re.compile(
@@ -113,6 +115,7 @@ class Preprocessor:
         self._decisions: dict[str, bool] = {}
         self._folders = folders
         self._calculate = calculate
+        self._files: set[Path] = set()
         self._once: set[Path] = set()
         self._depth = 0
         self._pragmas: list[str] = []
@@ -123,7 +126,8 @@ class Preprocessor:
         Raises:
             UnreadableKernel: It is not known what the driver makes of the source.
         """
-        return Preprocessed(list(self._run(source, 0, None)), self._pragmas, self._decisions)
+        tokens = list(self._run(source, 0, None))
+        return Preprocessed(tokens, self._pragmas, self._decisions, self._files)
 
     def _run(self, source: str, included_at: int, path: Path | None) -> Iterator[Token]:
         line, active, chunk = 1, [True], list[Token]()
@@ -185,6 +189,7 @@ class Preprocessor:
         for folder in [*beside, *self._folders]:
             path = Path(folder, name)
             if path.is_file():
+                self._files.add(path)
                 if path not in self._once:
                     self._depth += 1
                     if self._depth > _DEEPEST:

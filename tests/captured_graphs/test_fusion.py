@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from fairlead import noted_programs
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.pyopencl_client import ArgumentError, find_sources
+from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
 
 SOURCE = """
 constant float table[2] = {0.5f, 3.0f};
@@ -228,6 +230,33 @@ def test_programs_that_read_otherwise(queue: cl.CommandQueue, outside: str, insi
         return []
 
     check(Arrays(queue, 64), program, is_fused=False)
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_file_that_a_program_includes(
+    queue: cl.CommandQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_edited: bool
+) -> None:
+    """A text that fairlead has read may be another one when a program is built again."""
+    (tmp_path / "by.h").write_text("#define BY 3", encoding="utf-8")
+    if not is_edited:  # as if it was there before Python began
+        monkeypatch.setattr(
+            kernels_read, "_find_start", lambda: (tmp_path / "by.h").stat().st_ctime + 1
+        )
+    source = """#include "by.h"
+        kernel void add(global float *x) { x[get_global_id(0)] += BY; }
+        kernel void times(global float *x) { x[get_global_id(0)] *= BY; }"""
+    for number in range(1 + is_edited):
+        if number:
+            (tmp_path / "by.h").write_text("#define BY 5", encoding="utf-8")
+        built = cl.Program(queue.context, source).build(["-I", str(tmp_path)])
+        kernels = built.add, built.times
+
+        def program(x: Any, *_: Any, kernels: Any = kernels) -> list[Any]:
+            for kernel in kernels:
+                kernel(queue, (64,), None, x.data)
+            return []
+
+        assert bool(check(Arrays(queue, 64), program, is_fused=False)) == (not is_edited)
 
 
 def test_an_array_that_a_kernel_hides(queue: cl.CommandQueue) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,9 +110,25 @@ def _read_access(kernel: int, snapshot: ListSnapshot) -> tuple[KernelAccess, str
         )
     macros = list_macros(device)
     try:
-        return _parse_kernel_of_program(source, options, query_kernel_name(kernel), macros)
+        read = _parse_kernel_of_program(source, options, query_kernel_name(kernel), macros)
     except UnreadableKernel as error:
         raise NotFused(f"its kernel is not understood: {error}") from None
+    for path in read[0].program.files:
+        if not path.exists() or path.stat().st_ctime >= _find_start():
+            raise NotFused(f"{path}, which its program includes, has changed since Python began")
+    return read
+
+
+@lru_cache
+def _find_start() -> float:
+    """Return when this process began, in seconds since 1970. The driver may have read files since.
+
+    They may change while the driver, or a cache of what was read, has an earlier text of them.
+    """
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    since_boot = ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
 
 
 @lru_cache(1024)
