@@ -15,7 +15,15 @@ import pytest
 from helpers.fusion_programs import Kernels, RandomProgram
 
 from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
-from fairlead.icd.command_buffer.rewrites import launches, places, runs, transfers, used_bytes, uses
+from fairlead.icd.command_buffer.rewrites import (
+    launches,
+    places,
+    runs,
+    sources,
+    transfers,
+    used_bytes,
+    uses,
+)
 
 from . import test_fused_reductions as reduced
 
@@ -23,6 +31,12 @@ pytestmark = [pytest.mark.thorough, pytest.mark.one_driver("pocl_wheel")]
 
 #: What is wrong: the function, its text, and what stands there instead.
 MUTANTS: dict[str, tuple[Any, str, str]] = {
+    "no other product is in a sum": (sources._drop_factors, "== 1 and right and", "== 1 and"),
+    "a name is one variable": (
+        sources._drop_factors,
+        "and not uses[node.left.left.name] + uses[node.right.left.name]",
+        "",
+    ),
     "items never meet": (used_bytes.UsedBytes.allows, "if not self.meets(other)", "if True"),
     "places are alike": (used_bytes.UsedBytes.allows, "return same and", "return"),
     "reads never meet writes": (
@@ -83,6 +97,10 @@ LIKES = {
     "a loop keeps nothing": ["carried", "in_strides"],
     "patterns are items": ["fill", "scaled"],
     "others do not use memory": ["moved", "sum"],
+    "no other product is in a sum": ["beside", "sums"],
+    "all launches have as many items": ["guarded", "scaled"],
+    "buffers begin with their views": ["scaled", "sum", "swapped"],
+    "a name is one variable": ["hidden", "sums"],
 }
 #: The mutants of reductions, and a program that shows each.
 SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
@@ -90,7 +108,7 @@ SHOWN: dict[str, Callable[[cl.CommandQueue], Any]] = {
     "all pieces have a part of the result": reduced.test_the_result_is_memory_of_launches_before,
 }
 #: Programs that are tried with each mutant.
-PROGRAMS = 24
+PROGRAMS = 60
 
 
 def exchange(function: Any, old: str, new: str) -> Any:
@@ -112,6 +130,7 @@ def forget() -> Iterator[None]:
         kernels_read.find_kinds,
         kernels_read.find_elements,
         kernels_read.parse_kernel,
+        sources._write_function,
     )
     for one in cached:
         one.cache_clear()

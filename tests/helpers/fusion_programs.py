@@ -57,6 +57,9 @@ KERNELS: Final[dict[str, tuple[str, str, str]]] = {
                     " x[(get_global_id(1) * k + get_global_id(2)) * n + i] += 3;", "cube"),
     "column": ("rw", "y[get_global_id(1)] = x[get_global_id(1)] + get_global_id(0);", "column"),
     "helped": ("rw", "y[i] = helper(x[i]);", "items"),
+    "sums": ("rrwab", "z[i] = a * (T)x[i] + b * (T)y[i];", "items"),
+    "hidden": ("rrwab", "{ T a = 3; z[i] = a * (T)x[i] + b * (T)y[i]; }", "items"),
+    "beside": ("rrwa", "z[i] = a * (T)x[i] - x[i] * y[i];", "items"),
     "strides": ("rwn", "for (int j = i; j < n; j += get_global_size(0)) y[j] = x[j] - 1;", "few"),
     "in_strides": ("man", "for (int j = i; j < n; j += get_global_size(0)) x[j] += a;", "few"),
     "carried": ("rwn", "T last = 0; for (int j = i; j < n; j += get_global_size(0))"
@@ -80,12 +83,12 @@ KERNELS: Final[dict[str, tuple[str, str, str]]] = {
 _LETTERS: Final = "xyz"
 _TYPES: Final = {
     "r": "global const T *", "R": "global const T *", "w": "global T *", "W": "global T *",
-    "m": "global T *", "n": "int ", "k": "int ", "a": "T ", "l": "local T *",
+    "m": "global T *", "n": "int ", "k": "int ", "a": "T ", "b": "T ", "l": "local T *",
 }  # fmt: skip
 #: Types of elements.
 KINDS: Final = {"float": np.float32, "double": np.float64, "int": np.int32, "uchar": np.uint8}
 #: Elements of a buffer that launches may use.
-SIZES: Final = (64, 128, 200, 320)
+SIZES: Final = (64, 128, 200, 320, 1024)
 #: Elements behind them, so that views may begin later, and places may move in those.
 _LATER: Final = 128
 _SPARE: Final = _LATER + 32
@@ -97,7 +100,7 @@ def write_source(kind: str, *, helper: str = "x * 3") -> str:
     texts = [f"#define T {kind}", f"#define T4 {kind}4", f"T helper(T x) {{ return {helper}; }}"]
     for name, (roles, text, _) in KERNELS.items():
         letters = iter(_LETTERS)
-        given = [_TYPES[role] + (role if role in "nkal" else next(letters)) for role in roles]
+        given = [_TYPES[role] + (role if role in "nkabl" else next(letters)) for role in roles]
         start = "size_t i = get_global_id(0);"
         texts.append(f"kernel void {name}({', '.join(given)}) {{ {start} {text} }}")
     return "\n".join(texts)
@@ -164,7 +167,7 @@ class RandomProgram:
         self._kernels = kernels.build(self.kind)
         numbers = np.random.default_rng(seed)
         self._held, self._own = made.randint(2, 4), made.randint(0, 3)
-        count = self._size + _SPARE
+        count = 4 * (self._size + _SPARE)  # a wrong proof harms nobody else
         self._contents = [self._fill(numbers, count) for _ in range(self._held + self._own)]
         #: Views: a buffer, and where it begins. The first ones are whole buffers.
         step = max(1, 128 // self._type.itemsize)
@@ -215,10 +218,9 @@ class RandomProgram:
 
     def _choose(self, role: str) -> Any:
         made = self._made
-        if role == "a":
-            return self._type.type(
-                made.choice([0.5, 0.75, 1.25] if self._type.kind == "f" else [3])
-            )
+        if role in "ab":
+            floats = [0.75, 1.25, 1.0, -1.0]
+            return self._type.type(made.choice(floats if self._type.kind == "f" else [3]))
         if role == "l":
             return cl.LocalMemory(4 * self._type.itemsize)
         return np.int32(self._size if role == "n" else made.choice([0, 1, 32]))

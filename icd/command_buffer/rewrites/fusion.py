@@ -6,8 +6,9 @@ the same, bit for bit, because:
 - an item of a launch uses nothing of its ids but its own number (launches.py);
 - two launches are fused only if no item meets what another item wrote: where both use the same
   bytes and one writes them, each item has its own, by the same map (`UsedBytes.allows`);
-- the functions have the old expressions, so a compiler rounds where it did. A value that crosses an
-  old border is stored and loaded, or kept in a variable of its type;
+- the functions have the old expressions, so a compiler rounds where it did. Only factors of 1 and
+  -1 are left out of sums (sources.py). A value that crosses an old border is stored and loaded, or
+  kept in a variable of its type;
 - memory is replaced by such a variable only if nobody can see it: only the recording has a
   reference to it, only launches of this run use it, and each item writes its element first.
 
