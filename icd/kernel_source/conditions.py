@@ -146,8 +146,3 @@ _DIMENSIONS: Final = (0, 1, 2)
 UNIFORM_GROUPS: Final[Needs] = frozenset(Fits(symbol("rest", d), 0, 0) for d in _DIMENSIONS)
 #: The launch has one item in the second and third dimension.
 ONE_DIMENSION: Final[Needs] = frozenset(Fits(symbol("global_size", d), 1, 1) for d in (1, 2))
-
-
-def group_size(dimension: str, size: int) -> Condition:
-    """The groups have the size that the source assumes."""
-    return Fits(symbol("local_size", dimension), size, size)

@@ -17,11 +17,11 @@ from typing import Final
 from pycparser import c_ast
 
 from .c_types import SourceTypes
-from .conditions import Injective, LaunchValues, Needs, Three, group_size
+from .conditions import Injective, LaunchValues, Needs, Three
 from .errors import UnreadableKernel
 from .evaluation import Access, KernelParameter, parameters
 from .parsing import ParsedProgram, parse_program
-from .polynomials import Polynomial, Symbol, number
+from .polynomials import Polynomial, number
 from .syntax import find_carried, line_of, uses_ids, uses_of_ids
 from .walk import ItemLoop, Walk
 
@@ -202,8 +202,8 @@ def _find_own(accesses: list[Access], kind: str) -> Own | Reason:
             return Reason("it is accessed at a place that is not known", one.line)
         if not one.width:
             return Reason("the size of an element is not known", one.line)
-        offset, more = _with_group_sizes(one.offset)
-        needs |= one.needs | more
+        offset = one.offset
+        needs |= one.needs
         if why := _refuse(offset, kind):
             return Reason(why, one.line)
         if low is None:
@@ -240,21 +240,3 @@ def _refuse(offset: Polynomial, kind: str) -> str:
         if offset.coefficient(symbol) is None:
             return f"its place is not a linear form of {symbol}"
     return ""
-
-
-def _with_group_sizes(offset: Polynomial) -> tuple[Polynomial, Needs]:
-    """Read `16 * group + local` as the id, if groups have 16 items."""
-    needs: Needs = frozenset()
-    for local in offset.symbols:
-        group = Symbol("group", local.name)
-        if local.kind != "local" or group not in offset.symbols:
-            continue
-        one, other = offset.coefficient(local), offset.coefficient(group)
-        step = one.constant if one else None
-        jump = other.constant if other else None
-        if step and jump and not jump % step and jump // step > 0:
-            needs |= {group_size(local.name, jump // step)}
-            id_ = Polynomial((((Symbol("id", local.name),), step),))
-            gone = Polynomial((((local,), step), ((group,), jump)))
-            offset = offset - gone + id_
-    return offset, needs

@@ -189,8 +189,3 @@ def test_conditions_are_checked_with_the_launch() -> None:
     assert not holds((8, 4, 2), 1, 8)  # a dimension that does not occur
     assert not holds((8, 4, 1), 1, 1 << 30)  # int wraps
     assert not own.holds(LaunchValues((8, 4, 1)))  # values that are not known
-    groups = read("kernel void k(global int *x) { x[get_group_id(0) * 16 + get_local_id(0)] = 1; }")
-    own = groups.arguments["x"].own
-    assert own and own.holds(LaunchValues((32, 1, 1), (16, 1, 1)))
-    assert not own.holds(LaunchValues((32, 1, 1), (8, 1, 1)))
-    assert not own.holds(LaunchValues((32, 1, 1)))

@@ -136,7 +136,7 @@ def test_tricky_kernels(context: cl.Context) -> None:
     assert not found and claims >= 12
 
 
-OWN = {"whole", "inlined", "wide", "free clamp", "component", "vload", "early", "group", "shadow"}
+OWN = {"whole", "inlined", "wide", "free clamp", "component", "vload", "early", "shadow"}
 
 
 @pytest.mark.parametrize("name", sorted(OWN))
