@@ -28,6 +28,13 @@ FASTER = {
         "replay ÷ C loop, 1,000 tiny kernels",
         True,
     ),
+    **{
+        f"PyOpenCL's calls; NumPy; numba; JAX: {size} floats": (
+            f"ten array operations on {size} floats: PyOpenCL; NumPy; numba; JAX ÷ fused",
+            False,
+        )
+        for size in ("64 Ki", "1 Mi")
+    },
     "PyOpenCL's calls of 1,000 kernels in a chain": (
         "PyOpenCL ÷ replay, 1,000 calls in a chain",
         False,
