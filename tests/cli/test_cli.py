@@ -74,6 +74,8 @@ def test_the_table_fits_80_columns_and_nothing_is_cut_off(
 
 def test_what_devices_imports(fake_driver: FakeDriver, tmp_path: Path) -> None:
     """People wait for it: once its verdict is known, a driver costs no child and no parser."""
+    if any(is_there(one) for places in PLACES.values() for one in places):
+        pytest.skip("needs a machine without drivers of CUDA and HIP, which it asks for devices")
     env = vendors(tmp_path, fake_driver()) | {"XDG_CACHE_HOME": str(tmp_path)}
     list_imports("devices", env=env)
     imported = list_imports("devices", env=env)
@@ -597,7 +599,9 @@ def test_a_plain_list_of_devices_imports_nothing_for_what_is_not_here(
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "Fake device" in done.stdout and "fairlead.cli.devices" in imported
     assert not imported & {"click", "elftools", "tempfile", "shutil", "fairlead.icd.probe"}
-    if not any(find().candidates for find in FIND.values()):
+    if not any(find().candidates for find in FIND.values()) and not any(
+        is_there(one) for places in PLACES.values() for one in places
+    ):
         assert not imported & {"dataclasses", "fairlead.loader.ur.adapters"}
     for name, places in PLACES.items():
         assert any(map(is_there, places)) or f"fairlead.loader.{name}.driver" not in imported

@@ -13,9 +13,23 @@ import pytest
 from helpers.support import RunPython
 
 COMMAND = "from fairlead.cli.main import main; main(prog_name='fairlead')"
+#: What makes the machine one without a GPU: it has only the drivers of GPUs that LD_LIBRARY_PATH
+#: leads to.
+NO_GPU = """
+import os
+from pathlib import Path
+from fairlead.cli.doctor import gpus, machine
+machine.find_device_nodes = tuple
+folders = list(map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))))
+gpus.find_library = lambda name: next(
+    (str(one / name) for one in folders if (one / name).exists()), None
+)
+for search in gpus.SEARCHES.values():
+    search.steps = tuple(one for one in search.steps if not Path(one.library).is_absolute())
+"""
 #: One examination, as `fairlead doctor --json` and as `fairlead doctor` print it. The machine has
-#: only drivers that variables name: those of this Python are not there.
-EXAMINE = """
+#: only drivers that variables name: those of this Python are not there, and no GPU is.
+EXAMINE = f"""{NO_GPU}
 import functools, sys
 from fairlead.cli.doctor import diagnosis, hiding
 is_there = hiding._is_there
@@ -64,7 +78,9 @@ class Machine:
 
     def __init__(self, run_python: RunPython, vendors: Path) -> None:
         self.run_python, self.vendors = run_python, vendors
-        self.env: dict[str, str | None] = {"OCL_ICD_VENDORS": str(vendors)}
+        # only a test knows of drivers of GPUs, and of variables for them
+        hidden = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+        self.env: dict[str, str | None] = {**dict.fromkeys(hidden), "OCL_ICD_VENDORS": str(vendors)}
         self.text = ""
 
     def register(self, name: str, content: str | Path) -> None:

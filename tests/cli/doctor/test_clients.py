@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.doctor import COMMAND, Machine, of
+from helpers.doctor import COMMAND, NO_GPU, Machine, of
 from helpers.support import FakeDriver, RunPython
 from helpers.tables import table
 
@@ -55,7 +55,7 @@ def test_what_the_doctor_says_that_pyopencl_sees_is_what_it_sees(
     machine.register("b", fake_driver(name='"Second"', numbered=0))
     (client, *_) = machine.examine()["clients"]
     assert repr(client["sees"]) == run_python(PLATFORMS, env=machine.env).out.strip()
-    short = run_python(COMMAND, "doctor", "--short", env=machine.env, check=False).out
+    short = run_python(f"{NO_GPU}{COMMAND}", "doctor", "--short", env=machine.env, check=False).out
     assert short.splitlines()[2:6] == [
         "Verdict",
         "  2 drivers usable, 0 problems",
@@ -149,7 +149,9 @@ def test_the_verdict_of_each_situation(
         machine.register("other", for_another_processor(good, tmp_path))
     if name == "crashes":
         machine.register("crash", fake_driver(at_load="abort()"))
-    done = machine.run_python(COMMAND, "doctor", "--short", env=machine.env, check=False)
+    done = machine.run_python(
+        f"{NO_GPU}{COMMAND}", "doctor", "--short", env=machine.env, check=False
+    )
     lines = [line.strip() for line in done.out.splitlines()[2:]]
     clients = [
         line
@@ -279,7 +281,7 @@ def test_env_where_nothing_can_be_written(
 def test_env_names_the_repairs_that_others_do_not_get(
     run_python: RunPython, pocl_wheel: object
 ) -> None:
-    facts = run_python(COMMAND, "doctor", "--json", check=False).out
+    facts = run_python(f"{NO_GPU}{COMMAND}", "doctor", "--json", check=False).out
     done = run_python(COMMAND, "env")
     assert ('"pocl-generic-cpu"\n' in facts) == ("the repair pocl-generic-cpu" in done.err)
     assert os.path.isdir(done.out.split("=")[1].strip())

@@ -14,6 +14,7 @@ import pytest
 from fairlead.icd import driver_profiles
 from fairlead.icd.command_buffer import direct_self_test, direct_trust, self_tests
 from fairlead.icd.command_buffer.direct_trust import why_not_device
+from fairlead.icd.driver_profiles import locate
 from fairlead.icd.drivers import platforms
 from fairlead.loader.base import probe_verdicts
 from fairlead.loader.base.children import Outcome, Request
@@ -83,7 +84,8 @@ def test_the_self_test_has_no_inline_assembly() -> None:
 
 
 def test_a_row_forbids_a_version(pocl_wheel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    platform = next(one for one in platforms() if "PoCL" in one.version)
+    library = locate(pocl_wheel)[0]
+    platform = next(one for one in platforms() if one.driver.path == library)
     row = driver_profiles.ProfileRow(
         id="forbidden",
         applies=driver_profiles.Applies(product="PoCL", since=(3, 0), before=(3, 1)),
