@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
-import numpy
+from numpy import ndarray
 
 from ..icd._native import lib
 from ..loader.base.forks import count_forks, make_lock
@@ -78,8 +78,9 @@ class _CapturedCall:
         self.unrepeatable = exchanged
         self._is_in_order = not has_property(self.queue, "OUT_OF_ORDER_EXEC_MODE_ENABLE")
         self._handle, self._last = self.queue.int_ptr, None
-        #: What the graph's Parameters are, by place: what was given, and the memory of an array.
-        self._present: dict[int, tuple[Any, Any]] = {}
+        #: What the graph's Parameters are, in the order of `used`: what was given, and the memory
+        #: of an array. Nobody's argument is the class.
+        self._present = self._unknown = [(_CapturedCall, None)] * len(self.used)
         self.made = [one for one in self._list_results() if self._find_place(one) is None]
         #: What the function has set: the place of the object, the attribute, and its new value.
         self._set: list[tuple[int, str, Any]] = []
@@ -126,9 +127,16 @@ class _CapturedCall:
 
     def replay(self, given: Sequence[Any]) -> Any:
         """Replay the call with other arguments. Returns what the function returns."""
-        values = {name: given[i] for i, name in self.used if not self._has(i, given[i])}
+        values, present, before = {}, [], self._present
+        for (place, name), (one, held) in zip(self.used, before, strict=True):
+            value = given[place]
+            memory = getattr(value, "base_data", None)
+            present.append((value, memory))
+            # To set a value takes longer than to look. An array's own value may have changed.
+            if one is not value or held is not memory or type(value) is ndarray:
+                values[name] = value
         if values:
-            self._present = {}  # until it is known that they were set
+            self._present = self._unknown  # until it is known that they were set
         arrays = [*(given[i] for i in self.arrays), *self.made]
         waits = [
             event
@@ -141,7 +149,7 @@ class _CapturedCall:
         event = self.loop.replay(self.queue, wait_for=waits or None, **values)
         self._last = event if self._is_in_order else None
         if values:
-            self._present = {i: (given[i], _get_memory(given[i])) for i, _ in self.used}
+            self._present = present
         for array in arrays:
             array.events[:] = (event,)  # it comes after all of the earlier ones
         if self.others:
@@ -149,11 +157,6 @@ class _CapturedCall:
         for place, name, value in self._set:
             object.__setattr__(given[place], name, self._take_from_call(value, given))
         return self._return_result(given)
-
-    def _has(self, place: int, value: Any) -> bool:
-        """Whether a Parameter is this value already: setting it takes longer than to look."""
-        one, memory = self._present.get(place, (None, None))
-        return one is value and memory is _get_memory(value) and type(value) is not numpy.ndarray
 
     def _comes_before(self, event: Any) -> bool:
         """Whether the queue itself lets the replay come after an event."""
@@ -172,10 +175,6 @@ class _CapturedCall:
             make = getattr(type(result), "_make", type(result))  # of a namedtuple, or the type
             return make(self._take_from_call(one, given) for one in result)
         return result if result is None else self._take_from_call(result, given)
-
-
-def _get_memory(thing: Any) -> Any:
-    return getattr(thing, "base_data", None)
 
 
 def _mark(queues: Sequence[Any], waits: Sequence[Any] = ()) -> list[Any]:

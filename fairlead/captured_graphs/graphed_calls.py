@@ -94,16 +94,17 @@ class GraphedCall:
         for place, value in enumerate(given):
             read = _find_reader(type(value))
             owner = None
-            if read is GraphedCall._read_object:
+            if read is _READ_OBJECT:
                 owner = self._make_owner(place, value, len(given) + len(attributes))
             if owner is None:
                 kinds.append(read(self, value))
             else:
                 attributes += _read_attributes(value).values()
                 kinds.append((type(value), owner.names))
-        self._reads_attributes = True
-        kinds += [_find_reader(type(value))(self, value) for value in attributes]
-        given += attributes
+        if attributes:
+            self._reads_attributes = True
+            kinds += [_find_reader(type(value))(self, value) for value in attributes]
+            given += attributes
         self.queues = self.queues or self._other_queues
         if not self.queues:
             raise CannotBeGraphedError("no argument is an array with a queue, or a queue")
@@ -191,6 +192,9 @@ class GraphedCall:
             )
             return None
         return type(value), value
+
+
+_READ_OBJECT: Final = GraphedCall._read_object
 
 
 @lru_cache(maxsize=256)
