@@ -35,7 +35,6 @@ def _measure(run: Callable[[], None]) -> float:
 def child(place: int) -> dict[str, float]:
     """Return what the calls take on a driver, with the events that the variable names."""
     from fairlead import plugins
-    from fairlead.conformance.ur import kernels
     from fairlead.conformance.ur.calls import URCalls
     from fairlead.conformance.ur.objects import URObjects
     from fairlead.conformance.ur.recording import URRecording
@@ -47,8 +46,7 @@ def child(place: int) -> dict[str, float]:
     device = plugin.platforms[place].devices[0]
     calls = URCalls(plugin, device.handle)
     make = URObjects(calls, plugin.handles[0], device.platform.handle, device.handle)
-    context = make.context()
-    queue, program = make.queue(context), make.source_program(context, kernels.SOURCE)
+    queue = make.queue()
 
     def barrier() -> None:
         event = make.barrier(queue)
@@ -56,8 +54,8 @@ def child(place: int) -> dict[str, float]:
         make.release(event)
 
     def recorded(event: bool) -> URRecording:
-        recording = URRecording(make, context, isInOrder=True)
-        recording.launch(make.kernel(program, "nothing"), event=event)
+        recording = URRecording(make, isInOrder=True)
+        recording.launch(make.kernel("nothing"), event=event)
         recording.finalize()
         return recording
 

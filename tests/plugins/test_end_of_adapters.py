@@ -21,7 +21,7 @@ plugin = load(PluginCandidate(sys.argv[1], "test", backend="level_zero"))
 device = plugin.devices[0]
 calls = URCalls(plugin, device.handle)
 world = World(calls, plugin.handles[0], device.platform.handle, device.handle)
-kernel = world.kernel(world.the_program)
+kernel = world.kernel()
 if "never ends" in sys.argv:
     from fairlead.plugins.ur_level_zero.core import adapter
     context = adapter.registry.list_owned("ur_context_handle_t")[world.the_context]
