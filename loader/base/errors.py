@@ -130,6 +130,12 @@ class CodeError(FairleadError):
         return cls.api.errors.get(code, unknown)
 
     @classmethod
+    def check(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> None:
+        """Raise the exception for a code unless it is 0, which is success everywhere."""
+        if code:
+            raise cls.from_code(code, routine, detail, remedy)
+
+    @classmethod
     def from_code(cls, code: int, routine: str, detail: str = "", remedy: str = "") -> Self:
         """Return the exception for a code.
 

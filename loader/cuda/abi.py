@@ -40,7 +40,4 @@ class CudaError(CodeError):
     }
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise CudaError unless `code` is CUDA_SUCCESS."""
-    if code:
-        raise CudaError.from_code(code, routine, detail, remedy)
+check: Final = CudaError.check

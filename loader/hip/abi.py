@@ -44,10 +44,7 @@ class HipError(CodeError):
     }
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise HipError unless `code` is hipSuccess."""
-    if code:
-        raise HipError.from_code(code, routine, detail, remedy)
+check: Final = HipError.check
 
 
 #: Neutral names of functions that HIP lacks, or has for other objects only.

@@ -37,10 +37,7 @@ class PIError(CodeError):
     unknown = "PI_ERROR_{value}"
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise PIError unless `code` is PI_SUCCESS."""
-    if code:
-        raise PIError.from_code(code, routine, detail, remedy)
+check: Final = PIError.check
 
 
 def serve(table: DispatchTable) -> DispatchTable:

@@ -39,7 +39,4 @@ class URError(CodeError):
     unknown = "UR_RESULT_{value}"
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise URError unless `code` is UR_RESULT_SUCCESS."""
-    if code:
-        raise URError.from_code(code, routine, detail, remedy)
+check: Final = URError.check

@@ -60,7 +60,4 @@ class LevelZeroError(CodeError):
     unknown = "ZE_RESULT_{value:#x}"
 
 
-def check(code: int, routine: str, detail: str = "", remedy: str = "") -> None:
-    """Raise LevelZeroError unless `code` is ZE_RESULT_SUCCESS."""
-    if code:
-        raise LevelZeroError.from_code(code, routine, detail, remedy)
+check: Final = LevelZeroError.check
