@@ -342,6 +342,25 @@ def find_pooled_buffers(caller: FrameType | None) -> list[Any]:
     return found
 
 
+def find_wholes() -> set[int]:
+    """Return the memory objects (handles) that living buffers and images of PyOpenCL are parts of.
+
+    Intel's driver counts no reference to a buffer for its parts.
+    """
+    import pyopencl as cl
+
+    found = set[int]()
+    for one in gc.get_referrers(cl.Buffer, cl.Image):
+        if type(one) in (cl.Buffer, cl.Image):
+            try:
+                whole = one.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+            except Exception:  # one that was released
+                continue
+            if whole is not None:
+                found.add(whole.int_ptr)
+    return found
+
+
 def keep_sources(programs: Collection[int]) -> list[Any]:
     """Return the living pyopencl.Programs of handles, which have the sources (`find_sources`)."""
     return (

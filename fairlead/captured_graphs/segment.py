@@ -36,7 +36,7 @@ from ..loader.base.interrupts import split_repetitions
 from ..runtime.event import Event
 from ..runtime.handles import make_struct
 from .commands import CapturedLaunch, as_captured
-from .pyopencl_client import find_sources, keep_sources
+from .pyopencl_client import find_sources, find_wholes, keep_sources
 from .segment_commands import SegmentCommands
 from .settings import ParameterSettings
 
@@ -144,7 +144,8 @@ class CapturedSegment:
         listed, cells = self._listed, self._commands.get_cells
         with self._lock:
             checks = how == "check"
-            rewriting = Rewriting(listed, find_sources, keep_sources, cells, checks=checks)
+            ask = find_sources, keep_sources, find_wholes
+            rewriting = Rewriting(listed, *ask, cells, checks=checks)
             self._buffer.plans.rewrite(rewriting, wait=how != "auto")
 
     def reveal(self, memory: Collection[int]) -> None:

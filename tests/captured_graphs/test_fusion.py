@@ -259,6 +259,29 @@ def test_a_file_that_a_program_includes(
         assert bool(check(Arrays(queue, 64), program, is_fused=False)) == (not is_edited)
 
 
+def test_a_part_of_memory_that_only_the_graph_has(queue: cl.CommandQueue) -> None:
+    """The program sees the memory through a part of it, also where drivers do not count that."""
+    source = """
+        kernel void first(global const float *x, global float *z) {
+            z[get_global_id(0)] = x[get_global_id(0)] * 3;
+        }
+        kernel void second(global const float *z, global float *x) {
+            x[get_global_id(0)] = z[get_global_id(0)] + 1;
+        }"""
+    built = cl.Program(queue.context, source).build()
+    kernels = built.first, built.second
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        whole = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, x.nbytes)
+        kernels[0](queue, (64,), None, x.data, whole)
+        kernels[1](queue, (64,), None, whole, x.data)
+        part = whole.get_sub_region(0, x.nbytes // 2)
+        return [cl_array.Array(queue, 32, x.dtype, data=part)]
+
+    (fused,) = check(Arrays(queue, 64), program)
+    assert not list_unwritten(fused)
+
+
 def test_an_array_that_a_kernel_hides(queue: cl.CommandQueue) -> None:
     """A variable stands for memory, and not for an array of the kernel that has its name."""
     source = """kernel void first(global const float *x, global float *z) {

@@ -65,6 +65,7 @@ class Rewriting:
         find_sources: returns the sources of programs (handles) that the driver does not tell, as
             far as they are known. That takes long.
         keep_sources: returns what has these sources, of programs of which the program has objects.
+        find_wholes: returns memory objects (handles) of which a program has parts. That takes long.
         get_cells: returns the cells of the commands' Parameters.
         checks: whether the first replays run both ways, and are compared.
     """
@@ -74,12 +75,14 @@ class Rewriting:
         commands: CommandList,
         find_sources: Callable[[Collection[int]], dict[int, str]],
         keep_sources: Callable[[Collection[int]], Any],
+        find_wholes: Callable[[], set[int]],
         get_cells: Callable[[], Cells | None],
         *,
         checks: bool = False,
     ) -> None:
         self._commands, self._find_sources, self._get_cells = commands, find_sources, get_cells
-        self._checks = checks
+        self._checks, self._find_wholes = checks, find_wholes
+        self._wholes: set[int] | None = None
         self._references = References(commands)
         self._kept = keep_sources(self._references.programs)
         self._result: Future[Rewritten] | None = None
@@ -95,6 +98,7 @@ class Rewriting:
         if self._result is not None:
             return
         cells, result = self._get_cells(), Future[Rewritten]()
+        self._wholes = None
         snapshot = take_snapshot(self._commands, self._find_sources, cells, self._count_others)
         if (reason := why_not(snapshot)) is not None:
             result.set_result(Rewritten(None, lines=[f"not fused: {reason}"]))
@@ -109,7 +113,10 @@ class Rewriting:
         return self._since
 
     def _count_others(self, memory: int) -> int:
-        return self._references.count_others(memory) + (memory in self._revealed)
+        others = self._references.count_others(memory) + (memory in self._revealed)
+        if not others and self._wholes is None:
+            self._wholes = self._find_wholes()
+        return others or int(memory in (self._wholes or ()))
 
     def reveal(self, memory: Collection[int]) -> None:
         """Let no variable stand for memory objects (handles) that a program can see now."""
