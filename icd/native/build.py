@@ -119,6 +119,7 @@ def emit_operations() -> dict[str, str]:
         "operations.h": make.emit_facts(operations, first),
         "record_operations.h": make.emit_records(operations, api.slots, written, first),
         "replay_operations.h": make.emit_issues(operations, first),
+        "fenced_calls.h": make.emit_fences(api.slots, first),
     }
 
 

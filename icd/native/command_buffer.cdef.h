@@ -81,6 +81,8 @@ typedef struct fl_built {
     /* Run it `times` times in the caller's thread, to the end; NULL: only queues run it. No queue
      * has it meanwhile. FL_BUILD_ANEW: nothing has happened, and nothing of it can run any more. */
     int (*run)(void *self, uint32_t times);
+    /* Wait for everything in a queue before that; NULL: clFinish does it. */
+    int (*finish)(void *self, void *queue);
     /* The next enqueue, which is of so many times, takes the values that these rows have for each
      * of them. An error: it cannot, or this is NULL. 0 times: nothing is taken any more. */
     int (*take_series)(void *self, const fl_value *values, uint32_t count, uint32_t times);

@@ -294,9 +294,11 @@ void fl_destroy_cuda(fl_cuda *g) {
     if (!fl_cuda_lost(g) && fl_cuda_enter(d) == CUDA_SUCCESS) {
         drop_graph(g);
         fl_drop_loop(d, &g->loop);
-        drop_words(g);
+        fl_free_jobs(g, true);
         fl_cuda_leave(d);
+        drop_words(g);
     }
+    fl_free_jobs(g, false);
     pthread_mutex_lock(&unfinished.lock);
     fl_cuda **at = place_in_unfinished(g);
     if (*at) {
@@ -325,8 +327,8 @@ static void *copied(const void *array, size_t size) {
 
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functions *functions,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before,
-                     const uint32_t *before, int starts_early, int beside, const char *title,
-                     int *code) {
+                     const uint32_t *before, int starts_early, int in_order, int beside,
+                     const char *title, int *code) {
     fl_cuda *g = calloc(1, sizeof *g);
     *code = CUDA_ERROR_OUT_OF_MEMORY;
     if (!g)
@@ -338,13 +340,13 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
                    .commands = commands,
                    .starts_early = starts_early,
                    .has_no_loop = functions->device_count > 1,
+                   .in_order = in_order,
                    .beside = beside};
     g->nodes = calloc(count ? count : 1, sizeof *g->nodes);
     g->first_before = copied(first_before, (count + 1) * sizeof *first_before);
     g->before = copied(before, first_before[count] * sizeof *before);
     g->devices = copied(functions->devices, functions->device_count * sizeof *g->devices);
     g->device_count = g->devices ? functions->device_count : 0;
-    g->last = &g->first;
     snprintf(g->title, sizeof g->title, "%s", title);
     pthread_mutex_init(&g->running, NULL);
     pthread_mutex_init(&g->lock, NULL);
@@ -367,8 +369,9 @@ uint32_t fl_cuda_early(const fl_cuda *g) { return g->early; }
 
 /* --- updates --- */
 
-/* Wait until all launches that were enqueued are made, since an update must not reach them. They
- * may wait for the program itself, so not for ever. The caller has the lock. */
+/* Wait until all launches that were enqueued are made, since an update must not reach them: CUDA
+ * keeps what a launch was made with. They may wait for the program itself, so not for ever. The
+ * caller has the lock. */
 static bool all_launched(fl_cuda *g) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -376,9 +379,9 @@ static bool all_launched(fl_cuda *g) {
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     int code = 0;
-    while (g->first && !code)
+    while (g->unlaunched && !code)
         code = pthread_cond_timedwait(&g->changed, &g->lock, &until);
-    return !g->first;
+    return !g->unlaunched;
 }
 
 static CUresult set_node(fl_cuda *g, CUgraphNode node, const fl_cuda_node *n) {
@@ -437,6 +440,7 @@ int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell) {
 }
 
 int fl_release_cuda(fl_cuda *g) {
+    fl_close_lane(g);
     pthread_mutex_lock(&g->lock);
     bool has_thread = g->has_thread, is_left = g->first != NULL;
     if (is_left) {

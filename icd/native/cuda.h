@@ -10,6 +10,7 @@
 #include "cuda_abi.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* A function of the driver, through whatever trace is in front of its table: CU(device, cuInit)(0).
  */
@@ -95,6 +96,8 @@ void fl_drop_loop(const fl_cuda_device *device, fl_cuda_loop *loop);
 
 /* --- the graph --- */
 
+typedef struct fl_cuda_job fl_cuda_job;   /* a replay that nobody waits for in its call */
+
 struct fl_cuda {
     fl_cuda_device *device;   /* which launches it */
     fl_cuda_device **devices; /* all of them; the functions may be gone at the end */
@@ -116,11 +119,12 @@ struct fl_cuda {
     CUgraph graph;
     CUgraphExec executable;
     bool starts_early;        /* whether launches may start early, and how many do */
+    int in_order; /* its queues are */
     int beside; /* its queues are out of order, and nothing else in them waits for it, or is waited
                    for */
     uint32_t early;
-    pthread_mutex_t running; /* of launches, which last as long as the GPU, and of their times;
-                                nobody with it takes `lock` */
+    pthread_mutex_t running; /* of launches, some of which last as long as the GPU, and of their
+                                times; nobody with it takes `lock` */
     fl_cuda_loop loop;
     bool has_no_loop;         /* the driver refuses it, as it does one of several devices */
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
@@ -128,8 +132,13 @@ struct fl_cuda {
     uint32_t timed;           /* how many are known; the first of them does not count */
     pthread_mutex_t lock;     /* of what follows */
     pthread_cond_t changed;
-    struct fl_cuda_job *first, **last;
+    fl_cuda_job *first, *newest;   /* those that have not ended */
+    fl_cuda_job *idle;             /* to be used again */
+    uint32_t unlaunched;           /* how many of them, the newest ones */
+    atomic_uint unfinished;        /* how many there are, also without the lock */
     bool has_thread, closing;
+    cl_command_queue lane;         /* cuda_lanes.c; changes with the lock of the lanes, too */
+    fl_cuda *next_lane;
     char title[sizeof(((fl_cuda_device *)0)->lost_by)];
     fl_cuda *next_unfinished; /* of those that were released before they ended */
 };
@@ -140,6 +149,25 @@ CUresult fl_build_cuda_loop(fl_cuda *g, CUdeviceptr word);
 CUresult fl_cuda_lost(const fl_cuda *g);
 /* Nobody uses it any more. */
 void fl_destroy_cuda(fl_cuda *g);
+
+/* cuda_launches.c: how many jobs have failed. */
+extern atomic_uint fl_cuda_failures;
+/* The end of the last job, if that has not come: a reference, or NULL. The caller
+ * has the lock. */
+cl_event fl_last_end(const fl_cuda *g);
+/* Free the idle jobs. The context is current if their events end, too. */
+void fl_free_jobs(fl_cuda *g, bool with_events);
+
+/* cuda_lanes.c: open a lane on a queue, before what is in the queue is waited for. It is the
+ * graph's only one, and the queue's. False: it cannot be opened. */
+bool fl_open_lane(fl_cuda *g, cl_command_queue queue);
+void fl_close_lane(fl_cuda *g);   /* if it has one */
+/* Wait for the replays in a queue's lane. False: it has none. */
+bool fl_finish_lane(cl_command_queue queue);
+/* The driver's own function, which closes no lane: of a queue that had one. */
+void *fl_own_call(cl_command_queue queue, int slot);
+/* The program has calls on queues that are not in the driver's table, and cannot be seen. */
+void fl_forbid_lanes(void);
 
 /* Make the context of a device current in this thread, and put back what was. A CUresult. */
 CUresult fl_cuda_enter(const fl_cuda_device *device);

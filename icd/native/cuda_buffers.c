@@ -310,6 +310,17 @@ static cl_int release_queue(cl_command_queue queue) {
     return CL_SUCCESS;
 }
 
+/* Calls on queues, such as those of semaphores, which cuda_lanes.c would not see. */
+static void *find_extension(cl_platform_id platform, const char *name) {
+    fn_clGetExtensionFunctionAddressForPlatform *find =
+        (fn_clGetExtensionFunctionAddressForPlatform *)fl_patched(
+            platform, SLOT_clGetExtensionFunctionAddressForPlatform);
+    void *found = find(platform, name);
+    if (found && !strncmp(name, "clEnqueue", strlen("clEnqueue")))
+        fl_forbid_lanes();
+    return found;
+}
+
 int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
     static const struct {
         int slot;
@@ -331,6 +342,7 @@ int fl_share_memory(void *opencl_device, fl_cuda_device *device, fl_cuda_import 
         {SLOT_clCreateCommandQueueWithProperties, (void *)create_queue_with_properties},
         {SLOT_clRetainCommandQueue, (void *)retain_queue},
         {SLOT_clReleaseCommandQueue, (void *)release_queue},
+        {SLOT_clGetExtensionFunctionAddressForPlatform, (void *)find_extension},
     };
     void **table = fl_table_of(opencl_device);
     fl_mapping known = {0};

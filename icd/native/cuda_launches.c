@@ -2,24 +2,43 @@
  *
  * The GPU takes 140 µs to change between OpenCL's context and CUDA's, so all commands of a graph
  * run on CUDA's side. A replay that is waited for finishes the queue, launches the graph and waits,
- * in the caller's thread. Any other one is ordered by events of OpenCL's: a thread of the graph's
- * waits for what comes before it, launches, waits, and completes a user event for which the queue
- * waits. So nothing that the program enqueues afterwards comes too early, and nothing blocks it. */
+ * in the caller's thread. Any other one is a job, which ends with a user event:
+ *
+ *     the queue is in order, and has had nothing but replays of the graph since its last job:
+ *         the caller launches it into the stream, behind the job before it, and goes on
+ *     otherwise: a thread of the graph's waits for what comes before it in the queue, and launches
+ *
+ * The thread waits for the ends of the jobs, one after the other, and completes their events. What
+ * the program enqueues behind a job waits for such an event: cuda_lanes.c sees to it when that
+ * comes, or the queue is given a barrier at once. So nothing comes too early, and no call blocks.
+ */
 #include "cuda_buffers.h"
 
 #include "waits.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef struct fl_cuda_job {
-    struct fl_cuda_job *next;
+struct fl_cuda_job {
+    fl_cuda_job *next;
     cl_event before, end;     /* references; `end` is a user event */
+    CUevent done;             /* in the stream after the launch; it is used again */
+    bool is_launched;         /* or will not be */
+    bool is_marked;           /* by that event; else it has ended with the launch */
+    CUresult code;            /* of the launch */
     uint32_t times, held_count;
     cl_mem *held;             /* references: what the words have the addresses of */
     uint64_t words[];         /* of the cells */
-} job;
+};
+typedef fl_cuda_job job;
+
+/* How long the thread looks for another job before it sleeps, in ns: to wake it takes longer than a
+ * launch. */
+enum { SOON = 50000 };
+
+atomic_uint fl_cuda_failures;
 
 /* Codes after which the context cannot be used: a kernel failed. */
 static bool is_deadly(CUresult code) {
@@ -51,7 +70,7 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* The next launches load these words. No launch runs. */
+/* The next launches load these words, which live until these launches have ended. */
 static CUresult send(fl_cuda *g, const uint64_t *words) {
     const fl_cuda_device *d = g->device;
     size_t size = g->cells.count * sizeof *words;
@@ -60,13 +79,14 @@ static CUresult send(fl_cuda *g, const uint64_t *words) {
     if (!g->sent && !(g->sent = malloc(size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(g->sent, words, size);
-    CUresult code = CUDA_SUCCESS;
+    /* copies to other devices are not in order with the stream */
+    CUresult code = g->device_count > 1 ? CU(d, cuStreamSynchronize)(d->stream) : CUDA_SUCCESS;
     for (uint32_t i = 0; i < g->device_count && code == CUDA_SUCCESS; i++)
         if (g->devices[i] == d)
-            code = CU(d, cuMemcpyAsync)(g->cells.words[i], (CUdeviceptr)(uintptr_t)g->sent, size,
+            code = CU(d, cuMemcpyAsync)(g->cells.words[i], (CUdeviceptr)(uintptr_t)words, size,
                                         d->stream);
-        else if (!fl_copy_to_cuda(g->devices[i], g->cells.words[i], g->sent, size))
-            code = CUDA_ERROR_INVALID_VALUE;   /* it is not in order with the stream, so it waits */
+        else if (!fl_copy_to_cuda(g->devices[i], g->cells.words[i], words, size))
+            code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS) {
         free(g->sent);
         g->sent = NULL;
@@ -207,14 +227,61 @@ int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint
     return CL_SUCCESS;
 }
 
+/* Launch, and go on: the job's event comes after that. The caller has `running`. */
+static CUresult launch_behind(fl_cuda *g, job *j) {
+    fl_cuda_device *d = g->device;
+    CUresult code = fl_cuda_lost(g);
+    if (code == CUDA_SUCCESS)
+        code = fl_cuda_enter(d);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = send(g, j->words);
+    for (uint32_t i = 0; i < j->times && code == CUDA_SUCCESS; i++)
+        code = CU(d, cuGraphLaunch)(g->executable, d->stream);
+    if (code == CUDA_SUCCESS && !j->done)
+        code = CU(d, cuEventCreate)(&j->done, CU_EVENT_DISABLE_TIMING);
+    if (code == CUDA_SUCCESS)
+        code = CU(d, cuEventRecord)(j->done, d->stream);
+    j->is_marked = code == CUDA_SUCCESS;
+    if (!j->is_marked)   /* some of it may run */
+        CU(d, cuStreamSynchronize)(d->stream);
+    fl_cuda_leave(d);
+    lose(g, code);
+    return code;
+}
+
+/* The first ones are measured. */
+static void launch_job(fl_cuda *g, job *j) {
+    pthread_mutex_lock(&g->running);
+    j->code = g->timed < FL_CUDA_MEASURED ? launch_here(g, j->times, j->words)
+                                          : launch_behind(g, j);
+    pthread_mutex_unlock(&g->running);
+}
+
+static cl_int wait_for_end(fl_cuda *g, job *j) {
+    fl_cuda_device *d = g->device;
+    if (j->is_marked && (j->code = fl_cuda_enter(d)) == CUDA_SUCCESS) {
+        j->code = CU(d, cuEventSynchronize)(j->done);
+        fl_cuda_leave(d);
+        lose(g, j->code);
+    }
+    return j->code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+}
+
 /* A launch of what the cells are now. */
-static job *new_job(const fl_cuda *g, uint32_t times) {
+static job *new_job(fl_cuda *g, uint32_t times) {
     uint32_t count = g->cells.count;
-    job *j = calloc(1, sizeof *j + count * (sizeof *j->words + sizeof *j->held));
+    pthread_mutex_lock(&g->lock);
+    job *j = g->idle;
+    if (j)
+        g->idle = j->next;
+    pthread_mutex_unlock(&g->lock);
+    CUevent done = j ? j->done : NULL;
+    if (!j)
+        j = malloc(sizeof *j + count * (sizeof *j->words + sizeof *j->held));
     if (!j)
         return NULL;
-    j->times = times;
-    j->held = (cl_mem *)(j->words + count);
+    *j = (job){.times = times, .done = done, .held = (cl_mem *)(j->words + count)};
     for (uint32_t i = 0; i < count; i++) {
         const fl_cell *cell = g->cells.list[i].cell;
         j->words[i] = g->words[i];
@@ -227,19 +294,69 @@ static job *new_job(const fl_cuda *g, uint32_t times) {
     return j;
 }
 
-static void drop(job *j) {
+static void drop(fl_cuda *g, job *j) {
     for (uint32_t i = 0; i < j->held_count; i++)
         CALL(fl_table_of(j->held[i]), clReleaseMemObject)(j->held[i]);
     if (j->end)
         CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
     if (j->before)
         CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
-    free(j);
+    pthread_mutex_lock(&g->lock);
+    j->next = g->idle;
+    g->idle = j;
+    pthread_mutex_unlock(&g->lock);
 }
 
-static void complete(job *j, cl_int status) {
-    CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
-    drop(j);
+void fl_free_jobs(fl_cuda *g, bool with_events) {
+    for (job *j = g->idle; j && with_events; j = j->next)
+        if (j->done)
+            CU(g->device, cuEventDestroy_v2)(j->done);
+    for (job *j = g->idle, *next; j && !with_events; j = next) {
+        next = j->next;
+        free(j);
+    }
+}
+
+static cl_int wait_for_turn(const job *j) {
+    cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
+    return code == CL_SUCCESS && fl_has_failed(j->before)
+               ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+               : code;
+}
+
+/* Launch the first job that is not launched. The caller has the lock, which is given up meanwhile.
+ */
+static void launch_next(fl_cuda *g, job *j) {
+    pthread_mutex_unlock(&g->lock);
+    launch_job(g, j);
+    pthread_mutex_lock(&g->lock);
+}
+
+/* The same of the oldest job, after what comes before it, and of those behind it that come after
+ * nothing else. */
+static cl_int launch_oldest(fl_cuda *g, job *oldest) {
+    cl_int code = CL_SUCCESS;
+    if (oldest->before && !oldest->is_launched) {
+        pthread_mutex_unlock(&g->lock);
+        code = wait_for_turn(oldest);
+        pthread_mutex_lock(&g->lock);
+    }
+    for (job *j = oldest; j && (j == oldest || !j->before); j = j->next) {
+        if (j->is_launched)
+            continue;
+        if (j != oldest || code == CL_SUCCESS)
+            launch_next(g, j);
+        j->is_launched = true;
+        g->unlaunched--;
+    }
+    pthread_cond_broadcast(&g->changed);
+    return code;
+}
+
+/* Another job comes soon, often. */
+static void look_for_job(fl_cuda *g) {
+    for (uint64_t end = now() + SOON; !atomic_load(&g->unfinished) && now() < end;)
+        sched_yield();
 }
 
 /* The graph's thread. It ends when the graph is released and nothing is left to do. */
@@ -252,18 +369,19 @@ static void *work(void *cuda) {
         job *j = g->first;
         if (!j)
             break;
+        cl_int code = g->unlaunched ? launch_oldest(g, j) : CL_SUCCESS;
         pthread_mutex_unlock(&g->lock);
-        cl_int code = CALL(fl_table_of(j->before), clWaitForEvents)(1, &j->before);
-        if (code == CL_SUCCESS && fl_has_failed(j->before))
-            code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if (code == CL_SUCCESS)
-            code = launch(g, j->times, j->words);
+            code = wait_for_end(g, j);
+        if (code != CL_SUCCESS)
+            atomic_fetch_add(&fl_cuda_failures, 1);
+        CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, code);
         pthread_mutex_lock(&g->lock);
         g->first = j->next;
-        if (!g->first)
-            g->last = &g->first;
         pthread_mutex_unlock(&g->lock);
-        complete(j, code);
+        drop(g, j);
+        atomic_fetch_sub(&g->unfinished, 1);
+        look_for_job(g);
         pthread_mutex_lock(&g->lock);
         pthread_cond_broadcast(&g->changed);
     }
@@ -272,25 +390,54 @@ static void *work(void *cuda) {
     return NULL;
 }
 
-/* Give the graph's thread a job. */
-static bool give(fl_cuda *g, job *j) {
+cl_event fl_last_end(const fl_cuda *g) {
+    cl_event end = g->first ? g->newest->end : NULL;
+    if (end)
+        CALL(fl_table_of(end), clRetainEvent)(end);
+    return end;
+}
+
+/* The caller has the lock. */
+static bool has_thread(fl_cuda *g) {
     pthread_t thread;
     pthread_attr_t detached;
-    pthread_mutex_lock(&g->lock);
     if (!g->has_thread) {
         pthread_attr_init(&detached);
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
         g->has_thread = pthread_create(&thread, &detached, work, g) == 0;
         pthread_attr_destroy(&detached);
     }
-    bool given = g->has_thread;
-    if (given) {
-        *g->last = j;
-        g->last = &j->next;
-        pthread_cond_broadcast(&g->changed);
+    return g->has_thread;
+}
+
+/* The caller has the lock, and there is a thread. */
+static void append(fl_cuda *g, job *j) {
+    if (g->first)
+        g->newest->next = j;
+    else
+        g->first = j;
+    g->newest = j;
+    g->unlaunched += !j->is_launched;
+    atomic_fetch_add(&g->unfinished, 1);
+    pthread_cond_broadcast(&g->changed);
+}
+
+/* Whether the job is in the queue's lane now. If it comes after nothing else it is launched at
+ * once, unless the one before it is not. */
+static bool follow(fl_cuda *g, cl_command_queue queue, job *j) {
+    pthread_mutex_lock(&g->lock);
+    bool follows = g->lane == queue && has_thread(g);
+    if (follows && !j->before && !g->unlaunched) {
+        pthread_mutex_lock(&g->running);
+        j->is_launched = g->timed == FL_CUDA_MEASURED;
+        if (j->is_launched)
+            j->code = launch_behind(g, j);
+        pthread_mutex_unlock(&g->running);
     }
+    if (follows)
+        append(g, j);
     pthread_mutex_unlock(&g->lock);
-    return given;
+    return follows;
 }
 
 /* The place of a replay in the order of its queue. */
@@ -301,12 +448,42 @@ static cl_int put_place(const fl_cuda *g, cl_command_queue queue, cl_uint waits,
                      : CALL(t, clEnqueueBarrierWithWaitList)(queue, waits, list, event);
 }
 
+/* Give the thread a job that comes after what is in the queue, and after the list. What comes next
+ * waits for its end, because the job is in a lane, or by a barrier with the event *end. */
+static cl_int give(fl_cuda *g, cl_command_queue queue, job *j, cl_uint waits, const cl_event *list,
+                   cl_event *end) {
+    void **t = fl_table_of(queue);
+    cl_int code;
+    fl_close_lane(g);
+    if (g->in_order && fl_open_lane(g, queue)) {
+        fn_clEnqueueBarrierWithWaitList *put = (fn_clEnqueueBarrierWithWaitList *)fl_own_call(
+            queue, SLOT_clEnqueueBarrierWithWaitList);
+        code = put(queue, waits, list, &j->before);
+    } else
+        code = put_place(g, queue, waits, list, &j->before);
+    if (code == CL_SUCCESS && follow(g, queue, j)) {
+        CALL(t, clFlush)(queue);
+        return CL_SUCCESS;
+    }
+    if (code == CL_SUCCESS)
+        code = put_place(g, queue, 1, &j->end, end);
+    else
+        fl_close_lane(g);
+    CALL(t, clFlush)(queue);
+    pthread_mutex_lock(&g->lock);
+    if (code == CL_SUCCESS && has_thread(g))
+        append(g, j);
+    else if (code == CL_SUCCESS)
+        code = CL_OUT_OF_HOST_MEMORY;
+    pthread_mutex_unlock(&g->lock);
+    return code;
+}
+
 int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint32_t times,
                     uint32_t wait_count, void *const *wait_list, void **event, uint32_t *failed) {
     fl_cuda *g = cuda;
     cl_command_queue queue = *queues;
     void **table = fl_table_of(queue);
-    cl_event end = NULL;
     cl_int code = CL_OUT_OF_HOST_MEMORY;
     (void)queue_count;
     *failed = UINT32_MAX;
@@ -315,28 +492,42 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
     job *j = new_job(g, times);
     if (!j)
         return code;
-    j->end = CALL(table, clCreateUserEvent)(g->context, &code);
-    if (j->end)
-        code = put_place(g, queue, wait_count, (const cl_event *)wait_list, &j->before);
+    cl_event last = NULL, end = j->end = CALL(table, clCreateUserEvent)(g->context, &code);
+    if (end)
+        CALL(table, clRetainEvent)(end);   /* the job may end here and now */
+    if (code == CL_SUCCESS && (wait_count || !follow(g, queue, j)))
+        code = give(g, queue, j, wait_count, (const cl_event *)wait_list, &last);
     if (code != CL_SUCCESS) {
-        drop(j);
-        return code;
-    }
-    code = put_place(g, queue, 1, &j->end, event ? &end : NULL);
-    CALL(table, clFlush)(queue);
-    if (code != CL_SUCCESS) {
-        complete(j, code);
-        return code;
-    }
-    if (!give(g, j)) {
-        complete(j, CL_OUT_OF_RESOURCES);
         if (end)
-            CALL(table, clReleaseEvent)(end);
-        return CL_OUT_OF_HOST_MEMORY;
+            CALL(table, clSetUserEventStatus)(end, code);
+        drop(g, j);
     }
-    if (event)
-        *event = end;
-    return CL_SUCCESS;
+    bool is_wanted = event && code == CL_SUCCESS;
+    cl_event given = last ? last : end, other = last ? end : NULL;
+    if (is_wanted)
+        *event = given;
+    else if (given)
+        CALL(table, clReleaseEvent)(given);
+    if (other)
+        CALL(table, clReleaseEvent)(other);
+    return code;
+}
+
+/* What comes after that, and nothing that is waited for, is behind a lane that opens here. */
+int fl_finish_for_cuda(void *cuda, void *queue) {
+    fl_cuda *g = cuda;
+    cl_command_queue q = queue;
+    pthread_mutex_lock(&g->lock);
+    bool has_lane = g->lane == q;
+    pthread_mutex_unlock(&g->lock);
+    if (has_lane && fl_finish_lane(q))
+        return CL_SUCCESS;
+    fl_close_lane(g);
+    bool opens = g->in_order && fl_open_lane(g, q);
+    cl_int code = CALL(fl_table_of(q), clFinish)(q);
+    if (opens && code != CL_SUCCESS)
+        fl_close_lane(g);
+    return code;
 }
 
 int fl_cuda_times(fl_cuda *g, uint64_t *taken, uint64_t *on_device) {

@@ -214,8 +214,8 @@ typedef struct fl_cuda fl_cuda;
  * CUDA's. */
 fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functions *functions,
                      const fl_command *commands, uint32_t count, const uint32_t *first_before,
-                     const uint32_t *before, int starts_early, int beside, const char *title,
-                     int *code);
+                     const uint32_t *before, int starts_early, int in_order, int beside,
+                     const char *title, int *code);
 /* How many nodes start early. */
 uint32_t fl_cuda_early(const fl_cuda *cuda);
 /* What is enqueued runs to its end: 1 if something is left, whose functions and memory must stay.
@@ -232,6 +232,7 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
 int fl_update_cuda(void *cuda, uint32_t command, int relaunched);
 int fl_set_cell_of_cuda(void *cuda, const fl_cell *cell);
 int fl_run_cuda(void *cuda, uint32_t times);
+int fl_finish_for_cuda(void *cuda, void *queue);
 int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int wanted, int first,
                       uint32_t *ran, uint32_t *stopped);
 int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint32_t times);

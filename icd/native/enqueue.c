@@ -193,7 +193,9 @@ static void release_event(void *event) { CALL(fl_table_of(event), clReleaseEvent
 
 /* The caller has the buffer. */
 static int run_here(const fl_route *route, uint32_t times) {
-    int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
+    const fl_built *first = route->parts[0].built;
+    int code = first->finish ? first->finish(first->self, route->queue)
+                             : CALL(fl_table_of(route->queue), clFinish)(route->queue);
     for (uint32_t i = 0; i < times && code == CL_SUCCESS; i += route->part_count == 1 ? times : 1)
         for (uint32_t k = 0; k < route->part_count && code == CL_SUCCESS; k++) {
             const fl_built *built = route->parts[k].built;

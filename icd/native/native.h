@@ -80,6 +80,7 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known);
 unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
 bool fl_is_patched(const void *object, int slot);
+bool fl_underlay(void **table, int slot, void *function, void **below, fl_mapping *known);
 
 /* events.c: clWaitForEvents, for a recording or for helping.c. */
 int fl_watch_waits(void **table, fl_mapping *known);

@@ -4,6 +4,7 @@
 operations.h: the OpenCL function of each operation, the kinds of its sides, and the forms that the
 record layer goes by. `emit_records` makes record_operations.h: a recording table's function for
 each operation. `emit_issues` makes replay_operations.h: the driver's calls for transfers.
+`emit_fences` makes fenced_calls.h: functions for the driver's, which look at the queue first.
 """
 
 from __future__ import annotations
@@ -187,3 +188,29 @@ def emit_issues(operations: Sequence[Any], first_line: str) -> str:
         lines.append(f"case {_name(one)}:")
         lines.append(f"    return {called}({', '.join(['q', *arguments, 'waits, list, event'])});")
     return _join(lines)
+
+
+# fences
+
+
+def emit_fences(functions: Iterable[Any], first_line: str) -> str:
+    """Return the text of fenced_calls.h: what stands for the driver's calls on a queue.
+
+    Args:
+        functions: OpenCL's functions with a slot.
+        first_line: the first line of the file.
+    """
+    lines, names = [first_line], list[str]()
+    for function in functions:
+        if not function.name.startswith("clEnqueue"):  # cuda_lanes.c has its own clFinish
+            continue
+        names.append(function.name)
+        arguments = ", ".join(parameter.name for parameter in function.parameters)
+        queue = function.parameters[0].name
+        lines += [
+            f"static {function.format_c_declaration('fenced_' + function.name)} {{",
+            f"    return CALL(fence({queue}), {function.name})({arguments});",
+            "}",
+        ]
+    fences = (f"    {{SLOT_{name}, (void *)(fn_{name} *)fenced_{name}}}," for name in names)
+    return _join([*lines, "#define FL_FENCES \\", " \\\n".join(fences)])

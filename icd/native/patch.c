@@ -144,6 +144,26 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     return code;
 }
 
+/* Put a function below whatever watches a slot, for as long as the process lives: it stands for the
+ * driver's own, which comes to *below first. False: the slot cannot be written. */
+bool fl_underlay(void **table, int slot, void *function, void **below, fl_mapping *known) {
+    if ((uint32_t)slot >= length_of(table))
+        return true;   /* nobody can call what is not there */
+    pthread_mutex_lock(&lock);
+    struct patch *patch = find(table, slot);
+    bool is_watched = patch && (patch->users || patch->covered), done = true;
+    void *present = is_watched ? atomic_load(&patch->original)
+                               : __atomic_load_n(&table[slot], __ATOMIC_ACQUIRE);
+    if (present && present != FL_ICD2_TAG) {
+        __atomic_store_n(below, present, __ATOMIC_RELEASE);
+        done = is_watched || store(&table[slot], function, known);
+        if (patch && done)
+            atomic_store(&patch->original, function);
+    }
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
 /* With the last user the driver's function returns to the slot. If somebody else has put a function
  * over ours, it stays: it goes on to ours, which goes on to the driver's. */
 static void end(struct patch *patch, fl_mapping *known) {

@@ -3,6 +3,7 @@ CUDA (helpers/cuda_children.py)."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,40 @@ print(exchanged())
     shared, ended = read_lists(run_python(code, env=env).out)
     assert shared == functions_of_row("shared memory")
     assert ended == sorted(set(shared) - {"clCreateBuffer", "clCreateBufferWithProperties"})
+
+
+def test_calls_on_queues_are_seen_and_those_of_extensions_are_respected(
+    run_python: RunPython, environment: dict[str, str]
+) -> None:
+    """A program that has a call on queues which is not in the table gets barriers."""
+    find, switch, share = SHARING.partition('os.environ["FAIRLEAD_CUDA"]')
+    code = f"""
+{find}
+{EXCHANGED}
+from fairlead.icd.calls import find_function
+slot = OPENCL.functions["clGetExtensionFunctionAddressForPlatform"].slot
+answer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    lambda platform, name: 1 if name == b"clEnqueueOfAnExtension" else None
+)
+place = ctypes.c_void_p.from_address(read_word(found.handle) + 8 * slot)
+place.value = ctypes.cast(answer, ctypes.c_void_p).value
+{switch}{share}
+before = table_of(context)
+queue, y = cl.CommandQueue(context), buffer(0)
+loop = captured(queue, y, 1, 1)
+loop.replay(queue, wait=True)
+print(exchanged())
+def count_lanes():
+    events = [loop.replay(queue) for _ in range(3)]
+    return [one.command_type for one in events].count(cl.command_type.USER)
+platform = context.devices[0].platform.int_ptr
+ask = find_function(platform, "clGetExtensionFunctionAddressForPlatform")
+print(count_lanes())
+print(ask(platform, b"clEnqueueOfNobody"), count_lanes())
+print(ask(platform, b"clEnqueueOfAnExtension"), count_lanes())
+print(values(queue, y))
+"""
+    names, *lines = run_python(code, env=environment).out.splitlines()
+    listed = functions_of_row("the first replay")
+    assert [one for one in ast.literal_eval(names) if not one.startswith("clEnqueue")] == listed
+    assert lines == ["3", "None 3", "1 0", "[10]"]
