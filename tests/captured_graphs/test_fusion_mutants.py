@@ -77,8 +77,8 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     ),
     "nobody else accesses memory": (
         runs.RunList.find_users,
-        "launch is None or any(",
-        "launch is None and any(",
+        "return True\n        return any(",
+        "return False\n        return False and any(",
     ),
     "all pieces have a part of the result": (launches._end, "one.root == out.root", "False"),
     "loops over items run alone": (
