@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 
 from ..loader.base.errors import FairleadError, add_article
@@ -126,6 +127,22 @@ def _query_info(table: DispatchTable, routine: str, handle: int, name: str) -> A
             routine=routine,
             remedy="update the driver",
         ) from None
+
+
+def _find_class(name: str) -> Any:
+    """Return a class of PyOpenCL. Raises ModuleNotFoundError if it is not installed.
+
+    Where only PoCL's wheel is, there is a folder `pyopencl` that Python imports as a package.
+    """
+    with suppress(ModuleNotFoundError):
+        import pyopencl
+
+        if hasattr(pyopencl, name):
+            return getattr(pyopencl, name)
+    raise ModuleNotFoundError(
+        "this needs pyopencl, which is not installed: pip install 'fairlead[pyopencl]'",
+        name="pyopencl",
+    )
 
 
 def _read_for_repr(thing: CLPlatform | CLDevice, name: str) -> str:
@@ -264,9 +281,7 @@ class CLPlatform(Value, key=("handle",)):
     def to_pyopencl(self) -> Any:
         """Return this platform as a `pyopencl.Platform`, even if PyOpenCL's own loader does not
         find it."""
-        import pyopencl
-
-        return pyopencl.Platform.from_int_ptr(self.handle)
+        return _find_class("Platform").from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
         name, version = _read_for_repr(self, "name"), _read_for_repr(self, "version")
@@ -339,9 +354,7 @@ class CLDevice(Value, key=("handle",)):
 
     def to_pyopencl(self) -> Any:
         """This device as a `pyopencl.Device`."""
-        import pyopencl
-
-        return pyopencl.Device.from_int_ptr(self.handle)
+        return _find_class("Device").from_int_ptr(self.handle)
 
     def __repr__(self) -> str:
         kind = _read_for_repr(self, "type").strip("'")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from helpers.support import FakeDriver, RunPython
 
+import fairlead
 from fairlead.icd.discovery import find
 from fairlead.loader.base.search import Candidate
 
@@ -238,3 +241,15 @@ def test_a_bare_install_names_the_extra(run_python: RunPython, name: str) -> Non
         f"ModuleNotFoundError: fairlead.{name} needs numpy, which is not installed: pip install "
         "'fairlead[pyopencl]'" in done.err
     )
+
+
+@pytest.mark.parametrize("module", [None, ModuleType("pyopencl")])
+def test_a_device_without_pyopencl_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType | None
+) -> None:
+    """PoCL's wheel alone makes a folder `pyopencl`, which Python imports as a package."""
+    device = fairlead.devices()[0]
+    monkeypatch.setitem(sys.modules, "pyopencl", module)
+    for one in (device, device.platform):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairlead\[pyopencl\]'"):
+            one.to_pyopencl()
