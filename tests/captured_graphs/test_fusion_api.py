@@ -19,6 +19,7 @@ from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.graph import CapturedGraph
 from fairlead.cli.main import main
 from fairlead.icd.command_buffer.rewrites import fusion, launches, rewriting, runs, uses
+from fairlead.icd.command_buffer.rewrites.checking import find_difference
 from fairlead.icd.errors import OpenCLError
 
 SOURCE = """
@@ -130,6 +131,40 @@ def test_a_wrong_kernel_is_found(
     assert "not fused any more: The fused kernel of the commands 0–1" in loop.explain(queue)
     for _ in range(3):
         chain.check(loop)
+
+
+def test_the_bits_of_nans_are_the_compilers(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler orders operands, and the result of two NaNs has the sign of the first one."""
+    turned = "as_float(as_uint(x[i] * 2.0f) ^ (isnan(x[i]) ? 0x80000000u : 0u))"
+    spoil(monkeypatch, lambda source: source.replace("x[i] * 2.0f", turned))
+    chain = Chain(queue)
+    chain.host[::7] = np.nan
+    cl.enqueue_copy(queue, chain.x, chain.host)
+    loop = chain.capture().finalize(fuse="check")
+    assert turned in loop.fused[0, 1]
+    loop.replay(queue, times=2)
+    assert "2 replays ran both ways, and wrote the same bits" in loop.explain(queue)
+    assert np.array_equal(chain.read(), chain.host * 2 + 1, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "kind, one, other, place",
+    [
+        ("float", "0000c07f", "0000c0ff", None),
+        ("float4", "0000803f0000c07f", "0000803f0100c0ff", None),
+        ("float", "0000c07f", "0000807f", 0),  # an infinity
+        ("float", "0000c07f00000000", "0000c0ff00000080", 4),  # the sign of a zero
+        ("half", "007e0001", "00fe0002", 2),
+        ("double", "000000000000f87f", "000000000000f8ff", None),
+        ("float", "0000c07f0001", "0000c0ff0002", 4),  # less than an element is left
+        ("uint", "0000c07f", "0000c0ff", 3),
+        ("", "0000c07f", "0000c0ff", 3),
+    ],
+)
+def test_where_memory_differs(kind: str, one: str, other: str, place: int | None) -> None:
+    assert find_difference(bytes.fromhex(one), bytes.fromhex(other), kind) == place
 
 
 def test_what_an_earlier_replay_wrote_looks_wrong(

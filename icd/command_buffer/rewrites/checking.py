@@ -10,6 +10,8 @@ from the graph's commands, and from those that they were rewritten to.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import finalize
@@ -22,6 +24,7 @@ from ..commands import CommandArray, CommandList
 from ..edits import MEMORY
 from .arguments import make_arguments
 from .fused_runs import FusedRun, put_together
+from .launches import RecordedLaunch
 from .used_bytes import UsedBytes, find_root
 from .uses import pack_arguments, unpack_arguments
 
@@ -29,6 +32,8 @@ from .uses import pack_arguments, unpack_arguments
 REPLAYS: Final = 2
 #: Bytes that are compared at once.
 _PIECE: Final = 1 << 24
+#: The formats of the types that have NaNs.
+_FLOATS: Final = {"half": "<e", "float": "<f", "double": "<d"}
 _WAYS: Final = 2
 _CREATE: Final = "clCreateSubBuffer"
 
@@ -185,20 +190,28 @@ class FusionCheck:
                 for first in range(0, size, _PIECE):
                     room = min(_PIECE, size - first)
                     one, other = (_read(queue, copy, first, room) for copy in ways)
-                    if one != other:
-                        place = next(n for n in range(room) if one[n] != other[n])
+                    place = find_difference(one, other, self._find_kind(run, root))
+                    if place is not None:
                         raise self._fail(run, root, first + place)
         self.left -= 1
 
+    def _list_uses(self, run: FusedRun, root: int) -> list[tuple[int, RecordedLaunch, UsedBytes]]:
+        """Return the commands of a run that use memory, and what each of them uses of it."""
+        return [
+            (number, launch, one)
+            for number, launch in zip(run.numbers, run.plan.launches, strict=True)
+            for one in launch.memory[0]
+            if self._find_root(one) == root
+        ]
+
+    def _find_kind(self, run: FusedRun, root: int) -> str:
+        """Return the type of the elements of memory, "" if there are several."""
+        kinds = {use.kind for *_, use in self._list_uses(run, root)}
+        return kinds.pop() if len(kinds) == 1 else ""
+
     def _fail(self, run: FusedRun, root: int, place: int) -> FusionError:
         number, launch, use = max(
-            (
-                (number, launch, one)
-                for number, launch in zip(run.numbers, run.plan.launches, strict=True)
-                for one in launch.memory[0]
-                if self._find_root(one) == root
-            ),
-            key=lambda found: (found[2].writes, found[0]),
+            self._list_uses(run, root), key=lambda found: (found[2].writes, found[0])
         )
         first, last = run.numbers[0], run.numbers[-1]
         self.failure = (
@@ -226,6 +239,30 @@ class FusionCheck:
         if self.left:
             return f"the next {self.left} replays run both ways, and are compared"
         return f"{REPLAYS} replays ran both ways, and wrote the same bits"
+
+
+def find_difference(one: bytes, other: bytes, kind: str) -> int | None:
+    """Return where memory differs, but for the bits of NaNs; None if it does not.
+
+    Where two NaNs meet, a processor takes the sign and the payload of the first operand. A compiler
+    orders the operands of sums and products as it likes.
+
+    Args:
+        kind: the type of the elements, "" if it is not known.
+    """
+    if one == other:
+        return None
+    format_ = _FLOATS.get(kind.rstrip("0123456789"), "")
+    size = struct.calcsize(format_) or 1
+    for n in range(0, len(one), size):
+        words = one[n : n + size], other[n : n + size]
+        if words[0] != words[1] and not (
+            format_
+            and len(words[0]) == size
+            and all(math.isnan(*struct.unpack(format_, word)) for word in words)
+        ):
+            return n
+    return None
 
 
 def _exchange(row: Any, instead: Mapping[int, int]) -> None:
