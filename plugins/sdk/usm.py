@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import mmap
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ...loader.base.forks import make_lock
 from ...loader.base.memory import is_readable
 from ...loader.ur.abi import UR, URError
 from ._native import ffi
@@ -109,12 +108,15 @@ class AllocationObject:
 
 
 class AllocationList:
-    """The allocations of a context, found by any address in them."""
+    """The allocations of a context, found by any address in them.
+
+    It has no lock, because a garbage collection may free memory of the same thread in the middle of
+    each method. Each step is one of CPython's own, which nothing interrupts.
+    """
 
     def __init__(self) -> None:
         self._bases: list[int] = []  # in order
         self._by_base: dict[int, Any] = {}
-        self._lock = make_lock()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._by_base.values()))
@@ -124,9 +126,8 @@ class AllocationList:
 
     def add(self, allocation: Any) -> Any:
         """Add an allocation, and return it."""
-        with self._lock:
-            insort(self._bases, allocation.base)
-            self._by_base[allocation.base] = allocation
+        self._by_base[allocation.base] = allocation
+        insort(self._bases, allocation.base)
         return allocation
 
     def remove(self, address: int) -> Any:
@@ -135,20 +136,19 @@ class AllocationList:
         Raises:
             URError: INVALID_MEM_OBJECT if none begins there.
         """
-        with self._lock:
-            found = self._by_base.pop(address, None)
-            if found is None:
-                raise _make_unknown_error()
-            del self._bases[bisect_left(self._bases, address)]
+        found = self._by_base.pop(address, None)
+        if found is None:
+            raise _make_unknown_error()
+        self._bases.remove(address)
         return found
 
     def find(self, address: int) -> Any:
         """Return the allocation that contains an address, None if there is none."""
         found = self._by_base.get(address)
         if found is None:
-            with self._lock:
-                index = bisect_right(self._bases, address)
-                found = self._by_base[self._bases[index - 1]] if index else None
+            bases = self._bases.copy()
+            index = bisect_right(bases, address)
+            found = self._by_base.get(bases[index - 1]) if index else None
         return found if found is not None and address < found.end else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -38,3 +39,35 @@ def test_only_where_an_allocation_begins_it_is_removed() -> None:
     with pytest.raises(URError, match="INVALID_MEM_OBJECT"):
         listed.remove(105)
     assert listed.find(105) is not None
+
+
+class _Interrupted(int):
+    """An address whose first comparison runs something else, as a garbage collection does."""
+
+    def __new__(cls, address: int, run: Callable[[], object]) -> _Interrupted:
+        made = super().__new__(cls, address)
+        made.run = [run]
+        return made
+
+    run: list[Callable[[], object]]
+
+    def __lt__(self, other: int) -> bool:
+        if self.run:
+            self.run.pop()()
+        return int(self) < other
+
+    __hash__ = int.__hash__
+
+
+def test_memory_is_freed_in_the_middle_of_a_search() -> None:
+    """A garbage collection frees other memory in the thread that searches."""
+    for count in range(2, 9):
+        listed = AllocationList()
+        made = [listed.add(_allocate(4096 * number, 64)) for number in range(1, count + 1)]
+
+        def free(listed: AllocationList = listed, made: list[AllocationObject] = made) -> None:
+            for one in made[:-1]:
+                listed.remove(one.base)
+
+        assert listed.find(_Interrupted(made[-1].base + 8, free)) is made[-1]
+        assert len(listed) == 1 and listed.find(made[0].base) is None
