@@ -56,12 +56,12 @@ def test_a_child_that_cannot_start_leaves_no_pipe_open(monkeypatch: pytest.Monke
 def test_a_device_without_queues_out_of_order_is_asked_for_none() -> None:
     answer = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
     with pytest.raises(Unsupported, match="QUEUE_PROPERTIES"):
-        _get_function(fixtures.out_of_order)(_Calls(answer), None, 1)
+        _get_function(fixtures.out_of_order)(_Calls(answer), None)
 
 
 def test_the_objects_of_threads_are_released_at_the_end_of_a_case() -> None:
     ur = _Calls(0)
-    steps = _get_function(fixtures.opened_objects)(ur, 1, 2, 3)
+    steps = _get_function(fixtures.opened_objects)(ur, 1, 2, 3, None)
     open_objects = next(steps)
     for handle in (10, 11):
         open_objects().own("urContextRelease", handle)
