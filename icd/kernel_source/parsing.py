@@ -92,6 +92,7 @@ def parse_program(
     for token in tokens:
         if _UNREADABLE.fullmatch(token.text):
             raise UnreadableKernel(f"{token.text} is not understood", token.line)
+    _refuse_commas(tokens)
     used = sorted({token.text for token in tokens if _TYPE.fullmatch(token.text)})
     prelude = "".join(f"typedef int {name};" for name in used)
     tree = _parse(f'{prelude}\n#line 1 "kernel"\n{_layout(tokens)}\n')
@@ -155,6 +156,19 @@ def _take_attributes(tokens: list[Token]) -> tuple[list[Token], int, frozenset[t
                     alignment = max(alignment, size)
                 depth, words = -1, ""
     return rest, alignment, frozenset(found)
+
+
+def _refuse_commas(tokens: list[Token]) -> None:
+    """Raise an error for `(float2)((x, y))`, whose tree is that of the literal `(float2)(x, y)`."""
+    texts = [token.text for token in tokens]
+    for n in range(len(texts) - 4):
+        if texts[n + 2 : n + 5] == [")", "(", "("] and _TYPE.fullmatch(texts[n + 1]):
+            depth, end = 1, n + 5
+            while depth and end < len(texts):
+                depth += (texts[end] == "(") - (texts[end] == ")")
+                end += 1
+            if "," in texts[n:end] and texts[end : end + 1] == [")"]:
+                raise UnreadableKernel("a cast of a comma is not understood", tokens[n].line)
 
 
 def _layout(tokens: list[Token]) -> str:

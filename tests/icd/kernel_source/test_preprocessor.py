@@ -107,12 +107,21 @@ def test_headers_of_pyopencl_like_gcc(header: str) -> None:
         ("#if a(\n#endif", 0, "parser"),
         ("// ??/\nint a;", 0, "trigraph"),
         ('_Pragma("OPENCL FP_CONTRACT OFF")', 1, "_Pragma"),
+        ("int a;\nfloat2 f(int x, int y) { return (float2)((x, y)); }", 2, "a cast of a comma"),
     ],
 )
 def test_what_is_not_understood(source: str, line: int, reason: str) -> None:
     with pytest.raises(UnreadableKernel, match=re.escape(reason)) as caught:
         parse_program(source, "", frozenset())
     assert caught.value.line == line
+
+
+def test_parentheses_of_vectors() -> None:
+    """A literal, and casts of one value."""
+    values = "(float2)(x, y)", "(float2)((x))", "(float2)((x + y), y)", "(float2)((x), f(x, y).x)"
+    text = "".join(f"a = {value};" for value in values)
+    source = f"float2 f(int x, int y) {{ float2 a; {text} return a; }}"
+    assert "f" in parse_program(source, "", frozenset()).functions
 
 
 def test_what_depends_on_the_driver_is_written_down() -> None:
