@@ -42,7 +42,9 @@ def main() -> None:
         assert abs(float(said.split()[2]) - 1) < 1e-3, said
         print("example:", said.strip())
         print("replay:", run("-m", "fairlead", "replay", "example.flg", folder=folder).strip())
-        verdict = run("-m", "fairlead", "doctor", folder=folder)
+        # a libOpenCL.so.1 of the system, if there is one, does not look into a Python environment
+        doctor = sys.executable, "-m", "fairlead", "doctor"
+        verdict = run("-m", "fairlead", "run", "--", *doctor, folder=folder)
         print("doctor:", next(line for line in verdict.splitlines() if "usable" in line).strip())
         adapter = str(TREE / "examples/toy_adapter.py")
         built = run("-m", "fairlead", "build-adapter", adapter, "-o", folder, folder=folder)
