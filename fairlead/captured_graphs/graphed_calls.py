@@ -15,7 +15,9 @@ from .held_buffers import is_of_program, read_slots
 from .parameter import GraphParameter
 
 #: Types whose values say all about them.
-_PLAIN: Final = (int, bool, str, bytes, complex, type(None))
+_PLAIN: Final = (int, bool, str, bytes, type(None))
+#: Where arrays come from that are no program's own.
+_ARRAYS: Final = "pyopencl.array"
 
 
 class CannotBeGraphedError(Exception):
@@ -131,7 +133,7 @@ class GraphedCall:
         names, *kinds = self.key
         for place, value in enumerate(self.given):
             if kinds[place] is float:
-                kinds[place] = repr(value)  # also tells 0.0 from -0.0
+                kinds[place] = _distinguish(value)
         return (names, *kinds)
 
     def list_names(self, parameters: Mapping[str, Any]) -> list[str]:
@@ -147,6 +149,8 @@ class GraphedCall:
 
     def _read_array(self, value: Any) -> Hashable:
         queue, memory = value.queue, value.base_data
+        if type(value).__module__ != _ARRAYS:  # it may have operators and attributes of its own
+            raise CannotBeGraphedError(f"{type(value).__name__} is a class derived from Array")
         if memory is None:
             raise CannotBeGraphedError("an argument is an array without elements")
         handle = 0 if queue is None else queue.int_ptr
@@ -177,6 +181,9 @@ class GraphedCall:
     def _read_plain(self, value: Any) -> Hashable:
         return type(value), value
 
+    def _read_complex(self, value: Any) -> Hashable:
+        return _distinguish(value)
+
     def _read_numpy_array(self, value: Any) -> Hashable:
         return value.dtype if value.shape == () else self._read_object(value)
 
@@ -185,13 +192,14 @@ class GraphedCall:
             self.identical.append(value)
             return type(value), id(value)
         try:
-            hash(value)
-        except TypeError:
+            key = _distinguish(value)
+            hash(key)
+        except (TypeError, RecursionError):
             self._refusal = (
                 f"an argument of the type {type(value).__name__} cannot be told from others"
             )
             return None
-        return type(value), value
+        return key
 
 
 _READ_OBJECT: Final = GraphedCall._read_object
@@ -207,6 +215,8 @@ def _find_reader(kind: type[Any]) -> Callable[[GraphedCall, Any], Hashable]:
         return GraphedCall._read_plain
     if kind is float:
         return GraphedCall._read_float
+    if kind is complex:
+        return GraphedCall._read_complex
     readers: tuple[tuple[type[Any], Callable[[GraphedCall, Any], Hashable]], ...] = (
         (Array, GraphedCall._read_array),
         (pyopencl.Buffer, GraphedCall._read_buffer),
@@ -218,6 +228,24 @@ def _find_reader(kind: type[Any]) -> Callable[[GraphedCall, Any], Hashable]:
     return next(
         (read for base, read in readers if issubclass(kind, base)), GraphedCall._read_object
     )
+
+
+def _distinguish(value: Any) -> Hashable:
+    """Return what is equal only for values that a function cannot tell apart.
+
+    Python takes 1, 1.0 and True for equal, and 0.0 and -0.0. So it does in tuples, and in objects
+    whose class says what is equal.
+    """
+    kind = type(value)
+    if kind in (float, complex):
+        return kind, repr(value)
+    if isinstance(value, np.generic):
+        return value.dtype, value.tobytes()
+    if isinstance(value, (tuple, frozenset)):
+        return kind, tuple(map(_distinguish, value))
+    if kind.__eq__ is object.__eq__:
+        return kind, value
+    return kind, value, tuple(map(_distinguish, _read_attributes(value).items()))
 
 
 @lru_cache(maxsize=256)

@@ -474,15 +474,10 @@ def _make_memory_parameter(value: Any, name: str | None) -> Any:
     setattr(alias, _ATTRIBUTE, MemoryParameter(value, buffer, alias, name))
     if not isinstance(value, Array):
         return alias
-    return Array(
-        value.queue or value.context,
-        value.shape,
-        value.dtype,
-        strides=value.strides,
-        data=alias,
-        offset=value.offset,
-        events=value.events,  # PyOpenCL orders uses of one memory by this list alone
-    )
+    made = object.__new__(type(value))  # a class derived from Array has operators of its own
+    # The list of events is the same one: PyOpenCL orders uses of one memory by it alone.
+    vars(made).update(vars(value), base_data=alias, allocator=None)
+    return made
 
 
 #: What programs call it: `fairlead.Parameter`.

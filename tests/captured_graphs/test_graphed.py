@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +77,62 @@ def test_a_named_tuple_is_returned(queue: cl.CommandQueue) -> None:
         result = pair(u)
         assert type(result) is Pair and result.first is u
         assert (result.second.get() == 2 * number).all()
+
+
+class Shift(NamedTuple):
+    by: Any
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    by: Any = field(compare=False)
+
+
+@pytest.mark.parametrize("wrap", [lambda by: (by,), Shift, partial(Named, "by"), frozenset, None])
+def test_equal_values_that_differ_have_their_own_graphs(queue: cl.CommandQueue, wrap: Any) -> None:
+    def shift(u: Any, what: Any) -> Any:
+        by = getattr(what, "by", what)
+        return u + (next(iter(by)) if isinstance(by, (tuple, frozenset)) else by)
+
+    graphed = fairlead.graphed(shift)
+    u = cl.array.to_device(queue, np.array([-0.0, 1], np.float32)).astype(np.complex64)
+    if wrap is None:
+        values: list[Any] = [complex(0.0, 0.0), complex(-0.0, -0.0), complex(0.0, -0.0)]
+    else:
+        values, u = [wrap([one] if wrap is frozenset else one) for one in (1, 1.0, True)], u.real
+        u = u.astype(np.int32)
+    for value in values * 2:
+        want, got = shift(u, value), graphed(u, value)
+        assert got.dtype == want.dtype
+        assert got.get().tobytes() == want.get().tobytes()
+    assert not graphed.reasons and len(graphed._captured) == len(values)
+
+
+class Doubling(cl.array.Array):
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(2 * other)
+
+
+def test_a_class_derived_from_array_keeps_its_operators(queue: cl.CommandQueue) -> None:
+    """A graph of another array with such a shape is not used for it, nor is a Parameter's."""
+
+    @fairlead.graphed
+    def thrice(u: Any) -> Any:
+        return u * np.float32(3)
+
+    plain, own = array(queue, 1), Doubling(queue, (64,), np.float32)
+    own.fill(1)
+    assert (thrice(plain).get() == 3).all()
+    with pytest.warns(GraphedWarning, match="Doubling is a class derived from Array"):
+        assert (thrice(own).get() == 6).all()
+    u = fairlead.Parameter(own)
+    assert type(u) is Doubling
+    with fairlead.capture(queue) as graph:
+        result = u * np.float32(3)
+    loop = graph.finalize()
+    loop.replay(queue, u=plain).wait()
+    assert (result.get() == 6).all()
 
 
 def test_an_out_of_order_queue(out_of_order: cl.CommandQueue) -> None:
