@@ -16,6 +16,7 @@ from ..captured_graphs.pyopencl_client import warn_in_program
 from ..captured_graphs.swaps import CaptureWarning
 from ..icd._native import ffi, lib
 from ..icd.calls import get_address
+from ..icd.command_buffer.cells import find_cells
 from ..icd.command_buffer.commands import NAMES, ORDER_ONLY, get_operand
 from ..icd.command_buffer.edits import MEMORY, POINTER, SAMPLER, UNSET, VALUE
 from ..icd.errors import check
@@ -159,12 +160,8 @@ class CapturedRows:
 
 def _find_cells(native: Any) -> dict[int, Any]:
     """Return the cells of a launch, by the address of their bytes."""
-    count = lib.fl_find_cells(native, 1, ffi.NULL, 0)
-    if not count:
-        return {}
-    found, cells = ffi.new("fl_cell *[]", count), {}
-    lib.fl_find_cells(native, 1, found, count)
-    for cell in found:
+    cells = {}
+    for cell in find_cells(native, 1):
         look = ffi.new("fl_cell_look *")
         lib.fl_look_at_cell(cell, look)
         cells[get_address(look.bytes)] = look

@@ -30,6 +30,19 @@ class CellKey(NamedTuple):
     size: int
 
 
+def find_cells(commands: Any, count: int) -> list[Any]:
+    """Return the cells that commands use, each once: an `fl_cell *` without a reference.
+
+    Args:
+        commands: an `fl_command *` to so many of them.
+    """
+    found, known = ffi.new("fl_cell *[]", 0), 64
+    while len(found) < known:  # where there is no room, C counts a cell at each use
+        found = ffi.new("fl_cell *[]", known)
+        known = lib.fl_find_cells(commands, count, found, known)
+    return list(found[0:known])  # what the slice shows ends with `found`
+
+
 class Cells:
     """The cells of a command-buffer's commands. Not thread-safe.
 
@@ -70,7 +83,7 @@ class Cells:
         known = len(self.keys)
         for number in numbers:
             self._take_transfer(number)
-        for cell in self._find_all():
+        for cell in find_cells(self._array, self._count):
             self._add(cell)
         mine = ffi.new("fl_cell *[]", self._cells)
         for number in numbers:
@@ -80,14 +93,6 @@ class Cells:
                 raise MemoryError("no memory for a launch's arguments")
         self._list()
         return len(self.keys) > known
-
-    def _find_all(self) -> list[Any]:
-        """Return the cells that the commands use."""
-        found, count = ffi.new("fl_cell *[]", 0), 64
-        while len(found) < count:
-            found = ffi.new("fl_cell *[]", count)
-            count = lib.fl_find_cells(self._array, self._count, found, count)
-        return list(found[0:count])  # what the slice shows ends with `found`
 
     def _add(self, cell: Any) -> None:
         look = ffi.new("fl_cell_look *")

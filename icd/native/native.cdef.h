@@ -200,7 +200,7 @@ void fl_stand_for_parameter(uint64_t id, const void *memory);
 void fl_convert_parameter(uint64_t id, uint32_t conversion, const void *kernel, double real,
                           int64_t integer);
 /* The cells of commands: how many there are, of which the first `room` are given, without a
- * reference. */
+ * reference. If there are more than `room`, it is at least as many as there are. */
 uint32_t fl_find_cells(const fl_command *commands, uint32_t count, fl_cell **found, uint32_t room);
 /* The numbers of the launches that have a cell; as above. */
 uint32_t fl_find_places(const fl_command *commands, uint32_t count, const fl_cell *cell,

@@ -490,6 +490,26 @@ def test_svm(queue: cl.CommandQueue, context: cl.Context, file: Path, device: cl
     assert (loaded.finalize()()["result"] == 42).all() and not result.any()
 
 
+def test_a_launch_that_has_a_parameter_twice(
+    numbers: Numbers, file: Path, device: cl.Device
+) -> None:
+    program = cl.Program(
+        numbers.queue.context,
+        "kernel void both(global int *u, global int *v, int n, int m) {"
+        " v[get_global_id(0)] = u[get_global_id(0)] + n * m; }",
+    ).build()
+    both, u, v = program.both, numbers.new(1), numbers.new(2)
+    into, n = fairlead.Parameter(numbers.buffer), fairlead.Parameter(np.int32(3))
+    with fairlead.capture(numbers.queue, swap=(u, v)) as graph:
+        both(numbers.queue, (64,), None, into, into, n, n)
+        both(numbers.queue, (64,), None, u, u, n, n)
+    graph.save(file, contents="all", names={"u": u, "v": v}, outputs=["u", "v", "into"])
+    loop = fairlead.load(file, device).finalize()
+    out = loop(times=3, n=2)
+    assert (out["into"].view(np.int32) == 12).all()
+    assert (out["u"].view(np.int32) == 9).all() and (out["v"].view(np.int32) == 6).all()
+
+
 def test_buffers_that_alternate_and_buffers_that_are_parameters(
     numbers: Numbers, file: Path, device: cl.Device
 ) -> None:
