@@ -36,6 +36,8 @@ _MOST: Final = 32
 _MOST_REASONS: Final = 256
 #: So many graphs in a row that are not used again are enough.
 _MOST_UNUSED: Final = 4
+#: Graphs of calls that differ only in the memory that they must not overwrite.
+_MOST_SPARE: Final = 16
 
 
 class GraphedWarning(UserWarning):
@@ -84,6 +86,9 @@ class _CapturedCall:
         self.made = [one for one in self._list_results() if self._find_place(one) is None]
         #: What the function has set: the place of the object, the attribute, and its new value.
         self._set: list[tuple[int, str, Any]] = []
+        #: The handles of the memory of `made`, and the objects that keep it, by place.
+        self._own: set[int] = set()
+        self._keepers: dict[int, int] = {}
 
     def _list_results(self) -> list[Any]:
         result = self._result
@@ -93,7 +98,9 @@ class _CapturedCall:
     def _find_place(self, thing: Any) -> int | None:
         return next((i for i, one in enumerate(self._passed) if one is thing), None)
 
-    def note_attributes(self, changes: Sequence[tuple[int, str, Any]]) -> None:
+    def note_attributes(
+        self, changes: Sequence[tuple[int, str, Any]], given: Sequence[Any]
+    ) -> None:
         """Note what the function has set, which replays do, too, if it is an array."""
         for place, name, value in changes:
             if self._find_place(value) is None:
@@ -102,7 +109,16 @@ class _CapturedCall:
                     value = value.value if isinstance(value, GraphParameter) else value
                 else:
                     self.made.append(value)
+                    self._keepers[place] = id(given[place])
             self._set.append((place, name, value))
+        self._own = {one.base_data.int_ptr for one in self.made if one.base_data is not None}
+
+    def overwrites(self, call: GraphedCall) -> bool:
+        """Whether a replay would overwrite an argument, or what the attributes of another object
+        are."""
+        return not self._own.isdisjoint(call.memory) or any(
+            id(call.given[place]) != keeper for place, keeper in self._keepers.items()
+        )
 
     def explain(self) -> str:
         """Tell how large the graph is, and what its arguments are."""
@@ -240,11 +256,17 @@ class Graphed(Generic[_P, _R]):
             if self._forks != count_forks():  # a child captures for itself
                 self._captured.clear()
                 self._forks = count_forks()
-            captured = self._captured.get(key)
+            captured, spare = self._captured.get(key), ()
+            while captured is not None and captured.overwrites(call):
+                spare += (None,)  # the next graph has other memory
+                captured = self._captured.get(key + spare)
             if captured is not None:
                 self._unused = 0
                 return captured.replay(call.given)
-            if self._unused >= _MOST_UNUSED:
+            if len(spare) >= _MOST_SPARE:
+                reason = f"{_MOST_SPARE} graphs have memory that is an argument or an attribute"
+                return self._call(None, reason, arguments, named)
+            if self._unused >= _MOST_UNUSED and not spare:
                 return self._call(None, self._describe_change(call, key), arguments, named)
             try:
                 key, captured = self._capture(call, key, len(arguments))
@@ -256,8 +278,8 @@ class Graphed(Generic[_P, _R]):
                 return result
             while len(self._captured) >= _MOST:
                 del self._captured[next(iter(self._captured))]
-            self._captured[key] = captured
-            self._unused += 1
+            self._captured[key + spare] = captured
+            self._unused += not spare
             return result
 
     def _call(self, key: Hashable, reason: str, arguments: Any, named: Any) -> _R:
@@ -282,8 +304,8 @@ class Graphed(Generic[_P, _R]):
             )
 
     def _capture(
-        self, call: GraphedCall, key: Hashable, count: int
-    ) -> tuple[Hashable, _CapturedCall]:
+        self, call: GraphedCall, key: tuple[Hashable, ...], count: int
+    ) -> tuple[tuple[Hashable, ...], _CapturedCall]:
         """Return the captured call, and what distinguishes it from others."""
         if key != call.key or not call.has_floats:
             return key, self._capture_with(call, count, key == call.key)
@@ -305,7 +327,7 @@ class Graphed(Generic[_P, _R]):
             result = function(*passed[:count], **named)
         names = self._list_names(call)
         captured = _CapturedCall(graph, call, passed, result, block.exchanged, names)
-        captured.note_attributes(changes)
+        captured.note_attributes(changes, call.given)
         captured.check()
         return captured
 
@@ -369,7 +391,8 @@ def graphed(function: Callable[_P, _R]) -> Graphed[_P, _R]:
     arguments. Arrays, buffers, floats and NumPy scalars may be others in each call. Other shapes or
     types lead to another capture, as do other values of all other arguments. The function may
     return arrays, or a tuple or list of them. An array that it has made is memory of the graph: the
-    next call with such arguments overwrites it.
+    next call with such arguments overwrites it. A call that is given the array does not: for such
+    calls there is another graph, with memory of its own.
 
     If an argument is an object with arrays in its attributes, such as a method's own, its
     attributes are arguments, too. An attribute may be set to an array: `self.u, self.v = self.v,

@@ -75,6 +75,7 @@ class GraphedCall:
         owners: the objects whose attributes are arguments.
         identical: what is compared by its identity.
         has_floats: whether some arguments are Python floats.
+        memory: the handles of the memory of arrays and buffers.
 
     Raises:
         CannotBeGraphedError: there is no queue, or an argument cannot be told from others.
@@ -88,7 +89,7 @@ class GraphedCall:
         self.given, self.names = given, names  # no more work than this: each call comes here
         self.queues, self.owners, self.identical, self.has_floats = {}, [], [], False
         self._other_queues: dict[int, Any] = {}
-        self._memory: list[int] = []
+        self.memory: list[int] = []
         self._lists: list[int] = []
         self._refusal, self._reads_attributes = "", False
         kinds: list[Hashable] = [names]
@@ -112,7 +113,7 @@ class GraphedCall:
             raise CannotBeGraphedError("no argument is an array with a queue, or a queue")
         if self._refusal:
             raise CannotBeGraphedError(self._refusal)
-        memory = self._memory
+        memory = self.memory
         if len(set(memory)) < len(memory):  # several arguments are the same memory
             kinds.append(tuple(map(memory.index, memory)))
             # Those with the same list of events are ordered by it, as an array and its views are.
@@ -156,12 +157,12 @@ class GraphedCall:
         handle = 0 if queue is None else queue.int_ptr
         if handle:
             self.queues[handle] = queue
-        self._memory.append(memory.int_ptr)
+        self.memory.append(memory.int_ptr)
         self._lists.append(id(value.events))
         return value.dtype, value.shape, value.strides, value.offset, handle
 
     def _read_buffer(self, value: Any) -> Hashable:
-        self._memory.append(value.int_ptr)
+        self.memory.append(value.int_ptr)
         return "buffer", value.size
 
     def _read_queue(self, value: Any) -> Hashable:
