@@ -16,7 +16,7 @@ from .parameter import GraphParameter
 
 #: Types whose values say all about them.
 _PLAIN: Final = (int, bool, str, bytes, type(None))
-#: Where arrays come from that are no program's own.
+#: The module of PyOpenCL's own class of arrays.
 _ARRAYS: Final = "pyopencl.array"
 
 
