@@ -96,7 +96,7 @@ def test_equal_values_that_differ_have_their_own_graphs(queue: cl.CommandQueue, 
         return u + (next(iter(by)) if isinstance(by, (tuple, frozenset)) else by)
 
     graphed = fairlead.graphed(shift)
-    u = cl.array.to_device(queue, np.array([-0.0, 1], np.float32)).astype(np.complex64)
+    u = pyopencl.array.to_device(queue, np.array([-0.0, 1], np.float32)).astype(np.complex64)
     if wrap is None:
         values: list[Any] = [complex(0.0, 0.0), complex(-0.0, -0.0), complex(0.0, -0.0)]
     else:
@@ -109,7 +109,7 @@ def test_equal_values_that_differ_have_their_own_graphs(queue: cl.CommandQueue, 
     assert not graphed.reasons and len(graphed._captured) == len(values)
 
 
-class Doubling(cl.array.Array):
+class Doubling(pyopencl.array.Array):
     def __mul__(self, other: Any) -> Any:
         return super().__mul__(2 * other)
 
