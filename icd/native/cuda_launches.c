@@ -6,7 +6,7 @@
  *
  *     the queue is in order, and has had nothing but replays of the graph since its last job:
  *         the caller launches it into the stream, behind the job before it, and goes on
- *     otherwise: a thread of the graph's waits for what comes before it in the queue, and launches
+ *     otherwise: a thread of the graph's waits for what comes before it in the queue, and launches.
  *
  * The thread waits for the ends of the jobs, one after the other, and completes their events. What
  * the program enqueues behind a job waits for such an event: cuda_lanes.c sees to it when that
@@ -116,12 +116,16 @@ static uint64_t time_between(const fl_cuda_device *d, const CUevent *marks) {
     return known ? (uint64_t)((double)milliseconds * 1e6) : UINT64_MAX;
 }
 
+/* Enter the context of a graph whose devices all work. */
+static CUresult enter(fl_cuda *g) {
+    CUresult code = fl_cuda_lost(g);
+    return code == CUDA_SUCCESS ? fl_cuda_enter(g->device) : code;
+}
+
 /* Launch and wait. The caller has `running`, so that nobody updates or launches it meanwhile. */
 static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
     fl_cuda_device *d = g->device;
-    CUresult code = fl_cuda_lost(g);
-    if (code == CUDA_SUCCESS)
-        code = fl_cuda_enter(d);
+    CUresult code = enter(g);
     if (code != CUDA_SUCCESS)
         return code;
     bool measures = g->timed < FL_CUDA_MEASURED && times;
@@ -207,8 +211,7 @@ int fl_run_cuda_until(void *cuda, uint32_t times, void *flag, size_t offset, int
     fl_cuda_device *d = g->device;
     CUdeviceptr word = fl_cuda_address(flag);
     *ran = *stopped = 0;
-    if (!word || (word += offset) % sizeof(uint32_t) || fl_cuda_lost(g) ||
-        fl_cuda_enter(d) != CUDA_SUCCESS)
+    if (!word || (word += offset) % sizeof(uint32_t) || enter(g) != CUDA_SUCCESS)
         return FL_BUILD_ANEW;
     pthread_mutex_lock(&g->running);
     CUresult code = run_until(g, times, word, wanted, first, ran, stopped);
@@ -230,9 +233,7 @@ int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint
 /* Launch, and go on: the job's event comes after that. The caller has `running`. */
 static CUresult launch_behind(fl_cuda *g, job *j) {
     fl_cuda_device *d = g->device;
-    CUresult code = fl_cuda_lost(g);
-    if (code == CUDA_SUCCESS)
-        code = fl_cuda_enter(d);
+    CUresult code = enter(g);
     if (code != CUDA_SUCCESS)
         return code;
     code = send(g, j->words);
