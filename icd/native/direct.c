@@ -303,19 +303,21 @@ int fl_direct_times(fl_direct *d, uint32_t *times, uint32_t *shared_times, uint6
     bool measures = passes < FL_KNOWN;   /* after the last of them nothing is written */
     if (passes < FL_MEASURED || (measures && (in_flight(d->script) || fl_may_share(script))))
         return 0;
+    bool has_all = script->limits.threads < FL_MOST_THREADS;   /* that the driver has */
     for (uint32_t place = 0; place < d->count;) {
         const fl_level level = fl_level_at(script, place);
         const fl_direct_step *first = fl_step_at(script, place);
         double part = first->together && level.can_share
                           ? (double)first->shared_ticks / (double)level.ticks
                           : 1;
+        bool was_tried = has_all && level.can_share && level.is_long;
         for (uint32_t end = place + level.count; place < end; place++) {
             const fl_direct_step *s = fl_step_at(script, place);
             const size_t *g = s->kind == FL_STEP_LAUNCH ? s->context->groups : NULL;
             size_t number = (size_t)(s - fl_steps(script));
             times[number] = s->ticks;
             shared_times[number] = (uint32_t)(s->ticks * part);
-            groups[number] = g ? g[0] * g[1] * g[2] : 1;
+            groups[number] = was_tried ? 0 : g ? g[0] * g[1] * g[2] : 1;
         }
     }
     return 1;

@@ -87,8 +87,9 @@ int fl_run_direct_until(void *direct, uint32_t times, void *flag, size_t offset,
                         int first, uint32_t *ran, uint32_t *stopped);
 void *fl_find_address_direct(void *direct, void *memory);
 int fl_take_series_direct(void *direct, const fl_value *values, uint32_t count, uint32_t times);
-/* How long each command took at best, in ns, in one thread and in the way that it runs from now on:
- * 1 if that is known, 0 if it was not run often enough or still runs. */
+/* How long each command took at best, in ns, in one thread and in the way that it runs from now on;
+ * and in how many groups, 0 if our own threads have tried to share it. 1 if that is known, 0 if it
+ * was not run often enough or still runs. */
 int fl_direct_times(fl_direct *direct, uint32_t *times, uint32_t *shared_times, uint64_t *groups);
 /* How many commands several threads run together, and how many threads at most. */
 uint32_t fl_direct_shared(const fl_direct *direct, uint32_t *threads);
