@@ -55,7 +55,19 @@ def platforms() -> tuple[CLPlatform, ...]:
             code="CL_PLATFORM_NOT_FOUND_KHR",
             remedy=_REMEDY,
         )
-    return found.platforms
+    return _Platforms(found.platforms)
+
+
+class _Platforms(tuple[CLPlatform, ...]):
+    """A tuple that notebooks show as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from .loader.base.drawing import format_table
+
+        rows = ((number, one.name, one.version, one.driver.path) for number, one in enumerate(self))
+        return format_table(("platform", "name", "version", "driver"), rows)
 
 
 def devices() -> tuple[CLDevice, ...]:

@@ -37,10 +37,10 @@ from .random_numbers import RandomLaunch
 from .replay_arguments import (
     check_flag,
     check_queue,
-    check_times,
     has_property,
     list_waits,
     read_fuse,
+    read_times,
 )
 from .segment import CapturedSegment, Repeat, ReplayError
 from .segment_commands import SegmentCommands
@@ -239,27 +239,29 @@ class Executable(Drawable, Pickles):
             node.set_arg(index, value)
             self.update(node)
         if values:
-            self._set_values(values)
+            self._set_values(values, "set")
 
-    def _set_values(self, values: Mapping[str, Any]) -> None:
+    def _set_values(self, values: Mapping[str, Any], routine: str) -> None:
         only = self._whole if self._executable_graph is None else self._get_only_segment()
         if only is not None and only.settings is not None:
             try:
                 only.set(values)
             except KeyError:
-                raise self._make_name_error(values) from None
+                raise self._make_name_error(values, routine) from None
             return
         with self._lock:
-            self._set_parts(values)
+            self._set_parts(values, routine)
 
-    def _set_parts(self, values: Mapping[str, Any], draws: Iterable[RandomLaunch] = ()) -> None:
+    def _set_parts(
+        self, values: Mapping[str, Any], routine: str, draws: Iterable[RandomLaunch] = ()
+    ) -> None:
         """Set Parameters of several segments, and the next random numbers of launches."""
         parts = [
             (one, one.settings.writers) for one in self._list_captured_segments() if one.settings
         ]
         for name in values:
             if not any(name in writers for _, writers in parts):
-                raise self._make_name_error(values)
+                raise self._make_name_error(values, routine)
         if self._executable_graph is not None:
             self._executable_graph.wait_for_deferred()
         try:
@@ -293,16 +295,19 @@ class Executable(Drawable, Pickles):
             return any(one.alternations for one in settings) and self._parts_replayed % 2 == 1
         return any(one.alternations and one.turn % 2 for one in settings)
 
-    def _make_name_error(self, values: Mapping[str, Any]) -> SYCLError:
+    def _make_name_error(self, values: Mapping[str, Any], routine: str) -> SYCLError:
         names = self.parameters
         unknown = next((name for name in values if name not in names), "")
-        close = get_close_matches(unknown, [*filter(None, names), *OPTIONS], 1)
+        known = [*filter(None, names), *(OPTIONS if routine == "replay" else ())]
+        by_small_letters = {name.lower(): name for name in known}
+        close = get_close_matches(unknown.lower(), by_small_letters, 1)
         there = ", ".join(name or "one without a name" for name in names) or "none"
+        also = f"replay has no argument {unknown}, and " if routine == "replay" else ""
         return SYCLError(
             Errc.invalid,
-            f"the graph has no Parameter {unknown}; it has: {there}",
-            routine="set",
-            remedy=f"write {close[0]}"
+            f"{also}the graph has no Parameter {unknown}; it has: {there}",
+            routine=routine,
+            remedy=f"write {by_small_letters[close[0]]}"
             if close
             else "pass a Parameter itself to a kernel in the block; give it a name if no "
             "variable or several hold it: Parameter(value, name=…)",
@@ -313,15 +318,17 @@ class Executable(Drawable, Pickles):
         for value in values.values():  # each replay comes here: no function is called for a number
             if isinstance(value, _SERIES) and _is_series(value):
                 return self._begin_series(values)
-        self._set_values(values)
+        self._set_values(values, "replay")
         return {}
 
     def _begin_series(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Set what is not a series. Returns the series."""
         series = {name: value for name, value in values.items() if _is_series(value)}
         if not series.keys() <= set(self.parameters):
-            raise self._make_name_error(series)
-        self.set(**{name: value for name, value in values.items() if name not in series})
+            raise self._make_name_error(series, "replay")
+        self._set_values(
+            {name: value for name, value in values.items() if name not in series}, "replay"
+        )
         return series
 
     # replays
@@ -419,7 +426,7 @@ class Executable(Drawable, Pickles):
         from .replay_end import make_end
 
         handle = check_queue(queue, self._block, "replay")
-        check_times(times)
+        times = read_times(times)
         if pictures.is_wanted():
             note_submission(self, self.graph)
         waits = list_waits(wait_for, self._block.recording.context)
@@ -445,7 +452,8 @@ class Executable(Drawable, Pickles):
                     self._repeat = only.prepare_repeat(queue, handle)
                 return self._make_ended(queue)
             ends = only.run(handle, times, waits, series)
-            end = make_end(queue, self.context, ends, profiled)
+            # The runtime loads an adapter for its context: that is for who needs one.
+            end = make_end(queue, ends, self.context if profiled else None)
             if not self.profiling:
                 self._repeat = only.prepare_repeat(queue, handle)
         else:
@@ -509,7 +517,7 @@ class Executable(Drawable, Pickles):
         while ran < times and not stopped:
             count = min(every, times - ran)
             if only is not None:
-                end = make_end(queue, self.context, only.run(handle, count, ()), False)
+                end = make_end(queue, only.run(handle, count, ()))
             else:
                 with self._lock:
                     end = self._replay_parts(queue, handle, count, (), False, {})
@@ -536,7 +544,8 @@ class Executable(Drawable, Pickles):
         def set_series(turn: int) -> None:
             if not (series or draws):
                 return
-            self._set_parts({name: value[turn] for name, value in series.items()}, draws)
+            values = {name: value[turn] for name, value in series.items()}
+            self._set_parts(values, "replay", draws)
             for one in settings:
                 one.has_drawn = bool(draws)
 

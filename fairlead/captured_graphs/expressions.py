@@ -176,6 +176,11 @@ class Expressions:
         """`other sign self`, or `self sign other` if `forward`."""
         if isinstance(other, (int, float, complex, np.number)):
             return self.derived(Formula(sign, other, forward))
+        if isinstance(other, Expressions):
+            raise TypeError(
+                f"{self!r} {sign} {other!r}: a graph computes from one Parameter. Make the result "
+                "a Parameter, and set that"
+            )
         if not _is_array(other):
             return NotImplemented
         written = _read_operator(sys._getframe(2))

@@ -23,6 +23,7 @@ from ..loader.base.forks import count_forks, make_lock
 from .context import CapturedGraph, capture
 from .graphed_calls import CannotBeGraphedError, GraphedCall, is_array, make_parameter
 from .parameter import GraphParameter, find_entry
+from .pyopencl_client import ArgumentError
 from .replay_arguments import has_property
 
 _P = ParamSpec("_P")
@@ -105,7 +106,10 @@ class _CapturedCall:
         for place, name, value in changes:
             if self._find_place(value) is None:
                 if isinstance(value, GraphParameter) or not is_array(value):
-                    self.unrepeatable = self.unrepeatable or f"it sets the attribute {name}"
+                    self.unrepeatable = self.unrepeatable or (
+                        f"it sets the attribute {name}, which replays would not. Set it outside of "
+                        "the function"
+                    )
                     value = value.value if isinstance(value, GraphParameter) else value
                 else:
                     self.made.append(value)
@@ -409,5 +413,14 @@ def graphed(function: Callable[_P, _R]) -> Graphed[_P, _R]:
 
     Returns:
         What replaces it.
+
+    Raises:
+        ArgumentError: it is not a function.
     """
+    if not callable(function):
+        raise ArgumentError(
+            f"{type(function).__name__} is not a function.",
+            routine="graphed",
+            remedy="write @fairlead.graphed above the function, without arguments",
+        )
     return Graphed(function)

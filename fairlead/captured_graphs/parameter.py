@@ -208,6 +208,14 @@ class GraphParameter(Expressions):
             raise TypeError(_describe_array(self))
         return ConvertedParameter.offer(self)
 
+    def __bytes__(self) -> bytes:
+        if lib.fl_is_recording():
+            raise TypeError(
+                f"{self!r} was made bytes in a capture block: the graph would keep its number. "
+                "Pass the Parameter itself to the kernel; p.value.tobytes() are the bytes"
+            )
+        return self._value.tobytes()
+
     def __bool__(self) -> bool:
         if lib.fl_is_recording():
             raise TypeError(

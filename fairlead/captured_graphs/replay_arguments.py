@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from numpy import integer
+
 from ..icd.abi import (
     CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
     CL_INVALID_COMMAND_QUEUE,
@@ -77,14 +79,17 @@ def read_fuse(fuse: Any) -> str | bool:
     return _FUSE[given]
 
 
-def check_times(times: Any) -> None:
-    """Raise ArgumentError if it is not a number of replays."""
-    if type(times) is not int or not 1 <= times < 1 << 32:
+def read_times(times: Any) -> int:
+    """Return a number of replays, which may be one of NumPy's. Raise ArgumentError if it is
+    none."""
+    number = int(times) if isinstance(times, (int, integer)) and times is not True else 0
+    if not 1 <= number < 1 << 32:
         raise _client.ArgumentError(
             "times must be a whole number from 1 to 4294967295.",
             routine="replay",
             remedy="replay(queue, times=1)",
         )
+    return number
 
 
 def list_waits(wait_for: Iterable[Any] | None, context: int) -> list[int]:

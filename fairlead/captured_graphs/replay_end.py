@@ -118,17 +118,16 @@ class EndedLoop(pyopencl.UserEvent):
         self.set_status(_COMPLETE)
 
 
-def make_end(queue: Any, context: Context, ends: tuple[int, int], profiled: bool) -> Any:
+def make_end(queue: Any, ends: tuple[int, int], context: Context | None = None) -> Any:
     """Return the event of a replay.
 
     Args:
         queue: a pyopencl.CommandQueue.
-        context: the runtime's.
         ends: the native events of its end and of its first command (0: none), references.
-        profiled: whether the event has the times of both.
+        context: the runtime's, if the event is to have the times of both.
     """
     end, first = ends
-    if first and profiled:
+    if first and context is not None:
         began, ended = (Event(context, make_event(one, context)) for one in (first, end))
         return ReplayedEvent(queue.context, ended, began)
     if first:

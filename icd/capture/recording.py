@@ -30,8 +30,8 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
     ),
     lib.FL_BLOCKING: (
         "it is a blocking transfer, and nothing runs inside the block",
-        "pass is_blocking=False; if it is PyOpenCL's own transfer, do that step before or after "
-        "the block",
+        "pass is_blocking=False (arrays: get_async, or set with async_=True); if PyOpenCL waits "
+        "all the same, do that step before or after the block",
     ),
     lib.FL_WAITS: (
         "it waits for commands that have only been recorded, and nothing runs inside the block",

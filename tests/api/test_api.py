@@ -172,6 +172,15 @@ def test_no_driver_and_no_place_of_the_catalogue_is_left_out(
         assert f"{place.path}: {place.state}" in text
 
 
+def test_a_notebook_shows_the_platforms_as_a_table(
+    run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    code = "import fairlead; print(fairlead.platforms()._repr_html_())"
+    path = fake_driver(name='"One <1>"')
+    page = run_python(code, env=vendors(tmp_path, path)).out
+    assert "<td>One &lt;1&gt;" in page and f"<td>{path}</td>" in page and page.count("<tr>") == 2
+
+
 def test_a_notebook_shows_the_devices_as_a_table(
     run_python: RunPython, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from pyopencl import cltypes
 
 import fairlead
 from fairlead.captured_graphs.graphed import GraphedWarning
+from fairlead.captured_graphs.pyopencl_client import ArgumentError
 
 calls: list[str] = []
 
@@ -566,3 +567,8 @@ def test_replays_wait_for_what_other_queues_do_with_arrays(queue: cl.CommandQueu
     run(u, v)
     gate.set_status(cl.command_execution_status.COMPLETE)
     assert u.get()[0] == 31
+
+
+def test_only_functions_are_graphed(queue: cl.CommandQueue) -> None:
+    with pytest.raises(ArgumentError, match=r"CommandQueue is not a function"):
+        fairlead.graphed(queue)  # pyright: ignore

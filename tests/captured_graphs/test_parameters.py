@@ -380,6 +380,9 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
             (lambda: np.full(3, p), "p.value is the number"),
             (lambda: np.array([p], object), "p.value is the number"),
             (lambda: np.zeros(3).__setitem__(0, p), "an array element with a sequence"),
+            (lambda: bytes(p), "was made bytes"),
+            (lambda: int.from_bytes(p, "little"), "was made bytes"),
+            (lambda: p * fairlead.Parameter(np.int32(1)), "computes from one Parameter"),  # pyright: ignore
             (lambda: len(p), "is one number"),  # pyright: ignore
             (lambda: p[0], "is one number"),  # pyright: ignore
             (lambda: f"{p:.3f}", "the text would keep the number"),
@@ -396,6 +399,7 @@ def test_conversions_that_would_freeze_the_number_are_refused(numbers: Numbers) 
     assert len(graph) == 0
     assert float(p) == 2 and p > 1 and p.value == np.float32(2)  # pyright: ignore
     assert f"{p:.3f}" == "2.000" and f"{p}" == repr(p)
+    assert bytes(p) == np.float32(2).tobytes()
 
 
 _KINDS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
@@ -511,6 +515,20 @@ def test_names(numbers: Numbers) -> None:
     for wrong in (1, 2.5, "text", None, np.zeros(3)):
         with pytest.raises(ArgumentError, match="cannot be a Parameter"):
             fairlead.Parameter(wrong)  # pyright: ignore
+
+
+def test_misspelt_arguments_of_replays_are_named(numbers: Numbers) -> None:
+    by = fairlead.Parameter(np.int32(1))
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    loop = graph.finalize()
+    for wrong, right in [("time", "times"), ("waitfor", "wait_for"), ("By", "by")]:
+        values: dict[str, Any] = {wrong: 3}
+        with pytest.raises(SYCLError, match=rf"replay has no argument {wrong}.*\n.*{right}"):
+            loop.replay(numbers.queue, **values)
+    with pytest.raises(SYCLError, match=r"^set: the graph has no Parameter time;.*\n.*pass a"):
+        loop.set(time=3)  # `times` is no name there
+    assert numbers.value() == 0
 
 
 def test_numbers_that_a_parameter_cannot_be(numbers: Numbers) -> None:

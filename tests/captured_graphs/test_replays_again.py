@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 import pytest
 from helpers.captures import Numbers
 
 import fairlead
+from fairlead.captured_graphs.block import CapturedBlock
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable, ReplayError
 from fairlead.captured_graphs.pyopencl_client import ArgumentError
@@ -52,6 +54,26 @@ def test_wrong_arguments_are_refused(numbers: Numbers, loop: Executable) -> None
     with pytest.raises(ArgumentError, match="wait_for is not a list"):
         loop.replay(numbers.queue, wait_for=5)  # type: ignore[arg-type]
     assert numbers.value() == 2
+
+
+def test_times_may_be_a_number_of_numpy(numbers: Numbers, loop: Executable) -> None:
+    for two in (np.int64(2), np.uint8(2)):
+        loop.replay(numbers.queue, times=two).wait()  # pyright: ignore
+    assert numbers.value() == 6
+
+
+def test_replays_need_no_adapter(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime's context loads one, which takes longer than ten thousand replays."""
+    monkeypatch.setattr(CapturedBlock, "context", property(lambda _: pytest.fail("it was made")))
+    by, flag = fairlead.Parameter(np.int32(1)), pyopencl.array.zeros(numbers.queue, 1, np.int32)
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    loop = graph.finalize()
+    loop.replay(numbers.queue, by=2)
+    loop.replay(numbers.queue, times=3, by=[1, 2, 3])
+    loop.replay(numbers.queue, times=4, until=flag, every=2)
+    loop.replay(numbers.queue, wait=True)
+    assert numbers.value() == 23  # the last of a series stays
 
 
 def test_a_captured_queue_is_refused(numbers: Numbers, loop: Executable) -> None:
