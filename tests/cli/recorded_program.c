@@ -4,7 +4,7 @@
  * WHAT is "plain"; "image", "map", "rect", "two" queues, "unordered"; how it ends: "abort", "exit",
  * "segfault"; or what cannot be recorded: "native", "user", "atomics". "svm" and "fine" use memory
  * that the host sees, too. "again" writes the same megabytes often. "threads" launches from two at
- * once.
+ * once. "refused" makes calls that drivers refuse, of memory that is not there.
  * It prints a sum of what it read. */
 #define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -37,6 +37,14 @@ static void must(cl_int code, int line) {
     }
 }
 #define MUST(call) must(call, __LINE__)
+
+static void must_fail(cl_int code, int line) {
+    if (!code) {
+        fprintf(stderr, "line %d: it was not refused\n", line);
+        exit(3);
+    }
+}
+#define MUST_FAIL(call) must_fail(call, __LINE__)
 
 static void nothing(void *unused) { (void)unused; }
 
@@ -201,6 +209,23 @@ int main(int argc, char **argv) {
                                       NULL, NULL));
         MUST(clEnqueueCopyBuffer(queue, large, x, 0, 0, 4, 0, NULL, NULL));
         free(much);
+    } else if (!strcmp(what, "refused")) {
+        const size_t much = (size_t)1 << 40, origin[3] = {0}, no_slices[3] = {COUNT, 1, 0};
+        cl_uint found;
+        cl_kernel kernels[16];
+        cl_event none = NULL, user = clCreateUserEvent(context, &code);
+        MUST_FAIL(clEnqueueWriteBuffer(queue, x, CL_TRUE, 0, much, more, 0, NULL, NULL));
+        MUST_FAIL(clEnqueueWriteBufferRect(queue, x, CL_TRUE, origin, origin, no_slices, 0, 0, 0, 0,
+                                           more, 0, NULL, NULL));
+        MUST_FAIL(clEnqueueFillBuffer(queue, x, more, much, 0, sizeof more, 0, NULL, NULL));
+        MUST_FAIL(clEnqueueFillBuffer(queue, x, more, 4, 0, sizeof more, 1, &none, NULL));
+        MUST(clSetUserEventStatus(user, CL_COMPLETE));
+        MUST_FAIL(clSetUserEventStatus(user, CL_COMPLETE));
+        memset(kernels, 0x5A, sizeof kernels); /* there is room for more than the program has */
+        MUST(clCreateKernelsInProgram(program, 16, kernels, &found));
+        MUST(clSetKernelArg(kernels[0], 0, sizeof x, &x));
+        for (cl_uint i = 0; i < found; i++)
+            clReleaseKernel(kernels[i]);
     } else if (!strcmp(what, "native")) {
         code = clEnqueueNativeKernel(queue, nothing, NULL, 0, 0, NULL, NULL, 0, NULL, NULL);
     } else if (!strcmp(what, "user")) {

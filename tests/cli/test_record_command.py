@@ -153,7 +153,7 @@ def replayed(file: Path, drivers: tuple[Driver, ...]) -> set[int]:
 
 @on_one_driver
 @pytest.mark.parametrize(
-    "what", ["plain", "image", "map", "rect", "two", "unordered", "svm", "fine"]
+    "what", ["plain", "image", "map", "rect", "two", "unordered", "svm", "fine", "refused"]
 )
 def test_a_recorded_program_replays_to_what_it_read(
     record: Record, present_drivers: tuple[Driver, ...], what: str

@@ -33,6 +33,7 @@ static const char *const forms[FL_SLOTS] = {
  * and say of what kind they are in bits 16 and up. */
 enum { NUMBER = 1, STATE = 4, EVENT = 5, ENQUEUED = 1, FAILED = 2, KERNEL_ARGUMENT = 256 };
 enum { OF_VALUE, OF_LOCAL, OF_MEMORY, OF_SAMPLER, OF_NO_MEMORY, OF_SVM };
+enum { LARGEST_PATTERN = 128 }; /* SPEC clEnqueueFillBuffer */
 enum { MOST_USED = 1024, COMMAND_USER = 0x1204, FINE_GRAIN_BUFFER = 1 << 10, ATOMICS = 1 << 11 };
 
 static bool is_between; /* the log knows that commands are left out */
@@ -122,6 +123,8 @@ static bool is_complete(const fl_call *call, const char *form) {
         bool is_list = form[i] == 'L' && call->arguments[i - 1];
         if (!call->arguments[i] && (is_list || strchr("QMk3pcHRustmv", form[i])))
             return false;
+        if (form[i] == 'p' && call->arguments[i + 1] > LARGEST_PATTERN)
+            return false;
     }
     return call->function != SLOT_clEnqueueNDRangeKernel ||
         (call->arguments[2] - 1 < 3 && call->arguments[4]);
@@ -160,6 +163,8 @@ static bool waits_for_user(const fl_call *call, fl_table next, const char *form)
     for (uint64_t i = 0; events && i < count; i++) {
         uint32_t kind = 0;
         int32_t status = 0;
+        if (!events[i]) /* the driver will refuse it */
+            continue;
         NEXT(next, clGetEventInfo)(events[i], CL_EVENT_COMMAND_TYPE, sizeof kind, &kind, NULL);
         NEXT(next, clGetEventInfo)(events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
                                    &status, NULL);
@@ -391,6 +396,8 @@ static void record_command(const fl_call *call) {
     }
     size_t count = find_used(call, form, used);
     if (!note_objects(call, next, form, kernel, used, count))
+        return;
+    if (strchr(form, 'H') && !fl_fits(call, used[0])) /* the driver will refuse it */
         return;
     fl_note_queue(next, queue);
     if (!add_contents(call, next, used, count))

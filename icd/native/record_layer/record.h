@@ -139,6 +139,7 @@ typedef struct fl_mapping {
 } fl_mapping;
 
 size_t fl_host_bytes(const fl_call *call, const fl_seen *memory);
+bool fl_fits(const fl_call *call, const fl_seen *memory);
 bool fl_overwrites(const fl_call *call, const fl_seen *memory);
 void fl_add_mapping(const fl_call *call, const fl_seen *memory, void *pointer);
 fl_mapping *fl_take_mapping(const void *memory, const void *pointer);

@@ -87,6 +87,7 @@ static void note_call(const fl_call *call) {
     const uint64_t *a = call->arguments;
     void *object = HANDLE(void *, a[0]);
     fl_seen *kernel, *program;
+    size_t count = 0;
     switch (call->function) {
     case SLOT_clSetKernelArg:
     case SLOT_clSetKernelArgSVMPointer: {
@@ -110,8 +111,10 @@ static void note_call(const fl_call *call) {
         if ((program = fl_find(object, FL_K_PROGRAM)))
             program->is_noted = false;
         break;
-    case SLOT_clCreateKernelsInProgram:
-        for (uint64_t i = 0; a[2] && i < a[1]; i++)
+    case SLOT_clCreateKernelsInProgram: /* there may be room for more than the program has */
+        NEXT(call->layer->next, clGetProgramInfo)
+        (object, CL_PROGRAM_NUM_KERNELS, sizeof count, &count, NULL);
+        for (uint64_t i = 0; a[2] && i < a[1] && i < count; i++)
             new_kernel(call, HANDLE(void **, a[2])[i], NULL);
         break;
     case SLOT_clFinish: {
@@ -168,6 +171,8 @@ static void after(fl_call *call) {
         note_object(call, kind);
     else if (!kind && !(int32_t)call->result)
         note_call(call);
+    else if (call->function == SLOT_clSetUserEventStatus) /* it is as if it had not been called */
+        fl_recorder.unset++;
     pthread_mutex_unlock(&fl_recorder.lock);
     errno = error;
 }

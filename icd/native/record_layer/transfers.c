@@ -37,6 +37,23 @@ size_t fl_host_bytes(const fl_call *call, const fl_seen *memory) {
     return image_bytes(memory, HANDLE(size_t *, a[4]), a[5], a[6]);
 }
 
+/* Whether a write's region is one of the memory. If not, there may be no such memory of the host's,
+ * either. */
+bool fl_fits(const fl_call *call, const fl_seen *memory) {
+    const uint64_t *a = call->arguments;
+    if (call->function == SLOT_clEnqueueWriteBuffer)
+        return a[3] <= memory->size && a[4] <= memory->size - a[3];
+    bool is_image = call->function == SLOT_clEnqueueWriteImage;
+    const size_t *region = HANDLE(size_t *, is_image ? a[4] : a[5]);
+    size_t left = memory->size;
+    for (int i = 0; i < 3; i++) {
+        if (!region[i] || region[i] > (is_image ? memory->extent[i] : left))
+            return false;
+        left /= region[i];
+    }
+    return true;
+}
+
 /* Whether a transfer writes all of a memory: then nobody needs to know what it held. */
 bool fl_overwrites(const fl_call *call, const fl_seen *memory) {
     const uint64_t *a = call->arguments;
