@@ -383,7 +383,7 @@ static void drop_guard(void) {
 }
 
 /* Wait until no other process asks Python; a process that stands still is waited for no longer than
- * a Python. */
+ * a Python. Where files cannot be locked, as on some network's, nobody is waited for. */
 static void take_guard(int folder, const char *file) {
     char name[48];
     const struct timespec pause = {0, 5000000};
@@ -393,7 +393,8 @@ static void take_guard(int folder, const char *file) {
     pthread_mutex_lock(&opening);
     guard = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     pthread_mutex_unlock(&opening);
-    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && tries < PATIENCE * 200;
+    for (long tries = 0; guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK &&
+                         tries < PATIENCE * 200;
          tries++)
         nanosleep(&pause, NULL);
 }

@@ -415,6 +415,21 @@ def test_a_program_sees_no_child_of_the_library(client: Client, fake_driver: Fak
     assert done.out == "Fake 0\n0 signals, 0 children\n" and done.err == ""
 
 
+def test_a_folder_where_files_cannot_be_locked(
+    client_path: Path, fake_driver: FakeDriver, tmp_path: Path
+) -> None:
+    """As on some network's. The library waited five minutes for a lock that nobody had."""
+    source = "#include <errno.h>\nint flock(int f, int o) { return errno = ENOLCK, -1; }\n"
+    library = tmp_path / "no_locks.so"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+    subprocess.run(command, input=source, text=True, check=True)
+    write_manifests(tmp_path / "vendors", [fake_driver()])
+    env = {"OCL_ICD_VENDORS": str(tmp_path / "vendors"), "XDG_CACHE_HOME": str(tmp_path)}
+    env["LD_PRELOAD"] = str(library)
+    done = run_client(["timeout", "120", client_path, "names"], env)
+    assert (done.out, done.err) == ("Fake 0\n", "")
+
+
 def test_too_few_files_for_python(
     client_path: Path, fake_driver: FakeDriver, tmp_path: Path
 ) -> None:
