@@ -31,7 +31,9 @@ call fl_call_on(cl_command_queue queue, int slot) {
         c.refused = pthread_equal(r->thread, pthread_self()) ? CL_SUCCESS
                                                              : fl_refuse(r, slot, FL_OTHER_THREAD);
     }
-    atomic_fetch_sub(&ours->visitors, 1);
+    unsigned visitors = atomic_load(&ours->visitors);   /* 0: in a forked child */
+    while (visitors && !atomic_compare_exchange_weak(&ours->visitors, &visitors, visitors - 1))
+        ;
     return c;
 }
 

@@ -21,6 +21,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 FL_FREE_IN_CHILD(lock)
 static fl_recording *recordings;
 
+/* A visitor of another thread does not come back in a forked child, and the one that forks is
+ * counted no more. */
+static void forget_visitors(void) {
+    for (int i = 0; i < MOST_TABLES; i++)
+        atomic_store(&pool[i].visitors, 0);
+}
+
+__attribute__((constructor)) static void watch_visitors(void) {
+    pthread_atfork(NULL, NULL, forget_visitors);
+}
+
 recording_table *fl_recording_table(const void *dispatch) {
     uintptr_t at = (uintptr_t)dispatch - (uintptr_t)pool;
     return at < sizeof pool ? &pool[at / sizeof *pool] : NULL;

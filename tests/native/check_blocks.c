@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 SCENARIO(block_same_queue) {
     cl_command_queue twice[] = {w->queue, w->free_queue, w->queue};
@@ -384,6 +386,39 @@ SCENARIO(thread_intruder_outlives) {
     pthread_join(thread, NULL);
     EQUAL(seen_dropped, 0);   /* nobody is told of a recording that is gone */
     EQUAL(j.code, CL_INVALID_OPERATION);
+}
+
+static int waiting_observer(void *cookie, int what, uint32_t detail, void *address, size_t size) {
+    if (what == FL_ASK_REFUSED) {
+        atomic_store(&intruder_is_in, 1);
+        wait_for(&dropped, 1);
+    }
+    return harness_observe(cookie, what, detail, address, size);
+}
+
+/* A forked child has no intruder that its block could wait for. */
+SCENARIO(thread_intruder_of_a_fork) {
+    atomic_store(&intruder_is_in, 0), atomic_store(&dropped, 0);
+    int code, status = 1;
+    fl_recording *r = fl_begin((void *const *)&w->queue, 1, w->context, false, waiting_observer,
+                               &w->trace, harness_gil, &code);
+    job j = {.w = w};
+    pthread_t thread;
+    OK(code);
+    CHECK(pthread_create(&thread, NULL, intrude, &j) == 0);
+    wait_for(&intruder_is_in, 1);
+    pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        fl_end(r);
+        _exit(fl_is_captured(w->queue));
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    atomic_store(&dropped, 1);
+    pthread_join(thread, NULL);
+    end(w, r);
+    EQUAL(j.code, CL_INVALID_OPERATION);
+    drop(w, r);
 }
 
 static void *call_late(void *data) {

@@ -18,6 +18,7 @@
                 X(block_queue_counts) X(block_driver_refuses) X(block_table_locked)                \
                     X(block_late_calls) X(block_stub_slots) X(block_empty_slots)                   \
                         X(block_other_slots) X(thread_intruder) X(thread_intruder_outlives)        \
+                            X(thread_intruder_of_a_fork)                                           \
                             X(thread_late_calls) X(thread_many_blocks) X(thread_one_queue)         \
                                 X(thread_arguments) X(thread_svm) /* check_arguments.c */          \
         X(arguments_frozen) X(arguments_unseen) X(arguments_unseen_allowed) X(arguments_kinds)     \

@@ -67,16 +67,18 @@ static uint64_t thread(void) {
     return thread_id;
 }
 
+/* The log is empty first: a child may be forked meanwhile, and drops it, too. */
 static void drop(fl_log *log) {
-    for (chunk *here = log->first; here;) {
-        chunk *next = here->next;
+    chunk *here = log->first;
+    log->first = log->last = NULL;
+    log->size = 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    for (chunk *next; here; here = next) {
+        next = here->next;
         if (log->memory)
             munmap(here->words, CHUNK);
         free(here);
-        here = next;
     }
-    log->first = log->last = NULL;
-    log->size = 0;
 }
 
 static fl_log *newest;

@@ -176,16 +176,26 @@ static bool choose_layout(void *loader) {
 }
 #endif
 
+static pthread_mutex_t starting = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* The thread that starts it does not exist in a forked child: there the shell stays without it. */
+static void free_lock(void) {
+    starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, free_lock);
+}
+
 /* Returns whether there is a Python with the adapter in it. The first call starts it. A thread that
  * waits for the lock does not hold the GIL, because the thread with the lock needs it. While an
  * adapter starts, its own module cannot use it. `loader`: code of what asks for tables of Unified
  * Runtime. */
 static bool started(void *loader) {
-    static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     if (state == RUNNING)
         return true;
     void *thread = fl_python_release();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&starting);
     if (state == NEW || state == RESET) {
         const char *config = (const char *)configuration;
         state = STARTING;
@@ -208,7 +218,7 @@ static bool started(void *loader) {
             fl_wait_without_gil();
         state = ready ? RUNNING : FAILED;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&starting);
     fl_python_restore(thread);
     return state == RUNNING;
 }

@@ -11,6 +11,8 @@
 
 #include "../processes.h"
 
+#include <semaphore.h>
+
 /* --- what a Python has that a shell uses --- */
 
 static struct {
@@ -20,6 +22,7 @@ static struct {
     const wchar_t *program;
 } fake;
 
+static sem_t *begun, may_end; /* the start takes as long as the test wants, if there is one */
 static _Thread_local int has_gil;
 int Py_IgnoreEnvironmentFlag;
 
@@ -79,6 +82,10 @@ int PyRun_SimpleStringFlags(const char *code, void *flags) {
     const char *call = strstr(code, "    start(");
     CHECK(!flags && has_gil && call && strstr(code, "from " FL_MODULE " import start"));
     fake.runs++;
+    if (begun) {
+        sem_post(begun);
+        sem_wait(&may_end);
+    }
     if (fake.fails)
         return -1;
     fl_shell *shell = (fl_shell *)(uintptr_t)strtoull(call + strlen("    start("), NULL, 10);
@@ -208,6 +215,31 @@ static void the_start_fails(void) {
 static void the_start_asks_for_itself(void) {
     fake.initialized = fake.calls_back = 1;
     CHECK(ask() == SUCCESS && fake.runs == 1);
+}
+
+static void *starts(void *unused) {
+    (void)unused;
+    CHECK(ask() == SUCCESS);
+    return NULL;
+}
+
+/* The child has no thread that starts it, and does not wait for one. */
+static void a_fork_while_it_starts(void) {
+    sem_t semaphore;
+    pthread_t thread;
+    int status = 1;
+    fake.initialized = 1;
+    CHECK(sem_init(&semaphore, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+    begun = &semaphore;
+    CHECK(pthread_create(&thread, NULL, starts, NULL) == 0 && sem_wait(begun) == 0);
+    pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        _exit(ask() != UNINITIALIZED);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    sem_post(&may_end);
+    CHECK(pthread_join(thread, NULL) == 0 && ask() == SUCCESS);
 }
 
 static void calls_at_the_end(void) {
@@ -572,6 +604,7 @@ static const scenario scenarios[] = {
 #define S(name) {#name, name},
     S(nothing_is_there) S(python_is_there) S(python_is_begun) S(entries_and_bodies)
         S(the_start_fails) S(the_start_asks_for_itself) S(the_end) S(wrong_calls)
+        S(a_fork_while_it_starts)
             S(settings_are_read) S(programs_are_found) S(thread_many_first) S(counts_by_python)
                 S(counts_of_what_is_no_handle) S(the_last_reference) S(thread_counts)
 #ifdef FL_PI
