@@ -21,7 +21,13 @@ from numpy import ndarray
 from ..icd._native import lib
 from ..loader.base.forks import count_forks, make_lock
 from .context import CapturedGraph, capture
-from .graphed_calls import CannotBeGraphedError, GraphedCall, is_array, make_parameter
+from .graphed_calls import (
+    CannotBeGraphedError,
+    GraphedCall,
+    find_whole,
+    is_array,
+    make_parameter,
+)
 from .parameter import GraphParameter, find_entry
 from .pyopencl_client import ArgumentError
 from .replay_arguments import has_property
@@ -89,6 +95,8 @@ class _CapturedCall:
         self._set: list[tuple[int, str, Any]] = []
         #: The handles of the memory of `made`, and the objects that keep it, by place.
         self._own: set[int] = set()
+        #: Buffers of the last call that do not belong to `made`. They live, and stay what they are.
+        self._foreign: dict[int, Any] = {}
         self._keepers: dict[int, int] = {}
 
     def _list_results(self) -> list[Any]:
@@ -120,9 +128,18 @@ class _CapturedCall:
     def overwrites(self, call: GraphedCall) -> bool:
         """Whether a replay would overwrite an argument, or what the attributes of another object
         are."""
-        return not self._own.isdisjoint(call.memory) or any(
+        own, known = self._own, self._foreign
+        if not own.isdisjoint(call.memory) or any(
             id(call.given[place]) != keeper for place, keeper in self._keepers.items()
-        )
+        ):
+            return True
+        if own:
+            buffers = {id(one): one for one in call.buffers}
+            # To ask for a buffer's whole takes longer than to look whether it is known.
+            if any(find_whole(one) in own for key, one in buffers.items() if key not in known):
+                return True
+            self._foreign = buffers
+        return False
 
     def explain(self) -> str:
         """Tell how large the graph is, and what its arguments are."""

@@ -76,6 +76,7 @@ class GraphedCall:
         identical: what is compared by its identity.
         has_floats: whether some arguments are Python floats.
         memory: the handles of the memory of arrays and buffers.
+        buffers: the same as PyOpenCL's objects.
 
     Raises:
         CannotBeGraphedError: there is no queue, or an argument cannot be told from others.
@@ -90,6 +91,7 @@ class GraphedCall:
         self.queues, self.owners, self.identical, self.has_floats = {}, [], [], False
         self._other_queues: dict[int, Any] = {}
         self.memory: list[int] = []
+        self.buffers: list[Any] = []
         self._lists: list[int] = []
         self._refusal, self._reads_attributes = "", False
         kinds: list[Hashable] = [names]
@@ -158,11 +160,13 @@ class GraphedCall:
         if handle:
             self.queues[handle] = queue
         self.memory.append(memory.int_ptr)
+        self.buffers.append(memory)
         self._lists.append(id(value.events))
         return value.dtype, value.shape, value.strides, value.offset, handle
 
     def _read_buffer(self, value: Any) -> Hashable:
         self.memory.append(value.int_ptr)
+        self.buffers.append(value)
         return "buffer", value.size
 
     def _read_queue(self, value: Any) -> Hashable:
@@ -268,6 +272,14 @@ def _read_attributes(thing: Any) -> Mapping[str, Any]:
         return {}
     members: dict[str, Any] = getattr(thing, "__dict__", {})
     return members | dict(read_slots(thing)) if has_slots else members
+
+
+def find_whole(buffer: Any) -> int:
+    """Return the handle of the buffer that a sub-buffer is a part of, 0 for other buffers."""
+    import pyopencl
+
+    whole: Any = buffer.get_info(pyopencl.mem_info.ASSOCIATED_MEMOBJECT)
+    return 0 if whole is None else whole.int_ptr
 
 
 def is_array(thing: Any) -> bool:

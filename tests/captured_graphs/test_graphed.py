@@ -173,6 +173,25 @@ def test_a_function_that_is_given_its_own_result(queue: cl.CommandQueue) -> None
     assert len(thrice._captured) == 2 and not Graphed.step.reasons
 
 
+def test_a_part_of_its_result_is_its_result(queue: cl.CommandQueue) -> None:
+    """A sub-buffer, which has a handle of its own, is read while the result is written."""
+
+    @fairlead.graphed
+    def thrice(u: Any) -> Any:
+        result = u * np.float32(2)
+        result += u
+        return result
+
+    u = array(queue, 1, 1024)
+    for number in range(1, 7):
+        part = u.base_data.get_sub_region(0, u.nbytes)
+        u = thrice(pyopencl.array.Array(queue, u.shape, u.dtype, data=part))
+        assert (u.get() == 3**number).all()
+    for _ in range(5):
+        thrice(u)
+    assert 2 <= len(thrice._captured) <= 4 and not thrice.reasons
+
+
 def test_an_out_of_order_queue(out_of_order: cl.CommandQueue) -> None:
     u, v = array(out_of_order, 0), array(out_of_order, 1)
     for _ in range(10):
