@@ -62,11 +62,7 @@ class CuAllocation(AllocationObject):
 
 
 def allocate(request: CuRequest) -> CuAllocation:
-    """Allocate memory of the driver. It is not registered.
-
-    Raises:
-        DriverError: what the driver answers.
-    """
+    """Allocate memory of the driver. It is not registered."""
     room, owner = request.room, request.device or request.context.device
     if request.kind == "host":
         base = owner.make("MemHostAlloc", room, _PORTABLE)

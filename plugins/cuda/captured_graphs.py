@@ -49,7 +49,6 @@ class CuGraph(GraphObject):
         Raises:
             URError: INVALID_CONTEXT, INVALID_DEVICE, INVALID_GRAPH while another queue does,
                 INVALID_OPERATION for a queue that records already.
-            DriverError: what the driver answers.
         """
         queue.context.check_same("the graph", self)
         if queue.device is not self.device:

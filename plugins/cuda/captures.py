@@ -36,9 +36,6 @@ class CuCapture:
 
     Attributes:
         is_open: whether it has not ended.
-
-    Raises:
-        DriverError: what the driver answers.
     """
 
     def __init__(self, graph: CuGraph, queue: CuQueue) -> None:
@@ -138,7 +135,6 @@ class QueuePart:
 
         Raises:
             URError: UNSUPPORTED_FEATURE if the driver is too old.
-            DriverError: what the driver answers.
         """
         if not self._device.has("StreamUpdateCaptureDependencies"):
             raise failure("UNSUPPORTED_FEATURE", "the driver is too old for graphs in captures")
@@ -191,7 +187,6 @@ def join_captures(queue: CuQueue, waits: Sequence[CuEvent]) -> None:
 
     Raises:
         URError: see `find_capture`.
-        DriverError: what the driver answers.
     """
     own = queue.capture
     capture = find_capture(own, [event.capture for event in waits])

@@ -2,6 +2,8 @@
 
 Driver functions are called by neutral names, `device.call("MemAlloc", …)`. `NAMES` has the names
 that the driver exports. What differs between CUDA and HIP is in `API` (sdk/gpu/api.py).
+
+What the driver answers is raised as DriverError. Docstrings name the other errors.
 """
 
 from __future__ import annotations

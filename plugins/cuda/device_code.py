@@ -191,7 +191,6 @@ def link_code(device: CuDevice, objects: Sequence[CudaObject], options: str) -> 
         DeviceCodeLinkError: they cannot be linked.
         OpenCLError: NVIDIA's OpenCL compiler does not link them.
         URError: PROGRAM_BUILD_FAILURE if its PTX cannot be translated.
-        DriverError: what else the driver answers.
     """
     kinds = {one.is_opencl_c for one in objects}
     if len(kinds) > 1:

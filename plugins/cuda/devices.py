@@ -133,9 +133,6 @@ class CuDevice(Object):
         Args:
             name: its neutral name, such as "EventCreate".
             arguments: what it takes after the output.
-
-        Raises:
-            DriverError: what the driver answers.
         """
         made = ctypes.c_uint64()
         self.call(name, ctypes.byref(made), *arguments)
@@ -209,9 +206,6 @@ class CuDevice(Object):
 
         Args:
             priority: the driver's, 0 for the usual one.
-
-        Raises:
-            DriverError: what the driver answers.
         """
         with self._lock:
             shared = [one for one in self._streams if one.users < _ALONE]
@@ -231,11 +225,7 @@ class CuDevice(Object):
         return made
 
     def take_alone(self, stream: CuStream) -> CuStream:
-        """Return a stream that no other queue gets: a queue's, or another one if it is shared.
-
-        Raises:
-            DriverError: what the driver answers.
-        """
+        """Return a stream that no other queue gets: a queue's, or another one if it is shared."""
         with self._lock:
             made = stream
             if stream.users > 1:

@@ -42,9 +42,6 @@ class DriverPool:
 
     Args:
         is_default: whether it is the device's own, which all libraries of the process share.
-
-    Raises:
-        DriverError: what the driver answers.
     """
 
     def __init__(self, device: CuDevice, *, is_default: bool) -> None:

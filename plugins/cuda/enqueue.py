@@ -48,7 +48,6 @@ class CuEnqueue(EnqueueCall):
         Raises:
             URError: an event of the wait list is of another context; what a capture does not
                 allow (`captures.join_captures`).
-            DriverError: what the driver answers.
         """
         queue = self.queue
         with queue.lock, queue.device.make_current():
@@ -91,7 +90,6 @@ class CuEnqueue(EnqueueCall):
 
         Raises:
             URError: as `run`, and what `child` raises.
-            DriverError: what the driver answers.
         """
 
         def work(stream: int) -> None:

@@ -104,7 +104,6 @@ class CuEvent(Object):
         Raises:
             URError: PROFILING_INFO_NOT_AVAILABLE if its queue does not profile, or if its command
                 has not ended.
-            DriverError: what the driver answers.
         """
         if self.base is None or self.status != _COMPLETE:
             raise failure("PROFILING_INFO_NOT_AVAILABLE")
@@ -119,9 +118,6 @@ class CuReusableEvent(CuEvent):
     Args:
         profiles: whether it has times after every barrier.
         shared: whether other processes may have it, too. Then it has no times.
-
-    Raises:
-        DriverError: what the driver answers.
     """
 
     reusable = True

@@ -56,9 +56,6 @@ class JitLog:
         Args:
             refused: is called with code, routine and log, and returns the exception, if the driver
                 does not take a program.
-
-        Raises:
-            DriverError: what else the driver answers.
         """
         if code in _REFUSALS or (code and self._logs[1].value):
             raise refused(code, find_routine(name), self.text)

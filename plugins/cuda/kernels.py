@@ -66,7 +66,6 @@ class CuKernel(Object):
 
         Raises:
             URError: INVALID_KERNEL_NAME; UNSUPPORTED_FEATURE for OpenCL C with images.
-            DriverError: what else the driver answers.
         """
         module = self.program.any_module
         code = self.program.built[module.device]
@@ -107,7 +106,6 @@ class CuKernel(Object):
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE; UNSUPPORTED_FEATURE for an offset that the kernel
                 cannot have.
-            DriverError: what the driver answers.
         """
         x, y, z = (*(offset or ()), 0, 0, 0)[:3]
         module = self.program.get_module(device, dimensions, (x, y, z), part)
@@ -281,7 +279,6 @@ def take_native_kernel(
 
     Raises:
         URError: INVALID_PROGRAM.
-        DriverError: what the driver answers.
     """
     name, device = ctypes.c_char_p(), context.device
     module = device.make("FuncGetModule", native)

@@ -67,7 +67,6 @@ def plan_parts(
 
     Raises:
         URError: sizes or arguments that the launch cannot have.
-        DriverError: what the driver answers.
     """
     module = kernel.program.get_plain_module(device)
     key = (

@@ -136,7 +136,6 @@ def _link(found: Any, sources: Sequence[tuple[bytes, str]], options: str) -> byt
     Raises:
         SourceError: the compiler refuses one.
         SourceLinkError: it does not link them.
-        OpenCLError: what else the driver answers.
     """
     table, code = found.platform.table, ctypes.c_int32()
     with ExitStack() as stack:

@@ -79,7 +79,6 @@ class CuPool(USMPool):
 
         Raises:
             URError: as `take`.
-            DriverError: what the driver answers.
         """
         driver, size = self.driver_pool, request.size
         assert driver is not None

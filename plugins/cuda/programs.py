@@ -64,7 +64,6 @@ class CuModule:
 
         Raises:
             ModuleError: the driver does not take it.
-            DriverError: what else the driver answers.
         """
         data = ctypes.create_string_buffer(binary)  # text ends with a NUL
         log, made = JitLog(), ctypes.c_void_p()
@@ -134,7 +133,6 @@ class CuProgram(Object):
 
         Raises:
             ModuleError: the driver does not take it.
-            DriverError: what else the driver answers.
         """
 
         def build(device: CuDevice, data: bytes) -> None:
@@ -203,7 +201,6 @@ class CuProgram(Object):
 
         Raises:
             URError: INVALID_PROGRAM_EXECUTABLE, UNSUPPORTED_FEATURE.
-            DriverError: what the driver answers.
         """
         first, code = self.get_plain_module(device), self.get_code(device)
         variant = code.find_variant(dimensions, offset)
@@ -274,7 +271,6 @@ def _link(
 
     Raises:
         DeviceCodeLinkError: they cannot be linked.
-        DriverError: what else the driver answers.
     """
     binaries = {}
     for device in devices or context.devices:
@@ -335,7 +331,6 @@ def find_variable(program: CuProgram, device: CuDevice, name: str) -> tuple[int,
 
     Raises:
         URError: INVALID_VALUE if there is none, INVALID_PROGRAM_EXECUTABLE.
-        DriverError: what the driver answers.
     """
     address, size, module = ctypes.c_uint64(), ctypes.c_size_t(), program.get_plain_module(device)
     pointers = ctypes.byref(address), ctypes.byref(size)

@@ -130,11 +130,7 @@ class CuQueue(Object):
         self._tails[stream] = event
 
     def join(self, stream: CuStream, others: Sequence[CuStream]) -> None:
-        """Let a stream wait for what is in other streams now. The device's context is current.
-
-        Raises:
-            DriverError: what the driver answers.
-        """
+        """Let a stream wait for what is in other streams now. The device's context is current."""
         device = self.device
         for other in others:
             if other is stream:
@@ -147,11 +143,7 @@ class CuQueue(Object):
                 device.call_here("EventDestroy", event)
 
     def take_stream_alone(self) -> CuStream:
-        """Return the queue's first stream, for it alone until given back. The lock is held.
-
-        Raises:
-            DriverError: what the driver answers.
-        """
+        """Return the queue's first stream, for it alone until given back. The lock is held."""
         self._allow_stream_in_c(False)
         self._usual = self.streams[0]
         if self._usual is not self._native:
@@ -180,7 +172,6 @@ class CuQueue(Object):
 
         Raises:
             URError: GRAPH_CAPTURE_UNSUPPORTED while it is captured.
-            DriverError: what the driver answers.
         """
         with self.lock:
             refuse_capture(self, "be waited for")

@@ -4,6 +4,8 @@ become.
 The driver stands on the objects of the reference adapter (plugins/opencl): its platforms, devices,
 contexts, programs and kernels, and its memory by address. These objects have no handles here. So
 every kind of memory by address of OpenCL drivers works under Level Zero, too (FAIRLEAD_USM).
+
+What the driver answers is raised as OpenCLError. Docstrings name the other errors.
 """
 
 from __future__ import annotations

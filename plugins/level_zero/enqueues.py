@@ -22,9 +22,6 @@ def enqueue(function: Any, routine: str, waits: Sequence[int], *arguments: Any) 
 
     Args:
         arguments: its arguments before them.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     event = ctypes.c_void_p()
     listed = (ctypes.c_void_p * len(waits))(*waits) if waits else None

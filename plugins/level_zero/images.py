@@ -78,7 +78,6 @@ def _find_format(context: URContext, desc: Any) -> tuple[int, int]:
 
     Raises:
         LevelZeroError: UNSUPPORTED_IMAGE_FORMAT if the OpenCL driver has no such images.
-        OpenCLError: what the driver answers.
     """
     found = convert_to_ur(desc.format)
     if found is None:
@@ -119,7 +118,6 @@ def _create_of_buffer(
 
     Raises:
         LevelZeroError: UNSUPPORTED_SIZE for an empty image, and one that is too large.
-        OpenCLError: what the driver answers.
     """
     is_lines = desc.type != _BUFFER
     names = ("2D_MAX_WIDTH", "2D_MAX_HEIGHT") if is_lines else ("_MAX_BUFFER_SIZE",)

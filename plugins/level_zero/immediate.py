@@ -57,11 +57,7 @@ def launch_at_once(
     signal: ZeEvent | None,
     waits: Sequence[ZeEvent],
 ) -> bool:
-    """Enqueue a launch. Returns whether that is possible.
-
-    Raises:
-        OpenCLError: what the driver answers.
-    """
+    """Enqueue a launch. Returns whether that is possible."""
     numbers, table = shape.numbers, kernel.ur.table
 
     def run(stream: Stream, _: StreamStep, before: Sequence[int]) -> int:
@@ -81,11 +77,7 @@ def transfer_at_once(
     waits: Sequence[ZeEvent],
     keep: Any = None,
 ) -> bool:
-    """Enqueue a copy. Returns whether that is possible.
-
-    Raises:
-        OpenCLError: what the driver answers.
-    """
+    """Enqueue a copy. Returns whether that is possible."""
     if transfer.operation not in COPIES:
         return False
     copy = make_copy(made.context.ur, transfer)

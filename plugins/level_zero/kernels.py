@@ -234,7 +234,6 @@ class ZeKernel(Object):
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
-            OpenCLError: what else the driver answers.
         """
         is_known = self.value_sizes.get(index) == argument.size
         if argument.kind in _UNCHECKED or (argument.kind == URKernelArgument.VALUE and is_known):
@@ -265,7 +264,6 @@ class ZeKernel(Object):
 
         Raises:
             LevelZeroError: INVALID_KERNEL_ARGUMENT_SIZE, INVALID_ARGUMENT.
-            OpenCLError: what else the driver answers.
         """
         with self.ur.lock, self._convert_refusals(index, argument):
             set_on(self.ur, [(index, argument)])

@@ -246,7 +246,6 @@ class ZeModule(Object):
 
         Raises:
             LinkError: they cannot be linked.
-            OpenCLError: what else the driver answers.
         """
         programs = [program for one in (self, *links) for program in one.compiled]
         made, failed = link_programs(self.context.ur, [self.whole], programs, None)

@@ -3,6 +3,8 @@
 An object holds the driver's handle of one of OpenCL's objects (`cl`), which is also its native
 handle. It calls the driver by the table of its platform. It also holds the Python objects that it
 was made from. So a context lives as long as its queues.
+
+What the driver answers is raised as OpenCLError. Docstrings name the other errors.
 """
 
 from __future__ import annotations
@@ -117,9 +119,6 @@ def query_number(table: DispatchTable, routine: str, native: int, name: str) -> 
         routine: the query, such as "clGetKernelInfo".
         native: the driver's handle.
         name: a property that is a number.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     return int.from_bytes(query(table, routine, native, OPENCL[name], detail=f"({name})"), "little")
 
@@ -132,9 +131,6 @@ def retain_unless_owned(
     Args:
         native: the driver's handle.
         properties: a struct with `isNativeHandleOwned`, or None.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     if not is_owned(properties):
         check(getattr(table, kind.retain_function)(native), kind.retain_function)
@@ -159,9 +155,6 @@ def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
 
     Returns:
         The handle.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     code = ctypes.c_int32()
     made = getattr(table, routine)(*arguments, ctypes.byref(code))

@@ -228,9 +228,6 @@ def divide(device: URDevice, wanted: tuple[int, ...]) -> list[URDevice]:
 
     Args:
         wanted: the properties of clCreateSubDevices, with the 0 at their end.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     keys = [(device.cl, wanted, index) for index in range(_count_parts(device, wanted))]
     with _lock:

@@ -64,7 +64,6 @@ class Enqueue(EnqueueCall):
 
         Raises:
             URError: a wait list that the queue cannot wait for, or no such function.
-            OpenCLError: what the driver answers.
         """
         wanted = self.wanted or self.waits_for_event
         if routine in _EXTENSIONS:

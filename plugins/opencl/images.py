@@ -123,9 +123,6 @@ def has_format(context: URContext, access: int, kind: int, format: Any) -> bool:
         access: cl_mem_flags that say what kernels do with the image, 0 for anything.
         kind: a cl_mem_object_type.
         format: a cl_image_format.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     wanted = format.image_channel_order, format.image_channel_data_type
     return wanted in _list_supported(context, access or OPENCL["CL_MEM_READ_WRITE"], kind)
@@ -184,7 +181,6 @@ def create_image(
     Raises:
         URError: INVALID_IMAGE_FORMAT_DESCRIPTOR, UNSUPPORTED_FEATURE, INVALID_IMAGE_SIZE,
             UNSUPPORTED_IMAGE_FORMAT.
-        OpenCLError: what the driver answers.
     """
     format = make_opencl_format(*numbers)
     check_images(context)

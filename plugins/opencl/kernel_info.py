@@ -196,9 +196,6 @@ def declare_memory(kernel: URKernel) -> None:
 
     Args:
         kernel: a kernel with `has_indirect_access`.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     bases = [allocation.driver_base for allocation in list_allocations(kernel.context)]
     if bases and bases != kernel.declared_memory:
@@ -219,9 +216,6 @@ def recreate_kernel(kernel: URKernel) -> bool:
 
     Returns:
         Whether it was exchanged.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     sticks = kernel.context.platform.profile.svm_arguments_stick
     if not (sticks and kernel.had_pointers) or kernel.shared or _has_usm(kernel):

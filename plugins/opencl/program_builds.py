@@ -99,7 +99,6 @@ def build_program(
 
     Raises:
         BuildError: the compiler refuses it.
-        OpenCLError: what else the driver answers.
     """
     routine, rest = _COMPILERS[only_compiles]
     if only_compiles:
@@ -127,9 +126,6 @@ def link_programs(
     Returns:
         The program, which the driver may make also after a failure; and why they cannot be linked,
         None if they are.
-
-    Raises:
-        OpenCLError: what else the driver answers.
     """
     code = ctypes.c_int32()
     listed, text = make_handle_array(devices), _convert_options(options)
@@ -160,7 +156,6 @@ def specialize(program: URProgram, constants: list[Any]) -> None:
 
     Raises:
         URError: UNSUPPORTED_FEATURE.
-        OpenCLError: what else the driver answers.
     """
     routine = "clSetProgramSpecializationConstant"
     for constant in constants:

@@ -207,7 +207,6 @@ def find_function(program: URProgram, device: URDevice, name: str) -> int:
 
     Raises:
         URError: UNSUPPORTED_FEATURE.
-        OpenCLError: what the driver answers.
     """
     routine = "clGetDeviceFunctionPointerINTEL"
     address = ctypes.c_uint64()
@@ -224,7 +223,6 @@ def find_variable(program: URProgram, device: URDevice, name: str) -> tuple[int,
 
     Raises:
         URError: INVALID_VALUE if there is none, UNSUPPORTED_FEATURE.
-        OpenCLError: what the driver answers.
     """
     routine = "clGetDeviceGlobalVariablePointerINTEL"
     size, address = ctypes.c_size_t(), ctypes.c_void_p()

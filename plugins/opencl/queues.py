@@ -211,7 +211,6 @@ class URQueue(CLObject):
 
         Raises:
             URError: an event of the wait list cannot be waited for.
-            OpenCLError: what the driver answers.
         """
         if waits:
             self.check_waits(waits)
@@ -275,9 +274,6 @@ def drain_queues(*, context: URContext | None = None, device: URDevice | None = 
     Args:
         context: the context, None for all.
         device: the device, None for all.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
 
     def is_meant(context_cl: int, of: URDevice) -> bool:
@@ -306,9 +302,6 @@ def create_queue(context: URContext, device: URDevice, flags: int) -> URQueue:
 
     Args:
         flags: ur_queue_flags_t. Only order and profiling matter to OpenCL.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     release_ended()
     UnfinishedCommands.forget_ended()
@@ -367,7 +360,6 @@ def get_queue(native: int, context: URContext) -> URQueue:
 
     Raises:
         URError: the handle is NULL.
-        OpenCLError: what the driver answers.
     """
     found = filter(None, (reference() for reference in _queues.valuerefs()))
     known = next((one for one in found if one.cl == native and not one.is_closed), None)

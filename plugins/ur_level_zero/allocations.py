@@ -73,7 +73,6 @@ def import_memory(context: LZContext, address: int, size: int) -> None:
 
     Raises:
         URError: UNSUPPORTED_FEATURE, INVALID_VALUE for memory that is USM, and as `locate`.
-        LevelZeroError: what the driver answers.
     """
     if not all(map(can_import, context.devices)):
         raise failure("UNSUPPORTED_FEATURE", f"the driver has no {_IMPORT}")

@@ -45,7 +45,6 @@ class LZGraph(GraphObject):
         Raises:
             URError: INVALID_CONTEXT, INVALID_GRAPH while another queue does, INVALID_OPERATION for
                 a queue that records already.
-            LevelZeroError: what the driver answers.
         """
         queue.context.check_same("the graph", self)
         with queue.lock:

@@ -148,11 +148,7 @@ class EventSupply:
         self.returned: deque[int] = deque()
 
     def take(self, context: LZContext) -> EventCell:
-        """Return a cell of the context that is not signaled, or counter-based.
-
-        Raises:
-            LevelZeroError: what the driver answers.
-        """
+        """Return a cell of the context that is not signaled, or counter-based."""
         with self._lock:
             if self.returned:
                 ze = self.returned.popleft()
@@ -240,9 +236,6 @@ class LZContext(ContextObject, LZObject):
             timed: whether it has the times of its command.
             use: the in-order lists that signal it, which have counter-based events where there are
                 such events. Other lists have regular ones.
-
-        Raises:
-            LevelZeroError: what the driver answers.
         """
         return self._supplies[
             timed, use if self.events.counts and not timed else EventUse.ANY

@@ -1,5 +1,7 @@
 """Adapter on Level Zero: the adapter, the base of its objects, the codes of Level Zero's errors,
 and calls of a driver.
+
+What the driver answers is raised as LevelZeroError. Docstrings name the other errors.
 """
 
 from __future__ import annotations
@@ -56,11 +58,7 @@ def call(table: DispatchTable, routine: str, *arguments: Any) -> None:
 
 
 def create(table: DispatchTable, routine: str, *arguments: Any) -> int:
-    """Call a function of a driver that writes a handle or an address last, and return that.
-
-    Raises:
-        LevelZeroError: what the driver answers.
-    """
+    """Call a function of a driver that writes a handle or an address last, and return that."""
     made = ctypes.c_void_p()
     check(getattr(table, routine)(*arguments, ctypes.byref(made)), routine)
     return made.value or 0
@@ -92,9 +90,6 @@ def ask(table: DispatchTable, routine: str, handle: int, name: str, **how: Any) 
     Args:
         name: see `make_struct`.
         how: see `make_struct`.
-
-    Raises:
-        LevelZeroError: what the driver answers.
     """
     made = make_struct(name, **how)
     check(getattr(table, routine)(handle, ctypes.byref(made)), routine)
@@ -125,9 +120,6 @@ def wait_until_ready(function: Callable[[int], int], routine: str) -> None:
 
     Args:
         function: is called with nanoseconds. It returns NOT_READY after that time.
-
-    Raises:
-        LevelZeroError: what the driver answers.
     """
     if is_main_thread():
         _wait_in_steps(function, routine)

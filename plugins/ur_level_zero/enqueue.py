@@ -47,7 +47,6 @@ class LZEnqueue(EnqueueCall):
 
         Raises:
             URError: a wait list that the queue cannot wait for.
-            LevelZeroError: what the driver answers.
         """
         wanted = self.wanted or self.blocking
         event = self.queue.append_command(

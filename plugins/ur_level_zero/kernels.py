@@ -174,7 +174,6 @@ class LZKernel(Object):
 
         Raises:
             URError: INVALID_CONTEXT, INVALID_KERNEL_ARGUMENT_INDEX.
-            LevelZeroError: what the driver answers.
         """
         done: list[int] = []
         try:
@@ -208,7 +207,6 @@ class LZKernel(Object):
 
         Raises:
             URError: INVALID_WORK_GROUP_SIZE, INVALID_WORK_ITEM_SIZE, UNSUPPORTED_FEATURE.
-            LevelZeroError: what the driver answers.
         """
         self.check_group(device, sizes.local, sizes.dim)
         local = sizes.local or self.required

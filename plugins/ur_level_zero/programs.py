@@ -170,7 +170,6 @@ class LZProgram(Object):
 
         Raises:
             URError: PROGRAM_BUILD_FAILURE, with the log, or INVALID_DEVICE.
-            LevelZeroError: what else the driver answers.
         """
         for device in devices:
             found = self._find_device(device)

@@ -139,7 +139,6 @@ class LZQueue(LZObject):
 
         Raises:
             URError: see `find_capture`.
-            LevelZeroError: what the driver answers.
         """
         with self.lock:
             capture = find_capture(self.capture, [one.capture for one in waits])
@@ -233,7 +232,6 @@ class LZQueue(LZObject):
 
         Raises:
             URError: INVALID_CONTEXT for an event of a context of other devices.
-            LevelZeroError: what the driver answers.
         """
         made = self.make_event(command) if wanted else None
         cells = self.list_cells(waits)
@@ -342,11 +340,7 @@ class LZQueue(LZObject):
     # regular lists
 
     def get_regular(self, group: QueueGroup) -> RegularQueue:
-        """Return the queue beside it that runs regular lists.
-
-        Raises:
-            LevelZeroError: what the driver answers.
-        """
+        """Return the queue beside it that runs regular lists."""
         with self.lock:
             if group not in self._regular:
                 self._regular[group] = RegularQueue(self.context, self.device, group.ordinal)
@@ -404,9 +398,6 @@ def create_queue(
     Args:
         flags: ur_queue_flags_t.
         ordinal: the group of the device's queues, None for the one that runs kernels.
-
-    Raises:
-        LevelZeroError: what the driver answers.
     """
     forget_ended()
     desc = make_struct(

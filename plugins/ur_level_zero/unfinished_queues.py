@@ -61,9 +61,6 @@ def drain_queues(*, context: LZContext | None = None, device: LZDevice | None = 
     Args:
         context: the context, None for all.
         device: the device, None for all.
-
-    Raises:
-        LevelZeroError: what the driver answers.
     """
 
     def is_meant(one: LZQueue | UnfinishedLZQueue) -> bool:

@@ -49,9 +49,6 @@ class CuAppend(AppendCall):
             build: adds its nodes after some nodes, and returns the last one.
             keep: the objects that live as long as the command.
             waits: whether it is a launch that waits for the one before it (`in_c.does_wait`).
-
-        Raises:
-            DriverError: what the driver answers.
         """
         buffer = self.buffer
         with buffer.recording:

@@ -157,9 +157,6 @@ class CuCommandBuffer(CommandBufferObject):
         Args:
             name: the driver's function after "GraphAdd", such as "KernelNode".
             parameters: what the function takes after the dependencies.
-
-        Raises:
-            DriverError: what the driver answers.
         """
         before = (ctypes.c_void_p * max(len(after), 1))(*after)
         made = self.device.make(f"GraphAdd{name}", self.graph, before, len(after), *parameters)
@@ -174,11 +171,7 @@ class CuCommandBuffer(CommandBufferObject):
 
     @contextmanager
     def make_inner_graph(self) -> Iterator[int]:
-        """Make a graph, and let it be the native handle in a block. The driver copies it.
-
-        Raises:
-            DriverError: what the driver answers.
-        """
+        """Make a graph, and let it be the native handle in a block. The driver copies it."""
         self.native = made = self.device.make("GraphCreate", 0)
         try:
             yield made
@@ -225,9 +218,6 @@ class CuCommandBuffer(CommandBufferObject):
 
         Args:
             index: the command's number.
-
-        Raises:
-            DriverError: what the driver answers.
         """
         with self.device.make_current():
             self.ended = self.ended or make_event(self.device, False)
@@ -242,7 +232,6 @@ class CuCommandBuffer(CommandBufferObject):
 
         Raises:
             URError: GRAPH_CAPTURE_UNSUPPORTED if events were updated, or a launch has lost parts.
-            DriverError: what the driver answers.
         """
         if self.has_new_events:
             raise failure("GRAPH_CAPTURE_UNSUPPORTED", "events of its commands were updated")

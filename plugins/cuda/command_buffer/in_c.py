@@ -173,7 +173,6 @@ class GraphInC:
         """Add the edges of launches that might have started early.
 
         Raises:
-            DriverError: what the driver answers.
             URError: INVALID_CONTEXT if its context cannot become current.
         """
         code = lib.fl_add_late_edges(self.struct)

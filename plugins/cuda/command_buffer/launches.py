@@ -35,7 +35,6 @@ def _append(
 
     Raises:
         URError: what is wrong with the sizes or the arguments.
-        DriverError: what the driver answers.
     """
     buffer = append.buffer
     append.check_kernels(kernel, others)

@@ -103,7 +103,6 @@ def _append_launch(
 
     Raises:
         URError: what is wrong with the arguments.
-        OpenCLError: what the driver answers.
     """
     buffer, null = append.buffer, ffi.NULL
     append.check_kernels(kernel, others)

@@ -77,7 +77,6 @@ def allocate(
     Raises:
         URError: INVALID_USM_SIZE, INVALID_VALUE, or INVALID_OPERATION for a kind
             that the devices do not have.
-        OpenCLError: what the driver answers.
     """
     devices: Sequence[URDevice] = (device,) if device is not None else context.devices
     limits = [query_limits(one) for one in devices]

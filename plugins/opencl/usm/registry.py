@@ -124,9 +124,6 @@ def free(allocation: Allocation, *, wait: bool = False) -> None:
 
     Args:
         wait: whether the driver may wait until it knows that nothing uses it.
-
-    Raises:
-        OpenCLError: what the driver answers.
     """
     with _lock:
         _freeing.append(allocation.driver_base)

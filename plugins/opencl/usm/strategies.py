@@ -298,7 +298,6 @@ class Buffers(Strategy):
 
         Raises:
             URError: UNSUPPORTED_FEATURE where no sub-buffer can begin.
-            OpenCLError: what the driver answers.
         """
         if not offset:
             return allocation.mem

@@ -142,9 +142,6 @@ class Strategy:
 
         Args:
             wait: whether the driver may wait until it knows that, too.
-
-        Raises:
-            OpenCLError: what the driver answers.
         """
         raise NotImplementedError
 
@@ -154,9 +151,6 @@ class Strategy:
 
         Returns:
             None if commands for images take the address itself.
-
-        Raises:
-            OpenCLError: what the driver answers.
         """
         return allocation.memory
 

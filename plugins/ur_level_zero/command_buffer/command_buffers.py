@@ -151,9 +151,6 @@ class LZCommandBuffer(CommandBufferObject):
             record: the command, which is completed.
             kernels: the kernels that it may launch, if that can be changed.
             copies: whether a queue that only copies can run it.
-
-        Raises:
-            LevelZeroError: what the driver answers.
         """
         if routine:
             made = self.copies if copies and self.copies is not None else self.main

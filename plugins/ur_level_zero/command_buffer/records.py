@@ -102,11 +102,7 @@ class LZCommandList:
         call(self.table, "zeCommandListClose", self.ze)
 
     def change(self, routine: str, *arguments: Any) -> None:
-        """Call a function that changes commands. It has to be closed again then.
-
-        Raises:
-            LevelZeroError: what the driver answers.
-        """
+        """Call a function that changes commands. It has to be closed again then."""
         call(self.table, routine, self.ze, *arguments)
         self.is_changed = True
 
