@@ -29,25 +29,4 @@ from . import (
 )
 from .core import driver
 
-__all__ = [
-    "appends",
-    "clones",
-    "contexts",
-    "device_properties",
-    "devices",
-    "driver",
-    "events",
-    "execution",
-    "graphs",
-    "host_steps",
-    "image_copies",
-    "images",
-    "kernels",
-    "lists",
-    "module_links",
-    "modules",
-    "mutable",
-    "queues",
-    "samplers",
-    "whole_launches",
-]
+__all__ = ["driver"]

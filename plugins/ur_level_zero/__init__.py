@@ -32,28 +32,4 @@ from .command_buffer import command_buffers
 from .command_buffer import updates as command_updates
 from .core import adapter
 
-__all__ = [
-    "adapter",
-    "captured_graphs",
-    "command_appends",
-    "command_buffers",
-    "command_updates",
-    "contexts",
-    "device_info",
-    "devices",
-    "events",
-    "images",
-    "kernels",
-    "launches",
-    "memory",
-    "peers",
-    "platforms",
-    "pools",
-    "program_builds",
-    "programs",
-    "queues",
-    "samplers",
-    "synchronization",
-    "transfers",
-    "usm",
-]
+__all__ = ["adapter"]
