@@ -20,7 +20,7 @@ from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .memory_images import copy_pixels, make_shape
-from .usm_transfers import is_on_device
+from .transfers import is_on_device
 
 _Texture: Any = CUDA.get_struct("CUDA_TEXTURE_DESC")
 _INTEGERS, _NORMALIZED = CUDA["CU_TRSF_READ_AS_INTEGER"], CUDA["CU_TRSF_NORMALIZED_COORDINATES"]

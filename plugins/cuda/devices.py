@@ -1,12 +1,12 @@
 """Devices of CUDA and HIP, with their primary contexts and streams. They live as long as their
-platform.
+platform, which is the driver of this machine: there is one platform, or none.
 """
 
 from __future__ import annotations
 
 import ctypes
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 from ...icd.command_buffer.cuda_order import EARLY_SINCE
@@ -14,9 +14,73 @@ from ...loader.base.forks import make_lock
 from ...loader.cuda.abi import CUDA
 from ...loader.ur.abi import UR
 from ..sdk._native import ffi
-from ..sdk.platforms import declare_devices, find_by_native
-from .core import API, NAMES, Object, adapter, check, failure, find_routine, get_constant
-from .platforms import CuPlatform, list_platforms
+from ..sdk.gpu.api import GpuDriver
+from ..sdk.platforms import declare_devices, declare_platforms, find_by_native
+from .core import (
+    API,
+    NAMES,
+    Object,
+    adapter,
+    check,
+    failure,
+    find_driver,
+    find_routine,
+    get_constant,
+)
+
+
+@adapter.kind
+class CuPlatform(Object):
+    """The driver. It lives as long as the process.
+
+    Attributes:
+        table: its functions, under the names that it exports.
+    """
+
+    type, counted = "ur_platform_handle_t", False
+
+    def __init__(self, driver: GpuDriver) -> None:
+        self.driver, self.table = driver, driver.table
+
+    @property
+    def version(self) -> str:
+        """Return the API and its version, such as "CUDA 13.0"."""
+        return "{} {}.{}".format(API.name, *self.driver.version)
+
+    def get_native(self) -> int:
+        return self.handle  # drivers have no platforms
+
+    @property
+    def devices(self) -> tuple[CuDevice, ...]:
+        """Return the platform's devices, always the same objects."""
+        return list_devices(self)
+
+
+_opening: Final = make_lock()
+
+
+def list_platforms() -> tuple[CuPlatform, ...]:
+    """Return all platforms, always the same objects. The first call opens the driver."""
+    with _opening:
+        return _open_platforms()
+
+
+@cache
+def _open_platforms() -> tuple[CuPlatform, ...]:
+    driver = find_driver()
+    adapter.at_exit()
+    return () if driver is None else (CuPlatform(driver),)
+
+
+declare_platforms(
+    adapter,
+    list_platforms,  # the driver's compiler always optimizes, so it has no options
+    NAME=f"{API.name} (fairlead)",
+    VENDOR_NAME=API.vendor,
+    VERSION=lambda platform: platform.version,
+    EXTENSIONS="",
+)
+
 
 #: Streams of a context. More of them make graphs slower for good (measured on an H200).
 MOST_STREAMS: Final = 12

@@ -2,6 +2,8 @@
 
 A kernel takes one as a surface object, a parameter of 8 bytes. Images are on the context's only
 device: a context of several has none.
+
+Samplers only describe modes: in CUDA texture objects have these (bindless.py).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from ...loader.base.operations import TransferCommand
 from ...loader.cuda.abi import CUDA
 from ..sdk.conversions import is_owned
 from ..sdk.gpu.api import CopyPlace
-from ..sdk.images import IMAGE_KINDS, ImageObject, declare_images, read_format
+from ..sdk.images import IMAGE_KINDS, ImageObject, declare_images, declare_samplers, read_format
 from ..sdk.rules import COPY, USE
 from ..sdk.transfers import declare_image_transfers
 from .arrays import CuArray, ImageShape, make_copies
@@ -152,3 +154,25 @@ def _run(enqueue: CuEnqueue, transfer: TransferCommand) -> CuEvent | None:
 
 
 declare_image_transfers(enqueues, _run, lambda one, other: one is other)
+
+
+@adapter.kind
+class CuSampler(Object):
+    """A sampler.
+
+    Args:
+        normalized: whether its coordinates are from 0 to 1.
+        addressing: a ur_sampler_addressing_mode_t.
+        filtering: a ur_sampler_filter_mode_t.
+    """
+
+    type = "ur_sampler_handle_t"
+
+    def __init__(
+        self, context: CuContext, normalized: bool, addressing: int, filtering: int
+    ) -> None:
+        self.context, self.normalized = context, normalized
+        self.addressing, self.filtering = addressing, filtering
+
+
+declare_samplers(adapter, CuSampler)

@@ -1,4 +1,5 @@
-"""Pools of USM of CUDA and HIP, and allocations and frees in a queue's order.
+"""USM of CUDA and HIP, memory that is used by its address: allocated, freed, queried, imported from
+the program; pools of it, and allocations and frees in a queue's order.
 
 Device memory of a pool is in a pool of the driver's, where the driver has them: then a queue
 allocates and frees it in its order. Host memory, shared memory, and all memory on other drivers is
@@ -12,16 +13,58 @@ from typing import Any, Final
 
 from ...loader.ur.abi import UR
 from ..sdk.pools import PoolEntryPoints, USMPool, make_immediate
-from ..sdk.usm import add_known, declare_frees
-from .allocations import CuAllocation, CuRequest, free
+from ..sdk.usm import (
+    Allocator,
+    add_known,
+    declare_allocation,
+    declare_frees,
+    declare_imports,
+    declare_memory_query,
+    find_known,
+    make_release,
+)
+from .allocations import CuAllocation, CuRequest, allocate, find_foreign, free, locate
 from .captures import refuse_capture
 from .contexts import CuContext
-from .core import adapter, failure
+from .core import adapter, failure, get_constant
 from .devices import CuDevice
 from .driver_pools import ATTRIBUTES, DriverPool, has_pools
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .usm import allocator, release_memory
+
+allocator: Final = Allocator(
+    allocate,
+    find_largest=lambda device: device.found.memory,
+    has_kind=lambda device, kind: kind != "shared" or device.query_attribute("MANAGED_MEMORY"),
+    kind_of_request=CuRequest,
+)
+#: Gives memory that was removed to its pool, or else to the driver. It raises DriverError.
+release_memory: Final = make_release(free)
+declare_allocation(adapter, allocator.allocate, lambda device: 128)
+
+
+declare_memory_query(
+    adapter, lambda context, address: find_known(context, address) or find_foreign(context, address)
+)
+
+
+# host memory that the program allocates itself
+
+
+def _import_memory(context: CuContext, address: int, size: int) -> None:
+    flags = get_constant("CU_MEMHOSTREGISTER_PORTABLE")
+    context.device.call("MemHostRegister", address, size, flags)
+    add_known(CuAllocation(address, CuRequest(context, "host", None, size), imported=True))
+
+
+def _forget_imported(context: CuContext, allocation: CuAllocation) -> None:
+    context.drain()
+    context.allocations.remove(allocation.base)
+    context.device.call("MemHostUnregister", allocation.base)
+
+
+declare_imports(adapter, locate=locate, take=_import_memory, forget=_forget_imported)
+
 
 _ZERO: Final = UR["UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK"]
 

@@ -1,15 +1,25 @@
-"""CUDA and HIP: copies and fills as the driver runs them on streams; maps of buffers are copies."""
+"""CUDA and HIP: transfers on queues, of buffers and of memory by address; hints. Maps of buffers
+are copies.
+
+Prefetches and advice need managed memory. About other memory they are checked and do nothing.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Final
 
+from ...loader.base.operations import TransferCommand
+from ...loader.ur.abi import UR
 from ..sdk.buffers import declare_maps
-from ..sdk.gpu.api import GpuSet
+from ..sdk.gpu.api import CopyPlace, GpuSet
 from ..sdk.programs import declare_variable_copies
-from .commands import make_sets
-from .core import API
+from ..sdk.transfers import COPIES, Location, Transfers, find_place
+from .allocations import CuAllocation, locate
+from .buffers import CuBuffer
+from .commands import fill_rows, make_sets
+from .contexts import CuContext
+from .core import API, adapter, failure, get_constant
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
 from .programs import find_variable
@@ -58,3 +68,167 @@ def copy_rows(enqueue: CuEnqueue, copy: Any, keep: Any = None) -> CuEvent | None
 
 declare_maps(enqueues, copy_bytes)
 declare_variable_copies(enqueues, find_variable, copy_bytes)
+
+
+_TO_HOST: Final = UR["UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST"]
+
+
+def is_on_device(allocation: CuAllocation | None) -> bool:
+    """Return whether the driver counts memory as the device's. Managed memory is."""
+    return allocation is not None and allocation.kind != "host"
+
+
+def make_place(transfer: TransferCommand, side: str) -> CopyPlace:
+    """Return the "source" or the "target" of a transfer (sdk/transfers.py)."""
+    place = find_place(transfer, side)
+    memory = place.memory
+    if isinstance(memory, CuBuffer):
+        on_device = not memory.is_host
+    else:
+        on_device = isinstance(memory, Location) and is_on_device(memory.allocation)
+    return CopyPlace(place.address, on_device, place.origin, place.row, place.slice)
+
+
+def find_filled(transfer: TransferCommand) -> int:
+    """Return where a fill begins.
+
+    Raises:
+        URError: INVALID_MEM_OBJECT for memory that is not the driver's.
+    """
+    target = find_place(transfer, "target")
+    _check_filled(target.memory)
+    return target.address
+
+
+def _check_filled(place: Any) -> None:
+    if isinstance(place, Location) and place.allocation is None:
+        raise failure("INVALID_MEM_OBJECT", f"{API.name} fills no memory but its own")
+
+
+def _run(enqueue: CuEnqueue, transfer: TransferCommand, command: str) -> CuEvent | None:
+    """Enqueue a fill by address (sdk/transfers.py). Returns the event, if one is wanted."""
+    operands = transfer.operands
+    given = find_filled(transfer), operands["pattern"], operands["size"]
+    return fill_bytes(enqueue, *given, transfer.keep)
+
+
+def _make_rectangle(target: str, source: str) -> str:
+    """Return the expression that copies a rectangle between "buffer"s and "host" memory."""
+    ends = []
+    for side, kind in (("target", target), ("source", source)):
+        place = f"{side}.address, not {side}.is_host" if kind == "buffer" else f"{side}, False"
+        pitches = f"{side}_origin, {side}_row_pitch, {side}_slice_pitch"
+        ends.append(f"new(CopyPlace, ({place}, {pitches}, 0, 1))")
+    return f"copy_rows(call, make_copy({', '.join(ends)}, region), keep)"
+
+
+transfers: Final = Transfers(
+    enqueues,
+    locate,
+    _run,
+    {
+        **COPIES,
+        "fill": "fill(call, target.address + offset, pattern, size, keep)",
+        "read_rect": _make_rectangle("host", "buffer"),
+        "write_rect": _make_rectangle("buffer", "host"),
+        "copy_rect": _make_rectangle("buffer", "buffer"),
+    },
+    copy=copy_bytes,
+    fill=fill_bytes,
+    copy_rows=copy_rows,
+    make_copy=API.make_copy,
+    CopyPlace=CopyPlace,
+)
+
+
+@adapter.entry
+def urUSMContextMemcpyExp(hContext: CuContext, pDst: int, pSrc: int, size: int) -> None:
+    """Copy on a stream of its own, which has no order with queues."""
+    locate(hContext, pDst, size)
+    locate(hContext, pSrc, size)
+    hContext.device.copy(pDst, pSrc, size)
+
+
+def _fill_rows(
+    enqueue: CuEnqueue, target: Location, pitch: int, pattern: bytes, width: int, height: int
+) -> CuEvent | None:
+    """Fill rows. The pattern continues from row to row if a row is not a multiple of it."""
+    _check_filled(target)
+    one = fill_rows(target.address, pitch, pattern, width, height)
+    if one is not None:
+        return enqueue.run(lambda stream: set_bytes(enqueue, one, stream))
+    data = (pattern * (width * height // len(pattern)))[: width * height]
+    block = ctypes.create_string_buffer(data, len(data))
+    source = CopyPlace(ctypes.addressof(block), False, row=width)
+    enqueue.blocking = True  # nothing but this call keeps the block
+    copy = API.make_copy(_make_rows(target, pitch), source, (width, height, 1))
+    return copy_rows(enqueue, copy, block)
+
+
+def _make_rows(place: Location, pitch: int) -> CopyPlace:
+    return CopyPlace(place.address, is_on_device(place.allocation), row=pitch)
+
+
+def _copy_rows(
+    enqueue: CuEnqueue,
+    target: Location,
+    to_pitch: int,
+    source: Location,
+    pitch: int,
+    width: int,
+    height: int,
+) -> CuEvent | None:
+    ends = _make_rows(target, to_pitch), _make_rows(source, pitch)
+    return copy_rows(enqueue, API.make_copy(*ends, (width, height, 1)))
+
+
+transfers.declare_rows(_copy_rows, _fill_rows)
+
+
+# hints
+
+
+def _can_move(enqueue: CuEnqueue, place: Location) -> bool:
+    """Return whether the driver takes hints about memory: managed memory of some devices."""
+    found = place.allocation
+    is_managed = found is not None and found.kind == "shared"
+    return is_managed and bool(enqueue.queue.device.query_attribute("CONCURRENT_MANAGED_ACCESS"))
+
+
+def _prefetch(enqueue: CuEnqueue, place: Location, size: int, flags: int) -> CuEvent | None:
+    if not _can_move(enqueue, place):
+        return enqueue.run()
+    where = API.list_prefetch_location(None if flags & _TO_HOST else enqueue.queue.device.native)
+    given = place.address, size, *where
+    return enqueue.run(lambda stream: enqueue.call("MemPrefetchAsync", *given, stream))
+
+
+#: The driver's advice for that of Unified Runtime, and whether it is about the host.
+_ADVICE: Final = {
+    UR[f"UR_USM_ADVICE_FLAG_{name}"]: (get_constant(f"CU_MEM_ADVISE_{advice}"), host)
+    for name, advice, host in (
+        ("SET_READ_MOSTLY", "SET_READ_MOSTLY", False),
+        ("CLEAR_READ_MOSTLY", "UNSET_READ_MOSTLY", False),
+        ("SET_PREFERRED_LOCATION", "SET_PREFERRED_LOCATION", False),
+        ("CLEAR_PREFERRED_LOCATION", "UNSET_PREFERRED_LOCATION", False),
+        ("SET_PREFERRED_LOCATION_HOST", "SET_PREFERRED_LOCATION", True),
+        ("CLEAR_PREFERRED_LOCATION_HOST", "UNSET_PREFERRED_LOCATION", True),
+        ("SET_ACCESSED_BY_DEVICE", "SET_ACCESSED_BY", False),
+        ("CLEAR_ACCESSED_BY_DEVICE", "UNSET_ACCESSED_BY", False),
+        ("SET_ACCESSED_BY_HOST", "SET_ACCESSED_BY", True),
+        ("CLEAR_ACCESSED_BY_HOST", "UNSET_ACCESSED_BY", True),
+    )
+}
+
+
+def _advise(enqueue: CuEnqueue, place: Location, size: int, advice: int) -> CuEvent | None:
+    device = enqueue.queue.device
+    if _can_move(enqueue, place):
+        for flag, (number, host) in _ADVICE.items():
+            if advice & flag:
+                where = API.list_location(None if host else device.native)
+                device.call("MemAdvise", place.address, size, number, *where)
+    return enqueue.run()
+
+
+transfers.declare_hints(_prefetch, _advise)

@@ -24,7 +24,6 @@ from . import (
     modules,
     mutable,
     queues,
-    samplers,
     whole_launches,
 )
 from .core import driver

@@ -1,8 +1,8 @@
-"""Images and their views of the Level Zero driver: made, described, destroyed. image_copies.py
-moves their contents.
+"""Images, their views, and samplers of the Level Zero driver: made, described, destroyed.
+image_copies.py moves the contents of images.
 
-An image is one of the reference adapter. OpenCL has those formats of Level Zero that
-plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.
+An image is one of the reference adapter, and so is a sampler. OpenCL has those formats of Level
+Zero that plugins/sdk/ze/image_formats.py lists, as far as the OpenCL driver has them.
 
 A view is another image of the same buffer. So a 2D image is made of a buffer, where the OpenCL
 driver makes such images (cl_khr_image2d_from_buffer).
@@ -19,12 +19,20 @@ from ...loader.ur.abi import UR
 from ...loader.ze.abi import LevelZeroError
 from ..opencl.contexts import URContext
 from ..opencl.core import create
-from ..opencl.images import URImage, create_image, has_format, make_opencl_format
+from ..opencl.images import (
+    URImage,
+    URSampler,
+    create_image,
+    create_sampler,
+    has_format,
+    has_images,
+    make_opencl_format,
+)
 from ..opencl.usm.strategy import CLMemory
 from ..sdk._native import ffi as ur_ffi
 from ..sdk.images import count_element_bytes
 from ..sdk.objects import Object
-from ..sdk.ze.image_formats import convert_to_ur
+from ..sdk.ze.image_formats import ADDRESSING, FILTERS, convert_to_ur
 from .contexts import ZeContext, zeDriverGetDefaultContext
 from .core import ZE, driver, find_struct, make_failure, walk_chain
 from .devices import LARGEST, ZeDevice
@@ -295,3 +303,26 @@ def zeDeviceGetImageProperties(hDevice: ZeDevice, pImageProperties: Any) -> None
     for field, names in _LIMITS.items():
         sizes = (min(hDevice.query_number(f"CL_DEVICE_{name}"), LARGEST) for name in names)
         setattr(pImageProperties, field, min(sizes) if there else 0)
+
+
+@driver.kind
+class ZeSampler(Object):
+    """A sampler.
+
+    Args:
+        ur: the sampler of the reference adapter.
+    """
+
+    type = "ze_sampler_handle_t"
+
+    def __init__(self, context: ZeContext, ur: URSampler) -> None:
+        self.context, self.ur = context, ur
+
+
+@driver.entry
+def zeSamplerCreate(hContext: ZeContext, hDevice: ZeDevice, desc: Any) -> ZeSampler:
+    hContext.check(hDevice)
+    if not has_images(hDevice.ur):
+        raise make_failure("UNSUPPORTED_FEATURE", "the device has no images")
+    modes = ADDRESSING[desc.addressMode], FILTERS[desc.filterMode]
+    return ZeSampler(hContext, create_sampler(hContext.ur, bool(desc.isNormalized), *modes))

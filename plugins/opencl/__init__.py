@@ -14,7 +14,6 @@ from . import (
     devices,
     event_info,
     events,
-    image_transfers,
     images,
     kernel_info,
     kernels,
@@ -24,14 +23,12 @@ from . import (
     program_builds,
     programs,
     queues,
-    samplers,
     synchronization,
     transfers,
 )
 from .command_buffer import appends as command_appends
 from .command_buffer import command_buffers
 from .command_buffer import launches as command_launches
-from .command_buffer import transfers as command_transfers
 from .command_buffer import updates as command_updates
 from .core import adapter
 from .usm import allocations as usm

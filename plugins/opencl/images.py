@@ -1,25 +1,52 @@
-"""Images of the OpenCL adapter: formats, descriptions, creation and queries. image_transfers.py
-moves their contents.
+"""Images of the OpenCL adapter: formats, descriptions, creation, queries and transfers; samplers.
+Origins and regions are in pixels, pitches in bytes.
 
 OpenCL leaves some refusals to drivers. They are made here, with the codes that the specification
 lists. Unified Runtime has no 1D image of a buffer. A native handle of one becomes a 1D image.
+
+A context has one cl_sampler for each description. PoCL frees a released sampler before the kernels
+that use it have ended. So a cl_sampler lives as long as its context.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from ...icd.abi import OPENCL
+from ...loader.base.forks import make_lock
+from ...loader.base.operations import TransferCommand
 from ...loader.ur.abi import UR
-from ..sdk.images import IMAGE_KINDS, ImageKind, ImageObject, declare_images, make_extent
+from ..sdk.images import (
+    IMAGE_KINDS,
+    ImageKind,
+    ImageObject,
+    declare_images,
+    declare_samplers,
+    make_extent,
+)
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE
-from .contexts import URContext
-from .core import adapter, check, create, failure, query, retain_unless_owned
+from ..sdk.transfers import declare_image_transfers
+from .contexts import URContext, check_native
+from .core import (
+    CLObject,
+    adapter,
+    check,
+    create,
+    failure,
+    query,
+    query_number,
+    retain_unless_owned,
+)
 from .devices import URDevice
+from .enqueue import Enqueue, enqueues
+from .events import UREvent
 from .memory import URMemory, convert_to_opencl_flags, query_memory, query_native_type
+from .queues import URQueue, create_queue
+from .transfers import convert_sizes
 
 _ORDERS: Final = ("A", "R", "RG", "RA", "RGB", "RGBA", "BGRA", "ARGB", "ABGR", "INTENSITY")
 _TYPES: Final = (
@@ -225,3 +252,134 @@ declare_images(
     ROW_PITCH=lambda image: image.query_image("ROW_PITCH"),
     SLICE_PITCH=lambda image: image.query_image("SLICE_PITCH"),
 )
+
+
+_PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]
+
+
+def _check_device(device: URDevice) -> None:
+    """Raise URError (UNSUPPORTED_FEATURE) if a device has no images."""
+    if not has_images(device):
+        raise failure("UNSUPPORTED_FEATURE", "the device has no images")
+
+
+def _run(enqueue: Enqueue, transfer: TransferCommand) -> UREvent | None:
+    """Enqueue a transfer (sdk/transfers.py). Returns the event, if one is wanted."""
+    on_whole_device, operands = _needs_whole_device(enqueue.queue), transfer.operands
+    for name, value in operands.items():
+        if isinstance(value, URImage):
+            operands[name] = value.cl
+        elif isinstance(value, tuple):
+            operands[name] = convert_sizes(value)
+    routine, arguments = transfer.make_call("cl", enqueue.blocks and not on_whole_device)
+    if on_whole_device:
+        return _call_on_whole_device(enqueue, routine, *arguments)
+    return enqueue.call(routine, *arguments)
+
+
+declare_image_transfers(enqueues, _run, lambda one, other: bool(one.cl == other.cl), _check_device)
+
+
+def _needs_whole_device(queue: URQueue) -> bool:
+    """Return whether the driver crashes if a queue transfers images."""
+    profile = queue.context.platform.profile
+    return profile.transfers_images_on_whole_devices and queue.device.parent is not None
+
+
+def _call_on_whole_device(enqueue: Enqueue, routine: str, *arguments: Any) -> UREvent | None:
+    """Enqueue a transfer on a queue of the root device, in the order of the sub-device's queue.
+
+    It must not be a transfer that blocks in the driver.
+    """
+    queue = enqueue.queue
+    enqueue.block_by_event()
+    other = create_queue(queue.context, queue.device.root, queue.flags & _PROFILING)
+    before = queue.mark(enqueue.waits)
+    queue.flush()
+    event = other.enqueue(routine, enqueue.command, arguments, [before], True)
+    assert event is not None
+    other.flush()
+    event.queue = queue
+    queue.mark([event])  # what comes after it in the queue waits for it
+    return enqueue.complete(event)
+
+
+_PROPERTIES: Final = (
+    "CL_SAMPLER_NORMALIZED_COORDS",
+    "CL_SAMPLER_ADDRESSING_MODE",
+    "CL_SAMPLER_FILTER_MODE",
+)
+_ADDRESSING: Final = {
+    UR[f"UR_SAMPLER_ADDRESSING_MODE_{name}"]: OPENCL[f"CL_ADDRESS_{name}"]
+    for name in ("NONE", "CLAMP_TO_EDGE", "CLAMP", "REPEAT", "MIRRORED_REPEAT")
+}
+_FILTERS: Final = {
+    UR[f"UR_SAMPLER_FILTER_MODE_{name}"]: OPENCL[f"CL_FILTER_{name}"]
+    for name in ("NEAREST", "LINEAR")
+}
+_lock: Final = make_lock()  # for the samplers of all contexts
+
+
+@adapter.kind
+class URSampler(CLObject):
+    """A cl_sampler.
+
+    Args:
+        cl: its handle, a reference to which is ours.
+        normalized: whether its coordinates are from 0 to 1.
+        addressing: a ur_sampler_addressing_mode_t.
+        filtering: a ur_sampler_filter_mode_t.
+    """
+
+    type = "ur_sampler_handle_t"
+    release, retain_function = "clReleaseSampler", "clRetainSampler"
+
+    def __init__(
+        self, cl: int, context: URContext, normalized: bool, addressing: int, filtering: int
+    ) -> None:
+        super().__init__(cl, context.table)
+        self.context, self.normalized = context, normalized
+        self.addressing, self.filtering = addressing, filtering
+
+    def describe_to_c(self) -> tuple[int, int, int, int]:
+        """Return what launches.c knows of the sampler."""
+        return self.cl, self.context.cl, 0, 0
+
+
+def create_sampler(
+    context: URContext, normalized: bool, addressing: int, filtering: int
+) -> URSampler:
+    """Return a new sampler, by the arguments of `URSampler`. Raises URError, OpenCLError."""
+    check_images(context)
+    described = int(normalized), _ADDRESSING[addressing], _FILTERS[filtering]
+    with _lock:
+        cl = context.samplers.get(described) or _create(context, described)
+        context.samplers[described] = cl
+    check(context.table.clRetainSampler(cl), "clRetainSampler")
+    return URSampler(cl, context, normalized, addressing, filtering)
+
+
+def _create(context: URContext, described: tuple[int, ...]) -> int:
+    """Return a new cl_sampler. Raises OpenCLError."""
+    if context.platform.icd.version_number < (2, 0):
+        return create(context.table, "clCreateSampler", context.cl, *described)
+    values = zip(_PROPERTIES, described, strict=True)
+    pairs = [number for name, value in values for number in (OPENCL[name], value)]
+    properties = (ctypes.c_uint64 * (len(pairs) + 1))(*pairs)
+    return create(context.table, "clCreateSamplerWithProperties", context.cl, properties)
+
+
+declare_samplers(adapter, create_sampler)
+
+
+@adapter.entry
+def urSamplerCreateWithNativeHandle(
+    hNativeSampler: int, hContext: URContext, pProperties: Any
+) -> URSampler:
+    check_native(hNativeSampler, hContext, "clGetSamplerInfo", "CL_SAMPLER_CONTEXT")
+    ask = partial(query_number, hContext.table, "clGetSamplerInfo", hNativeSampler)
+    normalized, cl_addressing, cl_filtering = map(ask, _PROPERTIES)
+    addressing = {opencl: mode for mode, opencl in _ADDRESSING.items()}[cl_addressing]
+    filtering = {opencl: mode for mode, opencl in _FILTERS.items()}[cl_filtering]
+    retain_unless_owned(URSampler, hNativeSampler, hContext.table, pProperties)
+    return URSampler(hNativeSampler, hContext, bool(normalized), addressing, filtering)

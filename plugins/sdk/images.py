@@ -1,4 +1,5 @@
-"""Images: their types, the bytes of a pixel, and the rules that adapters check themselves.
+"""Images: their types, the bytes of a pixel, and the rules that adapters check themselves;
+samplers.
 
 OpenCL and Level Zero leave some refusals to drivers. They are made here, with the codes that the
 specification lists.
@@ -296,3 +297,29 @@ def find_transfer_pitches(
 def overlap(start: Rect, to: Rect, size: Rect) -> bool:
     """Return whether two regions of one image have pixels in common."""
     return all(abs(a - b) < length for a, b, length in zip(start, to, size, strict=True))
+
+
+def declare_samplers(adapter: Adapter, create: Callable[[Any, bool, int, int], Any]) -> None:
+    """Declare how samplers are made, and the queries about them.
+
+    Args:
+        create: gets a context, whether coordinates are from 0 to 1, a ur_sampler_addressing_mode_t
+            and a ur_sampler_filter_mode_t.
+    """
+
+    def create_sampler(hContext: Any, pDesc: Any) -> Any:
+        normalized = bool(pDesc.normalizedCoords)
+        return create(hContext, normalized, pDesc.addressingMode, pDesc.filterMode)
+
+    adapter.declare(urSamplerCreate=create_sampler)
+    adapter.info(
+        "urSamplerGetInfo",
+        {
+            "REFERENCE_COUNT": lambda sampler: sampler.references,
+            "CONTEXT": lambda sampler: sampler.context,
+            "NORMALIZED_COORDS": lambda sampler: sampler.normalized,
+            "ADDRESSING_MODE": lambda sampler: sampler.addressing,
+            "FILTER_MODE": lambda sampler: sampler.filtering,
+        },
+        "UR_SAMPLER_INFO_",
+    )

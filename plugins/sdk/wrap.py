@@ -15,7 +15,7 @@ loader/base/argument_rules.py say what is refused, and with which code. What is 
 | a pointer to structs | a cffi pointer, None for NULL |
 | a struct | the struct, by cffi |
 
-`Entry` does that for every API. `_UREntry` has what only Unified Runtime has, and ze/wrap.py what
+`Entry` does that for every API. `_UREntry` has what only Unified Runtime has, and ze/driver.py what
 only Level Zero has.
 
 Where the contexts of an adapter are `ContextObject`, a device that is not of the context is refused

@@ -17,14 +17,15 @@ from ..sdk.images import (
     ImageObject,
     count_element_bytes,
     declare_images,
+    declare_samplers,
     find_transfer_pitches,
 )
 from ..sdk.rectangles import Rect
 from ..sdk.rules import COPY, USE
 from ..sdk.transfers import declare_image_transfers
-from ..sdk.ze.image_formats import convert_to_ze
+from ..sdk.ze.image_formats import ADDRESSING, FILTERS, convert_to_ze
 from .contexts import LZContext
-from .core import ZE, adapter, create, is_owned, make_struct
+from .core import ZE, LZObject, adapter, create, is_owned, make_struct
 from .devices import LZDevice
 from .enqueue import Call, LZEnqueue, enqueues
 from .events import LZEvent
@@ -189,3 +190,46 @@ def _run(enqueue: LZEnqueue, transfer: TransferCommand) -> LZEvent | None:
 
 
 declare_image_transfers(enqueues, _run, lambda one, other: bool(one.ze == other.ze), check_images)
+
+
+_ADDRESSING: Final = {ur: ze for ze, ur in ADDRESSING.items()}
+_FILTERS: Final = {ur: ze for ze, ur in FILTERS.items()}
+
+
+@adapter.kind
+class LZSampler(LZObject):
+    """A sampler.
+
+    Args:
+        normalized: whether its coordinates are from 0 to 1.
+        addressing: a ur_sampler_addressing_mode_t.
+        filtering: a ur_sampler_filter_mode_t.
+    """
+
+    type = "ur_sampler_handle_t"
+    destroy = "zeSamplerDestroy"
+
+    def __init__(
+        self, ze: int, context: LZContext, normalized: bool, addressing: int, filtering: int
+    ) -> None:
+        super().__init__(ze, context.table)
+        self.context, self.normalized = context, normalized
+        self.addressing, self.filtering = addressing, filtering
+
+
+def _create_sampler(
+    context: LZContext, normalized: bool, addressing: int, filtering: int
+) -> LZSampler:
+    device = context.devices[0]
+    check_images(device)
+    desc = make_struct(
+        "sampler_desc",
+        addressMode=_ADDRESSING[addressing],
+        filterMode=_FILTERS[filtering],
+        isNormalized=normalized,
+    )
+    ze = create(context.table, "zeSamplerCreate", context.ze, device.ze, ctypes.byref(desc))
+    return LZSampler(ze, context, normalized, addressing, filtering)
+
+
+declare_samplers(adapter, _create_sampler)

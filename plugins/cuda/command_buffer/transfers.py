@@ -14,7 +14,7 @@ from ...sdk.transfers import Transfers
 from ..allocations import locate
 from ..commands import make_sets
 from ..core import API
-from ..usm_transfers import find_filled, make_place
+from ..transfers import find_filled, make_place
 from .appends import Appended, CuAppend, appends
 
 

@@ -1,13 +1,13 @@
-"""OpenCL adapter: what all appends to a command-buffer have in common (`Append`), and native
-commands.
+"""OpenCL adapter: what all appends to a command-buffer have in common (`Append`), transfers, hints
+and native commands.
 
 | Unified Runtime | command in icd/command_buffer | file |
 |---|---|---|
 | KernelLaunch, KernelLaunchWithArgs | kernel: a copy, and the present arguments | launches.py |
-| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | transfers.py |
-| MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | transfers.py |
-| USMMemcpy | what `Strategy.copy` returns | transfers.py |
-| USMPrefetch, USMAdvise | a hint, which only has its place in the order | transfers.py |
+| MemBuffer{Copy,Read,Write}[Rect] | the same; host memory is used when it runs | here |
+| MemBufferFill, USMFill | fill; write, if OpenCL does not take the pattern | here |
+| USMMemcpy | what `Strategy.copy` returns | here |
+| USMPrefetch, USMAdvise | a hint, which only has its place in the order | here |
 | NativeCommand | what the native function adds to the driver's command-buffer | here |
 """
 
@@ -17,11 +17,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ....loader.base.operations import TransferCommand
 from ....loader.ur.abi import UR
 from ...sdk.command_buffers import AppendCall, declare_native_appends
 from ...sdk.families import AppendFamily
+from ...sdk.transfers import Location, Transfers
 from ..core import adapter
 from ..events import URCommandEvent
+from ..transfers import is_opencl_pattern, name_memory
+from ..usm.addresses import fill_location, find_allocation
+from ..usm.strategies import require_strategy
 from .command_buffers import URCommand
 
 #: What every append returns: sync-point, event, command.
@@ -78,3 +83,26 @@ def _append_native(append: Append, child: None, function: Callable[[], None]) ->
 
 
 declare_native_appends(appends, _append_native)
+
+
+def _append(append: Append, transfer: TransferCommand, command: str) -> Appended:
+    """Append a transfer (sdk/transfers.py)."""
+    operands, context = name_memory(transfer), append.context
+    target, op, keep = operands["target"], transfer.operation, append.buffer.commands.copy_pattern
+    if "pattern" in operands:
+        pattern, size = operands["pattern"], operands["size"]
+        if isinstance(target, Location):
+            transfer = fill_location(context, target, pattern, size, keep)
+        elif is_opencl_pattern(len(pattern), operands["offset"]):
+            operands["pattern"] = keep(pattern)
+        else:
+            op, operands["source"] = "write", keep(pattern * (size // len(pattern)))
+            del operands["pattern"], operands["pattern_size"]
+    elif isinstance(target, Location):
+        transfer = require_strategy(context).copy(target, operands["source"], operands["size"])
+    if isinstance(target, Location):
+        op, operands = transfer.operation, dict(transfer.operands)
+    return append.add(op, command, transfer.keep, **operands)
+
+
+Transfers(appends, find_allocation, _append).declare_hints()

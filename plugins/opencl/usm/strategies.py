@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import weakref
 from functools import cache
 from typing import Any, Final
@@ -32,7 +33,6 @@ from ....loader.base.search import filter_environ
 from ....loader.ur.abi import UR
 from ...sdk._native import lib
 from ...sdk.transfers import Location
-from ..address_ranges import release_range, reserve
 from ..buffers import create_part
 from ..contexts import URContext
 from ..core import adapter, check, create, failure
@@ -40,6 +40,46 @@ from ..devices import URDevice
 from ..enqueue import Call
 from ..platforms import find_extension
 from .strategy import Allocation, AllocationRequest, CLMemory, Hints, Strategy
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+# void *mmap(void *, size_t, int prot, int flags, int fd, off_t)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+# int munmap(void *, size_t)
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_PROT_NONE: Final = 0
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+def _count_room(size: int) -> int:
+    """Return the bytes of whole pages, and of one more.
+
+    So the end of an allocation is not the beginning of another.
+    """
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE
+
+
+def reserve(size: int) -> int:
+    """Reserve addresses that nobody else gets and nobody can touch. Return the first address.
+
+    Args:
+        size: bytes.
+
+    Raises:
+        MemoryError: the address space is full.
+    """
+    address = _libc.mmap(
+        None, _count_room(size), _PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
+    )
+    if address is None or address == _FAILED:
+        raise MemoryError(f"the address space has no {size} free bytes")
+    return address
+
+
+def release_range(address: int, size: int) -> None:
+    """Release addresses that `reserve` returned for `size` bytes."""
+    _libc.munmap(address, _count_room(size))
+
 
 _ACCESS, _ATOMIC, _CONCURRENT, _BOTH = (
     UR[f"UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_{name}"]

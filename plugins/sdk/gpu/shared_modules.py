@@ -7,27 +7,9 @@ from typing import Final
 
 #: The modules that declare entry points.
 SHARED_MODULES: Final = (
-    *(
-        "platforms",
-        "devices",
-        "device_info",
-        "contexts",
-        "queues",
-        "events",
-        "clocks",
-        "synchronization",
-    ),
-    *(
-        "buffers",
-        "transfers",
-        "usm",
-        "usm_transfers",
-        "pools",
-        "virtual_memory",
-        "peers",
-        "interprocess",
-    ),
-    *("memory_images", "samplers", "bindless"),
+    *("devices", "device_info", "contexts", "queues", "events", "clocks", "synchronization"),
+    *("buffers", "transfers", "pools", "virtual_memory", "peers", "interprocess"),
+    *("memory_images", "bindless"),
     *("programs", "kernels", "launches", "captured_graphs"),
     *(f"command_buffer.{name}" for name in ("appends", "launches", "transfers", "updates")),
 )

@@ -1,4 +1,5 @@
-"""Formats of images: Level Zero's for those of Unified Runtime, which are OpenCL's, and back.
+"""Formats of images, and modes of samplers: Level Zero's for those of Unified Runtime, which are
+OpenCL's, and back.
 
 Level Zero describes a pixel by its layout in memory, by the type of its channels, and by a swizzle.
 The swizzle says which component of the pixel a kernel reads as x, y, z and w. Unified Runtime names
@@ -102,3 +103,21 @@ def convert_to_ze(order: int, channel: int) -> dict[str, int] | None:
     """
     found = _TO_ZE.get((order, channel))
     return dict(zip(_FIELDS, found, strict=True)) if found is not None else None
+
+
+#: What lies beyond an image. Level Zero clamps to the edge where it says no more than "clamp".
+ADDRESSING: Final = {
+    ZE[f"ZE_SAMPLER_ADDRESS_MODE_{ze}"]: UR[f"UR_SAMPLER_ADDRESSING_MODE_{ur}"]
+    for ze, ur in (
+        ("NONE", "NONE"),
+        ("REPEAT", "REPEAT"),
+        ("CLAMP", "CLAMP_TO_EDGE"),
+        ("CLAMP_TO_BORDER", "CLAMP"),
+        ("MIRROR", "MIRRORED_REPEAT"),
+    )
+}
+#: What lies between pixels.
+FILTERS: Final = {
+    ZE[f"ZE_SAMPLER_FILTER_MODE_{name}"]: UR[f"UR_SAMPLER_FILTER_MODE_{name}"]
+    for name in ("NEAREST", "LINEAR")
+}

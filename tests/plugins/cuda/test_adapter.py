@@ -184,10 +184,10 @@ def test_what_c_knows_of_a_device_is_made_once(
 def test_two_threads_find_the_same_platform(
     adapted: Adapted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platforms = adapted.module("platforms")
+    platforms = adapted.module("devices")
 
     def open_platforms() -> tuple[()]:
-        assert platforms._lock._is_owned(), "another thread would make a second platform"
+        assert platforms._opening._is_owned(), "another thread would make a second platform"
         return ()
 
     monkeypatch.setattr(platforms, "_open_platforms", open_platforms)

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from helpers.launching import last_error
 
-from fairlead.plugins.cuda.fat_binaries import check_fat_binary, split_fat_binary
+from fairlead.plugins.cuda.device_code import check_fat_binary, split_fat_binary
 from fairlead.plugins.sdk.gpu.device_code import DeviceCodeError
 
 from .conftest import COUNT, Work, only_cuda

@@ -17,9 +17,9 @@ from fairlead.plugins.hip.code_objects import (
     CodeObjectParameter,
     find_processor,
     prepare,
+    read_messagepack,
 )
 from fairlead.plugins.hip.device_code import HipCode
-from fairlead.plugins.hip.messagepack import read_messagepack
 
 SOURCE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

@@ -10,7 +10,7 @@ from helpers.ze_bench import ZeBench, argument
 from helpers.ze_calls import new
 
 from fairlead.loader.ze.abi import ZE
-from fairlead.plugins.level_zero import contexts, kernels, samplers
+from fairlead.plugins.level_zero import contexts, images, kernels
 from fairlead.plugins.level_zero.in_c import UNKNOWN
 
 SOURCE: Final = b"""
@@ -222,7 +222,7 @@ def test_samplers_of_each_mode(bench: ZeBench, addressing: str, filtering: str) 
 def test_a_sampler_of_a_device_without_images(
     bench: ZeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samplers, "has_images", lambda device: False)
+    monkeypatch.setattr(images, "has_images", lambda device: False)
     desc, out = new("ze_sampler_desc_t"), c_void_p()
     given = bench.context, bench.device, byref(desc), byref(out)
     assert bench.ze.code("zeSamplerCreate", *given) == "UNSUPPORTED_FEATURE"

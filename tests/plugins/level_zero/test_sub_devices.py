@@ -8,7 +8,7 @@ import pytest
 from helpers.drivers import Driver
 from helpers.support import Output, RunPython
 
-from fairlead.plugins.level_zero.hierarchy import Visible, find_visible
+from fairlead.plugins.level_zero.devices import Visible, find_visible
 
 TESTS = Path(__file__).parents[2]
 TWO_OF_FOUR = (4, 4)
