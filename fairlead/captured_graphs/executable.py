@@ -339,6 +339,12 @@ class Executable(Drawable, Pickles):
         advice = (one.suggest_speedup() for one in self._list_captured_segments())
         return next(filter(None, advice), None)
 
+    @property
+    def costs_more_than_a_call(self) -> bool:
+        """Whether it is a single command as the program has captured it: a call of that takes less
+        than to set the Parameters of a replay."""
+        return all(one.is_one_plain_launch for one in self._list_captured_segments())
+
     @overload
     def replay(
         self,

@@ -43,6 +43,10 @@ _MOST: Final = 32
 _MOST_REASONS: Final = 256
 #: So many graphs in a row that are not used again are enough.
 _MOST_UNUSED: Final = 4
+#: After so many replays it is known whether a graph's one launch becomes another kernel.
+_KNOWN_AFTER: Final = 32
+#: After so many calls in a row that were not replayed, as many times this are not looked at.
+_MOST_PLAIN: Final = 64
 #: Graphs of calls that differ only in the memory that they must not overwrite.
 _MOST_SPARE: Final = 16
 
@@ -75,6 +79,7 @@ class _CapturedCall:
     ) -> None:
         self.loop, (self.queue, *self.others) = graph.finalize(), call.queues.values()
         # What is compared by its identity lives as long as the graph.
+        self._replays = 0
         self._held, self._result, self._passed = call.identical, result, list(passed)
         known = set(self.loop.parameters)
         self.used = [(i, f"p{i}") for i in range(len(passed)) if f"p{i}" in known]
@@ -140,6 +145,12 @@ class _CapturedCall:
                 return True
             self._foreign = buffers
         return False
+
+    def costs_more_than_a_call(self) -> bool:
+        """Whether the function is faster as it is. Asked after each replay, and seldom looked
+        at."""
+        self._replays += 1
+        return self._replays % _KNOWN_AFTER == 0 and self.loop.costs_more_than_a_call
 
     def explain(self) -> str:
         """Tell how large the graph is, and what its arguments are."""
@@ -248,6 +259,8 @@ class Graphed(Generic[_P, _R]):
         #: Why the Python floats of calls are constants, by what the arguments are.
         self._constants: dict[Hashable, str] = {}
         self._forks, self._unused = count_forks(), 0
+        #: Calls in a row that were not replayed, and calls that nobody need look at.
+        self._plain, self._ahead = 0, 0
         self.reasons: dict[Hashable, str] = {}
 
     @overload
@@ -262,7 +275,8 @@ class Graphed(Generic[_P, _R]):
 
     def __call__(self, *arguments: _P.args, **named: _P.kwargs) -> _R:
         """Replay the function, or capture it first, or call it."""
-        if lib.fl_is_recording():  # it is a part of another capture
+        if self._ahead or lib.fl_is_recording():  # or it is a part of another capture
+            self._ahead = max(self._ahead - 1, 0)
             return self._function(*arguments, **named)
         try:
             call = GraphedCall([*arguments, *named.values()], tuple(named))
@@ -272,7 +286,11 @@ class Graphed(Generic[_P, _R]):
         except CannotBeGraphedError as reason:
             return self._call(("?", str(reason)), str(reason), arguments, named)
         if key in self.reasons:
+            self._plain += 1
+            if self._plain == _MOST_PLAIN:  # what they have in common costs as much as a launch
+                self._plain, self._ahead = 0, _MOST_PLAIN * _MOST_PLAIN
             return self._function(*arguments, **named)
+        self._plain = 0
         with self._lock:
             if self._forks != count_forks():  # a child captures for itself
                 self._captured.clear()
@@ -283,7 +301,11 @@ class Graphed(Generic[_P, _R]):
                 captured = self._captured.get(key + spare)
             if captured is not None:
                 self._unused = 0
-                return captured.replay(call.given)
+                result = captured.replay(call.given)
+                if captured.costs_more_than_a_call():
+                    del self._captured[key + spare]
+                    self._refuse(key, "a call of its one command costs less than a replay", 3)
+                return result
             if len(spare) >= _MOST_SPARE:
                 reason = f"{_MOST_SPARE} graphs have memory that is an argument or an attribute"
                 return self._call(None, reason, arguments, named)
@@ -423,7 +445,8 @@ def graphed(function: Callable[_P, _R]) -> Graphed[_P, _R]:
     as it was then: variables of closures and globals, and attributes of attributes.
 
     A call that cannot be captured is an ordinary call, and GraphedWarning says why, once. So it is
-    if several graphs in a row were not used again. `explain()` lists the reasons.
+    if several graphs in a row were not used again, or a graph of one command costs more. After 64
+    ordinary calls in a row the next 4,096 are ordinary, too. `explain()` lists the reasons.
 
     Args:
         function: a function or method.

@@ -127,6 +127,14 @@ class CapturedSegment:
         nodes = self._commands.nodes
         return {tuple(nodes[one] for one in numbers): text for numbers, text in found.items()}
 
+    @property
+    def is_one_plain_launch(self) -> bool:
+        """Whether it is one command, which nothing has rewritten or is going to."""
+        rewriting = self._buffer.plans.rewriting
+        rewritten = rewriting.rewritten if rewriting is not None else None
+        stays = rewriting is None or (rewritten is not None and rewritten.commands is None)
+        return stays and len(self._commands.nodes) == 1
+
     def get_label(self, node: int) -> str:
         """Return a line about a node, for people."""
         return self._commands.get_command(node).label

@@ -2,7 +2,8 @@
 
 `loop.set(dt=0.5)` writes the bytes into memory that C knows, and makes one call of C for all
 Parameters (icd/command_buffer/cells.py). A number of the Parameter's own type is one
-struct.pack_into. NumPy computes what follows from a Parameter, such as its negative.
+struct.pack_into, and so is a float that a kernel gets as another float. NumPy computes what else
+follows from a Parameter, such as its negative.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from ..icd._native import ffi
-from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_IT_IS, AS_MEMORY, Cells
+from ..icd.command_buffer.cells import AS_FLOAT, AS_INTEGER, AS_MEMORY, CellKey, Cells
 from ..icd.command_buffer.edits import MEMORY
 from ..runtime.errors import Errc, SYCLError
 from .argument_objects import check_context
+from .expressions import Formula
 from .parameter import GraphParameter, MemoryParameter, find_root
 from .pyopencl_client import ArgumentError
 from .random_numbers import Draws, PlacedDraw
@@ -43,6 +45,7 @@ _CODES: Final = {
         strict=True,
     )
 }
+_FLOATS: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 _Writer = Callable[[Any], None]
 
 
@@ -112,16 +115,19 @@ def convert_series(name: str, parameter: GraphParameter, values: Any, times: int
     return made
 
 
-def _make_conversion(
-    parameter: GraphParameter, conversion: int, size: int
-) -> Callable[[Any], np.ndarray]:
+def _find_kind(key: CellKey) -> str | None:
+    """Return the type that a kernel declares, None if it takes a Parameter as it is."""
+    return {AS_FLOAT: f"f{key.size}", AS_INTEGER: f"i{key.size}"}.get(key.conversion)
+
+
+def _make_conversion(parameter: GraphParameter, key: CellKey) -> Callable[[Any], np.ndarray]:
     """Return what makes an array of a cell's contents from an array of the Parameter's values."""
     chain: list[Callable[[Any], Any]] = []
     one: Any = parameter
     while one.source is not None:
         one, function = one.source
         chain.insert(0, function)
-    kind = {AS_FLOAT: f"f{size}", AS_INTEGER: f"i{size}"}.get(conversion)
+    kind = _find_kind(key)
 
     def compute(values: Any) -> np.ndarray:
         with np.errstate(all="ignore"):
@@ -131,6 +137,25 @@ def _make_conversion(
             return np.ascontiguousarray(made if kind is None else made.astype(kind))
 
     return compute
+
+
+def _find_packer(root: Any, parameter: Any, key: CellKey) -> Any:
+    """Return what packs a value of a Parameter into a cell, None if NumPy has to compute that.
+
+    A float is rounded at most once: what comes after the narrowest type would not be seen.
+
+    Args:
+        root: the Parameter that has values.
+        parameter: what the cell is of: itself, or what follows from it.
+    """
+    if parameter is not root:
+        source, function = parameter.source
+        if source is not root or not isinstance(function, Formula) or function.name != "astype":
+            return None
+    types = root.dtype, parameter.dtype, np.dtype(_find_kind(key) or parameter.dtype)
+    rounds = set(types) <= _FLOATS and min(one.itemsize for one in types) == types[-1].itemsize
+    code = _CODES.get(types[-1]) if rounds or len(set(types)) == 1 else None
+    return struct.Struct(code).pack_into if code else None
 
 
 class Setting:
@@ -164,26 +189,37 @@ class Setting:
 
 
 class NumberSetting(Setting):
-    """A number."""
+    """A number.
+
+    Args:
+        of: the Parameters that follow from it, and itself, by number.
+    """
 
     def __init__(
-        self, name: str, parameter: Any, cells: Cells, rows: list[tuple[int, Any]]
+        self,
+        name: str,
+        parameter: Any,
+        cells: Cells,
+        rows: list[tuple[int, Any]],
+        of: Mapping[int, Any],
     ) -> None:
         super().__init__(name, parameter, cells, rows)
         self.write = self._write
-        code = _CODES.get(parameter.dtype)
-        (_, row, staging, _), key = self._rows[0], cells.keys[rows[0][0]]
-        own = key.parameter == parameter.number and key.conversion == AS_IT_IS
-        if code and own and len(self._rows) == 1:
-            self.write = self._make_quick_writer(struct.Struct(code).pack_into, staging, row)
+        places: list[tuple[Any, Any, Any]] = []
+        for number, row, staging, _ in self._rows:
+            key = cells.keys[number]
+            places.append((_find_packer(parameter, of[key.parameter], key), staging, row))
+        if all(pack_into for pack_into, _, _ in places):
+            self.write = self._make_quick_writer(places)
 
-    def _make_quick_writer(self, pack_into: Any, staging: Any, row: Any) -> _Writer:
+    def _make_quick_writer(self, places: Sequence[tuple[Any, Any, Any]]) -> _Writer:
         def write(value: Any) -> None:
             try:
-                pack_into(staging, 0, value)
+                for pack_into, staging, row in places:
+                    pack_into(staging, 0, value)
+                    row.pending = 1
             except (struct.error, OverflowError, TypeError):
                 self._write(value)  # which says what is wrong
-            row.pending = 1
 
         return write
 
@@ -339,7 +375,7 @@ class ParameterSettings:
             roots[root.number] = root
             function = None
             if key.conversion != AS_MEMORY:
-                function = _make_conversion(parameter, key.conversion, key.size)
+                function = _make_conversion(parameter, key)
             rows.setdefault(root.number, []).append((number, function))
         self.alternations = [Alternation(one, cells, collect_rows(cells)) for one in self._swaps]
         drawn = {one.number: one for one in roots.values() if isinstance(one, PlacedDraw)}
@@ -360,7 +396,7 @@ class ParameterSettings:
             self.by_name[name] = (
                 MemorySetting(name, root, cells, rows[number], self._context)
                 if isinstance(root, MemoryParameter)
-                else NumberSetting(name, root, cells, rows[number])
+                else NumberSetting(name, root, cells, rows[number], parameters)
             )
         self.memory = [one for one in self.by_name.values() if isinstance(one, MemorySetting)]
         self.writers = {name: setting.write for name, setting in self.by_name.items() if name}

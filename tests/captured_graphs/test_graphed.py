@@ -192,6 +192,51 @@ def test_a_part_of_its_result_is_its_result(queue: cl.CommandQueue) -> None:
     assert 2 <= len(thrice._captured) <= 4 and not thrice.reasons
 
 
+def test_one_launch_is_called_and_not_replayed(queue: cl.CommandQueue) -> None:
+    """A call takes less than to set what has changed. Such calls are not even looked at."""
+    source = "kernel void add(global float *x, float s) { x[get_global_id(0)] += s; }"
+    kernel = cl.Program(queue.context, source).build().add
+
+    @fairlead.graphed
+    def add(u: Any, by: float) -> None:
+        calls.append("add")
+        kernel(queue, u.shape, None, u.data, np.float32(by))
+
+    u, total = array(queue, 0), 0
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", GraphedWarning)
+        for number in range(120):
+            add(u, float(number))
+            total += number
+            if number == 30:
+                assert calls == ["add"] and not add.reasons
+    assert (u.get() == total).all()
+    assert [str(one.message) for one in warned if one.category is GraphedWarning] == [
+        "test_one_launch_is_called_and_not_replayed.<locals>.add runs without a graph: a call of "
+        "its one command costs less than a replay"
+    ]
+    assert len(calls) == 1 + 120 - 33 and "0 graphs" in add.explain()
+    add(array(queue, 0, 32), 1.0)
+    assert len(add.reasons) == 1  # it was not looked at
+
+
+def test_a_launch_that_becomes_another_kernel_stays_a_graph(queue: cl.CommandQueue) -> None:
+    if queue.device.type != cl.device_type.CPU:
+        pytest.skip("a GPU runs loops over items as they are")
+
+    @fairlead.graphed
+    def double(u: Any) -> None:
+        u *= np.float32(2)
+
+    u = array(queue, 0)
+    for _ in range(200):
+        double(u)
+        u.get()
+    (captured,) = double._captured.values()
+    rewritten = "loops over items" in captured.loop.explain(queue)
+    assert rewritten or "being rewritten" in captured.loop.explain(queue)
+
+
 def test_an_out_of_order_queue(out_of_order: cl.CommandQueue) -> None:
     u, v = array(out_of_order, 0), array(out_of_order, 1)
     for _ in range(10):

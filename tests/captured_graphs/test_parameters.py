@@ -354,6 +354,29 @@ def test_structures(numbers: Numbers) -> None:
         loop.set(v=1)
 
 
+@pytest.mark.parametrize("declares", [False, True])
+@pytest.mark.parametrize("kinds", [("f8", "f4"), ("f4", "f4"), ("f4", "f8"), ("f8", "f8")])
+def test_floats_are_rounded_as_numpy_does(
+    queue: cl.CommandQueue, kinds: tuple[str, str], declares: bool
+) -> None:
+    """Those that struct packs, and those that NumPy computes."""
+    own, kernels = map(np.dtype, kinds)
+    name = {"f4": "float", "f8": "double"}[kinds[1]]
+    source = f"kernel void keep(global {name} *x, {name} s) {{ x[0] = s; }}"
+    kernel = cl.Program(queue.context, source).build().keep
+    if declares:
+        kernel.set_scalar_arg_dtypes([None, kernels.type])
+    x, s = pyopencl.array.zeros(queue, 1, kernels), fairlead.Parameter(own.type(1))
+    with capture(queue) as graph:
+        kernel(queue, (1,), None, x.base_data, s if declares else kernels.type(s))  # pyright: ignore
+    loop = graph.finalize()
+    values = [0.1, -0.0, 16777217, 1e-46, np.float32(0.1), np.inf, np.nan, np.int8(3), -1e-300]
+    for value in values:
+        loop.replay(queue, s=value)
+        want = np.array(value).astype(own).astype(kernels)
+        assert x.get()[0].tobytes() == want.tobytes(), value
+
+
 def test_a_number_that_could_not_be_set_is_forgotten(numbers: Numbers) -> None:
     """PyOpenCL asks for the number, and finds that it does not fit; the next call is another
     one."""
