@@ -20,7 +20,7 @@ CASES = {
         "12×12 unknowns; the graph has 14 nodes",
         "iteration",
     ),
-    "wave_3d": ("--size 8 --steps 21", "8³ points, 21 steps; the graph has 2 nodes", "step"),
+    "wave_3d": ("--size 8 --steps 40", "8³ points, 40 steps; the graph has 20 nodes", "step"),
     "image_pipeline": (
         "--size 24 --pictures 3",
         "3 pictures of 24×24; the graph has 6 nodes",

@@ -24,7 +24,7 @@ _REFUSED: Final = (
 #: Small arguments of each program, and what it says at its end.
 CASES: Final = {
     "conjugate_gradient": ("--size 12", _AGREE),
-    "wave_3d": ("--size 8 --steps 21", _AGREE),
+    "wave_3d": ("--size 8 --steps 40", _AGREE),
     "image_pipeline": ("--size 24 --pictures 3", _AGREE),
     "commands_aggregation": ("--work-size 2", "every element is 1,000,000"),
     "heat": ("--size 16 --steps 4", _REFUSED),
