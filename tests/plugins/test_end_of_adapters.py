@@ -16,6 +16,7 @@ from fairlead.conformance.ur.values import BufferValue
 from fairlead.conformance.ur.world import World
 from fairlead.loader.ur.adapters import load
 from fairlead.loader.ur.discovery import PluginCandidate
+from fairlead.plugins.sdk import objects
 
 plugin = load(PluginCandidate(sys.argv[1], "test", backend="level_zero"))
 device = plugin.devices[0]
@@ -29,6 +30,8 @@ if "never ends" in sys.argv:
     event = calls.new("urEventCreateWithNativeHandle", cell.ze, world.the_context, None)
     wait = world.the_queue, 1, handles(event), None
     calls.ok("urEnqueueEventsWaitWithBarrier", *wait)
+else:
+    objects._PATIENCE = 600.0  # seconds; a busy machine needs more than one for the command
 world.launch(world.the_queue, kernel, BufferValue(world.the_buffer), ints([9]))
 print("begins to end", file=sys.stderr, flush=True)
 """
