@@ -56,6 +56,7 @@ typedef struct home {
     struct shared_context *context;
     cl_device_id opencl;
     const fl_cuda_device *device; /* NULL: ask */
+    uint64_t most;                /* bytes of a buffer, as OpenCL says */
     uint64_t reached_by;          /* fl_cuda_memory */
     root *roots;
     root *slabs[SMALL_CLASSES];   /* with places that had no buffer */
@@ -356,6 +357,15 @@ static fl_cuda_device *shared_device(cl_device_id opencl) {
     return NULL;
 }
 
+/* Larger buffers are left to the driver: on a machine with two GPUs NVIDIA's ended the process when
+ * it imported one. */
+static uint64_t most_on(cl_device_id opencl) {
+    cl_ulong most = 0;
+    CALL(fl_table_of(opencl), clGetDeviceInfo)
+    (opencl, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, NULL);
+    return most;
+}
+
 /* Where the context's buffers on a device are. The caller has the lock. */
 static home *home_on(shared_context *c, cl_device_id opencl) {
     home *h = c->homes;
@@ -373,6 +383,7 @@ static home *home_on(shared_context *c, cl_device_id opencl) {
     h->context = c;
     h->opencl = opencl;
     h->device = device;
+    h->most = most_on(opencl);
     h->reached_by = (uint64_t)1 << device->number;
     for (size_t i = 0; i < c->device_count; i++) {
         const fl_cuda_device *other = shared_device(c->devices[i]);
@@ -610,7 +621,7 @@ static cl_mem new_part(place *p, cl_mem_flags flags, size_t size) {
 cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host) {
     wanted w = {NULL, NULL, class_of(size), size, flags, host != NULL};
     w.home = find_home(context, &w.device);
-    if (!w.home || w.class == CLASSES)
+    if (!w.home || w.class == CLASSES || size > w.home->most)
         return NULL;
     place *p = take_place(&w);
     fl_give_back();

@@ -169,6 +169,14 @@ def test_host_memory_and_refusals_are_left_to_the_driver(program: Program) -> No
         cl.Buffer(program.context, READ_WRITE, 0)
 
 
+def test_what_is_larger_than_the_device_says_is_left_to_the_driver(program: Program) -> None:
+    most: int = program.queue.device.max_mem_alloc_size
+    before = program.fake.calls("cuMemCreate")
+    with pytest.raises(cl.Error, match="INVALID_BUFFER_SIZE"):  # PoCL's
+        cl.Buffer(program.context, READ_WRITE, most + 1)
+    assert program.fake.calls("cuMemCreate") == before
+
+
 @pytest.mark.parametrize(
     "function", ["cuMemCreate", "cuMemMap", "cuMemSetAccess", "fake_cuda_import", "cuMemcpyHtoD_v2"]
 )
