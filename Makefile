@@ -302,7 +302,7 @@ bench: $(VENV)/installed-test $(PLUGINS)/fetched $(CLIENTS)/fetched
 	UR_PLUGINS=$(PLUGINS) SYCL_CLIENTS=$(CLIENTS) $(BIN)/python -m bench
 
 bench-gpu: $(VENV)/installed-test
-	for one in cuda cuda_calls cuda_graphs sharing cuda_devices cuda_soak; do $(BIN)/python -m bench.$$one || exit 1; done
+	for one in cuda cuda_replays cuda_calls cuda_graphs sharing cuda_devices cuda_soak; do $(BIN)/python -m bench.$$one || exit 1; done
 
 sanitize: $(VENV)/installed-test
 	$(BIN)/python tests/helpers/sanitize.py
