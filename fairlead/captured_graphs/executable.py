@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from sys import getrefcount
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TextIO, overload
 
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
 __all__ = ["SCHEDULES", "Executable", "ReplayError"]
 
 _ONCE: Final = 1
+
+_PAIR: Final = object(), 0
+#: What getrefcount says of an object that a tuple alone has.
+_ALONE: Final = getrefcount(_PAIR[0])
 
 SCHEDULES: Final = ("auto", "in-order", "queues", "levels", "events")
 
@@ -113,6 +118,8 @@ class Executable(Drawable, Pickles):
         self._repeat: Repeat | None = None
         self._parts_replayed = 0  # how often, where the graph has several parts
         self._ended: Event | None = None
+        #: The event of the last simple replay, and its handle, where the next one may join it.
+        self._last: tuple[Event, int] | None = None
         if graph.is_as_recorded and not updatable:
             commands = SegmentCommands.from_block(
                 self._block, partial(get_command, self._block), schedule, profiled=profiling
@@ -415,15 +422,23 @@ class Executable(Drawable, Pickles):
         """
         repeat = self._repeat
         if repeat and times is _ONCE and wait_for is None and until is None:
-            queue_type, of_queue, enqueue, run, native, route, to_event = repeat
+            queue_type, of_queue, enqueue, run, native, route, to_event, join = repeat
             is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
             if is_ours and not (values and self._set_for_replay(values)):
                 here = run if wait else None
-                done = enqueue(native) if here is None else here(native)
+                last = self._last if here is None and join else None
+                if last and join and getrefcount(last[0]) == _ALONE:
+                    done = join(native, last[1])
+                else:
+                    done = enqueue(native) if here is None else here(native)
                 if done > 0 and here is not None:
                     return self._ended or self._make_ended(queue)
                 if done > 0:
-                    event = to_event(done, False)
+                    if done == 1 and last:
+                        event = last[0]
+                    else:
+                        event = to_event(done, False)
+                        self._last = (event, done) if join else None
                     if wait:
                         event.wait()
                     return event

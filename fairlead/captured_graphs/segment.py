@@ -73,6 +73,8 @@ class Repeat(NamedTuple):
         native: what both are given.
         route: what `native` belongs to.
         to_event: makes a pyopencl event of a handle, and takes its reference if told not to retain.
+        join: the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
+            returns 1 if that is the event of the end. None if the engine has no such enqueues.
     """
 
     queue_type: type
@@ -82,6 +84,7 @@ class Repeat(NamedTuple):
     native: Any
     route: Route
     to_event: Callable[[int, bool], Any]
+    join: Callable[[Any, int], int] | None
 
 
 def _look_again(_: Any) -> int:
@@ -267,7 +270,9 @@ class CapturedSegment:
             if not route.serves(Use.ONCE):
                 enqueue = _look_again
             to_event = pyopencl.Event.from_int_ptr
-            return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event)
+            joins = enqueue is lib.fl_enqueue_again and route.joins
+            join = lib.fl_enqueue_joined if joins else None
+            return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event, join)
 
     def _alternates(self) -> bool:
         return self.settings is not None and bool(self.settings.alternations)

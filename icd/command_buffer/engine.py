@@ -99,6 +99,8 @@ class BuiltCommands(ABC):
             update.
         learns: whether it measures its first runs. After that it may leave commands to other
             engines.
+        joins: whether an enqueue may end with the event of the one before it, which nobody else
+            has.
     """
 
     native: Any
@@ -106,6 +108,7 @@ class BuiltCommands(ABC):
     may_refuse = False
     updates_wait = False
     learns = False
+    joins = False
 
     def give_externals(self, events: Sequence[int]) -> None:
         """Take the outside events (handles) that the next enqueue waits for."""

@@ -51,6 +51,8 @@ class Route:
         self.built, self.learns = [part.built for part in plan.parts], learns
         #: Whether the caller's thread can run it, once the queue is idle.
         self.runs_here = in_order and all(one.native.run for one in self.built)
+        #: Whether an enqueue may end with the event of the one before it.
+        self.joins = in_order and len(self.built) == 1 and self.built[0].joins
         explain_loss = BuiltCommands.explain_loss
         #: Whether a failure may end a part for good.
         self.may_be_lost = any(type(one).explain_loss is not explain_loss for one in self.built)

@@ -208,6 +208,9 @@ bool fl_is_same_launch(const fl_command *a, const fl_command *b);
  * is captured. Cells that alternate take the value of this turn. Any thread may call it. */
 intptr_t fl_enqueue_again(fl_route *route);
 intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn);
+/* As fl_enqueue_again. `event` is one of its answers, to which nobody but the caller has a
+ * reference. 1: it is also the event of this enqueue's end. */
+intptr_t fl_enqueue_joined(fl_route *route, intptr_t event);
 /* Allow it one route, or none (NULL). After that nobody is on another one. */
 void fl_allow_again(fl_buffer *buffer, fl_route *route);
 /* As fl_enqueue_again on this queue, whatever the route is. 0, too, if another thread uses the

@@ -311,6 +311,7 @@ void fl_destroy_cuda(fl_cuda *g) {
     free(g->words);
     free(g->sent);
     pthread_mutex_destroy(&g->running);
+    pthread_mutex_destroy(&g->ending);
     pthread_mutex_destroy(&g->lock);
     pthread_cond_destroy(&g->changed);
     free(g->first_before);
@@ -349,6 +350,7 @@ fl_cuda *fl_new_cuda(fl_cuda_device *device, void *context, const fl_cuda_functi
     g->device_count = g->devices ? functions->device_count : 0;
     snprintf(g->title, sizeof g->title, "%s", title);
     pthread_mutex_init(&g->running, NULL);
+    pthread_mutex_init(&g->ending, NULL);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
     if (g->nodes && g->first_before && g->before && g->devices)

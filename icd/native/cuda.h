@@ -130,14 +130,20 @@ struct fl_cuda {
     uint64_t *sent;           /* what the device has of the cells; NULL: nothing */
     uint64_t taken[FL_CUDA_MEASURED], on_device[FL_CUDA_MEASURED]; /* of fl_cuda_times */
     uint32_t timed;           /* how many are known; the first of them does not count */
+    pthread_mutex_t ending;   /* of who completes the events of jobs; before `lock` */
     pthread_mutex_t lock;     /* of what follows */
     pthread_cond_t changed;
     fl_cuda_job *first, *newest;   /* those that have not ended */
+    fl_cuda_job *unmarked;         /* which was launched last, if no event comes after it yet */
     fl_cuda_job *idle;             /* to be used again */
     uint32_t unlaunched;           /* how many of them, the newest ones */
+    uint32_t waiters;              /* calls that end jobs themselves */
     atomic_uint unfinished;        /* how many there are, also without the lock */
+    atomic_ullong launches;        /* how many there were, also without the lock */
+    atomic_bool hurries;           /* somebody waits for the newest job */
     bool has_thread, closing;
     cl_command_queue lane;         /* cuda_lanes.c; changes with the lock of the lanes, too */
+    bool shares_lane;              /* with other graphs: then all of its jobs are launched */
     fl_cuda *next_lane;
     char title[sizeof(((fl_cuda_device *)0)->lost_by)];
     fl_cuda *next_unfinished; /* of those that were released before they ended */
@@ -152,18 +158,24 @@ void fl_destroy_cuda(fl_cuda *g);
 
 /* cuda_launches.c: how many jobs have failed. */
 extern atomic_uint fl_cuda_failures;
-/* The end of the last job, if that has not come: a reference, or NULL. The caller
- * has the lock. */
-cl_event fl_last_end(const fl_cuda *g);
+/* The end of the last job, if that has not come: a reference, or NULL. The caller has the lock, and
+ * waits for it, or lets something else do so. */
+cl_event fl_last_end(fl_cuda *g);
+/* The same without the lock. If that event is the wanted one (NULL: any is), and all is launched,
+ * *launch is not 0: then the caller has to wait by fl_end_launches, which completes the event. */
+cl_event fl_begin_end(fl_cuda *g, cl_event wanted, uint64_t *launch);
+void fl_end_launches(fl_cuda *g, uint64_t launch);
 /* Free the idle jobs. The context is current if their events end, too. */
 void fl_free_jobs(fl_cuda *g, bool with_events);
 
 /* cuda_lanes.c: open a lane on a queue, before what is in the queue is waited for. It is the
  * graph's only one, and the queue's. False: it cannot be opened. */
 bool fl_open_lane(fl_cuda *g, cl_command_queue queue);
+/* Open one beside those of other graphs, whose replays are all in the same stream. */
+bool fl_share_lane(fl_cuda *g, cl_command_queue queue);
 void fl_close_lane(fl_cuda *g);   /* if it has one */
-/* Wait for the replays in a queue's lane. False: it has none. */
-bool fl_finish_lane(cl_command_queue queue);
+/* Wait for the replays in a queue's lanes. False: it has none. */
+bool fl_finish_lanes(cl_command_queue queue);
 /* The driver's own function, which closes no lane: of a queue that had one. */
 void *fl_own_call(cl_command_queue queue, int slot);
 /* The program has calls on queues that are not in the driver's table, and cannot be seen. */

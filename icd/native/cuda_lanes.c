@@ -1,10 +1,11 @@
 /* Replays in a CUDA stream that OpenCL's queue does not know of.
  *
- * Replays of a graph that follow each other on an in-order queue are in order in their stream. So
- * OpenCL's queue, where a barrier takes 8 µs, is left out of it. The queue has an open lane then:
- * everything in it comes before the first of these replays. Any other call on the queue closes the
- * lane first: a barrier in the queue waits for the last replay. To see such calls, functions of
- * ours stand for the driver's own in its table, from the first lane on. */
+ * Replays that follow each other on an in-order queue are in order in the stream of their device.
+ * So OpenCL's queue, where a barrier takes 8 µs, is left out of it. Each of their graphs has an
+ * open lane on the queue then: everything in the queue comes before the first of these replays.
+ * Any other call on the queue closes the lanes first: barriers in the queue wait for the last
+ * replay of each. To see such calls, functions of ours stand for the driver's own in its table,
+ * from the first lane on. */
 #include "cuda.h"
 
 #include <stdlib.h>
@@ -49,7 +50,7 @@ void *fl_own_call(cl_command_queue queue, int slot) {
     return find_table(fl_table_of(queue))->own[slot];
 }
 
-/* The place of a queue's lane in the list; it leads to NULL if there is none. */
+/* The place of a queue's first lane in the list; it leads to NULL if there is none. */
 static fl_cuda **place_of(cl_command_queue queue) {
     fl_cuda **at = &lanes.first;
     while (*at && (*at)->lane != queue)
@@ -75,51 +76,71 @@ static void close_lane(fl_cuda **at) {
     atomic_fetch_sub(&lanes.count, 1);   /* from now on calls do not wait for the lock */
 }
 
+/* Close a queue's lanes. The caller has the lock, and releases the queue so often. */
+static uint32_t close_lanes(cl_command_queue queue) {
+    uint32_t closed = 0;
+    for (fl_cuda **at = place_of(queue); *at; at = place_of(queue), closed++)
+        close_lane(at);
+    return closed;
+}
+
 /* The driver's own functions, for a call on the queue. */
 static void **fence(cl_command_queue queue) {
-    bool closes = false;
+    uint32_t closed = 0;
     if (atomic_load(&lanes.count)) {
         pthread_mutex_lock(&lanes.lock);
-        fl_cuda **at = place_of(queue);
-        closes = *at;
-        if (closes)
-            close_lane(at);
+        closed = close_lanes(queue);
         pthread_mutex_unlock(&lanes.lock);
     }
     fenced *own = find_table(fl_table_of(queue));
-    if (closes)   /* the program's call has a reference */
+    for (; closed; closed--)   /* the program's call has a reference */
         CALL(fl_table_of(queue), clReleaseCommandQueue)(queue);
     return own->own;
 }
 
 #include "fenced_calls.h"
 
-bool fl_finish_lane(cl_command_queue queue) {
-    const fl_cuda_device *device = NULL;
-    cl_event end = NULL;
+bool fl_finish_lanes(cl_command_queue queue) {
+    for (uint32_t number = 0;; number++) {
+        cl_event end = NULL;
+        uint64_t launch = 0;
+        pthread_mutex_lock(&lanes.lock);
+        fl_cuda *g = *place_of(queue);
+        for (uint32_t i = number; g && i; g = g->next_lane, i -= g && g->lane == queue)
+            ;
+        if (g)
+            end = fl_begin_end(g, NULL, &launch);
+        pthread_mutex_unlock(&lanes.lock);
+        if (!g)
+            return number;
+        if (end) {
+            fl_end_launches(g, launch);
+            CALL(fl_table_of(end), clWaitForEvents)(1, &end);
+            CALL(fl_table_of(end), clReleaseEvent)(end);
+        }
+    }
+}
+
+/* Complete the event here if it is that of the last replay in a lane. */
+static void end_replay(cl_event wanted) {
+    uint64_t launch = 0;
     pthread_mutex_lock(&lanes.lock);
-    fl_cuda *g = *place_of(queue);
-    if (g) {
-        pthread_mutex_lock(&g->lock);
-        end = fl_last_end(g);
-        device = g->unlaunched ? NULL : g->device;
-        pthread_mutex_unlock(&g->lock);
+    fl_cuda *g = lanes.first;
+    for (cl_event end; g; g = g->next_lane) {
+        end = fl_begin_end(g, wanted, &launch);
+        if (end)
+            CALL(fl_table_of(end), clReleaseEvent)(end);
+        if (launch)
+            break;
     }
     pthread_mutex_unlock(&lanes.lock);
-    if (end && device && fl_cuda_enter(device) == CUDA_SUCCESS) {   /* the fastest wait */
-        CU(device, cuStreamSynchronize)(device->stream);
-        fl_cuda_leave(device);
-    }
-    if (end) {
-        CALL(fl_table_of(end), clWaitForEvents)(1, &end);
-        CALL(fl_table_of(end), clReleaseEvent)(end);
-    }
-    return g;
+    if (g)
+        fl_end_launches(g, launch);
 }
 
 /* The lane stays open. What comes before it may not have ended yet. */
 static cl_int fenced_clFinish(cl_command_queue command_queue) {
-    fl_finish_lane(command_queue);
+    fl_finish_lanes(command_queue);
     return ((fn_clFinish *)fl_own_call(command_queue, SLOT_clFinish))(command_queue);
 }
 
@@ -128,6 +149,8 @@ static cl_int wait_for_events(cl_uint count, const cl_event *list) {
     if (!count || !list || !list[0])
         return CL_INVALID_VALUE;
     void **own = find_table(fl_table_of(list[0]))->own;
+    if (atomic_load(&lanes.count))
+        end_replay(list[count - 1]);
     cl_int code = CALL(own, clWaitForEvents)(count, list);
     for (cl_uint i = 0; i < count && code == CL_SUCCESS && atomic_load(&fl_cuda_failures); i++)
         if (fl_has_failed(list[i]))
@@ -167,25 +190,52 @@ static bool can_watch(cl_command_queue queue) {
     return found && found->is_whole && !lanes.forbidden;
 }
 
+/* The caller has the lock, and has retained the queue. */
+static void add_lane(fl_cuda *g, cl_command_queue queue, bool shares) {
+    pthread_mutex_lock(&g->lock);
+    g->lane = queue;
+    g->shares_lane = shares;
+    pthread_mutex_unlock(&g->lock);
+    g->next_lane = lanes.first;
+    lanes.first = g;
+    atomic_fetch_add(&lanes.count, 1);
+}
+
 bool fl_open_lane(fl_cuda *g, cl_command_queue queue) {
     CALL(fl_table_of(queue), clRetainCommandQueue)(queue);
     pthread_mutex_lock(&lanes.lock);
-    fl_cuda **other = place_of(queue);
-    bool has_other = *other, opens = !g->lane && can_watch(queue);
-    if (has_other)
-        close_lane(other);
-    if (opens) {
-        pthread_mutex_lock(&g->lock);
-        g->lane = queue;
-        pthread_mutex_unlock(&g->lock);
-        g->next_lane = lanes.first;
-        lanes.first = g;
-        atomic_fetch_add(&lanes.count, 1);
-    }
+    bool opens = !g->lane && can_watch(queue);
+    uint32_t left = close_lanes(queue) + !opens;
+    if (opens)
+        add_lane(g, queue, false);
     pthread_mutex_unlock(&lanes.lock);
-    for (int left = has_other + !opens; left; left--)
+    for (; left; left--)
         CALL(fl_table_of(queue), clReleaseCommandQueue)(queue);
     return opens;
+}
+
+/* Whether another graph's replays in the queue's lane are all launched, and stay so: it shares. */
+static bool shares_with(fl_cuda *g, fl_cuda *other) {
+    pthread_mutex_lock(&other->lock);
+    bool shares = other->device == g->device && !other->unlaunched;
+    other->shares_lane |= shares;
+    pthread_mutex_unlock(&other->lock);
+    return shares;
+}
+
+bool fl_share_lane(fl_cuda *g, cl_command_queue queue) {
+    if (!atomic_load(&lanes.count))
+        return false;
+    pthread_mutex_lock(&lanes.lock);
+    bool shares = !g->lane && *place_of(queue);
+    for (fl_cuda *other = lanes.first; other && shares; other = other->next_lane)
+        shares = other->lane != queue || shares_with(g, other);
+    if (shares) {
+        CALL(fl_table_of(queue), clRetainCommandQueue)(queue);
+        add_lane(g, queue, true);
+    }
+    pthread_mutex_unlock(&lanes.lock);
+    return shares;
 }
 
 /* Close the lane of a graph, NULL: of any. False: it has none. */

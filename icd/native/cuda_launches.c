@@ -8,9 +8,13 @@
  *         the caller launches it into the stream, behind the job before it, and goes on
  *     otherwise: a thread of the graph's waits for what comes before it in the queue, and launches.
  *
+ * A replay joins the job before it if nobody has that job's event any more: a loop that drops the
+ * events of its replays has one job. It may end later then, which nobody sees.
+ *
  * The thread waits for the ends of the jobs, one after the other, and completes their events. What
  * the program enqueues behind a job waits for such an event: cuda_lanes.c sees to it when that
  * comes, or the queue is given a barrier at once. So nothing comes too early, and no call blocks.
+ * Who waits for a job in a call completes its event there, since to wake a thread takes 40 µs.
  */
 #include "cuda_buffers.h"
 
@@ -24,19 +28,26 @@
 struct fl_cuda_job {
     fl_cuda_job *next;
     cl_event before, end;     /* references; `end` is a user event */
-    CUevent done;             /* in the stream after the launch; it is used again */
+    CUevent done;             /* in the stream after the launches; it is used again */
     bool is_launched;         /* or will not be */
-    bool is_marked;           /* by that event; else it has ended with the launch */
-    CUresult code;            /* of the launch */
-    uint32_t times, held_count;
+    bool is_ending;           /* its event is being completed: nothing joins it */
+    enum { ENDED, UNMARKED, MARKED } mark;   /* ENDED: with the launch. MARKED: by that event */
+    uint64_t launch;          /* the number of its last launch */
+    CUresult code;            /* of the launches */
+    cl_int failure;           /* of what it came after */
+    uint32_t times, joined, held_count;
     cl_mem *held;             /* references: what the words have the addresses of */
     uint64_t words[];         /* of the cells */
 };
 typedef fl_cuda_job job;
 
 /* How long the thread looks for another job before it sleeps, in ns: to wake it takes longer than a
- * launch. */
-enum { SOON = 50000 };
+ * launch. While one launch follows the other it looks at no ends, because a launch takes twice as
+ * long then: until none has come for QUIET, but not longer than LONGEST. */
+enum { SOON = 50000, QUIET = 20000, LONGEST = 1000000 };
+
+/* So many replays are one job at most, since a callback may wait for its event. */
+enum { MOST_JOINED = 256 };
 
 atomic_uint fl_cuda_failures;
 
@@ -230,43 +241,61 @@ int fl_take_series_cuda(void *cuda, const fl_value *values, uint32_t count, uint
     return CL_SUCCESS;
 }
 
-/* Launch, and go on: the job's event comes after that. The caller has `running`. */
-static CUresult launch_behind(fl_cuda *g, job *j) {
+/* Launch, and go on: the job's mark is still to come. The caller has `running`. */
+static CUresult launch_behind(fl_cuda *g, job *j, uint32_t times) {
     fl_cuda_device *d = g->device;
     CUresult code = enter(g);
     if (code != CUDA_SUCCESS)
         return code;
     code = send(g, j->words);
-    for (uint32_t i = 0; i < j->times && code == CUDA_SUCCESS; i++)
+    for (uint32_t i = 0; i < times && code == CUDA_SUCCESS; i++)
         code = CU(d, cuGraphLaunch)(g->executable, d->stream);
-    if (code == CUDA_SUCCESS && !j->done)
-        code = CU(d, cuEventCreate)(&j->done, CU_EVENT_DISABLE_TIMING);
-    if (code == CUDA_SUCCESS)
-        code = CU(d, cuEventRecord)(j->done, d->stream);
-    j->is_marked = code == CUDA_SUCCESS;
-    if (!j->is_marked)   /* some of it may run */
+    j->mark = code == CUDA_SUCCESS ? UNMARKED : ENDED;
+    if (code != CUDA_SUCCESS)   /* some of it may run */
         CU(d, cuStreamSynchronize)(d->stream);
     fl_cuda_leave(d);
     lose(g, code);
     return code;
 }
 
-/* The first ones are measured. */
-static void launch_job(fl_cuda *g, job *j) {
-    pthread_mutex_lock(&g->running);
-    j->code = g->timed < FL_CUDA_MEASURED ? launch_here(g, j->times, j->words)
-                                          : launch_behind(g, j);
-    pthread_mutex_unlock(&g->running);
+/* Note that a job was launched. The caller has the lock. */
+static void note_launch(fl_cuda *g, job *j) {
+    j->is_launched = true;
+    j->launch = atomic_fetch_add(&g->launches, 1) + 1;
+    g->unmarked = j->mark == UNMARKED ? j : NULL;
 }
 
-static cl_int wait_for_end(fl_cuda *g, job *j) {
-    fl_cuda_device *d = g->device;
-    if (j->is_marked && (j->code = fl_cuda_enter(d)) == CUDA_SUCCESS) {
-        j->code = CU(d, cuEventSynchronize)(j->done);
+/* Let the event of the job that was launched last come now. The caller has the lock. */
+static void mark_newest(fl_cuda *g) {
+    const fl_cuda_device *d = g->device;
+    job *j = g->unmarked;
+    if (!j)
+        return;
+    CUresult code = enter(g);
+    g->unmarked = NULL;
+    j->mark = ENDED;
+    if (code == CUDA_SUCCESS) {
+        if (!j->done)
+            code = CU(d, cuEventCreate)(&j->done, CU_EVENT_DISABLE_TIMING);
+        if (code == CUDA_SUCCESS)
+            code = CU(d, cuEventRecord)(j->done, d->stream);
+        if (code == CUDA_SUCCESS)
+            j->mark = MARKED;
+        else
+            CU(d, cuStreamSynchronize)(d->stream);
         fl_cuda_leave(d);
-        lose(g, j->code);
     }
-    return j->code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+    j->code = code;
+}
+
+/* The first ones are measured. The caller is the thread. */
+static void launch_job(fl_cuda *g, job *j) {
+    pthread_mutex_lock(&g->running);
+    if (g->timed < FL_CUDA_MEASURED)
+        j->code = launch_here(g, j->times, j->words);
+    else
+        j->code = launch_behind(g, j, j->times);
+    pthread_mutex_unlock(&g->running);
 }
 
 /* A launch of what the cells are now. */
@@ -328,6 +357,7 @@ static cl_int wait_for_turn(const job *j) {
 /* Launch the first job that is not launched. The caller has the lock, which is given up meanwhile.
  */
 static void launch_next(fl_cuda *g, job *j) {
+    mark_newest(g);
     pthread_mutex_unlock(&g->lock);
     launch_job(g, j);
     pthread_mutex_lock(&g->lock);
@@ -335,7 +365,7 @@ static void launch_next(fl_cuda *g, job *j) {
 
 /* The same of the oldest job, after what comes before it, and of those behind it that come after
  * nothing else. */
-static cl_int launch_oldest(fl_cuda *g, job *oldest) {
+static void launch_oldest(fl_cuda *g, job *oldest) {
     cl_int code = CL_SUCCESS;
     if (oldest->before && !oldest->is_launched) {
         pthread_mutex_unlock(&g->lock);
@@ -347,11 +377,95 @@ static cl_int launch_oldest(fl_cuda *g, job *oldest) {
             continue;
         if (j != oldest || code == CL_SUCCESS)
             launch_next(g, j);
-        j->is_launched = true;
+        else
+            j->failure = code;
+        note_launch(g, j);
         g->unlaunched--;
     }
     pthread_cond_broadcast(&g->changed);
-    return code;
+}
+
+static cl_int status_of(const job *j, CUresult code) {
+    if (j->code != CUDA_SUCCESS || code != CUDA_SUCCESS)
+        return CL_OUT_OF_RESOURCES;
+    return j->failure;
+}
+
+/* The jobs up to a launch have ended. Complete their events, in their order. */
+static void end_jobs(fl_cuda *g, uint64_t launch, CUresult code) {
+    pthread_mutex_lock(&g->ending);
+    pthread_mutex_lock(&g->lock);
+    for (job *j = g->first; j && j->is_launched && j->launch <= launch; j = g->first) {
+        cl_int status = status_of(j, code);
+        j->is_ending = true;
+        if (g->unmarked == j)
+            g->unmarked = NULL;
+        pthread_mutex_unlock(&g->lock);
+        if (status != CL_SUCCESS)
+            atomic_fetch_add(&fl_cuda_failures, 1);
+        CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, status);
+        pthread_mutex_lock(&g->lock);
+        g->first = j->next;
+        pthread_mutex_unlock(&g->lock);
+        drop(g, j);
+        pthread_mutex_lock(&g->lock);
+        atomic_fetch_sub(&g->unfinished, 1);
+    }
+    if (!g->first)
+        atomic_store(&g->hurries, false);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_unlock(&g->ending);
+}
+
+/* Wait until a job ends, and end it. The caller has the lock, which is given up. */
+static void end_oldest(fl_cuda *g, job *j) {
+    const fl_cuda_device *d = g->device;
+    if (g->unmarked == j)
+        mark_newest(g);
+    bool is_marked = j->mark == MARKED;
+    CUevent done = j->done;
+    uint64_t launch = j->launch;
+    pthread_mutex_unlock(&g->lock);
+    CUresult code = is_marked ? fl_cuda_enter(d) : CUDA_SUCCESS;
+    if (is_marked && code == CUDA_SUCCESS) {
+        code = CU(d, cuEventSynchronize)(done);
+        fl_cuda_leave(d);
+        lose(g, code);
+    }
+    end_jobs(g, launch, code);
+}
+
+/* Wait for the newest launch in this thread, and end what has ended then. */
+static void end_here(fl_cuda *g, uint64_t launch) {
+    const fl_cuda_device *d = g->device;
+    CUresult code = fl_cuda_enter(d);
+    if (code == CUDA_SUCCESS) {   /* the fastest wait */
+        code = CU(d, cuStreamSynchronize)(d->stream);
+        fl_cuda_leave(d);
+        lose(g, code);
+    }
+    end_jobs(g, launch, code);
+}
+
+cl_event fl_begin_end(fl_cuda *g, cl_event wanted, uint64_t *launch) {
+    pthread_mutex_lock(&g->lock);
+    cl_event end = fl_last_end(g);
+    bool is_fit = end && !g->unlaunched && (!wanted || wanted == end);
+    *launch = is_fit ? g->newest->launch : 0;
+    g->waiters += is_fit;
+    pthread_mutex_unlock(&g->lock);
+    return end;
+}
+
+void fl_end_launches(fl_cuda *g, uint64_t launch) {
+    if (!launch)
+        return;
+    end_here(g, launch);
+    pthread_mutex_lock(&g->lock);
+    g->waiters--;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
 }
 
 /* Another job comes soon, often. */
@@ -360,39 +474,51 @@ static void look_for_job(fl_cuda *g) {
         sched_yield();
 }
 
+/* Launches follow each other. Nobody waits for one. */
+static void wait_for_quiet(fl_cuda *g) {
+    enum { PAUSES = 32 };   /* to look takes the caller's cache line from it */
+    uint64_t begin = now(), last = begin, count = atomic_load(&g->launches);
+    for (uint64_t time = begin; time - last < QUIET && time - begin < LONGEST; time = now()) {
+        uint64_t launches = atomic_load(&g->launches);
+        if (atomic_load(&g->hurries) || !atomic_load(&g->unfinished))
+            return;
+        if (launches != count)
+            last = time;
+        count = launches;
+        for (int i = 0; i < PAUSES; i++)
+            fl_pause();
+        sched_yield();
+    }
+}
+
 /* The graph's thread. It ends when the graph is released and nothing is left to do. */
 static void *work(void *cuda) {
     fl_cuda *g = cuda;
     pthread_mutex_lock(&g->lock);
     for (;;) {
-        while (!g->first && !g->closing)
+        while (g->waiters || (!g->first && !g->closing))
             pthread_cond_wait(&g->changed, &g->lock);
-        job *j = g->first;
-        if (!j)
+        if (!g->first)
             break;
-        cl_int code = g->unlaunched ? launch_oldest(g, j) : CL_SUCCESS;
+        if (g->unlaunched)
+            launch_oldest(g, g->first);
         pthread_mutex_unlock(&g->lock);
-        if (code == CL_SUCCESS)
-            code = wait_for_end(g, j);
-        if (code != CL_SUCCESS)
-            atomic_fetch_add(&fl_cuda_failures, 1);
-        CALL(fl_table_of(j->end), clSetUserEventStatus)(j->end, code);
+        wait_for_quiet(g);
         pthread_mutex_lock(&g->lock);
-        g->first = j->next;
-        pthread_mutex_unlock(&g->lock);
-        drop(g, j);
-        atomic_fetch_sub(&g->unfinished, 1);
+        if (!g->first || !g->first->is_launched || g->waiters)
+            continue;
+        end_oldest(g, g->first);
         look_for_job(g);
         pthread_mutex_lock(&g->lock);
-        pthread_cond_broadcast(&g->changed);
     }
     pthread_mutex_unlock(&g->lock);
     fl_destroy_cuda(g);
     return NULL;
 }
 
-cl_event fl_last_end(const fl_cuda *g) {
+cl_event fl_last_end(fl_cuda *g) {
     cl_event end = g->first ? g->newest->end : NULL;
+    atomic_store(&g->hurries, end != NULL);
     if (end)
         CALL(fl_table_of(end), clRetainEvent)(end);
     return end;
@@ -424,21 +550,59 @@ static void append(fl_cuda *g, job *j) {
 }
 
 /* Whether the job is in the queue's lane now. If it comes after nothing else it is launched at
- * once, unless the one before it is not. */
+ * once, unless the one before it is not. Where the lane is shared, it has to be. */
 static bool follow(fl_cuda *g, cl_command_queue queue, job *j) {
     pthread_mutex_lock(&g->lock);
-    bool follows = g->lane == queue && has_thread(g);
+    bool launches = false, follows = g->lane == queue && has_thread(g);
     if (follows && !j->before && !g->unlaunched) {
+        mark_newest(g);
         pthread_mutex_lock(&g->running);
-        j->is_launched = g->timed == FL_CUDA_MEASURED;
-        if (j->is_launched)
-            j->code = launch_behind(g, j);
+        launches = g->timed == FL_CUDA_MEASURED;
+        if (launches)
+            j->code = launch_behind(g, j, j->times);
         pthread_mutex_unlock(&g->running);
     }
+    follows &= launches || !g->shares_lane;
+    if (launches)
+        note_launch(g, j);
     if (follows)
         append(g, j);
     pthread_mutex_unlock(&g->lock);
     return follows;
+}
+
+/* Whether only we know of a job's event. */
+static bool is_unseen(const job *j) {
+    cl_uint count = 0, ours = 1 + (j->end == fl_repeated.event ? fl_repeated.references : 0);
+    fn_clGetEventInfo *ask = CALL(fl_table_of(j->end), clGetEventInfo);
+    return ask(j->end, CL_EVENT_REFERENCE_COUNT, sizeof count, &count, NULL) == CL_SUCCESS &&
+           count == ours;
+}
+
+/* The newest job, if a replay may join it. The caller has the lock. */
+static job *find_joined(const fl_cuda *g, cl_command_queue queue) {
+    job *j = g->first ? g->newest : NULL;
+    bool fits = j && g->lane == queue && !g->unlaunched && !j->is_ending && !j->failure &&
+                j->code == CUDA_SUCCESS && j->mark != ENDED && j->joined < MOST_JOINED &&
+                !memcmp(j->words, g->words, g->cells.count * sizeof *g->words);
+    return fits && is_unseen(j) ? j : NULL;
+}
+
+/* Launch as a part of the newest job. Its event is returned, without a reference; NULL: that
+ * cannot be. */
+static cl_event join(fl_cuda *g, cl_command_queue queue, uint32_t times) {
+    pthread_mutex_lock(&g->lock);
+    job *j = find_joined(g, queue);
+    if (j) {
+        pthread_mutex_lock(&g->running);
+        j->code = launch_behind(g, j, times);
+        pthread_mutex_unlock(&g->running);
+        j->joined++;
+        note_launch(g, j);
+    }
+    cl_event end = j ? j->end : NULL;
+    pthread_mutex_unlock(&g->lock);
+    return end;
 }
 
 /* The place of a replay in the order of its queue. */
@@ -490,13 +654,23 @@ int fl_enqueue_cuda(void *cuda, void *const *queues, uint32_t queue_count, uint3
     *failed = UINT32_MAX;
     if (fl_cuda_lost(g))
         return FL_BUILD_ANEW;
+    cl_event joined = event && !wait_count ? join(g, queue, times) : NULL;
+    if (joined) {
+        *event = joined;
+        if (joined != fl_repeated.event)
+            CALL(table, clRetainEvent)(joined);
+        return CL_SUCCESS;
+    }
     job *j = new_job(g, times);
     if (!j)
         return code;
     cl_event last = NULL, end = j->end = CALL(table, clCreateUserEvent)(g->context, &code);
     if (end)
         CALL(table, clRetainEvent)(end);   /* the job may end here and now */
-    if (code == CL_SUCCESS && (wait_count || !follow(g, queue, j)))
+    bool follows = code == CL_SUCCESS && !wait_count &&
+                   (follow(g, queue, j) ||
+                    (g->in_order && fl_share_lane(g, queue) && follow(g, queue, j)));
+    if (code == CL_SUCCESS && !follows)
         code = give(g, queue, j, wait_count, (const cl_event *)wait_list, &last);
     if (code != CL_SUCCESS) {
         if (end)
@@ -521,7 +695,7 @@ int fl_finish_for_cuda(void *cuda, void *queue) {
     pthread_mutex_lock(&g->lock);
     bool has_lane = g->lane == q;
     pthread_mutex_unlock(&g->lock);
-    if (has_lane && fl_finish_lane(q))
+    if ((has_lane || (g->in_order && fl_share_lane(g, q))) && fl_finish_lanes(q))
         return CL_SUCCESS;
     fl_close_lane(g);
     bool opens = g->in_order && fl_open_lane(g, q);

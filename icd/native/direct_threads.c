@@ -61,12 +61,6 @@ static struct {
     fl_team teams[MOST_TEAMS];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static inline void pause_briefly(void) {
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#endif
-}
-
 static uint64_t of_work(uint32_t number, uint32_t count) { return (uint64_t)number << 32 | count; }
 
 static uint32_t first_piece(const fl_team *team, uint32_t place, uint32_t threads) {
@@ -106,7 +100,7 @@ static uint32_t take_pieces(member *m, uint32_t number, unsigned *flags) {
             if (i && left != before)
                 looks = 0;
             if (looks++ < PATIENCE)
-                pause_briefly();
+                fl_pause();
             else if (take_piece(team, other, of, number, left, flags)) {
                 done++;
                 left--;
@@ -141,7 +135,7 @@ static void *help(void *self) {
             take_pieces(m, seen, &flags);
             looks = 0;
         } else if (looks < LOOKS)
-            pause_briefly();
+            fl_pause();
         else {
             sleep_until_there_is_work(m, seen);
             atomic_store(&m->processor, sched_getcpu());
@@ -316,7 +310,7 @@ void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsig
     uint32_t own = take_pieces(atomic_load(&team->members[0]), number, flags);
     for (uint32_t looks = 0; own + ended(team, number, threads) < work->pieces; looks++)
         if (looks < LOOKS)
-            pause_briefly();
+            fl_pause();
         else
             sched_yield();
 }

@@ -66,12 +66,16 @@ int fl_pass_failure(fl_buffer *b) {
     return code;
 }
 
+_Thread_local struct fl_repeated fl_repeated = {NULL, 1};
+
 int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
                    void *const *wait_list, void **event, uint32_t *failed) {
     void *end = NULL, **list = NULL;
     fl_buffer *b = route->buffer;
+    bool is_next = b->last_queue == route->queue && route->in_order && route->part_count == 1;
     bool may_fail = wait_count || (b->may_fail && b->last_event && !fl_has_ended(b->last_event));
     bool holds = b->holds_events && may_fail;
+    void *repeated = is_next && !holds ? b->last_event : NULL;
     *failed = UINT32_MAX;
     if (b->last_event && (b->last_queue != route->queue || !route->in_order)) {
         int code = fl_pass_failure(b);
@@ -89,14 +93,24 @@ int fl_enqueue_all(const fl_route *route, uint32_t times, uint32_t wait_count,
             CALL(fl_table_of(b->last_queue), clFlush)(b->last_queue);
     }
     fl_holds_events = holds;
+    fl_repeated.event = repeated;
     int code = route->part_count == 1
                    ? enqueue_part(route->parts, times, wait_count, wait_list, &end, failed)
                    : enqueue_parts(route, times, wait_count, wait_list, &end, failed);
     fl_holds_events = false;
+    fl_repeated.event = NULL;
     free(list);
     if (code != CL_SUCCESS)
         return code;
     b->may_fail = may_fail;
+    if (end && end == repeated) {
+        b->enqueued += times;
+        if (event)
+            *event = end;
+        if (event && fl_repeated.references == 1)
+            CALL(fl_table_of(end), clRetainEvent)(end);
+        return CL_SUCCESS;
+    }
     if (holds) {
         CALL(fl_table_of(end), clRetainEvent)(end);
         fl_hold_event(end);
@@ -148,29 +162,40 @@ static bool may_repeat(const fl_buffer *b, const fl_route *route) {
 }
 
 /* While a route is allowed, its queue and what it leads to are kept. */
-intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn) {
+static intptr_t enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn,
+                             const void *known) {
     fl_buffer *b = route->buffer;
     void *event = NULL;
     int code = CL_SUCCESS;
     if (route->forks != forks)
         return 0;
     fl_enter(b);
-    bool allowed = may_repeat(b, route);
+    bool allowed = may_repeat(b, route), is_known = known && b->last_event == known;
     if (allowed && count)
         code = fl_take_turn(b, values, count, turn);
     allowed &= !b->stale;
+    fl_repeated.references = is_known ? 2 : 1;
     if (allowed && code == CL_SUCCESS)
         code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
+    fl_repeated.references = 1;
     if (code ==
         FL_BUILD_ANEW) { /* an engine cannot run anything any more, and nothing has happened */
         b->stale = 1;
         code = CL_SUCCESS;
     }
     fl_leave(b);
-    return code != CL_SUCCESS ? code : (intptr_t)event;
+    return code != CL_SUCCESS ? code : is_known && event == known ? 1 : (intptr_t)event;
 }
 
-intptr_t fl_enqueue_again(fl_route *route) { return fl_enqueue_turn(route, NULL, 0, 0); }
+intptr_t fl_enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn) {
+    return enqueue_turn(route, values, count, turn, NULL);
+}
+
+intptr_t fl_enqueue_again(fl_route *route) { return enqueue_turn(route, NULL, 0, 0, NULL); }
+
+intptr_t fl_enqueue_joined(fl_route *route, intptr_t event) {
+    return enqueue_turn(route, NULL, 0, 0, (const void *)event);
+}
 
 intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
     void *event = NULL;

@@ -29,6 +29,13 @@
 /* The function in a slot of a table, with its type: CALL(table, clFinish)(queue). */
 #define CALL(table, name) ((fn_##name *)(table)[SLOT_##name])
 
+/* For a thread that looks again and again: the other one of its core is the faster for it. */
+static inline void fl_pause(void) {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
 /* Have a mutex of a file free in forked children, where the thread that has it does not exist. */
 #define FL_FREE_IN_CHILD(mutex)                                                                    \
     static void free_in_child(void) { pthread_mutex_init(&(mutex), NULL); }                        \
@@ -138,6 +145,13 @@ void fl_replace_stand_in(size_t *size, const void **value);
 /* held_events.c: while this thread enqueues what may fail by its wait list, on a driver that
  * `holds_events` says so of. Then every command has an event, and drops it so. */
 extern _Thread_local bool fl_holds_events;
+/* enqueue.c: while this thread enqueues, the event of the buffer's last enqueue, if that was on the
+ * same queue. So many references to it are ours alone. An engine may return it once more, without
+ * another reference. */
+extern _Thread_local struct fl_repeated {
+    void *event;
+    uint32_t references;
+} fl_repeated;
 void fl_hold_event(void *event);         /* until it has ended; the reference is taken over */
 void fl_drop_event(void *event);   /* at once, or hold it */
 bool fl_has_ended(void *event);

@@ -202,10 +202,12 @@ def test_a_graph_that_is_dropped_ends_before_what_comes_next(held: Program) -> N
 def test_a_failure_in_the_stream_arrives_at_its_event(program: Program) -> None:
     y, loop = make_step(program, 2, 1)
     loop.replay(program.queue).wait()
+    program.fake.fail("cuStreamSynchronize", 700)
     program.fake.fail("cuEventSynchronize", 700)
     end = loop.replay(program.queue)
     with pytest.raises((cl.Error, fairlead.OpenCLError)):
         end.wait()
+    program.fake.fail("cuStreamSynchronize", 0)
     program.fake.fail("cuEventSynchronize", 0)
     now = program.values(y)[0]
     loop.replay(program.queue, wait=True)  # by OpenCL
@@ -223,3 +225,94 @@ def test_a_refused_launch_fails_and_the_next_one_runs(program: Program) -> None:
         end.wait()
     loop.replay(program.queue, wait=True)
     assert program.values(y) == [3]
+
+
+def test_replays_whose_events_nobody_has_end_with_one_event(held: Program) -> None:
+    y, loop = make_step(held, 3, 1)
+    kept = begin_lane(held, loop)
+    before = launches(held)
+    events = [loop.replay(held.queue).int_ptr for _ in range(3)]
+    assert len({kept.int_ptr, *events}) == 2
+    mine = loop.replay(held.queue)  # and with this one
+    assert mine.int_ptr == events[0]
+    others = [loop.replay(held.queue) for _ in range(2)]
+    assert len({event.int_ptr for event in (kept, mine, *others)}) == 4
+    assert launches(held) - before == 6
+    assert mine.command_execution_status > COMPLETE
+    held.fake.library.fake_cuda_hold(0)
+    mine.wait()
+    others[-1].wait()
+    assert others[0].command_execution_status == kept.command_execution_status == COMPLETE
+    assert held.values(y) == [(3**8 - 1) // 2]
+
+
+def test_new_values_have_an_event_of_their_own(held: Program) -> None:
+    loop, y = make_countdown(held)  # 6
+    for _ in range(lib.FL_CUDA_MEASURED):
+        loop.replay(held.queue, by=0, wait=True)
+    begin_lane(held, loop)
+    events = [loop.replay(held.queue, by=by).int_ptr for by in (1, 1, 10)]
+    assert events[0] == events[1] != events[2]
+    held.fake.library.fake_cuda_hold(0)
+    assert held.values(y) == [6 + 12]
+
+
+def make_two_steps(program: Program) -> tuple[cl.Buffer, Executable, Executable]:
+    """A buffer of zeros, and two graphs that change it, in a stream that is held."""
+    y, loop = make_step(program, 3, 1)
+    with capture(program.queue) as graph:
+        program.scale(y, 2, 5)
+    other = graph.finalize()
+    for _ in range(lib.FL_CUDA_MEASURED):
+        other.replay(program.queue, wait=True)
+    cl.enqueue_fill_buffer(program.queue, y, np.zeros(1, np.int32), 0, y.size)
+    program.queue.finish()
+    loop.replay(program.queue).wait()  # 1
+    program.fake.library.fake_cuda_hold(1)
+    return y, loop, other
+
+
+def test_two_graphs_in_turns_share_the_stream(held: Program) -> None:
+    y, loop, other = make_two_steps(held)
+    before, value, events = launches(held), 1, list[cl.Event]()
+    for _ in range(3):
+        events += loop.replay(held.queue), other.replay(held.queue)
+        value = (value * 3 + 1) * 2 + 5
+    assert launches(held) - before == 6
+    between = held.scale(y, 5, 2)  # after both
+    loop.replay(held.queue)  # its thread waits for that
+    last = other.replay(held.queue)
+    assert launches(held) - before == 6
+    held.fake.library.fake_cuda_hold(0)
+    between.wait()
+    assert [event.command_execution_status for event in events] == [COMPLETE] * 6
+    last.wait()
+    assert held.values(y) == [((value * 5 + 2) * 3 + 1) * 2 + 5]
+
+
+def test_a_wait_list_of_one_graph_holds_the_other_one(held: Program) -> None:
+    y, loop, other = make_two_steps(held)
+    other.replay(held.queue)
+    before, gate = launches(held), cl.UserEvent(held.context)
+    loop.replay(held.queue, wait_for=[gate])
+    ends = [one.replay(held.queue) for one in (other, loop, other)]
+    held.fake.library.fake_cuda_hold(0)
+    assert launches(held) == before
+    gate.set_status(COMPLETE)
+    ends[-1].wait()
+    value = 1 * 2 + 5
+    for _ in range(2):
+        value = (value * 3 + 1) * 2 + 5
+    assert held.values(y) == [value]
+
+
+def test_two_graphs_that_are_waited_for_keep_their_order(program: Program) -> None:
+    y, loop, other = make_two_steps(program)
+    program.fake.library.fake_cuda_hold(0)
+    value = 1
+    for number in range(6):
+        loop.replay(program.queue, wait=number % 2 == 0)
+        other.replay(program.queue, wait=number % 3 == 0)
+        value = (value * 3 + 1) * 2 + 5
+    program.queue.finish()
+    assert program.values(y) == [(value + 2**31) % 2**32 - 2**31]

@@ -163,13 +163,16 @@ def test_what_is_fused_has_an_engine_for_each_use(queue: cl.CommandQueue, fuse: 
     assert None not in list_kinds(loop) and Use.SEVERAL in list_kinds(loop)
 
 
-def test_one_kernel_is_for_cuda_unless_it_is_enqueued_alone(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("in_order", [True, False])
+def test_one_kernel_is_for_cuda_unless_opencl_waits_for_each_replay(
+    monkeypatch: pytest.MonkeyPatch, in_order: bool
 ) -> None:
     profile = DriverProfile(launch_seconds=5e-6, wait_seconds=12e-6)
     monkeypatch.setattr(replay_engine, "find_device_profile", lambda device: profile)
-    target = QueueKind(0, 0, 0)
-    for count, best in ((1, {Use.WAITED, Use.SEVERAL}), (11, set(Use))):
+    out_of_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    target = QueueKind(0, 0, 0 if in_order else out_of_order)
+    alone = set(Use) if in_order else {Use.WAITED, Use.SEVERAL}
+    for count, best in ((1, alone), (11, set(Use))):
         kinds = {use: replace(target, use=use) for use in Use}
         found = {
             use
