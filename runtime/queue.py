@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..loader.base.forks import call_in_child
 from ..loader.ur.abi import UR
@@ -30,11 +30,42 @@ from .launches import NDRange
 from .memory import lock as buffers
 from .platform import Device, devices
 from .queue_order import QueueOrder
-from .recorder import Recorder, find_recorder
 from .scheduler import check_no_deadlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class Recorder(Protocol):
+    """Takes the commands of a queue that is being recorded (graph/recording.py)."""
+
+    graph: Any
+
+    def make_handler(self, queue: Queue) -> Handler: ...
+    def record(self, queue: Queue, handler: Handler) -> Event: ...
+
+
+def find_recorder(queue: Queue, handler: Handler) -> Recorder | None:
+    """Return the recorder of an event that the command depends on.
+
+    It begins to record the queue, too. (SYCL-Graph, transitive queue recording)
+
+    Raises:
+        SYCLError: invalid, for an event of a graph that records no queue.
+    """
+    for event in handler.dependencies:
+        if event.node is not None:
+            recorder = event.node.recorder
+            if recorder is not None:
+                recorder.join(queue)
+                return queue.recorder
+            raise make_invalid_error(
+                "an event of a graph cannot be depended on outside of the graph",
+                routine="submit",
+                remedy="depend on the event of the submission of the executable graph",
+            )
+    return None
+
 
 _OUT_OF_ORDER: Final = UR["UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE"]
 _PROFILING: Final = UR["UR_QUEUE_FLAG_PROFILING_ENABLE"]

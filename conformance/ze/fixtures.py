@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -16,12 +16,37 @@ from fairlead.conformance.child import LibraryUnderTest
 from fairlead.conformance.device import choose
 from fairlead.conformance.ur.spirv import make_store
 from fairlead.conformance.ze.calls import ZECalls, new
-from fairlead.conformance.ze.kernels import IMAGE_SOURCE, SOURCE
 from fairlead.conformance.ze.objects import ZEObjects
 from fairlead.loader.base.errors import FairleadError
 from fairlead.loader.base.search import Candidate
 from fairlead.loader.ze.abi import ZE
 from fairlead.loader.ze.driver import ZEDevice, ZEDriver, load
+
+#: A driver that takes SPIR-V gets a module with `store` alone (ur/spirv.py). One that takes OpenCL
+#: C as its native format gets all of these. Those of images are a module of their own, because a
+#: device may have no images.
+SOURCE: Final = b"""
+kernel void store(global int *out, int value) { out[get_global_id(0)] = value; }
+kernel void twice(global int *out) { out[get_global_id(0)] *= 2; }
+kernel void sizes(global int *out) { out[get_global_id(0)] = get_local_size(0); }
+kernel void sums(global int *out, local int *scratch) {
+    scratch[get_local_id(0)] = get_local_id(0) + 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int sum = 0;
+    for (int i = 0; i < get_local_size(0); i++) sum += scratch[i];
+    out[get_global_id(0)] = sum;
+}
+"""
+IMAGE_SOURCE: Final = b"""
+kernel void flip(read_only image2d_t from, write_only image2d_t to, sampler_t sampler) {
+    int x = get_global_id(0), last = get_image_width(from) - 1;
+    write_imageui(to, (int2)(last - x, 0), read_imageui(from, sampler, (int2)(x, 0)));
+}
+kernel void reds(read_only image1d_buffer_t from, global int *out) {
+    out[get_global_id(0)] = read_imageui(from, (int)get_global_id(0)).x;
+}
+"""
+
 
 _MUTABLE = "ZE_experimental_mutable_command_list"
 

@@ -64,7 +64,7 @@ class ZEObjects:
     """Makes objects in one context on one device. `close` destroys them in reverse order.
 
     Args:
-        module: makes the module with the kernels of kernels.py.
+        module: makes the module with the kernels of fixtures.py.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ is a graph like any other.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,10 +25,48 @@ from .contents import write_memory
 from .document import Document
 from .errors import make_invalid_error, make_load_error
 from .loaded import LoadedGraph
-from .local_files import find_local_file
 from .parameters import derive_parameter, make_parameter
 from .programs import build_program
 from .recorder import DocumentRecorder, RecordedObjects
+
+#: A backslash at the end of a line, also as a trigraph, joins it with the next one.
+_JOINT: Final = re.compile(r"(?:\\|\?\?/)[ \t\v\f]*(?:\r\n|\n|\r)")
+_BLANKS: Final = r"(?:\s|/\*.*?\*/)*"
+#: `#` has three spellings. PyOpenCL's own headers are taken from its package.
+_OWN: Final = r"<pyopencl-[\w-]+(?:\.h|/\w+\.cl)>"
+_DIRECTIVE: Final = re.compile(
+    rf"(?:#|%:|\?\?=){_BLANKS}(?:include\w*|import|embed)\b(?!{_BLANKS}{_OWN})", re.DOTALL
+)
+#: They tell whether a file is there, or let the assembler read one.
+_WORD: Final = re.compile(r"\b(?:__has_include\w*|__has_embed|asm|__asm|__asm__|\w*incbin)\b")
+#: Options of which none names a file.
+_OPTION: Final = re.compile(r"-[DU][^\s\"']*|-cl-[\w=.+-]+|-[wg]|-O\w*|-W[\w=+-]*|-kernel-arg-info")
+
+#: What follows -D or -U behind a blank.
+_NAME: Final = re.compile(r"[A-Za-z_][^\s\"']*")
+
+
+def find_local_file(source: str, options: str) -> str:
+    """Return what may read a file of this machine while a program is built, "" if nothing does.
+
+    What it reads could reach the graph's outputs. This looks at the text alone, and refuses too
+    much rather than too little. It is not a sandbox: kernels run.
+
+    Args:
+        source: the source of the program, "" if it has none.
+    """
+    text = _JOINT.sub("", source)
+    found = _DIRECTIVE.search(text) or _WORD.search(text)
+    if found:
+        return " ".join(found.group().split())
+    before = ""
+    for option in options.split():
+        allowed = _NAME if before in ("-D", "-U") else _OPTION
+        if not allowed.fullmatch(option):
+            return option
+        before = option
+    return ""
+
 
 _REMEDY: Final = "load it on another device: fairlead.load(path, device=…)"
 

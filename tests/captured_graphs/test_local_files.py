@@ -12,7 +12,7 @@ from helpers.drivers import Driver
 
 import fairlead
 from fairlead.graph_files.errors import GraphFileError
-from fairlead.graph_files.local_files import find_local_file
+from fairlead.graph_files.loading import find_local_file
 from fairlead.icd.drivers import platforms
 
 
