@@ -509,7 +509,7 @@ ROWS: Final = (
         "sub-device",
         evidence="3.0 crashes in clEnqueueReadImage and its like on such a queue; no version is "
         "proven",
-        test="plugins/opencl/test_images_of_sub_devices.py::test_every_transfer",
+        test="plugins/opencl/test_images.py::test_every_transfer",
         sets={"transfers_images_on_whole_devices": True},
     ),
     ProfileRow(

@@ -1,8 +1,12 @@
-"""What `make` says: what is missing, in one line, and what it does while it installs."""
+"""What `make` says: what is missing, in one line, and what it does while it installs.
+
+Libraries that ask for an executable stack, which new versions of glibc refuse.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -10,8 +14,10 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from helpers.clear_stacks import main
 from helpers.support import ROOT
 
+from fairlead.icd import libopencl
 from fairlead.icd.drivers import name_first_driver
 
 
@@ -149,3 +155,21 @@ def test_the_extra_pyopencl_brings_what_reductions_need() -> None:
     """PyOpenCL does not require mako, which its reductions and scans import."""
     extra = [one for one in requires("fairlead") or [] if re.search("extra == .pyopencl.", one)]
     assert {re.split(r"[^\w-]", one)[0] for one in extra} == {"mako", "numpy", "pyopencl"}
+
+
+def test_only_the_flag_is_cleared(tmp_path: Path) -> None:
+    library = Path(libopencl.find_library()).read_bytes()
+    (table,) = struct.unpack_from("<Q", library, 0x20)
+    entry, count = struct.unpack_from("<HH", library, 0x36)
+    places = (table + entry * number for number in range(count))
+    stack = next(p for p in places if struct.unpack_from("<I", library, p)[0] == 0x6474E551)
+    asks = library[: stack + 4] + struct.pack("<I", 7) + library[stack + 8 :]
+    for name, data in (("liba.so.1", asks), ("libb.so.1", library), ("c.so.txt", b"text")):
+        (tmp_path / name).write_bytes(data)
+    main(tmp_path)
+    assert library == asks[: stack + 4] + struct.pack("<I", 6) + asks[stack + 8 :]
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "liba.so.1": library,
+        "libb.so.1": library,
+        "c.so.txt": b"text",
+    }

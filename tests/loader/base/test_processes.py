@@ -1,7 +1,14 @@
-"""Children end with their parent, and a process without /proc or under seccomp still works."""
+"""Children end with their parent, and a process without /proc or under seccomp still works.
+
+Variables that are set for a while: getenv sees them, and what its readers hold does not
+change.
+
+The order in which everything ends when Python ends.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -11,8 +18,12 @@ from pathlib import Path
 import psutil
 import pytest
 from helpers.support import CHILD_TIMEOUT, FakeDriver, RunPython
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.loader.base import processes
+from fairlead.loader.base.ends import ORDER
+from fairlead.loader.base.environment import add_variables
 from fairlead.loader.base.processes import TimeLimit, count_cores
 
 
@@ -165,3 +176,141 @@ except SystemExit as end:
         print(end.code, "without a child")
 """
     assert run_python(code, fresh=True).out.strip() == "143 without a child"
+
+
+LIBC = ctypes.CDLL(None)
+LIBC.getenv.restype = ctypes.c_char_p
+
+
+def seen(name: str) -> bytes | None:
+    return LIBC.getenv(name.encode())
+
+
+def strings() -> tuple[int, list[bytes]]:
+    """The environment's array, and what it holds."""
+    address = ctypes.c_void_p.in_dll(LIBC, "environ").value or 0
+    return address, held(address)
+
+
+def held(address: int) -> list[bytes]:
+    found: list[bytes] = []
+    while (text := ctypes.c_char_p.from_address(address + 8 * len(found)).value) is not None:
+        found.append(text)
+    return found
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["FL_TEST_A", "FL_TEST_B", "HOME"]), st.text("ab/=", max_size=3)
+    )
+)
+def test_they_are_seen_inside_and_as_before_afterwards(added: dict[str, str]) -> None:
+    before, python = strings(), dict(os.environ)
+    with pytest.raises(ZeroDivisionError), add_variables(added):
+        for name, value in added.items():
+            assert seen(name) == value.encode()
+        names = [text.partition(b"=")[0] for text in strings()[1]]
+        assert len(names) == len(set(names))
+        assert dict(os.environ) == python
+        raise ZeroDivisionError
+    assert strings() == before and dict(os.environ) == python
+
+
+def test_what_a_thread_reads_at_that_time_is_not_changed() -> None:
+    """A thread in getenv has the old array, or the new one; neither is written to nor freed."""
+    array, content = strings()
+    with add_variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
+        inside, inner = strings()
+        assert inside != array and held(array) == content
+    assert held(inside) == inner and held(array) == content
+
+
+def test_a_variable_that_is_set_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = seen("HOME")
+    with add_variables({"HOME": "/elsewhere", "FL_TEST_A": "1"}):
+        monkeypatch.setenv("FL_TEST_B", "2")  # which calls setenv
+        assert seen("FL_TEST_A") == b"1"
+    assert (seen("FL_TEST_A"), seen("FL_TEST_B"), seen("HOME")) == (None, b"2", home)
+
+
+def test_blocks_within_blocks() -> None:
+    with add_variables({"FL_TEST_A": "1"}):
+        with add_variables({"FL_TEST_A": "2"}):
+            assert seen("FL_TEST_A") == b"2"
+        assert seen("FL_TEST_A") == b"1"
+    assert seen("FL_TEST_A") is None
+
+
+#: Each place gets two functions, the last place first.
+PLACES = """
+import atexit, tempfile, weakref
+atexit.register(print, "registered before")
+from fairlead.loader.base import ends
+
+def make(text):
+    def function():
+        print(text)
+        if text == "adapters 1":
+            raise ValueError("the others are called all the same")
+    return function
+
+for place in reversed(ends.ORDER):
+    for number in (1, 2):
+        ends.call_at_end(place)(make(f"{place} {number}"))
+thing = make("a thing")
+weakref.finalize(thing, print, "a finalizer of others")
+released = make("another")
+ends.call_at_end("tables")(lambda: globals().pop("released"))
+weakref.finalize(released, print, "what has a finalizer is released").atexit = False
+atexit.register(print, "registered later")
+"""
+
+
+def test_places_come_in_their_order_whenever_they_were_declared(run_python: RunPython) -> None:
+    done = run_python(PLACES, fresh=True)
+    places = [f"{place} {number}" for place in ORDER for number in (2, 1)]
+    places.insert(places.index("tables 2"), "what has a finalizer is released")
+    assert done.out.splitlines() == [
+        "registered later",
+        "a finalizer of others",
+        *places,
+        "registered before",
+    ]
+    assert done.err.endswith("ValueError: the others are called all the same\n")
+
+
+#: What fairlead declares, by the module, in the order in which it is called.
+EXPECTED = """
+submissions fairlead.icd.command_buffer.background
+submissions fairlead.runtime.context
+loaders fairlead.loader.ur.plugin
+pi fairlead.plugins.sdk.pi
+adapters fairlead.plugins.sdk.start
+level_zero fairlead.plugins.sdk.ze.start
+layers fairlead.plugins.command_buffer_layer.start
+queues fairlead.icd.command_buffer.queue_release
+memory fairlead.captured_graphs.segment
+memory fairlead.icd.command_buffer.lifetimes
+tables fairlead.icd.command_buffer.engines.cuda
+tables fairlead.loader.base.layers
+"""
+MODULES = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+from fairlead.loader.base import ends
+for place, functions in ends._functions.items():
+    functions[:] = [lambda p=place, f=one: print(p, f.__module__) for one in functions]
+"""
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_releases_come_in_one_order_whatever_was_imported_first(
+    run_python: RunPython, step: int
+) -> None:
+    expected = EXPECTED.strip().splitlines()
+    modules = [line.split()[1] for line in expected]
+    called = run_python(MODULES, *modules[::step], fresh=True).out.splitlines()
+    assert {*called} == {*expected}
+    places = [line.split()[0] for line in called]
+    assert places == sorted(places, key=ORDER.index)

@@ -1,4 +1,7 @@
-"""Events, fences and queues: what waits for what, and what blocks nobody."""
+"""Events, fences and queues: what waits for what, and what blocks nobody.
+
+A completion says that its command has failed.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int
 from typing import Any
 
+import pyopencl as cl
 import pytest
 from helpers.ze_bench import FOREVER, Ints, ZeBench
 from helpers.ze_calls import array, new
 
-from fairlead.loader.ze.abi import ZE
+import fairlead
+from fairlead.icd.calls import call, find_device_profile
+from fairlead.loader.ze.abi import ZE, LevelZeroError
+from fairlead.plugins.level_zero.completions import Completion
 
 #: Nanoseconds that two readings of the clocks may differ by, on a busy machine, too.
 _DRIFT = 10_000_000_000
@@ -230,3 +237,22 @@ def test_a_suggested_group_is_one_of_gpus(bench: ZeBench) -> None:
     pointers = [byref(one) for one in sizes]
     bench.ze.ok("zeKernelSuggestGroupSize", kernel, 1 << 20, 1, 1, *pointers)
     assert 1 <= sizes[0].value <= 1024
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_command_behind_a_failed_event_has_failed(waits: bool) -> None:
+    """Intel's driver says that such a command is complete. The completion does not."""
+    for device in fairlead.devices():
+        own = device.to_pyopencl()
+        profile = find_device_profile(own.int_ptr)
+        context = cl.Context([own])
+        queue, gate = cl.CommandQueue(context), cl.UserEvent(context)
+        event = cl.enqueue_marker(queue, wait_for=[gate])
+        call(event.int_ptr, "clRetainEvent")
+        end = Completion(event.int_ptr, None, profile.waits_one_at_a_time)
+        queue.flush()
+        assert end.is_pending
+        gate.set_status(-5)
+        with pytest.raises(LevelZeroError, match="DEVICE_LOST"):
+            assert end.wait(None) if waits else end.is_done
+        assert not end.is_pending

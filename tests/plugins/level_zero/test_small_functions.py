@@ -1,4 +1,7 @@
-"""Functions that answer what an object was made with, and commands with few uses."""
+"""Functions that answer what an object was made with, and commands with few uses.
+
+docs/level_zero_support.md tells the truth: every function is declared, or there is a reason.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from typing import Any
 
 import pytest
 from helpers.drivers import Driver
+from helpers.support import ROOT
 from helpers.ze_bench import FOREVER, ZeBench
 from helpers.ze_calls import array, new
 
 from fairlead.icd.drivers import platforms
-from fairlead.loader.ze.abi import ZE
+from fairlead.loader.ze.abi import TABLES, ZE
 from fairlead.plugins.level_zero import contexts, device_properties
+from fairlead.plugins.level_zero.core import driver
+from fairlead.plugins.level_zero.unsupported import find_reason, make_page
 
 END = (None, 0, None)
 
@@ -298,3 +304,17 @@ def test_a_module_has_no_imports(bench: ZeBench) -> None:
         given = (module, b"none", None, found) if "Global" in routine else (module, b"none", found)
         refused = {"INVALID_GLOBAL_NAME", "INVALID_FUNCTION_NAME", "UNSUPPORTED_FEATURE"}
         assert bench.ze.code(routine, *given) in refused
+
+
+EVERY = [name for names in TABLES.values() for name in names]
+
+
+def test_every_function_is_implemented_or_has_a_reason() -> None:
+    without = [name for name in EVERY if name not in driver.declared]
+    assert [name for name in without if not find_reason(name)] == []
+    assert driver.declared <= set(EVERY)
+
+
+def test_the_page_is_what_the_driver_declares() -> None:
+    page = (ROOT / "docs/level_zero_support.md").read_text(encoding="utf-8")
+    assert page == make_page() + "\n"

@@ -1,5 +1,9 @@
 """urDeviceGetInfo: every property has its place in one table, and answers what Intel's own adapter
-answers on the same driver."""
+answers on the same driver.
+
+docs/adapter_support.md tells the truth: every entry point is declared, or there is a reason why
+not.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from helpers.support import FakeDriver, RunPython
+from helpers.support import ROOT, FakeDriver, RunPython
+from helpers.tables import table
 from helpers.ur_calls import Calls
 
 from fairlead import plugins
 from fairlead.loader.ur.abi import UR
 from fairlead.loader.ur.devices import PluginDevice
+from fairlead.loader.ur.plugin import Plugin
 from fairlead.plugins.opencl import device_info, device_tables
 from fairlead.plugins.opencl.core import adapter as declared
 from fairlead.plugins.opencl.devices import URDevice as OwnDevice
 from fairlead.plugins.opencl.devices import get_device
+from fairlead.plugins.opencl.unsupported import REASONS, TABLES, make_page
 from fairlead.plugins.sdk import capability_properties
 
 PROPERTIES: Final = [
@@ -226,3 +233,32 @@ def test_an_accelerator_that_answers_little(
     )
     assert answers["VENDOR_ID"] == answers["UUID"] == "UNSUPPORTED_ENUMERATION"
     assert "UNKNOWN" not in answers.values(), done.err
+
+
+EVERY = [name for names in TABLES.values() for name in names]
+
+
+def test_every_entry_point_is_implemented_or_has_one_reason() -> None:
+    assert len(EVERY) == 241
+    reasons = Counter(name for names in REASONS.values() for name in names)
+    there = [name for name in EVERY if name in declared.declared]
+    assert Counter(there) + reasons == Counter(EVERY)
+
+
+def test_the_page_is_what_the_adapter_declares() -> None:
+    assert (ROOT / "docs/adapter_support.md").read_text(encoding="utf-8") == make_page() + "\n"
+
+
+def test_the_module_prints_the_page(run_python: RunPython) -> None:
+    done = run_python(
+        "import runpy; runpy.run_module('fairlead.plugins.opencl.unsupported', run_name='__main__')"
+    )
+    assert done.out == make_page() + "\n"
+
+
+@table("name", [name for names in REASONS.values() for name in names])
+def test_what_is_not_implemented_answers_unsupported_feature(
+    ur: Calls, adapter: Plugin, name: str
+) -> None:
+    nothing = [None if p.stars else UR.make_ctype(p.type)() for p in UR.functions[name].parameters]
+    assert ur(name, *nothing) == "UNSUPPORTED_FEATURE"

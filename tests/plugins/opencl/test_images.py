@@ -1,8 +1,14 @@
-"""Images of the reference adapter: how they are made, transfers, and what is refused."""
+"""Images of the reference adapter: how they are made, transfers, and what is refused.
+
+Samplers of the reference adapter.
+
+Transfers of images on queues to sub-devices, with which PoCL crashes by itself.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +24,17 @@ from helpers.image_calls import (
     image_format,
     new_image,
 )
-from helpers.memory_calls import content, new_buffer, opencl, rect, region, struct
+from helpers.memory_calls import (
+    content,
+    finish,
+    held_back,
+    new_buffer,
+    new_queue,
+    opencl,
+    rect,
+    region,
+    struct,
+)
 from helpers.tables import table
 from helpers.ur_calls import Calls, array
 
@@ -308,3 +324,102 @@ def test_devices_without_images(
     sampler = ctypes.byref(struct("ur_sampler_desc_t", "SAMPLER_DESC"))
     assert ur("urSamplerCreate", context, sampler, made) == "UNSUPPORTED_FEATURE"
     ur.ok("urMemRelease", image)
+
+
+def describe(normalized: bool = True, addressing: int = 1, filtering: int = 0) -> object:
+    return ctypes.byref(
+        struct(
+            "ur_sampler_desc_t",
+            "SAMPLER_DESC",
+            normalizedCoords=normalized,
+            addressingMode=addressing,
+            filterMode=filtering,
+        )
+    )
+
+
+def test_what_is_no_sampler(ur: Calls, context: int) -> None:
+    made = ctypes.byref(ctypes.c_void_p())
+    assert ur("urSamplerCreate", None, describe(), made) == "INVALID_NULL_HANDLE"
+    assert ur("urSamplerCreate", context, None, made) == "INVALID_NULL_POINTER"
+    assert ur("urSamplerCreate", context, describe(), None) == "INVALID_NULL_POINTER"
+    assert ur("urSamplerCreate", context, describe(addressing=5), made) == "INVALID_ENUMERATION"
+    assert ur("urSamplerCreate", context, describe(filtering=2), made) == "INVALID_ENUMERATION"
+    assert ur("urSamplerCreateWithNativeHandle", 0, context, None, made) == "INVALID_NULL_HANDLE"
+    assert ur("urSamplerCreateWithNativeHandle", 0x1000, context, None, made) == "INVALID_VALUE"
+    native = ur.make("urContextGetNativeHandle", context).value
+    refused = {
+        "INVALID_SAMPLER",
+        "INVALID_CONTEXT",
+    }  # not every driver knows one of its objects from another
+    assert ur("urSamplerCreateWithNativeHandle", native, context, None, made) in refused
+
+
+PIXELS = bytes(range(240))  # of an image of 12 by 5
+
+
+@pytest.fixture
+def part(ur: Calls, device: PluginDevice, divisible: None) -> Iterator[int]:
+    """A sub-device of one compute unit."""
+    one = UR.get_struct("ur_device_partition_property_t")(type=UR["UR_DEVICE_PARTITION_EQUALLY"])
+    one.value.equally = 1
+    fields = {"pProperties": ctypes.addressof(one), "PropCount": 1}
+    how = struct("ur_device_partition_properties_t", "DEVICE_PARTITION_PROPERTIES", **fields)
+    made = ctypes.c_void_p()
+    ur.ok("urDevicePartition", device.handle, ctypes.byref(how), 1, ctypes.byref(made), None)
+    yield made.value or 0
+    ur.ok("urDeviceRelease", made)
+
+
+@pytest.fixture
+def its_context(ur: Calls, part: int) -> Iterator[int]:
+    made = ur.make("urContextCreate", 1, array(part), None)
+    yield made.value or 0
+    ur.ok("urContextRelease", made)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("flag", ["", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
+def test_every_transfer(ur: Calls, part: int, its_context: int, flag: str, blocking: bool) -> None:
+    flags = ("PROFILING_ENABLE", *filter(None, [flag]))
+    queue = new_queue(ur, its_context, part, *flags).value or 0
+    first, second = new_image(ur, its_context), new_image(ur, its_context)
+    data, room = ctypes.create_string_buffer(PIXELS, 240), ctypes.create_string_buffer(240)
+    written, copied, read = (ctypes.c_void_p() for _ in range(3))
+    whole = rect(), region(12, 5)
+    ends = 0, 0, data, 0, None, ctypes.byref(written)
+    ur.ok("urEnqueueMemImageWrite", queue, first, blocking, *whole, *ends)
+    ends = 1, array(written), ctypes.byref(copied)
+    ur.ok("urEnqueueMemImageCopy", queue, first, second, rect(), *whole, *ends)
+    ends = 0, 0, room, 1, array(copied), ctypes.byref(read)
+    ur.ok("urEnqueueMemImageRead", queue, second, blocking, *whole, *ends)
+    assert ur.number("urEventGetInfo", read, "UR_EVENT_INFO_COMMAND_QUEUE") == queue
+    ur.ok("urQueueFinish", queue)
+    assert room.raw == PIXELS
+    for event, kind in ((written, "WRITE"), (copied, "COPY"), (read, "READ")):
+        finish(ur, event, f"MEM_IMAGE_{kind}")
+    for image in (first, second):
+        ur.ok("urMemRelease", image)
+    ur.ok("urQueueRelease", queue)
+
+
+def test_a_transfer_has_its_place_in_the_order(ur: Calls, part: int, its_context: int) -> None:
+    queue = new_queue(ur, its_context, part).value or 0
+    gate, go = held_back(ur, its_context)
+    image = new_image(ur, its_context, data=bytes(240))
+    data, room = ctypes.create_string_buffer(PIXELS, 240), ctypes.create_string_buffer(240)
+    whole, read = (rect(), region(12, 5)), ctypes.c_void_p()
+    ends = 0, 0, data, 1, array(gate), None
+    ur.ok("urEnqueueMemImageWrite", queue, image, False, *whole, *ends)
+    ends = 0, 0, room, 0, None, ctypes.byref(read)
+    ur.ok("urEnqueueMemImageRead", queue, image, False, *whole, *ends)
+    assert not ur.number("urQueueGetInfo", queue, "UR_QUEUE_INFO_EMPTY")
+    assert room.raw == bytes(240)
+    go()
+    ur.ok("urEventWait", 1, array(read))
+    assert room.raw == PIXELS
+    assert image_content(ur, queue, image, (12, 5, 1)) == PIXELS
+    for event in (gate, read):
+        ur.ok("urEventRelease", event)
+    ur.ok("urMemRelease", image)
+    ur.ok("urQueueRelease", queue)
