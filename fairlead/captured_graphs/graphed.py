@@ -45,8 +45,10 @@ _MOST_REASONS: Final = 256
 _MOST_UNUSED: Final = 4
 #: After so many replays it is known whether a graph's one launch becomes another kernel.
 _KNOWN_AFTER: Final = 32
-#: After so many calls in a row that were not replayed, as many times this are not looked at.
+#: After so many calls in a row that were not replayed, the next ones are not looked at.
 _MOST_PLAIN: Final = 64
+#: So many are not looked at. What they have in common costs as much as a launch.
+_NEXT: Final = 1024
 #: Graphs of calls that differ only in the memory that they must not overwrite.
 _MOST_SPARE: Final = 16
 
@@ -287,8 +289,8 @@ class Graphed(Generic[_P, _R]):
             return self._call(("?", str(reason)), str(reason), arguments, named)
         if key in self.reasons:
             self._plain += 1
-            if self._plain == _MOST_PLAIN:  # what they have in common costs as much as a launch
-                self._plain, self._ahead = 0, _MOST_PLAIN * _MOST_PLAIN
+            if self._plain == _MOST_PLAIN:
+                self._plain, self._ahead = 0, _NEXT
             return self._function(*arguments, **named)
         self._plain = 0
         with self._lock:
@@ -446,7 +448,7 @@ def graphed(function: Callable[_P, _R]) -> Graphed[_P, _R]:
 
     A call that cannot be captured is an ordinary call, and GraphedWarning says why, once. So it is
     if several graphs in a row were not used again, or a graph of one command costs more. After 64
-    ordinary calls in a row the next 4,096 are ordinary, too. `explain()` lists the reasons.
+    ordinary calls in a row the next 1,024 are ordinary, too. `explain()` lists the reasons.
 
     Args:
         function: a function or method.
