@@ -224,20 +224,28 @@ int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argumen
     return CL_SUCCESS;
 }
 
-size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room) {
-    size_t need = 0;
+size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room,
+                         uintptr_t *memory, uint32_t *count) {
+    size_t need = 0, most = *count;
+    *count = 0;
     for (uint32_t i = 0; list && i < list->count; i++) {
         const fl_argument *a = &list->list[i];
         bool has_bytes = a->value && a->kind != FL_ARG_SVM;
         uint32_t head[] = {a->kind, a->size * has_bytes};
         const void *cell = a->cell ? a->value : NULL;
+        bool is_memory = a->kind == FL_ARG_MEM && has_bytes;
+        if (is_memory && *count < most)
+            memcpy(&memory[*count], a->value, sizeof *memory);
+        *count += is_memory;
         need += sizeof head + sizeof cell + head[1];
         if (need > room)
             continue;
         memcpy(to, head, sizeof head);
         memcpy(to + sizeof head, &cell, sizeof cell);
         to += sizeof head + sizeof cell;
-        if (has_bytes)
+        if (is_memory)
+            memset(to, 0, head[1]);
+        else if (has_bytes)
             memcpy(to, a->value, head[1]);
         to += head[1];
     }

@@ -139,9 +139,11 @@ int fl_set_argument(fl_command *command, uint32_t index, uint32_t kind, size_t s
  * pointer. */
 int fl_get_argument(const fl_arguments *list, uint32_t index, fl_change *argument);
 /* Write all arguments of a list to `room` bytes: for each its kind and size, the address of a
- * Parameter's bytes or 0, then its own bytes. Returns how many bytes they need; nothing is written
- * if that is more. */
-size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room);
+ * Parameter's bytes or 0, then its own bytes, which are 0 for memory. The memory objects are
+ * written apart; `*count` becomes their number. Returns how many bytes there are. What has no room
+ * is not written. */
+size_t fl_pack_arguments(const fl_arguments *list, unsigned char *to, size_t room,
+                         uintptr_t *memory, uint32_t *count);
 uint32_t fl_argument_count(const fl_arguments *list);
 /* What a kernel's argument is (enum fl_argument_kind) that is set to the eight bytes `object`, not
  * NULL. */
@@ -166,6 +168,9 @@ fl_references *fl_count_references(const fl_command *commands, uint32_t count);
 int64_t fl_other_references(const fl_references *references, const void *memory);
 uint32_t fl_list_programs(const fl_references *references, void *const **programs);
 void fl_free_references(fl_references *references);
+/* What has the bytes of a memory object, itself or its parent; where it begins there, its size, and
+ * whether a program may see the bytes otherwise (CL_MEM_USE_HOST_PTR). 0: the driver tells it. */
+int fl_find_root(void *memory, uint64_t told[4]);
 /* A kernel of the same function that nobody else has, with its arguments where the driver has
  * clCloneKernel; NULL if there is none. */
 void *fl_clone_kernel(void *kernel);

@@ -128,3 +128,22 @@ void fl_free_references(fl_references *r) {
     }
     free(r);
 }
+
+int fl_find_root(void *memory, uint64_t told[4]) {
+    const cl_uint asked[] = {CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_OFFSET, CL_MEM_SIZE, CL_MEM_FLAGS};
+    size_t size = 0;
+    for (int i = 0; i < 4; i++) {
+        told[i] = 0;
+        int code = CALL(fl_table_of(memory), clGetMemObjectInfo)(memory, asked[i], sizeof told[i],
+                                                                 &told[i], &size);
+        if (code || !size)
+            return code ? code : CL_INVALID_VALUE;
+        if (!told[0]) {   /* no parent */
+            told[0] = (uintptr_t)memory;
+            told[1] = 0;
+            i = 1;
+        }
+    }
+    told[3] = (told[3] & CL_MEM_USE_HOST_PTR) != 0;
+    return CL_SUCCESS;
+}

@@ -25,6 +25,7 @@ from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.captured_graphs.pyopencl_client import ArgumentError, find_sources
 from fairlead.icd.command_buffer.rewrites import kernels as kernels_read
+from fairlead.icd.command_buffer.rewrites import launches
 
 SOURCE = """
 constant float table[2] = {0.5f, 3.0f};
@@ -428,6 +429,44 @@ def test_fills_copies_and_other_sizes_end_a_run(queue: cl.CommandQueue) -> None:
         return [first * copied, short + 1]
 
     check(Arrays(queue, 1000), program, is_fused=False)
+
+
+def test_runs_that_differ_by_their_memory_only_are_planned_once(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch has other memory. It is read as often as one that has the same every time."""
+    read, make = list[Any](), launches.make_launch
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        read.append(arguments)
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(launches, "make_launch", note)
+
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        for _ in range(300):
+            x = x + y
+        return [x * z]
+
+    sources = check(Arrays(queue, 128), program)
+    assert len(sources) == 2  # of 128 launches, and of the last ones
+    assert len(read) == 2  # the sum and the product
+
+
+def test_runs_that_share_their_memory_otherwise(queue: cl.CommandQueue) -> None:
+    def program(x: Any, y: Any, z: Any) -> list[Any]:
+        found: list[Any] = []
+        for one, other in ((x, y), (x, x), (y, x), (z, y)):
+            one *= other
+            found += [(one + other) - one, x[:10] + 1]  # another size ends a run
+        whole = x + y
+        half, rest = whole[:500], whole[500:]
+        for one, other in ((half, rest), (half, half), (rest, half)):
+            one += other
+            found += [one * other, x[:10] + 1]
+        return found
+
+    check(Arrays(queue, 1000), program)
 
 
 def test_an_element_may_be_left_out(queue: cl.CommandQueue) -> None:

@@ -54,8 +54,8 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "if first.items != launch.items",
         "if False",
     ),
-    "nobody holds memory": (uses.find_users, "count_others(handle) or", ""),
-    "others do not use memory": (places.find_temporaries, "not run.issuperset(users[key]) or", ""),
+    "nobody holds memory": (uses.find_users, "None if count_others(handle) else", ""),
+    "others do not use memory": (places.find_own, "and run.issuperset(users[handle])", ""),
     "rows are as long as the range": (
         used_bytes._find_items,
         "factor and values.value(factor)",
@@ -66,9 +66,9 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     "ids are numbers of items": (kernels_read._check_ids, "access.ids - ITEM_FUNCTIONS", "set()"),
     "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
     "buffers begin with their views": (
-        used_bytes._query_root,
-        "return parent, ",
-        "return parent, 0 * ",
+        uses.look_up,
+        "Root(told[0], ",
+        "Root(told[0], 0 * ",
     ),
     "patterns are items": (
         transfers.read_transfer,
@@ -77,8 +77,8 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
     ),
     "nobody else accesses memory": (
         runs.RunList.find_users,
-        "return True\n        return any(",
-        "return False\n        return False and any(",
+        "return True\n        return self",
+        "return False\n        return False and self",
     ),
     "all pieces have a part of the result": (launches._end, "one.root == out.root", "False"),
     "loops over items run alone": (

@@ -9,7 +9,7 @@ from ..._native import ffi, lib
 from ...errors import OpenCLError
 from ...kernel_source.reading import KernelParameter
 from ..edits import MEMORY, VALUE
-from .uses import ListSnapshot, unpack_arguments
+from .uses import ListSnapshot, PackedArguments, unpack_arguments
 
 _Found = TypeVar("_Found")
 
@@ -82,7 +82,9 @@ def read_argument(
     return turns, address
 
 
-def read_arguments(snapshot: ListSnapshot, packed: bytes) -> Sequence[GivenArgument | None]:
+def read_arguments(
+    snapshot: ListSnapshot, packed: PackedArguments
+) -> Sequence[GivenArgument | None]:
     """Return all arguments of a list."""
     return [read_argument(snapshot, *one) for one in unpack_arguments(packed)]
 

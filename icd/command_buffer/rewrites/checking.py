@@ -64,9 +64,9 @@ class Copies:
         self.roots: dict[int, tuple[list[int], int]] = {}
         self.instead: list[dict[int, int]] = [{} for _ in range(_WAYS)]
         for one in memory:
-            root = find_root(one, {})[0]
+            root = find_root(one, {}).root
             if root not in self.roots:
-                size = find_root(root, {})[2]
+                size = find_root(root, {}).size
                 self.roots[root] = [self._make(context, size) for _ in range(_WAYS)], size
             for copy, instead in zip(self.roots[root][0], self.instead, strict=True):
                 if one not in instead:
@@ -78,7 +78,7 @@ class Copies:
         return self._keep(made, code[0], "clCreateBuffer")
 
     def _make_part(self, copy: int, part: int) -> int:
-        code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part, {})[1:])
+        code, place = ffi.new("int32_t *"), ffi.new("size_t[]", find_root(part, {})[1:3])
         region = OPENCL["CL_BUFFER_CREATE_TYPE_REGION"]
         made = call(copy, _CREATE, 0, region, get_address(place), get_address(code))
         return self._keep(made, code[0], _CREATE)
@@ -130,15 +130,15 @@ class FusionCheck:
             return None
         return made, numbers
 
-    def _find(self, memory: UsedBytes) -> int:
+    def _find(self, run: FusedRun, memory: UsedBytes) -> int:
         """Return the memory object that a launch uses now."""
         if memory.handle not in self._cells:
-            return memory.handle
+            return run.handles[memory.handle]
         return int(ffi.cast("uintptr_t *", memory.handle)[0])
 
-    def _find_root(self, memory: UsedBytes) -> int:
+    def _find_root(self, run: FusedRun, memory: UsedBytes) -> int:
         """Return the memory object that has the bytes."""
-        return find_root(self._find(memory), {})[0]
+        return find_root(self._find(run, memory), {}).root
 
     def _add(
         self, run: FusedRun, array: CommandArray, commands: CommandList, before: Sequence[int]
@@ -148,12 +148,12 @@ class FusionCheck:
         Returns the place of the last command.
         """
         memory = (one for launch in run.plan.launches for one in launch.memory[0])
-        copies = Copies(commands.context, map(self._find, memory))
+        copies = Copies(commands.context, (self._find(run, one) for one in memory))
         self._copies.append((run, copies))
         zero = array.copy_pattern(bytes(1))
         for root, (ways, size) in copies.roots.items():
             uses = [
-                [one for one in each.memory[0] if self._find_root(one) == root]
+                [one for one in each.memory[0] if self._find_root(run, one) == root]
                 for each in run.plan.launches
             ]
             is_read = any(one.reads for one in next(filter(None, uses)))
@@ -185,7 +185,7 @@ class FusionCheck:
         """
         for run, copies in self._copies:
             for root, (ways, size) in copies.roots.items():
-                if root in run.plan.temporaries:
+                if root in run.hidden:
                     continue
                 for first in range(0, size, _PIECE):
                     room = min(_PIECE, size - first)
@@ -201,7 +201,7 @@ class FusionCheck:
             (number, launch, one)
             for number, launch in zip(run.numbers, run.plan.launches, strict=True)
             for one in launch.memory[0]
-            if self._find_root(one) == root
+            if self._find_root(run, one) == root
         ]
 
     def _find_kind(self, run: FusedRun, root: int) -> str:

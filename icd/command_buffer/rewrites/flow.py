@@ -66,7 +66,7 @@ class Flow:
                 begins[id(row)] = len(flows)
                 flows += row
             firsts[number] = begins[id(row)]
-        hidden = [one for plan in plans for one in plan.temporaries]
+        hidden = [one for run in set(runs.values()) for one in run.hidden]
         parts: list[Any] = [
             ffi.new("uint32_t[]", [*places] if places else [0]),
             ffi.new("uint32_t[]", firsts),
@@ -137,7 +137,7 @@ class Flow:
             if at not in memory or not self._cells[at].is_memory:
                 return False
             try:
-                root, _, size = find_root(int.from_bytes(value, "little"), {})
+                root, _, size, _ = find_root(int.from_bytes(value, "little"), {})
             except NotFused:
                 return False
             if size < memory[at].size:
@@ -159,12 +159,13 @@ class _Memory(NamedTuple):
 
 
 def _find_memory(
-    arguments: Iterable[RecordedArgument], roots: dict[int, Root]
+    arguments: Iterable[RecordedArgument], roots: dict[int, Root | None]
 ) -> dict[int, _Memory]:
     """Return the memory arguments, by their keys."""
     found: dict[int, _Memory] = {}
     for one in arguments:
         if isinstance(one.key, int) and one.key not in found:
             turns = [find_root(value, roots) for value in one.turns if isinstance(value, int)]
-            found[one.key] = _Memory(frozenset(turn[0] for turn in turns), min(t[2] for t in turns))
+            size = min(turn.size for turn in turns)
+            found[one.key] = _Memory(frozenset(turn.root for turn in turns), size)
     return found

@@ -68,11 +68,6 @@ class RunPlan:
     range: Three
     group: int
 
-    @property
-    def temporaries(self) -> Mapping[int, str]:
-        """The memory that they do not write any more, and its type, by handle."""
-        return self.parameters.temporaries
-
     @cached_property
     def flows(self) -> Sequence[Sequence[int]]:
         """Where numbers that may change are in the new launch, of each launch (flow.py)."""
@@ -86,7 +81,7 @@ class RunPlan:
         for one in (one for launch in self.launches for one in launch.memory[0]):
             before += (one.reads + one.writes) * (one.width * items or one.end - one.first)
             place = one.root, one.first, one.end
-            if one.handle not in self.temporaries:
+            if one.handle not in self.parameters.temporaries:
                 reads |= {place} if one.reads and place not in writes else set()
                 writes |= {place} if one.writes else set()
         after = sum(end - first for _, first, end in (*reads, *writes))
@@ -107,11 +102,18 @@ class FusedRun:
     Attributes:
         numbers: of the commands that it stands for.
         lists: the `fl_arguments *` that have their arguments.
+        handles: of their memory, by the numbers that the plan has (`MemoryNames`).
     """
 
     plan: RunPlan
     numbers: tuple[int, ...]
     lists: Sequence[Any]
+    handles: Mapping[int, int]
+
+    @property
+    def hidden(self) -> list[int]:
+        """The memory objects (handles) that it does not write any more."""
+        return [self.handles[one] for one in self.plan.parameters.temporaries]
 
     def make_arguments(self) -> Any:
         """Return the launch's arguments, which share cells with the recorded ones.

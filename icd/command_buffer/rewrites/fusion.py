@@ -61,7 +61,7 @@ def fuse(commands: CommandList, snapshot: ListSnapshot, *, checks: bool = False)
     if checks and made:
         check = FusionCheck(commands, snapshot.cells, fused, places, made)
     sources = {one.numbers: one.plan.source for one in made.values()}
-    hidden = frozenset(chain(*(one.temporaries for one in {one.plan for one in made.values()})))
+    hidden = frozenset(chain(*(one.hidden for one in set(made.values()))))
     return Rewritten(fused if made else None, numbers, texts, sources, check, flow, hidden)
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..._native import ffi
@@ -28,8 +29,15 @@ from .arguments import (
 from .isolation import why_not_isolated
 from .kernels import KernelRead, find_kernel
 from .reductions import NUMBERS, Reduction, read_reduction
-from .used_bytes import ItemPlace, UsedBytes, find_places, find_root, list_memory
-from .uses import ListSnapshot
+from .used_bytes import (
+    ItemPlace,
+    MemoryNames,
+    UsedBytes,
+    find_places,
+    find_root,
+    list_memory,
+)
+from .uses import ListSnapshot, PackedArguments
 
 #: Shapes of the launches of a kernel that are remembered: it may have other numbers each time.
 _MOST_SHAPES: Final = 8
@@ -63,6 +71,30 @@ class RecordedLaunch:
         is_line = self.kernel.loop is not None or self.items in self.range
         return None if is_line else self.range
 
+    def rename(self, names: Mapping[Any, int]) -> RecordedLaunch:
+        """Return it with other numbers of its memory (`MemoryNames`)."""
+
+        def give(one: Any) -> Any:
+            return names.get(one, one)
+
+        arguments = tuple(
+            one._replace(turns=tuple(map(give, one.turns)), key=give(one.key))
+            if isinstance(one.key, int)
+            else one
+            for one in self.arguments
+        )
+        memory = [
+            [one._replace(handle=give(one.handle), root=give(one.root)) for one in turn]
+            for turn in self.memory
+        ]
+        return replace(self, arguments=arguments, memory=memory)
+
+    @cached_property
+    def used(self) -> frozenset[int]:
+        """The memory that it uses, and what has the bytes of it."""
+        memory = list(chain(*self.memory))
+        return frozenset(one.handle for one in memory) | {one.root for one in memory}
+
     @property
     def result(self) -> Any:
         """The key of the argument that gets the sums of a reduction, else None."""
@@ -91,23 +123,28 @@ class RecordedLaunch:
         return [one.name for one, value in pairs if value.key == key]
 
 
-def read_launch(snapshot: ListSnapshot, number: int, *, is_isolated: bool) -> RecordedLaunch:
+def read_launch(
+    snapshot: ListSnapshot, number: int, names: MemoryNames, *, is_isolated: bool
+) -> RecordedLaunch:
     """Return what a launch does. Launches are often alike: they are read once.
 
     Args:
         snapshot: the commands.
+        names: takes its memory.
         is_isolated: whether its function is isolated from others' (isolation.py).
 
     Raises:
         NotFused: it is not known well enough.
     """
-    row, packed = snapshot.commands.array[number], snapshot.packed[number]
+    row, packed = snapshot.commands.array[number], names.rename(snapshot.packed[number])
     range_ = row.work_dim, row.has_offset, row.has_local, bytes(ffi.buffer(row.n))
     key = row.op, get_address(row.kernel), *range_, packed
     return ask_once(snapshot.answers, key, lambda: _read(snapshot, row, packed, is_isolated))
 
 
-def _read(snapshot: ListSnapshot, row: Any, packed: bytes, is_isolated: bool) -> RecordedLaunch:
+def _read(
+    snapshot: ListSnapshot, row: Any, packed: PackedArguments, is_isolated: bool
+) -> RecordedLaunch:
     name = NAMES[row.op]
     if name != "kernel":
         raise NotFused(f"{name} is not fused")
@@ -133,13 +170,13 @@ def _read(snapshot: ListSnapshot, row: Any, packed: bytes, is_isolated: bool) ->
 def make_launch(
     snapshot: ListSnapshot,
     kernel: KernelRead,
-    packed: bytes,
+    packed: PackedArguments,
     range_: Three,
     local: Three | None = None,
     *,
     is_transfer: bool = False,
 ) -> RecordedLaunch:
-    """Return what a kernel does with some arguments (`pack_arguments`). Raises NotFused."""
+    """Return what a kernel does with some arguments. Raises NotFused."""
     read, given, numbers = read_arguments(snapshot, packed), list[GivenArgument](), dict[str, int]()
     for one in kernel.parameters:
         if (row := read[one.index]) is None:
@@ -244,7 +281,7 @@ def _end(snapshot: ListSnapshot, launch: RecordedLaunch, reduction: Reduction) -
         others = [one for one in turn if one is not out]
         if any(one.root == out.root for one in others):
             raise NotFused("it writes what it reads")
-        end, why = find_root(out.root, snapshot.roots)[2], "each group writes a sum"
+        end, why = find_root(out.root, snapshot.roots).size, "each group writes a sum"
         out = UsedBytes(out.handle, out.root, 0, end, 0, 0, False, True, out.argument, why)
         memory.append([*others, out])
     return replace(launch, arguments=arguments, memory=memory, reduction=reduction)

@@ -59,28 +59,38 @@ def find_place(launches: Sequence[RecordedLaunch], key: int) -> ElementPlace | N
     return ElementPlace(kind, offset, stride, is_loaded, is_stored, fits, len(using))
 
 
-def find_temporaries(
-    launches: Sequence[RecordedLaunch],
-    numbers: Collection[int],
-    users: Mapping[int, Collection[int]],
-) -> dict[int, str]:
+def find_own(
+    names: Mapping[int, int], commands: Collection[int], users: Mapping[int, Collection[int]]
+) -> frozenset[int]:
+    """Return the memory that only some commands access.
+
+    Args:
+        names: of memory objects, by handle.
+        users: the commands that access memory objects that nobody else can see, by handle.
+    """
+    run = set(commands)
+    return frozenset(
+        name for handle, name in names.items() if handle in users and run.issuperset(users[handle])
+    )
+
+
+def find_temporaries(launches: Sequence[RecordedLaunch], own: Collection[int]) -> dict[int, str]:
     """Return the memory objects that a variable can stand for, and its type, by their handles.
 
     Args:
-        numbers: of the launches' commands.
-        users: the commands that access memory objects that nobody else can see, by handle.
+        own: those that nothing else accesses.
     """
-    run, found, alike = set(numbers), dict[int, str](), dict.fromkeys(launches)
+    found, alike = dict[int, str](), dict.fromkeys(launches)
     memory = [one for launch in alike for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
-    keys = dict.fromkeys(one.handle for one in memory if one.handle in users)
+    keys = dict.fromkeys(one.handle for one in memory if one.handle in own)
     having: dict[Any, list[RecordedLaunch]] = {}
     for launch in alike if keys else ():
         for key in {one.key for one in launch.arguments}:
             having.setdefault(key, []).append(launch)
     for key in keys:
-        if not run.issuperset(users[key]) or key in parts:
+        if key in parts:
             continue
         place = find_place(having[key], key)
         if place is not None and not place.is_loaded:

@@ -35,7 +35,7 @@ from .kernels import (
     parse_kernel,
     read_access,
 )
-from .uses import ListSnapshot
+from .uses import ListSnapshot, PackedArguments
 
 #: The body of PyOpenCL's template (pyopencl/reduction.py) as `write_opencl` writes its statements.
 #: What stands between @ differs.
@@ -154,12 +154,14 @@ class _Form(NamedTuple):
     tree: tuple[tuple[int, str], ...]
 
 
-def read_reduction(snapshot: ListSnapshot, command: Any, packed: bytes) -> Reduction | None:
+def read_reduction(
+    snapshot: ListSnapshot, command: Any, packed: PackedArguments
+) -> Reduction | None:
     """Return what a launch does that is one of PyOpenCL's reductions; None if it is none.
 
     Args:
         command: an `fl_command *`.
-        packed: its arguments.
+        packed: the arguments, with numbers for memory (`MemoryNames`).
 
     Raises:
         NotFused: It cannot be a part of another kernel.

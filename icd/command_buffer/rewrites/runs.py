@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -16,11 +17,11 @@ from .isolation import measure_kind
 from .kernels import has_inner_loops
 from .launches import RecordedLaunch, read_launch
 from .parameters import FusedParameters
-from .places import ElementPlace, find_place, find_temporaries
+from .places import ElementPlace, find_own, find_place, find_temporaries
 from .reductions import Reduction
 from .sources import write_source
 from .transfers import list_types, read_transfer
-from .used_bytes import UsedBytes
+from .used_bytes import MemoryNames, UsedBytes
 from .uses import ListSnapshot
 from .vectors import count_lanes
 
@@ -50,15 +51,19 @@ class Border(NamedTuple):
 class RunPath:
     """Launches in a row, from the first of a run on. Runs that begin alike share it.
 
+    Args:
+        launch: the last of them, None if there is none.
+
     Attributes:
-        next: what a launch behind them leads to.
-        plans: what they become, or why not, by what variables stand for.
+        next: what a launch behind them leads to, with the numbers that its memory has in the run.
+        plans: what they become, or why not, by the memory that nothing else accesses.
     """
 
-    __slots__ = ("next", "plans")
+    __slots__ = ("launch", "next", "plans")
 
-    def __init__(self) -> None:
-        self.next: dict[RecordedLaunch, RunPath | Border] = {}
+    def __init__(self, launch: RecordedLaunch | None = None) -> None:
+        self.launch = launch
+        self.next: dict[tuple[RecordedLaunch, tuple[int, ...]], RunPath | Border] = {}
         self.plans: dict[Any, Any] = {}
 
 
@@ -67,6 +72,7 @@ class Run:
 
     Args:
         path: of no launches.
+        snapshot: the commands.
         is_isolated: whether the function of each is isolated from the others' (isolation.py).
         most: work-items of a work-group that the device takes.
 
@@ -77,32 +83,41 @@ class Run:
         declared: what their programs declare: the text, by name. It is known after `look`.
     """
 
-    def __init__(self, path: RunPath, most: int, *, is_isolated: bool) -> None:
+    def __init__(
+        self, path: RunPath, snapshot: ListSnapshot, most: int, *, is_isolated: bool
+    ) -> None:
         self.launches: list[RecordedLaunch] = []
         self.numbers: list[int] = []
         self.lists: list[Any] = []
         self.declared: dict[str, str] = {}
         self.is_isolated, self._most = is_isolated, most
         self._path, self._seen = path, 0
+        self._names, self._roots = MemoryNames(snapshot), snapshot.roots
         # bytes of the arguments, by their keys, and of all of them
         self._sizes, self._size = dict[Any, int](), 0
         # by turn and root; and the place of the launch
         self._memory: list[dict[int, dict[UsedBytes, int]]] = []
 
-    def take(self, number: int, launch: RecordedLaunch, listed: Any) -> str | None:
+    def take(
+        self, number: int, launch: RecordedLaunch, names: MemoryNames, listed: Any
+    ) -> str | None:
         """Take a launch as the next one, or return why that cannot be.
 
         Args:
             number: of its command.
+            names: the numbers that its memory has in it.
             listed: the `fl_arguments *` that has its arguments.
         """
-        found = self._path.next.get(launch)
+        key = launch, tuple(map(self._names.number, names.numbers))
+        found = self._path.next.get(key)
         if found is None:
-            found = self._path.next[launch] = self.why_not(launch) or RunPath()
+            renamed = launch.rename(dict(zip(names.numbers.values(), key[1], strict=True)))
+            found = self._path.next[key] = self.why_not(renamed) or RunPath(renamed)
         if isinstance(found, Border):
             before = self.numbers[found.place] if found.after else ""
             return f"{found.text}{before}{found.after}"
-        self.launches.append(launch)
+        assert found.launch is not None
+        self.launches.append(found.launch)
         self.numbers.append(number)
         self.lists.append(listed)
         self._path = found
@@ -227,18 +242,18 @@ class Run:
         """Return what the run becomes. Raises NotFused, or OpenCLError of the compiler.
 
         Args:
-            users: see `find_temporaries`.
+            users: see `find_own`.
             kernels: those that were made already, by their sources.
         """
-        temporaries = find_temporaries(self.launches, self.numbers, users)
-        key = tuple(temporaries)
-        plan = ask_once(self._path.plans, key, lambda: self._plan(commands, temporaries, kernels))
-        return FusedRun(plan, tuple(self.numbers), self.lists)
+        own = find_own(self._names.numbers, self.numbers, users)
+        plan = ask_once(self._path.plans, own, lambda: self._plan(commands, own, kernels))
+        return FusedRun(plan, tuple(self.numbers), self.lists, self._names.handles)
 
     def _plan(
-        self, commands: CommandList, temporaries: dict[int, str], kernels: dict[str, FusedKernel]
+        self, commands: CommandList, own: Collection[int], kernels: dict[str, FusedKernel]
     ) -> RunPlan:
         self.look()
+        temporaries = find_temporaries(self.launches, own)
         shared: dict[int, ElementPlace] | None = None
         wide, lanes = shared, 1
         if self.is_isolated:
@@ -247,9 +262,11 @@ class Run:
             places = {one: find_place(self.launches, one) for one in keys if one not in temporaries}
             wide = {key: one for key, one in places.items() if one and one.fits}
             shared = {key: one for key, one in wide.items() if one.users > 1}
-            own = {one.handle for launch in self.launches for one in launch.memory[0] if one.stride}
-            if self.is_apart and own <= wide.keys() | temporaries.keys():
-                lanes = count_lanes(self.launches, wide, commands.devices[0])
+            used = {
+                one.handle for launch in self.launches for one in launch.memory[0] if one.stride
+            }
+            if self.is_apart and used <= wide.keys() | temporaries.keys():
+                lanes = count_lanes(self.launches, wide, commands.devices[0], self._roots)
         parameters = FusedParameters(self, temporaries, wide, lanes)
         if lanes == 1 or parameters.size > _MOST_BYTES:
             parameters = FusedParameters(self, temporaries, shared)
@@ -280,11 +297,12 @@ class RunList:
         self.arguments: dict[int, tuple[RecordedArgument, ...]] = {}
         self.snapshot, self.is_isolated = snapshot, is_isolated
         self.launches: dict[int, RecordedLaunch] = {}
+        self._names: dict[int, MemoryNames] = {}
         self._reasons: dict[int, str] = {}
         numbers, array = range(len(snapshot.commands)), snapshot.commands.array
         for number in numbers:
             self._read_launch(number)
-        types, likes = list_types(self.launches.values()), dict[int, RecordedLaunch]()
+        likes = dict[int, RecordedLaunch]()
         following: RecordedLaunch | None = None
         for number in reversed(numbers):  # a transfer at the beginning is like the next launch
             following = self.launches.get(number, following)
@@ -293,24 +311,25 @@ class RunList:
         device = snapshot.commands.devices[0]
         most = query_integer(device, "clGetDeviceInfo", "CL_DEVICE_MAX_WORK_GROUP_SIZE") or 0
         path = RunPath()
-        run = Run(path, most, is_isolated=is_isolated)
+        run = Run(path, snapshot, most, is_isolated=is_isolated)
         for number in numbers:
             launch, listed = self.launches.get(number), None
             like = run.launches[-1] if run.launches else likes.get(number)
             if launch is None and like is not None:
-                launch, listed = self._read_transfer(number, like, types)
+                launch, listed = self._read_transfer(number, like)
             if launch is None:
                 text: str | None = f"is not fused: {self._reasons[number]}"
             else:
                 listed = listed or array[number].arguments
-                if (text := run.take(number, launch, listed)) is not None:
+                names = self._names[number]
+                if (text := run.take(number, launch, names, listed)) is not None:
                     text = f"does not join those before it: {text}"
             if text is not None:
                 self.lines.append((number, f"command {number} {text.rstrip()}"))
                 self._end(run)
-                run = Run(path, most, is_isolated=is_isolated)
+                run = Run(path, snapshot, most, is_isolated=is_isolated)
                 if launch is not None:
-                    run.take(number, launch, listed)
+                    run.take(number, launch, self._names[number], listed)
         self._end(run)
 
     def find_users(self) -> Mapping[int, Collection[int]]:
@@ -321,7 +340,7 @@ class RunList:
             launch = self.launches.get(number)
             if launch is None or launch.kernel.access.program.decisions:  # which may be wrong
                 return True
-            return any(handle in (one.handle, one.root) for one in chain(*launch.memory))
+            return self._names[number].numbers.get(handle) in launch.used
 
         return {
             handle: {number for number in numbers if accesses(number, handle)}
@@ -332,7 +351,8 @@ class RunList:
         try:
             if self.snapshot.commands.order.order_only[number]:
                 raise NotFused("it only orders others")
-            launch = read_launch(self.snapshot, number, is_isolated=self.is_isolated)
+            names = self._names[number] = MemoryNames(self.snapshot)
+            launch = read_launch(self.snapshot, number, names, is_isolated=self.is_isolated)
             self.arguments[number] = launch.arguments
             self.launches[number] = launch
         except NotFused as error:
@@ -340,11 +360,16 @@ class RunList:
             if error.arguments:
                 self.arguments[number] = error.arguments
 
+    @cached_property
+    def _types(self) -> Mapping[tuple[int, int], str]:
+        return list_types((one, self._names[number]) for number, one in self.launches.items())
+
     def _read_transfer(
-        self, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
+        self, number: int, like: RecordedLaunch
     ) -> tuple[RecordedLaunch | None, Any]:
+        names = self._names[number] = MemoryNames(self.snapshot)
         try:
-            return read_transfer(self.snapshot, number, like, types)
+            return read_transfer(self.snapshot, number, like, self._types, names)
         except (NotFused, UnreadableKernel) as error:
             if self.snapshot.commands.name_operation(number) in ("copy", "fill"):
                 self._reasons[number] = str(error)

@@ -12,7 +12,7 @@ from .arguments import NotFused, make_arguments
 from .isolation import measure_kind
 from .kernels import list_macros, make_kernel_read, parse_kernel
 from .launches import RecordedLaunch, make_launch
-from .used_bytes import find_root
+from .used_bytes import MemoryNames, find_root
 from .uses import ListSnapshot, pack_arguments
 
 #: A transfer as a kernel over the items of its neighbours.
@@ -35,7 +35,11 @@ _BUILT_IN: Final = re.compile(r"(u?(char|short|int|long)|float|double)(2|4|8|16)
 
 
 def read_transfer(
-    snapshot: ListSnapshot, number: int, like: RecordedLaunch, types: Mapping[tuple[int, int], str]
+    snapshot: ListSnapshot,
+    number: int,
+    like: RecordedLaunch,
+    types: Mapping[tuple[int, int], str],
+    names: MemoryNames,
 ) -> tuple[RecordedLaunch, Any]:
     """Return a copy or a fill of a buffer as a launch over the items of another one, and a list of
     its arguments.
@@ -43,6 +47,7 @@ def read_transfer(
     Args:
         snapshot: the commands.
         types: of the elements of memory objects, by the root and the bytes of an element.
+        names: takes its memory.
 
     Raises:
         NotFused: it is something else.
@@ -56,7 +61,7 @@ def read_transfer(
     if width not in _ELEMENTS or size % like.items or any(place % width for place in places):
         raise NotFused(f"it has {size} bytes, those beside it {like.items} items")
     target, source = get_address(row.target), get_address(row.source)
-    roots = (find_root(one, snapshot.roots)[0] for one in (source, target) if one)
+    roots = (find_root(one, snapshot.roots).root for one in (source, target) if one)
     known = (types.get((root, width)) for root in roots)
     kind = next(filter(None, known), _ELEMENTS[width])
     given: list[int | bytes] = [target, places[1].to_bytes(8, "little")]
@@ -71,19 +76,22 @@ def read_transfer(
     listed = ffi.gc(make_arguments(given), lib.fl_release_arguments)
     text, macros = text.replace("{0}", kind), list_macros(commands.devices[0])
     access, options = parse_kernel(text, like.kernel.options, f"{name}_items", macros)
-    kernel, packed = make_kernel_read(access, options), pack_arguments(listed)
+    kernel, packed = make_kernel_read(access, options), names.rename(pack_arguments(listed))
     return make_launch(snapshot, kernel, packed, (like.items, 1, 1), is_transfer=True), listed
 
 
-def list_types(launches: Iterable[RecordedLaunch]) -> dict[tuple[int, int], str]:
+def list_types(
+    launches: Iterable[tuple[RecordedLaunch, MemoryNames]],
+) -> dict[tuple[int, int], str]:
     """Return the types of the elements that launches use: see `read_transfer`.
 
     An item may use several elements, whose type is not as wide as what it uses.
     """
     found: dict[tuple[int, int], str] = {}
-    for launch in dict.fromkeys(launches):
+    for launch, names in launches:
+        handles = names.handles
         for one in launch.memory[0]:
-            key = one.root, one.width
+            key = handles.get(one.root, one.root), one.width
             if one.stride == one.width and key not in found:
                 kind = launch.find_element(one.handle) or ""
                 if _BUILT_IN.fullmatch(kind) and measure_kind(kind) == one.width:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...calls import query_integer
 from ...kernel_source.reading import LaunchValues, Own
 from .arguments import GivenArgument, NotFused
 from .kernels import KernelRead, find_kinds
-from .uses import ListSnapshot, Root
+from .uses import ListSnapshot, PackedArguments, Root, look_up
 
 #: The first byte of item 0, the bytes from an item to the next, and those that an item uses.
 ItemPlace = tuple[int, int, int]
@@ -85,7 +84,7 @@ def list_memory(
         handle = turns[turn % len(turns)]
         if not isinstance(handle, int):
             raise NotFused(f"its argument {name} is no buffer")
-        root, start, size = find_root(handle, snapshot.roots)
+        root, start, size, _ = find_root(handle, snapshot.roots)
         key, place = address or handle, places[name]
         does = argument.reads, argument.writes, name
         if place is None:
@@ -134,28 +133,56 @@ def _find_items(own: Own | None, values: LaunchValues) -> ItemPlace | None:
     return first, stride, own.width
 
 
-def find_root(memory: int, known: dict[int, Root]) -> Root:
-    """Return the memory object that has the bytes of one, where it begins there, and its size.
+def find_root(memory: int, known: dict[int, Root | None]) -> Root:
+    """Return where the bytes of a memory object are: see `look_up`. Raises NotFused."""
+    found = look_up(memory, known)
+    if found is None:  # a guess could be wrong: "no parent" of a sub-buffer
+        raise NotFused("the driver does not tell where memory of it is")
+    return found
+
+
+class MemoryNames:
+    """Numbers for memory objects, in the order in which they are met.
+
+    What differs by its memory only has the same numbers, so it is read once. They stand for handles
+    from then on.
 
     Args:
-        known: what is known while nobody releases them. Takes the answer.
+        snapshot: has the roots of the numbers, too. With Parameters handles stay as they are:
+            flow.py tells by them which memory changes.
+
+    Attributes:
+        numbers: by handle, parents before their parts.
     """
-    if memory not in known:
-        known[memory] = _query_root(memory)
-    return known[memory]
 
+    def __init__(self, snapshot: ListSnapshot) -> None:
+        self._snapshot, self.numbers = snapshot, dict[int, int]()
 
-def _query_root(memory: int) -> Root:
-    routine = "clGetMemObjectInfo"
-    size = _query_address(memory, routine, "CL_MEM_SIZE")
-    parent = _query_address(memory, routine, "CL_MEM_ASSOCIATED_MEMOBJECT")
-    if not parent:
-        return memory, 0, size
-    return parent, _query_address(memory, routine, "CL_MEM_OFFSET"), size
+    def number(self, memory: int) -> int:
+        """Return the number of a memory object (a handle). Raises NotFused."""
+        found = self.numbers.get(memory)
+        if found is None:
+            found = self.numbers[memory] = self._make_number(memory)
+        return found
 
+    def _make_number(self, memory: int) -> int:
+        snapshot = self._snapshot
+        root, start, size, is_of_host = find_root(memory, snapshot.roots)
+        if snapshot.cells:
+            return memory
+        parent = self.number(root) if root != memory else 0
+        key = len(self.numbers), parent, start, size, is_of_host
+        made = snapshot.names.get(key)
+        if made is None:
+            made = snapshot.names[key] = len(snapshot.names) + 1
+            snapshot.roots[made] = Root(parent or made, start, size, is_of_host)
+        return made
 
-def _query_address(handle: int, routine: str, name: str) -> int:
-    told = query_integer(handle, routine, name)
-    if told is None:  # 0 would be a guess: "no parent" of a sub-buffer
-        raise NotFused(f"the driver does not tell {name}")
-    return told
+    def rename(self, packed: PackedArguments) -> PackedArguments:
+        """Return arguments with the numbers of their memory."""
+        return PackedArguments(packed.data, tuple(map(self.number, packed.memory)))
+
+    @property
+    def handles(self) -> dict[int, int]:
+        """The memory objects, by their numbers."""
+        return {number: memory for memory, number in self.numbers.items()}

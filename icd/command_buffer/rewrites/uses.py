@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 from ..._native import ffi, lib
@@ -20,15 +20,41 @@ from ..cells import AS_MEMORY, Cells, copy_commands
 from ..commands import NAMES, CommandList
 from ..edits import MEMORY
 
-#: What `fl_pack_arguments` writes before the bytes of an argument, and room for most lists.
+#: What `fl_pack_arguments` writes before the bytes of an argument; room for most lists, and for
+#: their memory.
 _HEAD: Final = Struct("=IIQ")
 _ROOM: Final = 512
+_MOST: Final = 32
 #: The operations that can become one kernel.
 _USING: Final = frozenset({"kernel", "copy", "fill"})
 
 
-#: The memory object that has the bytes of one, where it begins there, and its size.
-Root = tuple[int, int, int]
+class Root(NamedTuple):
+    """Where the bytes of a memory object are.
+
+    Attributes:
+        root: the memory object that has them: itself, or its parent.
+        start: where it begins there.
+        size: in bytes.
+        is_of_host: whether a program may see them without it (CL_MEM_USE_HOST_PTR).
+    """
+
+    root: int
+    start: int
+    size: int
+    is_of_host: bool
+
+
+class PackedArguments(NamedTuple):
+    """A list of arguments.
+
+    Attributes:
+        data: two lists that are alike but for their memory have the same.
+        memory: the memory objects (handles), in order.
+    """
+
+    data: bytes
+    memory: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -52,26 +78,28 @@ class ListSnapshot:
 
     Attributes:
         sources: of their programs, by handles.
-        packed: the arguments of each command (`pack_arguments`).
+        packed: the arguments of each command.
         users: the numbers of the commands that have a memory object, by the handles of those that
             nobody else can see.
         cells: by the addresses of their bytes.
         moving: the transfers whose memory is a Parameter.
         turns: 2 if buffers alternate, else 1.
         kept: what is referred to.
-        roots: of memory objects, as far as somebody has asked (`find_root`).
+        roots: of memory objects, as far as somebody has asked (`look_up`).
+        names: the numbers of memory (`MemoryNames`), by what they stand for.
         answers: what was found out about kernels and arguments. Launches are often alike.
     """
 
     commands: CommandList
     sources: Mapping[int, str]
-    packed: Sequence[bytes]
+    packed: Sequence[PackedArguments]
     users: Mapping[int, frozenset[int]]
     cells: Mapping[int, CellValue]
     moving: frozenset[int]
     turns: int
     kept: Any
-    roots: dict[int, Root] = field(default_factory=dict)
+    roots: dict[int, Root | None] = field(default_factory=dict)
+    names: dict[tuple[int, ...], int] = field(default_factory=dict)
     answers: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -101,16 +129,17 @@ def take_snapshot(
     held = lib.fl_change_arguments(ffi.NULL, len(memory), changes, len(memory))
     rows = cells.rows if cells is not None else ()
     moving = (one.places[one.place_count - one.transfer_count : one.place_count] for one in rows)
-    packed = pack_all(commands)
+    packed, roots = pack_all(commands), dict[int, Root | None]()
     snapshot = ListSnapshot(
         commands,
         list_sources(commands, find_sources),
         packed,
-        find_users(commands, packed, count_others),
+        find_users(commands, packed, count_others, roots),
         values,
         frozenset(number for numbers in moving for number in numbers),
         max([1, *(len(one.turns) for one in values.values())]),
         (ffi.gc(held, lib.fl_release_arguments) if held else None, cells),
+        roots,
     )
     for program in snapshot.sources:  # Intel's driver tells no options of one that nobody has
         if not call(program, "clRetainProgram"):
@@ -156,15 +185,18 @@ def _list_cells(cells: Cells) -> dict[int, CellValue]:
     return found
 
 
-def pack_all(commands: CommandList) -> list[bytes]:
+def pack_all(commands: CommandList) -> list[PackedArguments]:
     """Return the arguments of each command. Those that are alike are one object."""
-    known = dict[bytes, bytes]()
+    known = dict[PackedArguments, PackedArguments]()
     packed = (pack_arguments(commands.array[number].arguments) for number in range(len(commands)))
     return [known.setdefault(one, one) for one in packed]
 
 
 def find_users(
-    commands: CommandList, packed: Sequence[bytes], count_others: Callable[[int], int]
+    commands: CommandList,
+    packed: Sequence[PackedArguments],
+    count_others: Callable[[int], int],
+    roots: dict[int, Root | None],
 ) -> dict[int, frozenset[int]]:
     """Return which commands have a memory object (a handle) that nobody else can see.
 
@@ -173,23 +205,23 @@ def find_users(
     Args:
         packed: the arguments of each command.
         count_others: see `take_snapshot`.
+        roots: takes what is found out (`look_up`).
     """
-    users, other, read = dict[int, set[int]](), {0}, dict[bytes, list[int]]()
+    users, other = dict[int, set[int]](), {0}
     for number, one in enumerate(packed):
         row = commands.array[number]
         handles = [get_address(row.source), get_address(row.target)]
         if NAMES[row.op] not in _USING:
             other.update(handles)
-        if one not in read:
-            given = unpack_arguments(one)
-            memory = (data for kind, _, data in given if kind == MEMORY and data)
-            read[one] = [int.from_bytes(data, "little") for data in memory]
-        for handle in (*handles, *read[one]):
-            if handle not in other:
-                if handle not in users and (count_others(handle) or _is_of_host(handle)):
+        for handle in (*handles, *one.memory):
+            if handle in users:
+                users[handle].add(number)
+            elif handle not in other:
+                root = None if count_others(handle) else look_up(handle, roots)
+                if root is None or root.is_of_host:
                     other.add(handle)
                 else:
-                    users.setdefault(handle, set()).add(number)
+                    users[handle] = {number}
     return {one: frozenset(numbers) for one, numbers in users.items() if one not in other}
 
 
@@ -212,29 +244,41 @@ class References:
         return lib.fl_other_references(self._counted, ffi.cast("void *", memory))
 
 
-def pack_arguments(listed: Any) -> bytes:
-    """Return a list of arguments as bytes. Two lists that are alike have the same."""
-    room = ffi.new("unsigned char[]", _ROOM)
-    size = lib.fl_pack_arguments(listed, room, _ROOM)
-    if size > _ROOM:
-        room = ffi.new("unsigned char[]", size)
-        lib.fl_pack_arguments(listed, room, size)
-    return ffi.buffer(room)[:size]
+def pack_arguments(listed: Any) -> PackedArguments:
+    """Return a list of arguments."""
+    size, room, most = 0, _ROOM, _MOST
+    while True:
+        data, memory = ffi.new("unsigned char[]", room), ffi.new("uintptr_t[]", most)
+        count = ffi.new("uint32_t *", most)
+        size = lib.fl_pack_arguments(listed, data, room, memory, count)
+        if size <= room and count[0] <= most:
+            return PackedArguments(ffi.buffer(data)[:size], tuple(ffi.unpack(memory, count[0])))
+        room, most = max(room, size), max(most, count[0])
 
 
-def unpack_arguments(packed: bytes) -> Iterator[tuple[int, int, bytes]]:
+def unpack_arguments(packed: PackedArguments) -> Iterator[tuple[int, int, bytes]]:
     """Yield what each argument is, the address of a Parameter's cell or 0, and its bytes."""
-    at = 0
-    while at < len(packed):
-        kind, size, address = _HEAD.unpack_from(packed, at)
+    at, memory = 0, iter(packed.memory)
+    while at < len(packed.data):
+        kind, size, address = _HEAD.unpack_from(packed.data, at)
         at += _HEAD.size + size
-        yield kind, address, packed[at - size : at]
+        if kind == MEMORY and size:
+            yield kind, address, next(memory).to_bytes(size, "little")
+        else:
+            yield kind, address, packed.data[at - size : at]
 
 
-def _is_of_host(memory: int) -> bool:
-    """Return whether a program may see a buffer's bytes without it (CL_MEM_USE_HOST_PTR)."""
-    told = query_integer(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
-    return told is None or bool(told & OPENCL["CL_MEM_USE_HOST_PTR"])
+def look_up(memory: int, known: dict[int, Root | None]) -> Root | None:
+    """Return where the bytes of a memory object (a handle) are, None if its driver does not tell.
+
+    Args:
+        known: what is known while nobody releases them. Takes the answer.
+    """
+    if memory not in known:
+        told = ffi.new("uint64_t[4]")
+        is_told = memory and not lib.fl_find_root(ffi.cast("void *", memory), told)
+        known[memory] = Root(told[0], told[1], told[2], bool(told[3])) if is_told else None
+    return known[memory]
 
 
 def list_sources(

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from ...abi import OPENCL
 from ...calls import query_integer
 from .isolation import measure_kind
 from .launches import RecordedLaunch
+from .used_bytes import find_root
+from .uses import Root
 
 if TYPE_CHECKING:
     from .places import ElementPlace
@@ -28,7 +29,10 @@ _WORK_ITEMS: Final = 1024
 
 
 def count_lanes(
-    launches: Sequence[RecordedLaunch], places: Mapping[int, ElementPlace], device: int
+    launches: Sequence[RecordedLaunch],
+    places: Mapping[int, ElementPlace],
+    device: int,
+    roots: dict[int, Root | None],
 ) -> int:
     """Return how many items a work-item of a fused kernel takes, 1 if there can be no vectors.
 
@@ -36,6 +40,7 @@ def count_lanes(
         launches: that are fused. No two of their memory arguments share bytes.
         places: where an item's element of their memory is, by the memory's handle.
         device: a handle.
+        roots: of memory (`find_root`).
     """
     kinds = {one.kind for one in places.values()}
     widths = {0 if kind[-1].isdigit() else measure_kind(kind) for kind in kinds}
@@ -54,16 +59,12 @@ def count_lanes(
         return 1
     # a Parameter may become any memory, and memory of the program's own may begin anywhere
     given = [one for launch in launches for one in launch.arguments if one.key in places]
-    if any(one.address for one in given) or any(map(_is_programs_own, {one.root for one in used})):
+    if any(one.address for one in given) or any(
+        find_root(one.root, roots).is_of_host for one in used
+    ):
         return 1
     return lanes
 
 
 def _query(device: int, name: str) -> int:
     return query_integer(device, "clGetDeviceInfo", name) or 0
-
-
-def _is_programs_own(memory: int) -> bool:
-    """Return whether it may be memory of the program's, which may begin anywhere."""
-    told = query_integer(memory, "clGetMemObjectInfo", "CL_MEM_FLAGS")
-    return told is None or bool(told & OPENCL["CL_MEM_USE_HOST_PTR"])
