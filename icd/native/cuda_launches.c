@@ -636,9 +636,10 @@ static cl_int give(fl_cuda *g, cl_command_queue queue, job *j, cl_uint waits, co
         fl_close_lane(g);
     CALL(t, clFlush)(queue);
     pthread_mutex_lock(&g->lock);
-    if (code == CL_SUCCESS && has_thread(g))
+    if (code == CL_SUCCESS && has_thread(g)) {
+        atomic_store(&g->hurries, true);   /* the queue waits for it */
         append(g, j);
-    else if (code == CL_SUCCESS)
+    } else if (code == CL_SUCCESS)
         code = CL_OUT_OF_HOST_MEMORY;
     pthread_mutex_unlock(&g->lock);
     return code;

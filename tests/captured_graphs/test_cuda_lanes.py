@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import numpy as np
 import pyopencl as cl
 import pytest
-from helpers.cuda_program import Program, make_countdown
+from helpers.cuda_program import SIZE, Program, make_countdown
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fairlead
 from fairlead.captured_graphs.context import capture
 from fairlead.captured_graphs.executable import Executable
 from fairlead.icd._native import lib
+from fairlead.icd.command_buffer.engines.cuda import BuiltCuda
 
 COMPLETE = cl.command_execution_status.COMPLETE
 
@@ -306,6 +311,20 @@ def test_a_wait_list_of_one_graph_holds_the_other_one(held: Program) -> None:
     assert held.values(y) == [value]
 
 
+def test_a_graph_that_is_measured_again_leaves_the_stream_to_no_other(held: Program) -> None:
+    y, loop, other = make_two_steps(held)
+    other.replay(held.queue)
+    before = launches(held)
+    for built in [one for one in gc.get_objects() if isinstance(one, BuiltCuda) and one._graph]:
+        built.measure_again()
+    loop.replay(held.queue)  # its thread launches it
+    last = other.replay(held.queue)
+    assert launches(held) == before
+    held.fake.library.fake_cuda_hold(0)
+    last.wait()
+    assert held.values(y) == [((1 * 2 + 5) * 3 + 1) * 2 + 5]
+
+
 def test_two_graphs_that_are_waited_for_keep_their_order(program: Program) -> None:
     y, loop, other = make_two_steps(program)
     program.fake.library.fake_cuda_hold(0)
@@ -316,3 +335,65 @@ def test_two_graphs_that_are_waited_for_keep_their_order(program: Program) -> No
         value = (value * 3 + 1) * 2 + 5
     program.queue.finish()
     assert program.values(y) == [(value + 2**31) % 2**32 - 2**31]
+
+
+ACTIONS = "replay", "keep", "wait", "several", "wait list", "kernel", "finish", "look"
+
+
+def act_in_turns(program: Program, actions: Sequence[tuple[str, int]]) -> None:
+    """Replay two graphs and do other things on a queue, and compare with numbers."""
+    queue, y, value = cl.CommandQueue(program.context), program.buffer(0), 0
+    steps, loops = ((3, 1), (2, 5)), list[Executable]()
+    for step in steps:
+        with capture(queue) as graph:
+            program.scale(y, *step, queue=queue)
+        loops.append(graph.finalize())
+    for loop in loops:
+        for _ in range(lib.FL_CUDA_MEASURED):
+            loop.replay(queue, wait=True)
+    cl.enqueue_fill_buffer(queue, y, np.zeros(1, np.int32), 0, y.size)
+    kept = list[cl.Event]()
+    for what, which in actions:
+        loop, (factor, summand) = loops[which], steps[which]
+        times = 3 if what == "several" else 0 if what in ("finish", "look") else 1
+        if what == "kernel":
+            program.scale(y, factor, summand, queue=queue)
+        elif what == "finish":
+            queue.finish()
+            assert all(event.command_execution_status == COMPLETE for event in kept)
+        elif what == "look":
+            for event in kept:
+                event.wait()
+        elif what == "wait list":
+            gate = cl.UserEvent(program.context)
+            kept.append(loop.replay(queue, wait_for=[gate]))
+            gate.set_status(COMPLETE)
+        elif what in ("keep", "several"):
+            kept.append(loop.replay(queue, times=times))
+        else:
+            loop.replay(queue, wait=what == "wait")
+        for _ in range(times):
+            value = (value * factor + summand) % 2**32
+    found = np.empty(SIZE, np.int32)
+    cl.enqueue_copy(queue, found, y)
+    assert set((found.astype(np.int64) % 2**32).tolist()) == {value}
+    for event in kept:
+        event.wait()
+
+
+def test_whatever_comes_between_replays_keeps_its_order(program: Program) -> None:
+    @settings(max_examples=20)
+    @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 1)), max_size=25))
+    def law(actions: list[tuple[str, int]]) -> None:
+        act_in_turns(program, actions)
+
+    law()
+
+
+def test_queues_of_several_threads_keep_their_orders(program: Program) -> None:
+    def work(seed: int) -> None:
+        random = Random(seed)
+        act_in_turns(program, [(random.choice(ACTIONS), random.randrange(2)) for _ in range(200)])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
