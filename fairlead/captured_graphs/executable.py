@@ -10,10 +10,10 @@ replay comes after the one before it, also on another queue, and nobody need wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from sys import getrefcount
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TextIO, overload
 
 from numpy import ndarray
@@ -27,6 +27,7 @@ from ..icd.capture.recording import CaptureError, is_captured
 from ..icd.command_buffer.routes import Route, find_loss
 from ..icd.command_buffer.waiting import wait as wait_for_event
 from ..icd.errors import check
+from ..loader.base.forks import make_lock
 from ..loader.trace import pictures
 from ..runtime.errors import Errc, SYCLError
 from . import pyopencl_client as _client
@@ -109,7 +110,7 @@ class Executable(Drawable, Pickles):
         self.graph, self.schedule, self.policy = graph, schedule, policy
         self.updatable, self.profiling = updatable, profiling
         self.fuse = read_fuse(fuse)
-        self._block, self._lock = graph.block, RLock()
+        self._block, self._lock = graph.block, make_lock()
         self._own_queues = OwnQueues(self._block, profiling)
         #: All commands, if the graph is as it was recorded.
         self._whole: CapturedSegment | None = None
@@ -249,15 +250,15 @@ class Executable(Drawable, Pickles):
             self._set_values(values, "set")
 
     def _set_values(self, values: Mapping[str, Any], routine: str) -> None:
-        only = self._whole if self._executable_graph is None else self._get_only_segment()
-        if only is not None and only.settings is not None:
+        with self._lock:  # `replay` holds it until its values are used
+            only = self._whole if self._executable_graph is None else self._get_only_segment()
+            if only is None or only.settings is None:
+                self._set_parts(values, routine)
+                return
             try:
                 only.set(values)
             except KeyError:
                 raise self._make_name_error(values, routine) from None
-            return
-        with self._lock:
-            self._set_parts(values, routine)
 
     def _set_parts(
         self, values: Mapping[str, Any], routine: str, draws: Iterable[RandomLaunch] = ()
@@ -423,14 +424,21 @@ class Executable(Drawable, Pickles):
         repeat = self._repeat
         if repeat and times is _ONCE and wait_for is None and until is None:
             queue_type, of_queue, enqueue, run, native, route, to_event, join = repeat
-            is_ours = type(queue) is queue_type and queue.int_ptr == of_queue
-            if is_ours and not (values and self._set_for_replay(values)):
+            if type(queue) is queue_type and queue.int_ptr == of_queue:
                 here = run if wait else None
                 last = self._last if here is None and join else None
-                if last and join and getrefcount(last[0]) == _ALONE:
-                    done = join(native, last[1])
-                else:
-                    done = enqueue(native) if here is None else here(native)
+                if values:
+                    self._lock.acquire()  # another thread's values may not come between
+                try:
+                    if values and self._set_for_replay(values):
+                        done = 0
+                    elif last and join and getrefcount(last[0]) == _ALONE:
+                        done = join(native, last[1])
+                    else:
+                        done = enqueue(native) if here is None else here(native)
+                finally:
+                    if values:
+                        self._lock.release()
                 if done > 0 and here is not None:
                     return self._ended or self._make_ended(queue)
                 if done > 0:
@@ -444,8 +452,6 @@ class Executable(Drawable, Pickles):
                     return event
                 if done:
                     self._fail(done, route, here is not None)
-        from .replay_end import make_end
-
         handle = check_queue(queue, self._block, "replay")
         times = read_times(times)
         if pictures.is_wanted():
@@ -458,30 +464,45 @@ class Executable(Drawable, Pickles):
                 remedy="replay on a queue that is not in a capture block",
             )
         profiled = self.profiling and has_property(queue, "PROFILING_ENABLE")
-        only, series = self._get_only_segment(), None
-        if values:
-            series = self._set_for_replay(values)
         if until is not None:
+            series = self._set_for_replay(values) if values else None
             return self._replay_until(queue, handle, times, waits, until, every, series)
-        if only is not None:
-            here = wait and not (waits or profiled or series)
-            only.note_use(times, waited=here)
-            if here:
-                times = only.run_here(handle, times)
-            if not times:
-                if not self.profiling:
-                    self._repeat = only.prepare_repeat(queue, handle)
-                return self._make_ended(queue)
+        with self._lock if values else nullcontext():  # as above
+            end = self._begin(queue, handle, times, waits, wait, profiled, values)
+        if wait:
+            end.wait()
+        return end
+
+    def _begin(
+        self,
+        queue: Any,
+        handle: int,
+        times: int,
+        waits: list[int],
+        wait: bool,
+        profiled: bool,
+        values: Mapping[str, Any],
+    ) -> Any:
+        """Set values, and enqueue the replays or run them here. Returns the event of their end."""
+        from .replay_end import make_end
+
+        series = self._set_for_replay(values) if values else None
+        only = self._get_only_segment()
+        if only is None:
+            with self._lock:
+                return self._replay_parts(queue, handle, times, waits, profiled, series or {})
+        here = wait and not (waits or profiled or series)
+        only.note_use(times, waited=here)
+        if here:
+            times = only.run_here(handle, times)
+        if times:
             ends = only.run(handle, times, waits, series)
             # The runtime loads an adapter for its context: that is for who needs one.
             end = make_end(queue, ends, self.context if profiled else None)
-            if not self.profiling:
-                self._repeat = only.prepare_repeat(queue, handle)
         else:
-            with self._lock:
-                end = self._replay_parts(queue, handle, times, waits, profiled, series or {})
-        if wait:
-            end.wait()
+            end = self._make_ended(queue)
+        if not self.profiling:
+            self._repeat = only.prepare_repeat(queue, handle)
         return end
 
     def _make_ended(self, queue: Any) -> Event:

@@ -7,7 +7,9 @@ import gc
 import operator
 import pickle
 import struct
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -39,6 +41,30 @@ def test_a_graph_may_have_hundreds_of_parameters(numbers: Numbers) -> None:
     loop = graph.finalize()
     loop.replay(numbers.queue, n0=1, n299=2)
     assert numbers.value() == 3
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_each_replay_has_the_number_of_its_own_thread(numbers: Numbers, parts: int) -> None:
+    by, turns = fairlead.Parameter(np.int32(0)), 300 // parts
+    with capture(numbers.queue) as graph:
+        numbers.add(by)
+    if parts == 2:
+        graph.add(lambda handler: handler.host_task(lambda: None), depends_on=graph[0])
+    loop = graph.finalize(fuse=False)
+
+    def replay(number: int) -> None:
+        for _ in range(turns):
+            loop.replay(numbers.queue, by=number)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(replay, [1, 1 << 16]))
+    finally:
+        sys.setswitchinterval(before)
+    numbers.queue.finish()
+    assert numbers.value() == turns * (1 + (1 << 16))
 
 
 def test_a_parameter_in_the_outermost_of_many_blocks(numbers: Numbers) -> None:
