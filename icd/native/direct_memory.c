@@ -6,27 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the shapes of all devices */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of maps, and shapes of all devices */
 FL_FREE_IN_CHILD(lock)
 
 /* The pointer of a map is where a kernel finds the buffer, on a device that shares the host's
- * memory. */
+ * memory. One thread at a time: PoCL finds a map by its pointer, and so unmaps and frees that of
+ * another thread, which it still has to answer. */
 static void *address_of(const fl_direct_device *d, cl_mem buffer, uint64_t flags) {
     void **t = fl_table_of(buffer);
     cl_int code = CL_INVALID_OPERATION;
     if (flags & CL_MEM_HOST_NO_ACCESS)
         return NULL;
     cl_map_flags access = flags & CL_MEM_HOST_WRITE_ONLY ? CL_MAP_WRITE : CL_MAP_READ;
+    pthread_mutex_lock(&lock);
     void *found =
         CALL(t, clEnqueueMapBuffer)(d->queue, buffer, CL_TRUE, access, 0, 1, 0, NULL, NULL, &code);
-    if (code != CL_SUCCESS || !found)
-        return NULL;
+    found = code == CL_SUCCESS ? found : NULL;
     cl_event unmapped;
-    if (CALL(t, clEnqueueUnmapMemObject)(d->queue, buffer, found, 0, NULL, &unmapped) ==
-        CL_SUCCESS) {
+    if (found && CALL(t, clEnqueueUnmapMemObject)(d->queue, buffer, found, 0, NULL, &unmapped) ==
+                     CL_SUCCESS) {
         CALL(t, clWaitForEvents)(1, &unmapped);
         CALL(t, clReleaseEvent)(unmapped);
     }
+    pthread_mutex_unlock(&lock);
     return found;
 }
 

@@ -99,3 +99,49 @@ def test_a_thread_with_little_stack_leaves_a_graph_to_the_queue(
     cl.enqueue_copy(queue, found, place)
     assert "one native kernel" in loop.explain(queue)
     assert found[0] and (0 < found_by[0] - int(found[0]) < mebibytes << 20) == itself
+
+
+#: Prints what an element of a buffer has that the graphs of four threads increase. The first
+#: replay of each asks the driver where the buffer is.
+SHARED = """
+import sys, threading
+import numpy as np
+import pyopencl as cl
+import fairlead
+
+(platform,) = (found for found in fairlead.platforms() if found.driver.path.endswith(sys.argv[1]))
+context = cl.Context([platform.devices[0].to_pyopencl()])
+source = "kernel void inc(global int *a) { atomic_inc(a + get_global_id(0)); }"
+program = cl.Program(context, source).build()
+buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(8, np.int32))
+queues, loops = [cl.CommandQueue(context) for _ in range(4)], []
+for queue in queues:
+    kernel = program.inc
+    for _ in range(100):
+        with fairlead.capture(queue) as graph:
+            kernel(queue, (8,), (1,), buffer)
+        loops.append(graph.finalize(fuse=False))
+loops[0].replay(queues[0], wait=True)
+sys.setswitchinterval(1e-6)
+
+def run(number):
+    for loop in loops[100 * number : 100 * (number + 1)]:
+        loop.replay(queues[number], wait=True)
+
+threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+found = np.empty(8, np.int32)
+cl.enqueue_copy(queues[0], found, buffer)
+print(*set(found.tolist()))
+"""
+
+
+def test_threads_whose_graphs_begin_with_one_buffer(
+    run_python: RunPython, direct_pocl: Driver
+) -> None:
+    """PoCL unmaps what another thread has mapped."""
+    env = {"FAIRLEAD_COMMAND_BUFFER": "direct"}
+    assert run_python(SHARED, direct_pocl.library, env=env).out.split() == ["401"]
