@@ -34,11 +34,10 @@ from ..runtime.platform import Device
 from ..runtime.queue import Queue
 from .conditions import Decides
 from .dynamic import DynamicCommandGroup, DynamicParameter, check_dynamic
-from .edges import are_connected, connect, cut_edges
 from .executable import ExecutableGraph
 from .files import Saves
 from .node import Node
-from .nodes import Nodes
+from .nodes import Nodes, are_connected, connect, cut_edges
 from .partition import POLICIES
 from .picture import Drawable
 from .recording import GraphRecorder, Recordable

@@ -1,8 +1,10 @@
-"""A modifiable graph as the collection of its nodes, in the order in which they were made."""
+"""A modifiable graph as the collection of its nodes, in the order in which they were made; and its
+edges, which both nodes know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, overload
 
@@ -80,3 +82,24 @@ class Nodes(NeverCopied):
             if isinstance(index, int) and not -len(self) <= index < len(self):
                 raise IndexError(f"the graph has {len(self)} nodes, there is no node {index}")
             return self.all_nodes()[index]
+
+
+def cut_edges(nodes: Iterable[Node]) -> None:
+    """Cut all edges of nodes whose graph is gone."""
+    for node in nodes:
+        node.predecessors.clear()
+        node.successors.clear()
+
+
+def are_connected(src: Node, dst: Node) -> bool:
+    """Return whether an edge exists. The side with fewer edges is searched, because a node may have
+    very many."""
+    after, before = src.successors, dst.predecessors
+    return dst in after if len(after) < len(before) else src in before
+
+
+def connect(src: Node, dst: Node) -> None:
+    """Make an edge, unless it exists."""
+    if not are_connected(src, dst):
+        src.successors.append(dst)
+        dst.predecessors.append(src)

@@ -1,6 +1,5 @@
-"""Copies and fills of buffers, of parts of them, and of memory by address: the commands.
-
-image_copies.py has those of images.
+"""Copies and fills of buffers, of parts of them, and of memory by address; copies of
+images to and from host memory, and between images. Unified Runtime has no others.
 """
 
 from __future__ import annotations
@@ -8,11 +7,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy
+
 from .accessor import Accessor, find_rectangle, find_span
 from .commands import Command, Empty
 from .errors import make_invalid_error, make_unsupported_error
 from .handles import make_struct
-from .image_copies import is_image_accessor
+from .image import Image, find_image_area
 from .memory import Memory
 from .transfers import Transfer, check_byte_count, encode_element, find_copy_row
 from .usm import find_host_memory, find_pointer
@@ -141,3 +142,57 @@ def make_memory_fill(row: str, destination: Any, pattern: bytes, nbytes: int | N
     if isinstance(to, Memory):
         row, fields = "buffer_fill", (*fields[:3], to.offset, count)
     return Transfer(row, fields, (owner, kept)) if count else Empty()
+
+
+def is_image_accessor(value: Any) -> bool:
+    """Whether a value is an accessor of an image."""
+    return isinstance(value, Accessor) and isinstance(value.buffer, Image)
+
+
+def make_image_copy(source: Any, destination: Any) -> Transfer:
+    """Return the command that copies the parts of two accessors of images, or such a part to memory
+    or from it. Raises SYCLError (invalid, feature_not_supported)."""
+    if isinstance(source, Accessor) and isinstance(destination, Accessor):
+        return _make_copy_between(source, destination)
+    if isinstance(source, Accessor):
+        return _make_host_copy("image_read", source, destination)
+    return _make_host_copy("image_write", destination, source)
+
+
+def _make_copy_between(source: Accessor, destination: Accessor) -> Transfer:
+    first, second = source.buffer, destination.buffer
+    if not (isinstance(first, Image) and isinstance(second, Image)):
+        raise make_unsupported_error(
+            "Unified Runtime has no copy between an image and a buffer",
+            routine="copy",
+            remedy="copy through a NumPy array, or launch a kernel",
+        )
+    if (first.order, first.channel_type) != (second.order, second.channel_type):
+        raise make_invalid_error(
+            f"the images have different formats: {first!r}, {second!r}",
+            routine="copy",
+            remedy="launch a kernel, which converts pixels",
+        )
+    (start, region), (to, other) = (
+        find_image_area(accessor.offset, accessor.shape) for accessor in (source, destination)
+    )
+    if bytes(region) != bytes(other):
+        raise make_invalid_error(
+            f"the parts differ in shape: {tuple(source.shape)} and {tuple(destination.shape)}",
+            routine="copy",
+            remedy="copy equal parts",
+        )
+    return Transfer("image_copy", (first, second, start, to, region))
+
+
+def _make_host_copy(row: str, accessor: Accessor, memory: Any) -> Transfer:
+    image = accessor.buffer
+    if isinstance(memory, numpy.ndarray) and memory.dtype != image.dtype:
+        raise make_invalid_error(
+            f"elements of {memory.dtype} cannot be copied to or from channels of {image.dtype}",
+            routine="copy",
+            remedy="convert them first (array.astype)",
+        )
+    address, owner = find_host_memory(memory, accessor, writable=row == "image_read")
+    area = find_image_area(accessor.offset, accessor.shape)
+    return Transfer(row, (image, *area, 0, 0, address), owner)

@@ -27,9 +27,11 @@ from .arguments import (
 )
 from .buffer_copies import (
     check_use,
+    is_image_accessor,
     make_accessor_copy,
     make_accessor_fill,
     make_host_copy,
+    make_image_copy,
     make_memory_copy,
     make_memory_fill,
 )
@@ -38,7 +40,6 @@ from .coherent_memory import CoherentMemory
 from .commands import Barrier, Command, Empty, HostTask, InteropHandle, NativeCommand
 from .errors import Errc, SYCLError, make_invalid_error
 from .event import Event
-from .image_copies import is_image_accessor, make_image_copy
 from .interop import event_of, kernel_of
 from .kernel_types import fit_arguments
 from .launches import KernelLaunch, NDRange, parse_sizes

@@ -16,8 +16,14 @@ from fairlead.conformance.checks import each, equal, expect, rule
 from fairlead.conformance.ur.calls import URCalls, address
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
 from fairlead.conformance.ur.recording import LAUNCH, URRecording
-from fairlead.conformance.ur.rectangles import is_in_box, make_offset, make_region
-from fairlead.conformance.ur.values import BufferValue, LocalValue, PointerValue
+from fairlead.conformance.ur.values import (
+    BufferValue,
+    LocalValue,
+    PointerValue,
+    is_in_box,
+    make_offset,
+    make_region,
+)
 from fairlead.loader.ur.abi import UR
 
 STEM = "urCommandBufferAppend"

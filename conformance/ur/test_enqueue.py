@@ -10,7 +10,7 @@ from fairlead.conformance.arrays import NO_EVENTS, handles, ints
 from fairlead.conformance.checks import each, equal, failed, rule
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import COUNT, SIZE, URObjects
-from fairlead.conformance.ur.rectangles import is_in_box, make_offset, make_region
+from fairlead.conformance.ur.values import is_in_box, make_offset, make_region
 from fairlead.loader.ur.abi import UR
 
 ROW, SLICE = 16, 64  # of the rectangles, in bytes: 4 by 4 by 4 numbers in a buffer of COUNT

@@ -13,8 +13,7 @@ from fairlead.conformance.ur import kernels
 from fairlead.conformance.ur.calls import URCalls
 from fairlead.conformance.ur.objects import URObjects
 from fairlead.conformance.ur.recording import Update, URRecording, need
-from fairlead.conformance.ur.rectangles import make_offset
-from fairlead.conformance.ur.values import BufferValue, ImageValue, SamplerValue
+from fairlead.conformance.ur.values import BufferValue, ImageValue, SamplerValue, make_offset
 from fairlead.loader.ur.abi import UR
 
 WIDTH, HEIGHT = 8, 8

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from ..graph.command_graph import Addable, CommandGraph
 from ..graph.conditions import Decides
 from ..graph.dynamic import DynamicParameter
-from ..graph.edges import cut_edges
 from ..graph.files import Saves
 from ..graph.node import Node
-from ..graph.nodes import Nodes
+from ..graph.nodes import Nodes, cut_edges
 from ..graph.picture import Drawable
 from ..graph.recording import make_recording_error
 from ..icd.capture.recording import CaptureError

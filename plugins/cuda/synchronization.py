@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...loader.ur.abi import UR
-from ..sdk.synchronization import declare_synchronization
+from ..sdk.queues import declare_synchronization
 from .captures import refuse_capture
 from .clocks import make_base, make_event
 from .core import API, check, find_routine

@@ -19,8 +19,7 @@ from typing import Final
 
 from ...loader.base.search import filter_environ
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
-from .comgr import DECLARATIONS
-from .places import find_rocm_files
+from .comgr import DECLARATIONS, find_rocm_files
 
 #: Where it may be below a folder of ROCM_PATH, /opt/rocm and /usr.
 _PROGRAMS: Final = "llvm/bin/clang", "lib/llvm*/bin/clang"

@@ -7,15 +7,38 @@ in the library. Where they are not, the compiler's header `opencl-c-base.h` is l
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
 from ...loader.base.forks import make_lock
+from ...loader.base.search import filter_environ
 from ..sdk.gpu.runtime_compilers import RuntimeCompilerError, split_options
-from .places import find_rocm_files
+
+_ROOTS: Final = "/opt/rocm", "/usr"
+
+
+def find_rocm_files(*patterns: str) -> Iterator[str]:
+    """Yield the files of patterns, those of a pattern from the highest version on.
+
+    Args:
+        patterns: paths below the folders, with wildcards.
+    """
+    for root in filter(None, (filter_environ().get("ROCM_PATH"), *_ROOTS)):
+        for pattern in patterns:
+            yield from sorted(
+                glob.glob(os.path.join(root, pattern)), key=_parse_version, reverse=True
+            )
+
+
+def _parse_version(path: str) -> tuple[tuple[int, ...], str]:
+    """Return the numbers in a path, and the path: lib/llvm-15 comes after lib/llvm-9."""
+    return tuple(map(int, re.findall(r"\d+", path))), path
+
 
 #: The library's names, the newest first.
 LIBRARIES: Final = "libamd_comgr.so.3", "libamd_comgr.so.2"

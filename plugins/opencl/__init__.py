@@ -18,7 +18,6 @@ from . import (
     kernel_info,
     kernels,
     launches,
-    memory,
     platforms,
     program_builds,
     programs,

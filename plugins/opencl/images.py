@@ -30,6 +30,7 @@ from ..sdk.images import (
 from ..sdk.rectangles import Rect
 from ..sdk.rules import USE
 from ..sdk.transfers import declare_image_transfers
+from .buffers import URMemory, convert_to_opencl_flags, query_memory, query_native_type
 from .contexts import URContext, check_native
 from .core import (
     CLObject,
@@ -44,7 +45,6 @@ from .core import (
 from .devices import URDevice
 from .enqueue import Enqueue, enqueues
 from .events import UREvent
-from .memory import URMemory, convert_to_opencl_flags, query_memory, query_native_type
 from .queues import URQueue, create_queue
 from .transfers import convert_sizes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...loader.ur.abi import UR
-from ..sdk.synchronization import declare_synchronization
+from ..sdk.queues import declare_synchronization
 from .core import create
 from .enqueue import Enqueue, enqueues
 from .events import UREvent, call_host_function, call_on_status

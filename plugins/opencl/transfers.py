@@ -18,12 +18,11 @@ from ..sdk.programs import declare_variable_transfers
 from ..sdk.rectangles import Rect
 from ..sdk.rules import is_power_of_two
 from ..sdk.transfers import list_sides
-from .buffers import URBuffer
+from .buffers import URBuffer, URMemory
 from .contexts import URContext
 from .core import CLObject, convert_flags, create
 from .enqueue import Call, Enqueue, enqueues
 from .events import UREvent
-from .memory import URMemory
 from .platforms import find_extension
 
 LARGEST_PATTERN: Final = 128  # bytes (SPEC clEnqueueFillBuffer: 1, 2, 4 … 128)

@@ -4,7 +4,7 @@ stamps, host tasks.
 
 from __future__ import annotations
 
-from ..sdk.synchronization import declare_synchronization
+from ..sdk.queues import declare_synchronization
 from .captures import refuse_capture
 from .core import failure
 from .enqueue import LZEnqueue, enqueues

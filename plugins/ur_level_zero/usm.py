@@ -23,9 +23,8 @@ from .contexts import LZContext
 from .core import adapter
 from .enqueue import LZEnqueue, enqueues
 from .events import LZEvent
-from .operations import fill
 from .queues import create_queue
-from .transfers import enqueue_operation
+from .transfers import enqueue_operation, fill
 from .unfinished_queues import drain_queues
 
 _SUPPORT: Final = {

@@ -12,9 +12,8 @@ from ....loader.base.operations import TransferCommand
 from ...sdk.gpu.api import CopyPlace
 from ...sdk.transfers import Transfers
 from ..allocations import locate
-from ..commands import make_sets
 from ..core import API
-from ..transfers import find_filled, make_place
+from ..transfers import find_filled, make_place, make_sets
 from .appends import Appended, CuAppend, appends
 
 

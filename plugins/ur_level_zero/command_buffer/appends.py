@@ -21,7 +21,7 @@ from ..allocations import locate
 from ..core import adapter
 from ..kernels import GroupCount, LaunchSizes, LZKernel
 from ..launches import LAUNCH
-from ..operations import convert
+from ..transfers import convert
 from .command_buffers import LZCommandEvent
 from .records import CommandRecord, LaunchState, LZCommand
 

@@ -83,7 +83,7 @@ def test_the_host_waits_while_a_pattern_of_its_own_is_copied(
 
 def _sets(adapted: Adapted, address: int, pattern: bytes, size: int) -> list[tuple[int, int, int]]:
     """The sets of a fill: bytes of an element, elements of a row, rows."""
-    found = adapted.module("commands").make_sets(address, pattern, size)
+    found = adapted.module("transfers").make_sets(address, pattern, size)
     return [(one.elementSize, one.width, one.height) for one in found]
 
 
@@ -97,13 +97,13 @@ def test_a_fill_is_as_few_sets_as_can_be(adapted: Adapted) -> None:
 def test_cuda_sets_columns_of_four_bytes(adapted: Adapted) -> None:
     assert _sets(adapted, 2, bytes(range(4)), 100) == [(2, 1, 25), (2, 1, 25)]
     assert _sets(adapted, 0, bytes(range(16)), 160) == [(4, 1, 10)] * 4
-    assert adapted.module("commands").make_sets(0, bytes(range(129)), 129 * 2) is None
+    assert adapted.module("transfers").make_sets(0, bytes(range(129)), 129 * 2) is None
 
 
 @only_hip
 def test_hip_sets_columns_of_single_bytes(adapted: Adapted) -> None:
     assert _sets(adapted, 0, bytes(range(16)), 160) == [(1, 1, 10)] * 16
-    assert adapted.module("commands").make_sets(0, bytes(range(33)), 66) is None
+    assert adapted.module("transfers").make_sets(0, bytes(range(33)), 66) is None
 
 
 def test_rows_are_copied_and_filled(work: Work) -> None:
