@@ -23,3 +23,14 @@ static inline void fl_enter(fl_buffer *buffer) {
 static inline void fl_leave(fl_buffer *buffer) {
     __atomic_store_n(&buffer->busy, 0, __ATOMIC_RELEASE);
 }
+
+static inline fl_buffer *fl_take_buffer(fl_buffer *buffer) {
+    fl_enter(buffer);
+    return buffer;
+}
+
+static inline void fl_drop_buffer(fl_buffer **held) { fl_leave(*held); }
+
+/* Have a buffer from here to the end of the block. */
+#define FL_HOLD_BUFFER(buffer)                                                                     \
+    __attribute__((cleanup(fl_drop_buffer), unused)) fl_buffer *fl_held = fl_take_buffer(buffer)

@@ -162,30 +162,26 @@ static parameter *find_stand_in(const void *value) {
 }
 
 void fl_stand_for_parameter(uint64_t id, const void *memory) {
-    pthread_mutex_lock(&known.lock);
+    FL_HOLD(known.lock);
     parameter *p = find(id, NULL, false);
     if (p)
         p->stand_in = memory;
-    pthread_mutex_unlock(&known.lock);
 }
 
 void fl_replace_stand_in(size_t *size, const void **value) {
     if (*size || !*value)
         return;
-    pthread_mutex_lock(&known.lock);
+    FL_HOLD(known.lock);
     parameter *p = find_stand_in(*value);
     if (p) {
         *size = p->size;
         *value = p->key;
     }
-    pthread_mutex_unlock(&known.lock);
 }
 
 bool fl_is_parameter(const void *value) {
-    pthread_mutex_lock(&known.lock);
-    bool is = value && (find(0, value, false) || find_stand_in(value));
-    pthread_mutex_unlock(&known.lock);
-    return is;
+    FL_HOLD(known.lock);
+    return value && (find(0, value, false) || find_stand_in(value));
 }
 
 /* The recordings' cell of a Parameter for such arguments, made when it is first asked for. */
@@ -381,7 +377,7 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
     uint32_t turn = 0;
     const fl_built *built = route->parts[0].built;
     *failed = UINT32_MAX;
-    fl_enter(route->buffer);
+    FL_HOLD_BUFFER(route->buffer);
     if (fl_takes_all(route, values, count, times)) {
         turn = times;
         code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
@@ -399,6 +395,5 @@ int fl_enqueue_series(const fl_route *route, uint32_t times, fl_value *values, u
             code = fl_enqueue_step(route, turn == 0, turn + 1 == times, wait_count, wait_list,
                                    event, failed);
     }
-    fl_leave(route->buffer);
     return code;
 }

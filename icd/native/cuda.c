@@ -271,10 +271,9 @@ int fl_cuda_has_ended(const fl_cuda *g) {
 }
 
 void fl_tell_cuda_ends(fl_add_pending *add, fl_tell *tell) {
-    pthread_mutex_lock(&unfinished.lock);
+    FL_HOLD(unfinished.lock);
     unfinished.add = add;
     unfinished.tell = tell;
-    pthread_mutex_unlock(&unfinished.lock);
 }
 
 static int tell_untraced(void *unused) {

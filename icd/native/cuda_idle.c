@@ -159,13 +159,12 @@ fl_marker *fl_forget_queues(fl_queues *queues) {
 
 void fl_add_queue(fl_queues *queues, cl_command_queue queue, bool in_order) {
     fl_known_queue *made = calloc(1, sizeof *made);
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     if (made) {
         *made = (fl_known_queue){queues->first, queue, 1, 0, in_order};
         queues->first = made;
     } else
         queues->are_known = false;
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 static fl_known_queue **find(fl_queues *queues, cl_command_queue queue) {
@@ -178,9 +177,8 @@ static fl_known_queue **find(fl_queues *queues, cl_command_queue queue) {
 bool fl_has_queue(fl_queues *queues, cl_command_queue queue) { return *find(queues, queue); }
 
 void fl_retain_queue(fl_queues *queues, cl_command_queue queue) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     (*find(queues, queue))->references++;
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 /* The commands of a queue that ends may use what the program releases later. So its last marker is

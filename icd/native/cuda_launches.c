@@ -64,7 +64,7 @@ FL_FREE_IN_CHILD(lock)
 static void lose(const fl_cuda *g, CUresult code) {
     if (!is_deadly(code))
         return;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (uint32_t i = 0; i < g->device_count; i++) {
         fl_cuda_device *d = g->devices[i];
         if (d->lost)
@@ -72,7 +72,6 @@ static void lose(const fl_cuda *g, CUresult code) {
         memcpy(d->lost_by, g->title, sizeof d->lost_by);
         __atomic_store_n(&d->lost, code, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static uint64_t now(void) {
@@ -290,12 +289,9 @@ static void mark_newest(fl_cuda *g) {
 
 /* The first ones are measured. The caller is the thread. */
 static void launch_job(fl_cuda *g, job *j) {
-    pthread_mutex_lock(&g->running);
-    if (g->timed < FL_CUDA_MEASURED)
-        j->code = launch_here(g, j->times, j->words);
-    else
-        j->code = launch_behind(g, j, j->times);
-    pthread_mutex_unlock(&g->running);
+    FL_HOLD(g->running);
+    j->code = g->timed < FL_CUDA_MEASURED ? launch_here(g, j->times, j->words)
+                                          : launch_behind(g, j, j->times);
 }
 
 /* A launch of what the cells are now. */
@@ -331,10 +327,9 @@ static void drop(fl_cuda *g, job *j) {
         CALL(fl_table_of(j->end), clReleaseEvent)(j->end);
     if (j->before)
         CALL(fl_table_of(j->before), clReleaseEvent)(j->before);
-    pthread_mutex_lock(&g->lock);
+    FL_HOLD(g->lock);
     j->next = g->idle;
     g->idle = j;
-    pthread_mutex_unlock(&g->lock);
 }
 
 void fl_free_jobs(fl_cuda *g, bool with_events) {
@@ -635,13 +630,12 @@ static cl_int give(fl_cuda *g, cl_command_queue queue, job *j, cl_uint waits, co
     else
         fl_close_lane(g);
     CALL(t, clFlush)(queue);
-    pthread_mutex_lock(&g->lock);
+    FL_HOLD(g->lock);
     if (code == CL_SUCCESS && has_thread(g)) {
         atomic_store(&g->hurries, true);   /* the queue waits for it */
         append(g, j);
     } else if (code == CL_SUCCESS)
         code = CL_OUT_OF_HOST_MEMORY;
-    pthread_mutex_unlock(&g->lock);
     return code;
 }
 

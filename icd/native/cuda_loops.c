@@ -59,7 +59,7 @@ static CUresult find_turn(fl_cuda_device *d) {
     CUresult code = CUDA_SUCCESS;
     CUmodule module;
     CUfunction function;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     if (!d->turn) {
         code = CU(d, cuModuleLoadDataEx)(&module, turn_text, 0, NULL, NULL);
         if (code == CUDA_SUCCESS)
@@ -67,7 +67,6 @@ static CUresult find_turn(fl_cuda_device *d) {
         if (code == CUDA_SUCCESS)
             d->turn = function;
     }
-    pthread_mutex_unlock(&lock);
     return code;
 }
 

@@ -228,7 +228,7 @@ static void trim(uint64_t most) {
 static void buffer_gone(cl_mem memory, void *data) {
     place *p = data;
     (void)memory;
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     if (p->ends) {
         /* which of two buffers has ended does not matter: both have to */
         p->ends--;
@@ -239,7 +239,6 @@ static void buffer_gone(cl_mem memory, void *data) {
         p->memory = NULL;
         release_place(p);
     }
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 static void release_memory(cl_mem memory) {
@@ -451,7 +450,7 @@ typedef struct wanted {
 
 /* A use of the open piece, if it has room for so many bytes. They begin at `first`. */
 static fl_piece *take_range(home *h, size_t size, size_t *first) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     fl_piece *p = h->open;
     if (p && p->mapped - p->used >= size) {
         *first = p->used;
@@ -459,7 +458,6 @@ static fl_piece *take_range(home *h, size_t size, size_t *first) {
         p->users++;
     } else
         p = NULL;
-    pthread_mutex_unlock(&fl_shared_lock);
     return p;
 }
 
@@ -596,9 +594,8 @@ static place *take_place(const wanted *w) {
 
 /* The program gets no buffer after all. */
 static void put_back(place *p) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     release_place(p);
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 /* A sub-buffer of an import that looks like a buffer. */
@@ -636,7 +633,7 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
         put_back(p);
         return NULL;
     }
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     p->size = size;
     p->flags = flags;
     if (!p->memory) {
@@ -646,16 +643,13 @@ cl_mem fl_new_shared_buffer(cl_context context, cl_mem_flags flags, size_t size,
         p->memory = memory;
         list(p);
     }
-    pthread_mutex_unlock(&fl_shared_lock);
     return memory;
 }
 
 bool fl_is_kept(cl_mem memory) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     const place *p = find(memory);
-    bool is_kept = p && p->is_free;
-    pthread_mutex_unlock(&fl_shared_lock);
-    return is_kept;
+    return p && p->is_free;
 }
 
 bool fl_keep_buffer(cl_mem memory, cl_int *code) {
@@ -692,24 +686,22 @@ bool fl_keep_buffer(cl_mem memory, cl_int *code) {
 }
 
 void fl_never_keep(cl_mem memory) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     place *p = find_used(memory);
     if (p)
         p->is_held = true;
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 void fl_count_other_buffer(cl_mem memory) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     place *p = memory ? find(memory) : NULL;
     if (p)
         unlist(p);
     counts.other += memory != NULL;
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 bool fl_find_place(cl_mem memory, fl_place_facts *found) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     const place *p = find_used(memory);
     if (p) {
         size_t origin = origin_of(p);
@@ -717,7 +709,6 @@ bool fl_find_place(cl_mem memory, fl_place_facts *found) {
         *found = (fl_place_facts){
             p->flags, {piece->address + origin, piece->reached_by, piece->device}, origin};
     }
-    pthread_mutex_unlock(&fl_shared_lock);
     return p;
 }
 
@@ -738,11 +729,10 @@ void fl_add_context(cl_context context) {
 }
 
 void fl_retain_shared_context(cl_context context) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     shared_context *c = find_context(context);
     if (c)
         c->queues.references++;
-    pthread_mutex_unlock(&fl_shared_lock);
 }
 
 /* What is kept holds its context. So it goes when the program has let go of the context, and of
@@ -800,18 +790,17 @@ fl_queues *fl_queues_with(cl_command_queue queue) {
 bool fl_add_shared_device(void *opencl_device, fl_cuda_device *device, fl_cuda_import *import) {
     if (device_count == FL_CUDA_MOST_DEVICES || device->number >= FL_CUDA_MOST_DEVICES)
         return false;
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     devices[device_count].opencl = opencl_device;
     devices[device_count].cuda = device;
     import_memory = import;
     device_count++;
-    pthread_mutex_unlock(&fl_shared_lock);
     return true;
 }
 
 bool fl_remove_shared_device(void *opencl_device) {
     bool was = false;
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     for (uint32_t i = 0; i < device_count; i++)
         if (devices[i].opencl == opencl_device) {
             devices[i] = devices[--device_count];
@@ -820,7 +809,6 @@ bool fl_remove_shared_device(void *opencl_device) {
     for (shared_context *c = contexts; c; c = c->next)
         for (home *h = c->homes; h; h = h->next)
             h->device = NULL;
-    pthread_mutex_unlock(&fl_shared_lock);
     return was;
 }
 
@@ -833,8 +821,6 @@ void fl_limit_kept(uint64_t bytes) {
 }
 
 fl_cuda_counts fl_count_shared(void) {
-    pthread_mutex_lock(&fl_shared_lock);
-    fl_cuda_counts now = counts;
-    pthread_mutex_unlock(&fl_shared_lock);
-    return now;
+    FL_HOLD(fl_shared_lock);
+    return counts;
 }

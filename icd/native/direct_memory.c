@@ -104,7 +104,7 @@ static bool ask_shape(fl_direct_device *d, const fl_command *c, size_t *local) {
 bool fl_choose_local(fl_direct_device *d, const fl_command *c, size_t *local) {
     const uint32_t room = sizeof d->shapes / sizeof *d->shapes;
     bool known = false;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (uint32_t i = 0; !known && i < d->shape_count && i < room; i++)
         if (d->shapes[i].work_dim == c->work_dim &&
             !memcmp(d->shapes[i].global, c->n + 3, c->work_dim * sizeof *c->n)) {
@@ -117,6 +117,5 @@ bool fl_choose_local(fl_direct_device *d, const fl_command *c, size_t *local) {
         memcpy(s->global, c->n + 3, sizeof s->global);
         memcpy(s->local, local, sizeof s->local);
     }
-    pthread_mutex_unlock(&lock);
     return known;
 }

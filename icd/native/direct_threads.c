@@ -114,12 +114,11 @@ static uint32_t take_pieces(member *m, uint32_t number, unsigned *flags) {
 static uint32_t number_of(member *m) { return (uint32_t)(atomic_load(&m->ticket) >> 32); }
 
 static void sleep_until_there_is_work(member *m, uint32_t seen) {
-    pthread_mutex_lock(&pool.lock);
+    FL_HOLD(pool.lock);
     atomic_store(&m->sleeps, true);
     while (number_of(m) == seen)
         pthread_cond_wait(&m->woken, &pool.lock);
     atomic_store(&m->sleeps, false);
-    pthread_mutex_unlock(&pool.lock);
 }
 
 static void *help(void *self) {
@@ -266,11 +265,10 @@ void fl_give_threads_back(fl_team *team) {
     atomic_fetch_sub(&pool.runs, 1);
     if (!team)
         return;
-    pthread_mutex_lock(&pool.lock);
+    FL_HOLD(pool.lock);
     for (uint32_t i = 1; i < team->size; i++)
         atomic_load(&team->members[i])->taken = false;
     team->taken = false;
-    pthread_mutex_unlock(&pool.lock);
 }
 
 /* How many pieces of a work the other threads have told that they have run. */
@@ -287,9 +285,8 @@ static uint32_t ended(const fl_team *team, uint32_t number, uint32_t threads) {
 static void wake(member *m) {
     if (!atomic_load(&m->sleeps))
         return;
-    pthread_mutex_lock(&pool.lock);
+    FL_HOLD(pool.lock);
     pthread_cond_signal(&m->woken);
-    pthread_mutex_unlock(&pool.lock);
 }
 
 void fl_run_together(fl_team *team, uint32_t threads, const fl_work *work, unsigned *flags) {

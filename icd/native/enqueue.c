@@ -138,10 +138,8 @@ int fl_enqueue_step(const fl_route *route, bool is_first, bool is_last, uint32_t
 
 int fl_enqueue(const fl_route *route, uint32_t times, uint32_t wait_count, void *const *wait_list,
                void **event, uint32_t *failed) {
-    fl_enter(route->buffer);
-    int code = fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
-    fl_leave(route->buffer);
-    return code;
+    FL_HOLD_BUFFER(route->buffer);
+    return fl_enqueue_all(route, times, wait_count, wait_list, event, failed);
 }
 
 static uint32_t forks;
@@ -149,11 +147,10 @@ static uint32_t forks;
 void fl_begin_child(void) { forks++; }
 
 void fl_allow_again(fl_buffer *buffer, fl_route *route) {
-    fl_enter(buffer);
+    FL_HOLD_BUFFER(buffer);
     if (route)
         route->forks = forks;
     buffer->again = route;
-    fl_leave(buffer);
 }
 
 static bool may_repeat(const fl_buffer *b, const fl_route *route) {
@@ -233,20 +230,17 @@ static int run_here(const fl_route *route, uint32_t times) {
 }
 
 int fl_run(const fl_route *route, uint32_t times) {
-    fl_enter(route->buffer);
-    int code = run_here(route, times);
-    fl_leave(route->buffer);
-    return code;
+    FL_HOLD_BUFFER(route->buffer);
+    return run_here(route, times);
 }
 
 void *fl_find_address(const fl_route *route, void *memory) {
     void *found = NULL;
-    fl_enter(route->buffer);
+    FL_HOLD_BUFFER(route->buffer);
     for (uint32_t k = 0; k < route->part_count && !found; k++) {
         const fl_built *built = route->parts[k].built;
         found = built->find_address ? built->find_address(built->self, memory) : NULL;
     }
-    fl_leave(route->buffer);
     return found;
 }
 
@@ -370,7 +364,7 @@ static int exchange_all(fl_buffer *b, fl_command *rows, const uint32_t *numbers,
                         uint32_t count) {
     int code = CL_SUCCESS;
     uint32_t done = 0;
-    fl_enter(b);
+    FL_HOLD_BUFFER(b);
     for (; done < count && code == CL_SUCCESS; done++) {
         exchange_launch(&rows[numbers[done]], &now[done]);
         code = fl_update_buffer(b, numbers[done], 0);
@@ -379,7 +373,6 @@ static int exchange_all(fl_buffer *b, fl_command *rows, const uint32_t *numbers,
         exchange_launch(&rows[numbers[done]], &now[done]);
         fl_update_buffer(b, numbers[done], 0);
     }
-    fl_leave(b);
     return code;
 }
 

@@ -34,10 +34,8 @@ static cl_int end_read(cl_event *read) {
 
 /* Whether the last enqueue has failed. Intel's read after a failed event is a success. */
 static bool last_has_failed(fl_buffer *b) {
-    fl_enter(b);
-    bool failed = fl_has_failed(b->last_event);
-    fl_leave(b);
-    return failed;
+    FL_HOLD_BUFFER(b);
+    return fl_has_failed(b->last_event);
 }
 
 int fl_enqueue_until(const fl_route *route, uint32_t times, uint32_t every, void *flag,
@@ -83,7 +81,7 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
     *ran = *stopped = 0;
     if (route->part_count != 1 || !built->run_until)
         return FL_BUILD_ANEW;
-    fl_enter(b);
+    FL_HOLD_BUFFER(b);
     int code = CALL(fl_table_of(route->queue), clFinish)(route->queue);
     bool at_once = fl_takes_all(route, values, count, times);
     if (code == CL_SUCCESS && first && !at_once) /* before the values of the first turn are taken */
@@ -103,6 +101,5 @@ int fl_run_until(const fl_route *route, uint32_t times, fl_value *values, uint32
             fl_take_next(b, values, count, *ran - 1);
     }
     b->enqueued += *ran;
-    fl_leave(b);
     return code;
 }

@@ -82,10 +82,8 @@ static void release_states(kernel_state *states, uint32_t capacity) {
 }
 
 int fl_forgotten_kernels(void) {
-    pthread_mutex_lock(&seen.lock);
-    int nothing = seen.states == NULL;
-    pthread_mutex_unlock(&seen.lock);
-    return nothing;
+    FL_HOLD(seen.lock);
+    return seen.states == NULL;
 }
 
 static bool grow(void) {
@@ -226,7 +224,7 @@ cl_int fl_set_memory(void *kernel, uint32_t index, void *memory) {
 }
 
 int fl_watch_arguments(void **table, fl_mapping *known) {
-    pthread_mutex_lock(&seen.lock);
+    FL_HOLD(seen.lock);
     int code = fl_patch(table, SLOT_clSetKernelArg, (void *)watched_clSetKernelArg, known);
     if (code == CL_SUCCESS) {
         code = fl_patch(table, SLOT_clSetKernelArgSVMPointer,
@@ -234,7 +232,6 @@ int fl_watch_arguments(void **table, fl_mapping *known) {
         if (code != CL_SUCCESS)
             fl_unpatch(table, SLOT_clSetKernelArg, known);
     }
-    pthread_mutex_unlock(&seen.lock);
     return code;
 }
 

@@ -54,13 +54,12 @@ static void let_go(struct helped one) {
 /* Take one of a sequence. */
 static bool take_of(const void *sequence, struct helped *found) {
     bool is_found = false;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (unsigned i = 0; i < atomic_load(&count) && !is_found; i++) {
         is_found = list[i].sequence == sequence;
         if (is_found)
             *found = take(i);
     }
-    pthread_mutex_unlock(&lock);
     return is_found;
 }
 
@@ -86,13 +85,12 @@ void fl_offer_help(const void *sequence, void *queue, uint32_t own_count, void *
     }
     if (end)
         CALL(fl_table_of(end), clRetainEvent)(end);
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     make_room(own_count);
     event_count += own_count;
     unsigned place = atomic_load(&count);
     list[place] = (struct helped){++last_number, sequence, queue, kept, own_count, end};
     atomic_store(&count, place + 1);
-    pthread_mutex_unlock(&lock);
 }
 
 /* The number of the last one that an event ends, or of the last on a queue; 0 if there is none. */
@@ -108,13 +106,12 @@ static uint64_t last_of(void **queue, cl_event end) {
 /* Take the first one on a queue up to a number. */
 static bool next(const void *queue, uint64_t last, struct helped *found) {
     bool is_found = false;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (unsigned i = 0; i < atomic_load(&count) && list[i].number <= last && !is_found; i++) {
         is_found = list[i].queue == queue;
         if (is_found)
             *found = take(i);
     }
-    pthread_mutex_unlock(&lock);
     return is_found;
 }
 

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "locks.h"
 #include "memory.h"
 #include "opencl_abi.h"
 
@@ -35,13 +36,6 @@ static inline void fl_pause(void) {
     __builtin_ia32_pause();
 #endif
 }
-
-/* Have a mutex of a file free in forked children, where the thread that has it does not exist. */
-#define FL_FREE_IN_CHILD(mutex)                                                                    \
-    static void free_in_child(void) { pthread_mutex_init(&(mutex), NULL); }                        \
-    __attribute__((constructor)) static void watch_forks(void) {                                   \
-        pthread_atfork(NULL, NULL, free_in_child);                                                 \
-    }
 
 /* retained_objects.c: a set of objects that are retained once each for as long as the set lives. */
 typedef enum {

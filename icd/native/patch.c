@@ -94,13 +94,12 @@ static uint32_t length_of(void *const *table) {
 }
 
 void fl_set_length(void **table, uint32_t slots) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     unsigned count = atomic_load(&length_count);
     if (slots < length_of(table) && count < MOST_PATCHES) {
         lengths[count] = (struct length){table, slots};
         atomic_store_explicit(&length_count, count + 1, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void *fl_slot(void *const *table, int slot) {
@@ -125,7 +124,7 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     int code = CL_OUT_OF_RESOURCES;
     if ((uint32_t)slot >= length_of(table))
         return CL_SUCCESS;   /* nobody can call what is not there */
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     struct patch *patch = find(table, slot);
     unsigned count = atomic_load(&patch_count);
     if (!patch && count < MOST_PATCHES) {
@@ -140,7 +139,6 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
         patch->users++;
         code = CL_SUCCESS;
     }
-    pthread_mutex_unlock(&lock);
     return code;
 }
 
@@ -149,7 +147,7 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
 bool fl_underlay(void **table, int slot, void *function, void **below, fl_mapping *known) {
     if ((uint32_t)slot >= length_of(table))
         return true;   /* nobody can call what is not there */
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     struct patch *patch = find(table, slot);
     bool is_watched = patch && (patch->users || patch->covered), done = true;
     void *present = is_watched ? atomic_load(&patch->original)
@@ -160,7 +158,6 @@ bool fl_underlay(void **table, int slot, void *function, void **below, fl_mappin
         if (patch && done)
             atomic_store(&patch->original, function);
     }
-    pthread_mutex_unlock(&lock);
     return done;
 }
 
@@ -176,13 +173,11 @@ static void end(struct patch *patch, fl_mapping *known) {
 
 /* Give a slot back. The answer is how many users are left. */
 unsigned fl_unpatch(void **table, int slot, fl_mapping *known) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     struct patch *patch = find(table, slot);
     if (patch && patch->users && --patch->users == 0)
         end(patch, known);
-    unsigned users = patch ? patch->users : 0;
-    pthread_mutex_unlock(&lock);
-    return users;
+    return patch ? patch->users : 0;
 }
 
 /* The driver's function behind a slot that may be patched, for a call on `object`; a stub where it
@@ -200,11 +195,10 @@ bool fl_is_patched(const void *object, int slot) {
     void **table = o->dispatch; /* an object of ICD 1 may end after this word */
     void *const *tables[] = {table, table[0] == FL_ICD2_TAG ? o->dispatch_data : NULL};
     bool found = false;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (int i = 0; i < 2; i++) {
         const struct patch *patch = tables[i] ? find(tables[i], slot) : NULL;
         found |= patch && patch->users;
     }
-    pthread_mutex_unlock(&lock);
     return found;
 }

@@ -18,7 +18,6 @@
 static recording_table pool[MOST_TABLES];
 /* Of the pool, and of the list of active recordings. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-FL_FREE_IN_CHILD(lock)
 static fl_recording *recordings;
 
 /* A visitor of another thread does not come back in a forked child, and the one that forks is
@@ -27,10 +26,7 @@ static void forget_visitors(void) {
     for (int i = 0; i < MOST_TABLES; i++)
         atomic_store(&pool[i].visitors, 0);
 }
-
-__attribute__((constructor)) static void watch_visitors(void) {
-    pthread_atfork(NULL, NULL, forget_visitors);
-}
+FL_IN_CHILD(pthread_mutex_init(&lock, NULL); forget_visitors())
 
 recording_table *fl_recording_table(const void *dispatch) {
     uintptr_t at = (uintptr_t)dispatch - (uintptr_t)pool;
@@ -64,11 +60,10 @@ int fl_is_captured(void *queue) {
 
 /* The recording, among the active ones, that knows an event; NULL if none does. */
 fl_recording *fl_owner_of(const void *event) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     fl_recording *r = recordings;
     while (r && (!pthread_equal(r->thread, pthread_self()) || fl_node_of(r, event) == NONE))
         r = r->next;
-    pthread_mutex_unlock(&lock);
     return r;
 }
 
@@ -156,7 +151,7 @@ static void restore(fl_recording *r) {
         while (atomic_load(&t->visitors))
             sched_yield();
     }
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (uint32_t i = 0; i < r->queue_count; i++)
         if (r->queues[i].recording_table) {
             r->queues[i].recording_table->used = false;
@@ -167,7 +162,6 @@ static void restore(fl_recording *r) {
             *at = r->next;
             break;
         }
-    pthread_mutex_unlock(&lock);
 }
 
 /* Begin a block. All queues are of one context. NULL: *code says why, and nothing has changed. */
@@ -299,14 +293,13 @@ uint32_t fl_pinned(const fl_recording *r) {
 /* A recording of this thread that has not heard of what has this number, NULL if all have. Only
  * this thread begins and ends its own. */
 static fl_recording *next_to_tell(uint64_t number, cl_mem memory) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     fl_recording *r = recordings;
     while (r && (!pthread_equal(r->thread, pthread_self()) || r->heard == number ||
                  (memory && fl_keep_has(&r->keep, memory))))
         r = r->next;
     if (r)
         r->heard = number;
-    pthread_mutex_unlock(&lock);
     return r;
 }
 

@@ -212,12 +212,11 @@ int fl_watch_svm(void **table, fl_mapping *known) {
 void fl_unwatch_svm(void **table, fl_mapping *known) {
     fl_unpatch(table, SLOT_clEnqueueSVMFree, known);
     fl_unpatch(table, SLOT_clSVMFree, known);
-    pthread_mutex_lock(&svm.lock);
+    FL_HOLD(svm.lock);
     if (fl_unpatch(table, SLOT_clSVMAlloc, known) == 0)
         for (uint32_t i = svm.count; i-- > 0;)
             if (svm.known[i].table == table && !svm.known[i].pins && !svm.known[i].freed)
                 svm.known[i] = svm.known[--svm.count];
-    pthread_mutex_unlock(&svm.lock);
 }
 
 bool fl_pin(fl_pins *pins, const void *pointer) {
@@ -243,9 +242,8 @@ bool fl_pin(fl_pins *pins, const void *pointer) {
  * recording holds one. */
 void fl_free_with_pins(cl_context context, void *pointer) {
     bool noted;
-    pthread_mutex_lock(&svm.lock);
+    FL_HOLD(svm.lock);
     put_off(context, pointer, &noted);
-    pthread_mutex_unlock(&svm.lock);
 }
 
 static void unpin(const void *pointer) {

@@ -7,6 +7,7 @@ UBSan.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -104,6 +105,6 @@ def test_every_lock_in_c_is_free_in_forked_children() -> None:
     freeing = {
         name
         for name, text in sources.items()
-        if "FL_FREE_IN_CHILD(" in text or "pthread_atfork(" in text
+        if re.search(r"\b(FL_FREE_IN_CHILD|FL_IN_CHILD|pthread_atfork)\(", text)
     }
     assert locking and locking <= freeing

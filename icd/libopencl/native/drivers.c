@@ -414,11 +414,10 @@ static void do_repair(const struct repair *repair) {
 static void do_repairs(void) {
     if (!__atomic_load_n(&repairs, __ATOMIC_ACQUIRE))
         return;
-    pthread_mutex_lock(&repair_lock);
+    FL_HOLD(repair_lock);
     for (struct repair *one = repairs; one; one = one->next)
         do_repair(one);
     __atomic_store_n(&repairs, NULL, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&repair_lock);
 }
 
 void fl_free_repairs(void) {

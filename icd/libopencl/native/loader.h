@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "locks.h"
 #include "opencl_abi.h"
 
 #define FL_TAG                                                                                     \

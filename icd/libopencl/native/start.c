@@ -44,7 +44,7 @@ bool fl_start(void) {
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == STARTING &&
         pthread_equal(starter, pthread_self()))
         return false;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     if (state != STARTED) {
         starter = pthread_self();
         __atomic_store_n(&state, STARTING, __ATOMIC_RELEASE);
@@ -54,7 +54,6 @@ bool fl_start(void) {
         fl_start_layers();
         __atomic_store_n(&state, STARTED, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
     return true;
 }
 

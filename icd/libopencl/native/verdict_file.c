@@ -375,11 +375,10 @@ static char *run_python(const char *python, const char *script, const char *root
 }
 
 static void drop_guard(void) {
-    pthread_mutex_lock(&opening);
+    FL_HOLD(opening);
     if (guard >= 0)
         close(guard);
     guard = -1;
-    pthread_mutex_unlock(&opening);
 }
 
 /* Wait until no other process asks Python; a process that stands still is waited for no longer than

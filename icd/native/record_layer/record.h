@@ -3,6 +3,7 @@
 #define FL_RECORD_H
 
 #include "../../../loader/base/native/layer.h"
+#include "../../../loader/base/native/locks.h"
 
 #include "opencl_abi.h"
 

@@ -127,13 +127,12 @@ uint64_t *fl_write_record(fl_record *record, enum fl_record_kind kind) {
     more(record, 0);
     size_t words = record->used;
     record->used = 0;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     uint64_t *place = take(words);
     if (place) {
         memcpy(place + 1, record->words + 1, (words - 1) * sizeof *place);
         __atomic_store_n(place, words | (uint64_t)kind << 32, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
     return place;
 }
 
@@ -210,7 +209,7 @@ void *fl_new_data(size_t bytes) {
 
 uint64_t fl_keep_data(void *data) {
     uint64_t *place = (uint64_t *)data - DATA_HEAD, hash = hash_of(data, place[BYTES]);
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     uint64_t number = number_of(hash, data, place[BYTES]);
     uint64_t **row = number ? &spares : &rows[hash % ROWS];
     place[HASH] = hash;
@@ -220,7 +219,6 @@ uint64_t fl_keep_data(void *data) {
         number = place[NUMBER];
         __atomic_store_n(place + IS_THERE, 1, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
     return number;
 }
 

@@ -37,7 +37,6 @@ typedef struct command {
 } command;
 
 static fl_device slots;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the list */
 static command *first, **last = &first;
 static int noting; /* a thread is in fl_note_ended */
@@ -47,12 +46,7 @@ static __thread uint64_t given; /* the properties that the program gave */
 static __thread uint64_t exchanged[2 * MOST_PROPERTIES + 1];
 
 /* The events are the parent's. */
-static void begin_again(void) {
-    pthread_mutex_init(&lock, NULL);
-    first = NULL, last = &first, noting = 0;
-}
-
-static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+FL_IN_CHILD(pthread_mutex_init(&lock, NULL); first = NULL, last = &first, noting = 0)
 
 static uint64_t add_profiling(uint64_t flags) {
     return flags & ON_DEVICE ? flags : flags | PROFILING;
@@ -112,9 +106,8 @@ static void add(const fl_call *call, void *event) {
                      .call = *call,
                      .values = {call->function, call->arguments[0], kernel, FL_POINTER(event)}};
     new->call.arguments = NULL;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     *last = new, last = &new->next;
-    pthread_mutex_unlock(&lock);
 }
 
 /* What the device of a new queue is called, and the version of its driver. */
@@ -204,7 +197,6 @@ static void after(fl_call *call) {
 
 void fl_log_device(fl_layer *layer, fl_log *log, const fl_device *device) {
     slots = *device;
-    pthread_once(&once, watch_forks);
     fl_log_calls(layer, log);
     fl_set_handlers(layer, before, after);
 }

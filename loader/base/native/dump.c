@@ -30,15 +30,11 @@ static fl_dump slots;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the list */
 static program *newest;
 static unsigned numbers;
-
-/* Another thread of the parent may have had the lock. */
-static void begin_again(void) { pthread_mutex_init(&lock, NULL); }
-
-static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+FL_FREE_IN_CHILD(lock)
 
 /* The number of a program; a new one if it is not known, or if its handle is used again. */
 static unsigned find_number(const void *handle, bool is_new) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     program *one = newest;
     while (one && one->handle != handle)
         one = one->older;
@@ -50,9 +46,7 @@ static unsigned find_number(const void *handle, bool is_new) {
         }
         one = made;
     }
-    unsigned number = one ? one->number : 0;
-    pthread_mutex_unlock(&lock);
-    return number;
+    return one ? one->number : 0;
 }
 
 static FILE *open_file(unsigned number, const char *ending, const char *mode) {
@@ -109,8 +103,6 @@ void fl_dump_call(const fl_call *call) {
 }
 
 void fl_dump_programs(const char *into, const fl_thunks *of, const fl_dump *functions) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     slots = *functions, api = of;
     folder = strdup(into);
 }

@@ -6,22 +6,16 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void begin_again(void) { pthread_mutex_init(&lock, NULL); }
-
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, begin_again);
-}
+FL_FREE_IN_CHILD(lock)
 
 fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orphan) {
     fl_layer *found = NULL;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (fl_layer *layer = *thunks->layers; layer && !found; layer = layer->other)
         if (!layer->taken)
             found = layer;
     if (found)
         found->next = next, found->thunks = thunks, found->orphan = orphan, found->taken = 1;
-    pthread_mutex_unlock(&lock);
     return found;
 }
 

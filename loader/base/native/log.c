@@ -93,12 +93,10 @@ static void begin_again(void) {
     }
 }
 
-static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_again); }
+FL_IN_CHILD(begin_again())
 
 fl_log *fl_new_log(size_t limit) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     fl_log *log = calloc(1, sizeof *log);
-    pthread_once(&once, watch_forks);
     if (log) {
         pthread_mutex_init(&log->lock, NULL);
         log->limit = limit;
@@ -226,7 +224,7 @@ int fl_log_begin(fl_call *call) {
 
 /* Append a record. */
 static void append(fl_log *log, const uint64_t *record, size_t words) {
-    pthread_mutex_lock(&log->lock);
+    FL_HOLD(log->lock);
     uint64_t *place = room(log, words * sizeof *record);
     if (place) {
         memcpy(place + 1, record + 1, (words - 1) * sizeof *record);
@@ -234,7 +232,6 @@ static void append(fl_log *log, const uint64_t *record, size_t words) {
     } else {
         ++*log->lost;
     }
-    pthread_mutex_unlock(&log->lock);
 }
 
 void fl_log_note(fl_log *log, uint32_t kind, const fl_call *call, const uint64_t *values,
@@ -287,7 +284,7 @@ void fl_log_calls(fl_layer *layer, fl_log *log) {
 
 size_t fl_log_copy(fl_log *log, size_t from, void *into, size_t size) {
     size_t done = 0, start = 0;
-    pthread_mutex_lock(&log->lock);
+    FL_HOLD(log->lock);
     for (chunk *here = log->first; here && done < size; start += here->used, here = here->next) {
         if (from + done >= start + here->used)
             continue;
@@ -297,26 +294,20 @@ size_t fl_log_copy(fl_log *log, size_t from, void *into, size_t size) {
         memcpy((char *)into + done, (char *)here->words + skip, part);
         done += part;
     }
-    pthread_mutex_unlock(&log->lock);
     return done;
 }
 
 size_t fl_log_size(fl_log *log) {
-    pthread_mutex_lock(&log->lock);
-    size_t size = log->size;
-    pthread_mutex_unlock(&log->lock);
-    return size;
+    FL_HOLD(log->lock);
+    return log->size;
 }
 
 uint64_t fl_log_lost(fl_log *log) {
-    pthread_mutex_lock(&log->lock);
-    uint64_t lost = *log->lost;
-    pthread_mutex_unlock(&log->lock);
-    return lost;
+    FL_HOLD(log->lock);
+    return *log->lost;
 }
 
 void fl_clear_log(fl_log *log) {
-    pthread_mutex_lock(&log->lock);
+    FL_HOLD(log->lock);
     drop(log);
-    pthread_mutex_unlock(&log->lock);
 }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "memory.h"
 
+#include "locks.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,11 +37,9 @@ static void forget_probe(void) {
     probe[0] = probe[1] = -1;
 }
 
-static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_probe); }
+FL_IN_CHILD(forget_probe())
 
 static bool open_probe(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     if (is_ours())
         return true;
     struct stat status;

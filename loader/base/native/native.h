@@ -2,6 +2,7 @@
 #define FL_LOADER_NATIVE_H
 
 #include "layer.h"
+#include "locks.h"
 #include "memory.h"
 #include "native.cdef.h"
 

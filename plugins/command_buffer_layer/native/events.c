@@ -19,9 +19,7 @@ typedef struct known_event {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known_event *buckets[BUCKETS];
 static atomic_uint count;
-
-static void free_lock(void) { pthread_mutex_init(&lock, NULL); }
-FL_FREE_IN_CHILD(free_lock)
+FL_FREE_IN_CHILD(lock)
 
 static known_event **place_of(const void *event) {
     known_event **at = &buckets[((uintptr_t)event >> 4) * 2654435761u % BUCKETS];

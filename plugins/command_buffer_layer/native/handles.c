@@ -31,7 +31,7 @@ static void free_locks(void) {
         for (unsigned j = 0; j < BLOCK; j++)
             pthread_mutex_init(&blocks[i][j].lock, NULL);
 }
-FL_FREE_IN_CHILD(free_locks)
+FL_IN_CHILD(free_locks())
 
 static handle *known(void *pointer, uint32_t kind) {
     unsigned count = atomic_load_explicit(&block_count, memory_order_acquire);
@@ -81,9 +81,8 @@ void *fl_new_handle(uint32_t kind, void *like) {
 void fl_free_handle(void *pointer) {
     handle *h = pointer;
     h->kind = FL_FREE;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     put_last(h);
-    pthread_mutex_unlock(&lock);
 }
 
 uint32_t fl_references(void *pointer) {
@@ -93,9 +92,8 @@ uint32_t fl_references(void *pointer) {
 
 void fl_set_route(void *pointer, void *route) {
     handle *h = pointer;
-    pthread_mutex_lock(&h->lock);
+    FL_HOLD(h->lock);
     h->route = route;
-    pthread_mutex_unlock(&h->lock);
 }
 
 /* Whoever has the lock may be in the driver, and may need the GIL there. So nobody waits for it. */

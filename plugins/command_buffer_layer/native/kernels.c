@@ -31,9 +31,7 @@ typedef struct seen_kernel {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static seen_kernel *buckets[BUCKETS];
-
-static void free_lock(void) { pthread_mutex_init(&lock, NULL); }
-FL_FREE_IN_CHILD(free_lock)
+FL_FREE_IN_CHILD(lock)
 
 static seen_kernel **bucket_of(const void *kernel) {
     return &buckets[((uintptr_t)kernel >> 4) * 2654435761u % BUCKETS];
@@ -83,7 +81,7 @@ static void set(value *v, uint32_t kind, size_t size, const void *bytes) {
 
 static void note(const void *kernel, uint32_t index, uint32_t kind, size_t size,
                  const void *bytes) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     seen_kernel *seen = find_or_make(kernel);
     if (seen && index >= seen->count) { /* the driver has taken it, so there are so many */
         value *more = realloc(seen->arguments, (index + 1) * sizeof *more);
@@ -95,7 +93,6 @@ static void note(const void *kernel, uint32_t index, uint32_t kind, size_t size,
     }
     if (seen && index < seen->count)
         set(&seen->arguments[index], kind, size, bytes);
-    pthread_mutex_unlock(&lock);
 }
 
 static void forget(seen_kernel *seen) {
@@ -108,11 +105,10 @@ static void forget(seen_kernel *seen) {
 }
 
 static void begin(const void *kernel) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     seen_kernel *seen = find(kernel);
     if (seen)
         forget(seen);
-    pthread_mutex_unlock(&lock);
 }
 
 /* The caller has the lock. */
@@ -135,9 +131,8 @@ static void set_exec_info(seen_kernel *seen, uint32_t name, size_t size, const v
 }
 
 static void note_exec_info(const void *kernel, uint32_t name, size_t size, const void *bytes) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     set_exec_info(find_or_make(kernel), name, size, bytes);
-    pthread_mutex_unlock(&lock);
 }
 
 /* --- what the program calls --- */
@@ -167,7 +162,7 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
     if (!made)
         return NULL;
     begin(made);
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     const seen_kernel *from = find(source_kernel);
     seen_kernel *seen = from ? find_or_make(made) : NULL;
     value *more = seen && seen->count < from->count
@@ -186,7 +181,6 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
         if (from->exec_infos[i].value.kind)
             set_exec_info(seen, from->exec_infos[i].name, from->exec_infos[i].value.size,
                           from->exec_infos[i].value.bytes);
-    pthread_mutex_unlock(&lock);
     return made;
 }
 
@@ -226,32 +220,27 @@ static uint32_t look(const value *v, void *room, size_t size, size_t *needed, vo
 
 uint32_t fl_seen_argument(void *kernel, uint32_t index, void *room, size_t size, size_t *needed,
                           void **pointer) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     const seen_kernel *seen = find(kernel);
-    uint32_t kind = seen && index < seen->count
-                        ? look(&seen->arguments[index], room, size, needed, pointer)
-                        : FL_UNSET;
-    pthread_mutex_unlock(&lock);
-    return kind;
+    return seen && index < seen->count
+               ? look(&seen->arguments[index], room, size, needed, pointer)
+               : FL_UNSET;
 }
 
 uint32_t fl_exec_changes(void *kernel) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     const seen_kernel *seen = find(kernel);
-    uint32_t changes = seen ? seen->exec_changes : 0;
-    pthread_mutex_unlock(&lock);
-    return changes;
+    return seen ? seen->exec_changes : 0;
 }
 
 uint32_t fl_seen_exec_info(void *kernel, uint32_t index, void *room, size_t size, size_t *needed) {
     void *pointer;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     const seen_kernel *seen = find(kernel);
     bool is_there =
         seen && index < seen->exec_count && seen->exec_infos[index].value.kind == FL_SET;
     uint32_t name = is_there ? seen->exec_infos[index].name : 0;
     if (is_there)
         look(&seen->exec_infos[index].value, room, size, needed, &pointer);
-    pthread_mutex_unlock(&lock);
     return name;
 }

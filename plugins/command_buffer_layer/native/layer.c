@@ -33,11 +33,8 @@ static void (*teardown)(void);
 static pthread_mutex_t starting = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-static void free_locks(void) {
-    starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    pthread_mutex_init(&loading, NULL);
-}
-FL_FREE_IN_CHILD(free_locks)
+FL_IN_CHILD(starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+            pthread_mutex_init(&loading, NULL))
 
 static void close_layer(void) {
     state = CLOSED;
@@ -135,14 +132,13 @@ fl_instance *fl_instances;
  * over. NULL: all are taken. The table is kept or freed. */
 static const fl_instance *instance_of(void **next) {
     fl_instance *instance = fl_instances;
-    pthread_mutex_lock(&loading);
+    FL_HOLD(loading);
     while (instance && instance->next && memcmp(instance->next, next, sizeof(void *) * FL_SLOTS))
         instance = instance->other;
     if (instance && !instance->next)
         instance->next = next;
     else
         free(next);
-    pthread_mutex_unlock(&loading);
     return instance;
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../../loader/base/native/locks.h"
 #include "opencl_abi.h"
 
 #ifndef FL_DEFINE_STUBS
@@ -18,12 +19,6 @@ extern void *const fl_stubs[FL_SLOTS];
 #define FL_EXPORT __attribute__((visibility("default")))
 /* The function in a slot of the next table, with its type: NEXT(clFinish)(queue). */
 #define NEXT(name) ((fn_##name *)next[SLOT_##name])
-/* Call `free_all` in forked children. It frees the mutexes of a file: the threads that have them do
- * not exist there. */
-#define FL_FREE_IN_CHILD(free_all)                                                                 \
-    __attribute__((constructor)) static void watch_forks(void) {                                   \
-        pthread_atfork(NULL, NULL, free_all);                                                      \
-    }
 
 typedef void *const *fl_next; /* the table of the next layer, or of the loader */
 

@@ -36,10 +36,9 @@ static fl_memory *find(uintptr_t address) {
 
 bool fl_has_memory(uintptr_t context) {
     bool has = false;
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     for (size_t i = 0; i < memory.count && !has; i++)
         has = memory.list[i].context == context;
-    fl_leave_lock(&memory.lock);
     return has;
 }
 
@@ -54,27 +53,25 @@ static bool make_room(void) {
 }
 
 static bool add(const fl_memory *new) {
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     bool has_room = make_room();
     if (has_room) {
         size_t at = begin_before(new->base);
         memmove(&memory.list[at + 1], &memory.list[at], (memory.count++ - at) * sizeof *new);
         memory.list[at] = *new;
     }
-    fl_leave_lock(&memory.lock);
     return has_room;
 }
 
 /* Removes memory that begins at an address, of any owner or only C's of a context. */
 static bool take(uintptr_t base, uintptr_t context, fl_memory *taken) {
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     fl_memory *one = find(base);
     bool found = one && one->base == base && (!context || (one->of_c && one->context == context));
     if (found) {
         *taken = *one;
         memmove(one, one + 1, (size_t)(&memory.list[memory.count--] - (one + 1)) * sizeof *one);
     }
-    fl_leave_lock(&memory.lock);
     return found;
 }
 
@@ -88,33 +85,29 @@ void fl_remove_memory(uintptr_t base) {
 }
 
 bool fl_adopt_memory(uintptr_t address, uintptr_t context, fl_memory *found) {
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     fl_memory *one = find(address);
     bool adopts = one && one->of_c && one->context == context;
     if (adopts) {
         one->of_c = false;
         *found = *one;
     }
-    fl_leave_lock(&memory.lock);
     return adopts;
 }
 
 uintptr_t fl_find_memory(uintptr_t context) {
     uintptr_t found = 0;
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     for (size_t i = 0; i < memory.count && !found; i++)
         if (memory.list[i].of_c && memory.list[i].context == context)
             found = memory.list[i].base;
-    fl_leave_lock(&memory.lock);
     return found;
 }
 
 uint32_t fl_kind_of_memory(uintptr_t address) {
-    fl_enter_lock(&memory.lock);
+    FL_HOLD_LOCK(memory.lock);
     const fl_memory *one = find(address);
-    uint32_t kind = one ? one->kind : UR_USM_TYPE_UNKNOWN;
-    fl_leave_lock(&memory.lock);
-    return kind;
+    return one ? one->kind : UR_USM_TYPE_UNKNOWN;
 }
 
 void fl_add_hidden(int32_t count) { __atomic_fetch_add(&memory.hidden, count, __ATOMIC_SEQ_CST); }

@@ -193,9 +193,8 @@ uintptr_t fl_reserve(uint32_t adapter) {
 void fl_give_back(uint32_t adapter, uintptr_t handle) {
     if (!handle)
         return;
-    fl_enter_lock(&pools[adapter].lock);
+    FL_HOLD_LOCK(pools[adapter].lock);
     put_back(&pools[adapter], at(handle));
-    fl_leave_lock(&pools[adapter].lock);
 }
 
 void fl_begin_made(uintptr_t handle, uint32_t adapter, unsigned kind, const uintptr_t *words) {
@@ -235,14 +234,13 @@ uintptr_t fl_find_made(uint32_t adapter, uint16_t kind, uintptr_t word, uintptr_
     uintptr_t found = 0;
     if (!pool)
         return 0;
-    fl_enter_lock(&pool->lock);
+    FL_HOLD_LOCK(pool->lock);
     for (; !found && *after < (uintptr_t)pool->block_count * FL_BLOCK; ++*after) {
         struct handle *one = &pool->blocks[*after / FL_BLOCK][*after % FL_BLOCK];
         if (one->references > 0 && one->of_c && one->kind == kind &&
             (!word || one->words[2] == word))
             found = (uintptr_t)one;
     }
-    fl_leave_lock(&pool->lock);
     return found;
 }
 

@@ -37,5 +37,13 @@ typedef unsigned fl_lock;
 void fl_enter_lock(fl_lock *lock);
 bool fl_try_lock(fl_lock *lock);
 void fl_leave_lock(fl_lock *lock);
+static inline fl_lock *fl_take_lock(fl_lock *lock) {
+    fl_enter_lock(lock);
+    return lock;
+}
+static inline void fl_drop_lock(fl_lock **held) { fl_leave_lock(*held); }
+/* Hold a lock from here to the end of the block. */
+#define FL_HOLD_LOCK(lock)                                                                         \
+    __attribute__((cleanup(fl_drop_lock), unused)) fl_lock *fl_held = fl_take_lock(&(lock))
 /* A number that is another one in each forked child. */
 unsigned fl_forks(void);

@@ -27,20 +27,18 @@ static struct {
 } all;
 
 void fl_add_queue(fl_queue *queue) {
-    fl_enter_lock(&all.lock);
+    FL_HOLD_LOCK(all.lock);
     queue->next = all.first;
     all.first = queue;
-    fl_leave_lock(&all.lock);
 }
 
 void fl_remove_queue(fl_queue *queue) {
-    fl_enter_lock(&all.lock);
+    FL_HOLD_LOCK(all.lock);
     fl_queue **at = &all.first;
     while (*at && *at != queue)
         at = &(*at)->next;
     if (*at)
         *at = queue->next;
-    fl_leave_lock(&all.lock);
 }
 
 void fl_add_unfinished(int32_t count) {
@@ -70,10 +68,9 @@ void fl_note_shared_memory(void) { __atomic_store_n(&memory_is_shared, 1, __ATOM
 
 bool fl_may_be_late(const fl_queue *queue) {
     bool alone = !__atomic_load_n(&memory_is_shared, __ATOMIC_SEQ_CST);
-    fl_enter_lock(&all.lock);
+    FL_HOLD_LOCK(all.lock);
     for (const fl_queue *q = all.first; q && alone; q = q->next)
         alone = q == queue || q->context->cl != queue->context->cl;
-    fl_leave_lock(&all.lock);
     return alone;
 }
 

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../../loader/base/native/locks.h"
 #include "python.h"
 #include "shell.cdef.h"
 
@@ -179,13 +180,7 @@ static bool choose_layout(void *loader) {
 static pthread_mutex_t starting = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* The thread that starts it does not exist in a forked child: there the shell stays without it. */
-static void free_lock(void) {
-    starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-}
-
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, free_lock);
-}
+FL_IN_CHILD(starting = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP)
 
 /* Returns whether there is a Python with the adapter in it. The first call starts it. A thread that
  * waits for the lock does not hold the GIL, because the thread with the lock needs it. While an

@@ -219,19 +219,17 @@ static void show(void *const *untraced) {
 }
 
 void fl_show(void) {
-    pthread_mutex_lock(&showing);
+    FL_HOLD(showing);
     show(fl_untraced);
-    pthread_mutex_unlock(&showing);
 }
 
 void fl_hide_drivers(void) {
-    pthread_mutex_lock(&showing);
+    FL_HOLD(showing);
     show(fl_start);
-    pthread_mutex_unlock(&showing);
 }
 
 bool fl_keep_ready_drivers(const fl_drivers *from) {
-    pthread_mutex_lock(&showing);
+    FL_HOLD(showing);
     bool first = !kept;
     for (unsigned i = 0; first && i < from->count; i++)
         if (__atomic_load_n(&from->all[i]->ready, __ATOMIC_ACQUIRE))
@@ -243,7 +241,6 @@ bool fl_keep_ready_drivers(const fl_drivers *from) {
         show(fl_is_set("ZE_ENABLE_PARAMETER_VALIDATION") ? fl_valid : fl_bottom);
         __atomic_store_n(&kept, &ready, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&showing);
     return first;
 }
 

@@ -13,13 +13,7 @@ enum { ALL_TYPES = 3 /* GPU and NPU */, MOST_HANDLES = 1 << 16, MOST_CALLBACKS =
 /* --- start --- */
 
 /* A forked child has no other threads: whatever they held is free again. */
-static void in_child(void) {
-    fl_free_drivers();
-    fl_free_handles();
-    fl_free_tracers();
-}
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+FL_IN_CHILD(fl_free_drivers(); fl_free_handles(); fl_free_tracers())
 
 /* The handles that were gathered from drivers. */
 typedef struct gathered {

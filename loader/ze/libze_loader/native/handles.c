@@ -62,7 +62,7 @@ void fl_free_handles(void) { pthread_mutex_init(&lock, NULL); }
 void fl_learn(fl_driver *driver, const void *handle) {
     if (!handle)
         return;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     if (!known || 4 * known->used >= 3 * known->size) {
         map *made = grown(known);
         if (made)
@@ -74,14 +74,12 @@ void fl_learn(fl_driver *driver, const void *handle) {
         __atomic_store_n(&mine->driver, driver, __ATOMIC_RELEASE);
         __atomic_store_n(&mine->handle, handle, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void fl_forget(const void *handle) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     if (known && handle)
         __atomic_store_n(&find(known, handle)->driver, NULL, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
 }
 
 fl_driver *fl_driver_of(const void *handle) {

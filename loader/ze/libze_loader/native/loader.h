@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "locks.h"
 #include "ze_abi.h"
 
 #define FL_EXPORT __attribute__((visibility("default")))

@@ -97,11 +97,10 @@ bool fl_begin_call(fl_traced_call *call, unsigned slot, void *params) {
 
 void fl_end_call(fl_traced_call *call, void *params, uintptr_t result) {
     call_all(call, EPILOGUE, params, result);
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     for (unsigned i = 0; i < call->count; i++)
         if (call->tracers[i]->users && !--call->tracers[i]->users) /* 0 before: in a forked child */
             pthread_cond_broadcast(&unused);
-    pthread_mutex_unlock(&lock);
 }
 
 /* --- tracers --- */
@@ -114,8 +113,8 @@ static fl_tracer **find(const fl_tracer *tracer) {
     return at;
 }
 
-/* Begin to use a tracer, with the lock if it is one. Callbacks are changed while nobody can call
- * them. */
+/* Begin to use a tracer. If it is one, the caller has the lock until end_use. Callbacks are changed
+ * while nobody can call them. */
 static ze_result_t begin_use(const fl_tracer *tracer, bool to_change) {
     pthread_mutex_lock(&lock);
     bool known = tracer && *find(tracer);
