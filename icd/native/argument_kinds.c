@@ -7,8 +7,7 @@
 /* What the source declares an argument as, where the driver kept it
  * (CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_TYPE_NAME). */
 uint8_t fl_declaration(cl_kernel kernel, cl_uint index) {
-    fn_clGetKernelArgInfo *info =
-        (fn_clGetKernelArgInfo *)fl_slot(fl_table_of(kernel), SLOT_clGetKernelArgInfo);
+    fn_clGetKernelArgInfo *info = IN_SLOT(fl_table_of(kernel), clGetKernelArgInfo);
     cl_uint address = 0;
     char type[64] = "";
     bool has_type =
@@ -48,8 +47,7 @@ static cl_context context_of(cl_kernel kernel) {
 /* Its context, its type, its size and its use count. */
 static bool looks_like_memory(cl_kernel kernel, void *object) {
     cl_context context = NULL;
-    fn_clGetMemObjectInfo *info =
-        (fn_clGetMemObjectInfo *)fl_slot(fl_table_of(object), SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *info = IN_SLOT(fl_table_of(object), clGetMemObjectInfo);
     cl_uint type = 0, uses = 0;
     size_t size = 0;
     bool answers = info(object, CL_MEM_CONTEXT, sizeof context, &context, NULL) == CL_SUCCESS &&
@@ -62,8 +60,7 @@ static bool looks_like_memory(cl_kernel kernel, void *object) {
 
 /* Its context and its modes. */
 static bool looks_like_sampler(cl_kernel kernel, void *object) {
-    fn_clGetSamplerInfo *info =
-        (fn_clGetSamplerInfo *)fl_slot(fl_table_of(object), SLOT_clGetSamplerInfo);
+    fn_clGetSamplerInfo *info = IN_SLOT(fl_table_of(object), clGetSamplerInfo);
     cl_context context = NULL;
     cl_addressing_mode addressing = 0;
     cl_filter_mode filter = 0;

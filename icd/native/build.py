@@ -1,8 +1,9 @@
 """Builds `fairlead.icd._native` with cffi in API mode: C that outlives Python, or runs without it.
 
 `emit_header` makes opencl_abi.h from icd/opencl.abi: the types, a typedef for each function
-(`fn_clFinish`), the number of each slot (`SLOT_clFinish`), and a table with a stub for each slot. A
-stub returns CL_INVALID_OPERATION as its function returns errors
+(`fn_clFinish`), the number of each slot (`SLOT_clFinish`), and a table with a stub for each slot.
+Each function's parameters and their names are there, too (`PARAMETERS_clFinish`,
+`ARGUMENTS_clFinish`). A stub returns CL_INVALID_OPERATION as its function returns errors
 (api/opencl_platform_layer.asciidoc, "unsupported entry points"). The other C files are
 hand-written.
 
@@ -76,7 +77,11 @@ def emit_header() -> str:
     lines += [f"#define {name} ({code})" for code, (name, _) in api.errors.items()]
     lines += [f"#define {constant.name} ({constant.value})" for constant in api.constants.values()]
     for function in api.functions.values():
-        lines.append(f"typedef {function.format_c_declaration('fn_' + function.name)};")
+        declared = function.format_c_declaration("fn_" + function.name)
+        lines.append(f"typedef {declared};")
+        lines.append(f"#define PARAMETERS_{function.name} {declared.partition('(')[2][:-1]}")
+        arguments = ", ".join(parameter.name for parameter in function.parameters)
+        lines.append(f"#define ARGUMENTS_{function.name} {arguments}")
         if function.slot is not None:
             lines.append(f"#define SLOT_{function.name} {function.slot}")
     lines.append(f"#define FL_SLOTS {len(api.slots)}")

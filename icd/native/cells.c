@@ -90,24 +90,13 @@ static parameter *find(uint64_t id, const void *key, bool is_memory) {
 }
 
 int fl_know_parameter(const void *key, uint64_t id, uint32_t conversion, size_t size) {
-    pthread_mutex_lock(&known.lock);
-    if (conversion == FL_AS_MEMORY && find(0, key, true)) {
-        pthread_mutex_unlock(&known.lock);
+    FL_HOLD(known.lock);
+    if (conversion == FL_AS_MEMORY && find(0, key, true))
         return CL_INVALID_MEM_OBJECT;
-    }
-    if (known.count == known.room) {
-        uint32_t room = known.room ? known.room * 2 : 16;
-        parameter *list = realloc(known.list, room * sizeof *list);
-        if (!list) {
-            pthread_mutex_unlock(&known.lock);
-            return CL_OUT_OF_HOST_MEMORY;
-        }
-        known.list = list;
-        known.room = room;
-    }
+    if (!FL_RESERVE(known.list, known.room, known.count + 1))
+        return CL_OUT_OF_HOST_MEMORY;
     known.list[known.count++] =
         (parameter){.key = key, .id = id, .conversion = conversion, .size = size};
-    pthread_mutex_unlock(&known.lock);
     return CL_SUCCESS;
 }
 
@@ -205,7 +194,7 @@ fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_
     uint32_t conversion = FL_AS_IT_IS;
     parameter *p = NULL;
     fl_cell *cell = NULL;
-    pthread_mutex_lock(&known.lock);
+    FL_HOLD(known.lock);
     if (known.count && size && value) {
         if (converted.id && converted.kernel == kernel && is_converted(size, value)) {
             conversion = converted.conversion;
@@ -219,7 +208,6 @@ fl_cell *fl_cell_for(const void *kernel, size_t size, const void *value, uint64_
         cell = fl_retain_cell(cell_of(p, conversion, size, value));
         *id = p->id;
     }
-    pthread_mutex_unlock(&known.lock);
     converted.id = 0;
     return cell;
 }

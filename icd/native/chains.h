@@ -7,9 +7,7 @@
  * much as five launches. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "../../loader/base/native/arrays.h"
 
 enum { FL_CHAINS = 8 };        /* the most: more of them make the launch of a graph slower */
 static const uint32_t FL_NO_CHAINS = UINT32_MAX;
@@ -62,13 +60,8 @@ static inline uint32_t fl_plan_chain(fl_chains *c, const uint32_t *before, uint3
                                      bool only_orders, uint32_t device, uint32_t *after) {
     fl_chained *n = &c->planned;
     uint32_t found = 0, left = 0;
-    if (c->count == c->room) {
-        uint32_t room = 2 * c->room + 64;
-        fl_chained *larger = realloc(c->commands, room * sizeof *larger);
-        if (!larger)
-            return FL_NO_CHAINS;
-        c->commands = larger, c->room = room;
-    }
+    if (!FL_RESERVE(c->commands, c->room, c->count + 1))
+        return FL_NO_CHAINS;
     n->chain = -1;
     for (uint32_t i = 0; i < FL_CHAINS; i++)
         n->last[i] = -1;

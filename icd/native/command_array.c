@@ -4,14 +4,8 @@
 #include <stdlib.h>
 
 fl_command *fl_new_command(fl_array *array) {
-    if (array->count == array->room) {
-        uint32_t room = array->room ? array->room * 2 : 16;
-        fl_command *larger = realloc(array->commands, room * sizeof *larger);
-        if (!larger)
-            return NULL;
-        array->commands = larger;
-        array->room = room;
-    }
+    if (!FL_RESERVE(array->commands, array->room, array->count + 1))
+        return NULL;
     array->commands[array->count] = (fl_command){0};
     return &array->commands[array->count++];
 }

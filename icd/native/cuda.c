@@ -264,9 +264,8 @@ static fl_cuda **place_in_unfinished(const fl_cuda *g) {
 }
 
 int fl_cuda_has_ended(const fl_cuda *g) {
-    pthread_mutex_lock(&unfinished.lock);
+    FL_HOLD(unfinished.lock);
     bool is_listed = *place_in_unfinished(g) != NULL;
-    pthread_mutex_unlock(&unfinished.lock);
     return !is_listed;
 }
 

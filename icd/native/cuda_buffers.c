@@ -7,6 +7,8 @@
  * as always. */
 #include "cuda_buffers.h"
 
+#include "answer.h"
+
 #include <string.h>
 
 /* Flags of buffers that can be shared: not those of host memory, nor unknown ones. */
@@ -45,8 +47,7 @@ static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size,
             *code = CL_SUCCESS;
         return memory;
     }
-    return not_shared(((fn_clCreateBuffer *)fl_patched(context, SLOT_clCreateBuffer))(
-        context, flags, size, host, code));
+    return not_shared(DRIVER(context, clCreateBuffer)(context, flags, size, host, code));
 }
 
 static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_properties *properties,
@@ -54,16 +55,14 @@ static cl_mem create_buffer_with_properties(cl_context context, const cl_mem_pro
                                             cl_int *code) {
     if (!properties)
         return create_buffer(context, flags, size, host, code);
-    fn_clCreateBufferWithProperties *create =
-        (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
+    fn_clCreateBufferWithProperties *create = DRIVER(context, clCreateBufferWithProperties);
     return not_shared(create(context, properties, flags, size, host, code));
 }
 
 /* What the driver says of a buffer: what it is a part of, and where. NVIDIA's driver counts from
  * the beginning of the outermost one, of which PoCL has no parts of parts. */
 static cl_mem parent_of(cl_mem memory, size_t *offset) {
-    fn_clGetMemObjectInfo *ask =
-        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *ask = DRIVER(memory, clGetMemObjectInfo);
     cl_mem parent = NULL;
     *offset = 0;
     if (ask(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof parent, &parent, NULL) != CL_SUCCESS ||
@@ -115,20 +114,9 @@ uint64_t fl_cuda_address(void *memory) {
     return fl_find_cuda_memory(memory, &found) ? found.address : 0;
 }
 
-static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {
-    if (to && room < size)
-        return CL_INVALID_VALUE;
-    if (to && size)
-        memcpy(to, value, size);
-    if (size_ret)
-        *size_ret = size;
-    return CL_SUCCESS;
-}
-
 /* The program's buffer has no parent, and no properties. */
 static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, size_t *size_ret) {
-    fn_clGetMemObjectInfo *ask =
-        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *ask = DRIVER(memory, clGetMemObjectInfo);
     bool concerns = what == CL_MEM_ASSOCIATED_MEMOBJECT || what == CL_MEM_OFFSET ||
                     what == CL_MEM_FLAGS || what == CL_MEM_HOST_PTR || what == CL_MEM_PROPERTIES;
     void *none = NULL;
@@ -145,10 +133,10 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
         return ask(memory, what, room, to, size_ret);
     switch (what) {
     case CL_MEM_HOST_PTR:
-    case CL_MEM_ASSOCIATED_MEMOBJECT: return answer(&none, sizeof none, room, to, size_ret);
-    case CL_MEM_OFFSET: return answer(&found.offset, sizeof found.offset, room, to, size_ret);
-    case CL_MEM_FLAGS: return answer(&found.flags, sizeof flags, room, to, size_ret);
-    default: return answer(NULL, 0, room, to, size_ret);
+    case CL_MEM_ASSOCIATED_MEMOBJECT: return fl_answer(&none, sizeof none, room, to, size_ret);
+    case CL_MEM_OFFSET: return fl_answer(&found.offset, sizeof found.offset, room, to, size_ret);
+    case CL_MEM_FLAGS: return fl_answer(&found.flags, sizeof flags, room, to, size_ret);
+    default: return fl_answer(NULL, 0, room, to, size_ret);
     }
 }
 
@@ -156,8 +144,7 @@ static cl_int get_info(cl_mem memory, cl_mem_info what, size_t room, void *to, s
  * beginning alone. */
 static cl_mem create_part(cl_mem memory, cl_mem_flags flags, cl_buffer_create_type type,
                           const void *region, cl_int *code) {
-    fn_clGetMemObjectInfo *ask =
-        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *ask = DRIVER(memory, clGetMemObjectInfo);
     const size_t *bounds = region;   /* a cl_buffer_region */
     size_t size = 0;
     place found;
@@ -169,8 +156,7 @@ static cl_mem create_part(cl_mem memory, cl_mem_flags flags, cl_buffer_create_ty
         return NULL;
     }
     fl_never_keep(memory);
-    return ((fn_clCreateSubBuffer *)fl_patched(memory, SLOT_clCreateSubBuffer))(memory, flags, type,
-                                                                                region, code);
+    return DRIVER(memory, clCreateSubBuffer)(memory, flags, type, region, code);
 }
 
 /* What a cl_image_desc begins with, and its buffer. */
@@ -191,24 +177,21 @@ static void hold_for_image(const cl_image_desc *description) {
 static cl_mem create_image(cl_context context, cl_mem_flags flags, const cl_image_format *format,
                            const cl_image_desc *description, void *host, cl_int *code) {
     hold_for_image(description);
-    return ((fn_clCreateImage *)fl_patched(context, SLOT_clCreateImage))(context, flags, format,
-                                                                         description, host, code);
+    return DRIVER(context, clCreateImage)(context, flags, format, description, host, code);
 }
 
 static cl_mem create_image_with_properties(cl_context context, const cl_mem_properties *properties,
                                            cl_mem_flags flags, const cl_image_format *format,
                                            const cl_image_desc *description, void *host,
                                            cl_int *code) {
-    fn_clCreateImageWithProperties *create =
-        (fn_clCreateImageWithProperties *)fl_patched(context, SLOT_clCreateImageWithProperties);
+    fn_clCreateImageWithProperties *create = DRIVER(context, clCreateImageWithProperties);
     hold_for_image(description);
     return create(context, properties, flags, format, description, host, code);
 }
 
 /* The program wants to hear when its buffer ends. */
 static cl_int set_destructor_callback(cl_mem memory, void (*gone)(cl_mem, void *), void *data) {
-    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
-        memory, SLOT_clSetMemObjectDestructorCallback);
+    fn_clSetMemObjectDestructorCallback *set = DRIVER(memory, clSetMemObjectDestructorCallback);
     fl_never_keep(memory);
     return set(memory, (void *)gone, data);
 }
@@ -217,7 +200,7 @@ static cl_int release_buffer(cl_mem memory) {
     cl_int code;
     if (fl_keep_buffer(memory, &code))
         return code;
-    code = ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
+    code = DRIVER(memory, clReleaseMemObject)(memory);
     fl_give_back();
     return code;
 }
@@ -227,7 +210,7 @@ static cl_int release_buffer(cl_mem memory) {
 static cl_context create_context(const cl_context_properties *properties, cl_uint count,
                                  const cl_device_id *devices, void *notify, void *data,
                                  cl_int *code) {
-    fn_clCreateContext *create = (fn_clCreateContext *)fl_patched(devices[0], SLOT_clCreateContext);
+    fn_clCreateContext *create = DRIVER(devices[0], clCreateContext);
     cl_context context = create(properties, count, devices, notify, data, code);
     if (context)
         fl_add_context(context);
@@ -247,8 +230,7 @@ static cl_context create_context_from_type(const cl_context_properties *properti
             *code = CL_INVALID_PLATFORM;
         return NULL;
     }
-    fn_clCreateContextFromType *create =
-        (fn_clCreateContextFromType *)fl_patched(platform, SLOT_clCreateContextFromType);
+    fn_clCreateContextFromType *create = DRIVER(platform, clCreateContextFromType);
     cl_context context = create(properties, type, notify, data, code);
     if (context)
         fl_add_context(context);
@@ -257,12 +239,11 @@ static cl_context create_context_from_type(const cl_context_properties *properti
 
 static cl_int retain_context(cl_context context) {
     fl_retain_shared_context(context);
-    return ((fn_clRetainContext *)fl_patched(context, SLOT_clRetainContext))(context);
+    return DRIVER(context, clRetainContext)(context);
 }
 
 static cl_int release_context(cl_context context) {
-    fn_clReleaseContext *release =
-        (fn_clReleaseContext *)fl_patched(context, SLOT_clReleaseContext);
+    fn_clReleaseContext *release = DRIVER(context, clReleaseContext);
     fl_release_shared_context(context);
     return release(context);
 }
@@ -276,8 +257,7 @@ static cl_command_queue listed(cl_context context, cl_command_queue queue, bool 
 
 static cl_command_queue create_queue(cl_context context, cl_device_id device,
                                      cl_command_queue_properties properties, cl_int *code) {
-    fn_clCreateCommandQueue *create =
-        (fn_clCreateCommandQueue *)fl_patched(context, SLOT_clCreateCommandQueue);
+    fn_clCreateCommandQueue *create = DRIVER(context, clCreateCommandQueue);
     return listed(context, create(context, device, properties, code),
                   !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
 }
@@ -286,8 +266,7 @@ static cl_command_queue create_queue_with_properties(cl_context context, cl_devi
                                                      const cl_queue_properties *properties,
                                                      cl_int *code) {
     fn_clCreateCommandQueueWithProperties *create =
-        (fn_clCreateCommandQueueWithProperties *)fl_patched(
-            context, SLOT_clCreateCommandQueueWithProperties);
+        DRIVER(context, clCreateCommandQueueWithProperties);
     bool in_order = true;
     for (const cl_queue_properties *p = properties; p && p[0]; p += 2)
         if (p[0] == CL_QUEUE_PROPERTIES && p[1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
@@ -299,13 +278,13 @@ static cl_int retain_queue(cl_command_queue queue) {
     fl_queues *queues = fl_queues_with(queue);
     if (queues)
         fl_retain_queue(queues, queue);
-    return ((fn_clRetainCommandQueue *)fl_patched(queue, SLOT_clRetainCommandQueue))(queue);
+    return DRIVER(queue, clRetainCommandQueue)(queue);
 }
 
 static cl_int release_queue(cl_command_queue queue) {
     fl_queues *queues = fl_queues_with(queue);
     if (!queues || !fl_release_queue(queues, queue))
-        return ((fn_clReleaseCommandQueue *)fl_patched(queue, SLOT_clReleaseCommandQueue))(queue);
+        return DRIVER(queue, clReleaseCommandQueue)(queue);
     fl_end_context(queues);
     return CL_SUCCESS;
 }
@@ -313,8 +292,7 @@ static cl_int release_queue(cl_command_queue queue) {
 /* Calls on queues, such as those of semaphores, which cuda_lanes.c would not see. */
 static void *find_extension(cl_platform_id platform, const char *name) {
     fn_clGetExtensionFunctionAddressForPlatform *find =
-        (fn_clGetExtensionFunctionAddressForPlatform *)fl_patched(
-            platform, SLOT_clGetExtensionFunctionAddressForPlatform);
+        DRIVER(platform, clGetExtensionFunctionAddressForPlatform);
     void *found = find(platform, name);
     if (found && !strncmp(name, "clEnqueue", strlen("clEnqueue")))
         fl_forbid_lanes();

@@ -12,8 +12,6 @@
 enum { ENOUGH_RELEASES = 16 };
 #define ENOUGH_BYTES ((uint64_t)64 << 20)
 
-#define DRIVER(object, name) ((fn_##name *)fl_patched(object, SLOT_##name))
-
 bool fl_runs_in_order(const fl_queues *queues) {
     const fl_known_queue *only = queues->first;
     return queues->are_known && !queues->last && !queues->last_looked_at && only && !only->next &&

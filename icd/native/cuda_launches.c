@@ -23,7 +23,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct fl_cuda_job {
     fl_cuda_job *next;
@@ -72,12 +71,6 @@ static void lose(const fl_cuda *g, CUresult code) {
         memcpy(d->lost_by, g->title, sizeof d->lost_by);
         __atomic_store_n(&d->lost, code, __ATOMIC_RELEASE);
     }
-}
-
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 /* The next launches load these words, which live until these launches have ended. */
@@ -140,7 +133,7 @@ static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
         return code;
     bool measures = g->timed < FL_CUDA_MEASURED && times;
     CUevent marks[2] = {NULL, NULL};
-    uint64_t begin = now();
+    int64_t begin = fl_now();
     if (measures)
         mark(d, &marks[0]);
     code = send(g, words);
@@ -150,7 +143,7 @@ static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
         mark(d, &marks[1]);
     CUresult end = CU(d, cuStreamSynchronize)(d->stream);
     if (measures) {
-        g->taken[g->timed] = (now() - begin) / times;
+        g->taken[g->timed] = (uint64_t)(fl_now() - begin) / times;
         g->on_device[g->timed] = time_between(d, marks) / times;
         g->timed++;
     }
@@ -161,9 +154,8 @@ static CUresult launch_here(fl_cuda *g, uint32_t times, const uint64_t *words) {
 }
 
 static cl_int launch(fl_cuda *g, uint32_t times, const uint64_t *words) {
-    pthread_mutex_lock(&g->running);
+    FL_HOLD(g->running);
     CUresult code = launch_here(g, times, words);
-    pthread_mutex_unlock(&g->running);
     return code == CUDA_SUCCESS ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
 }
 
@@ -465,15 +457,16 @@ void fl_end_launches(fl_cuda *g, uint64_t launch) {
 
 /* Another job comes soon, often. */
 static void look_for_job(fl_cuda *g) {
-    for (uint64_t end = now() + SOON; !atomic_load(&g->unfinished) && now() < end;)
+    for (int64_t end = fl_now() + SOON; !atomic_load(&g->unfinished) && fl_now() < end;)
         sched_yield();
 }
 
 /* Launches follow each other. Nobody waits for one. */
 static void wait_for_quiet(fl_cuda *g) {
     enum { PAUSES = 32 };   /* to look takes the caller's cache line from it */
-    uint64_t begin = now(), last = begin, count = atomic_load(&g->launches);
-    for (uint64_t time = begin; time - last < QUIET && time - begin < LONGEST; time = now()) {
+    int64_t begin = fl_now(), last = begin;
+    uint64_t count = atomic_load(&g->launches);
+    for (int64_t time = begin; time - last < QUIET && time - begin < LONGEST; time = fl_now()) {
         uint64_t launches = atomic_load(&g->launches);
         if (atomic_load(&g->hurries) || !atomic_load(&g->unfinished))
             return;

@@ -241,9 +241,7 @@ static void buffer_gone(cl_mem memory, void *data) {
     }
 }
 
-static void release_memory(cl_mem memory) {
-    ((fn_clReleaseMemObject *)fl_patched(memory, SLOT_clReleaseMemObject))(memory);
-}
+static void release_memory(cl_mem memory) { DRIVER(memory, clReleaseMemObject)(memory); }
 
 /* Not in the driver's callback, where its functions must not be called. */
 void fl_give_back(void) {
@@ -284,8 +282,7 @@ static void *import_descriptor(void *context, void *opencl_device, uint64_t flag
                                       CL_MEM_DEVICE_HANDLE_LIST_END_KHR,
                                       0};
     (void)address;
-    fn_clCreateBufferWithProperties *create =
-        (fn_clCreateBufferWithProperties *)fl_patched(context, SLOT_clCreateBufferWithProperties);
+    fn_clCreateBufferWithProperties *create = DRIVER(context, clCreateBufferWithProperties);
     void *memory = create(context, properties, flags, size, NULL, code);
     if (!memory)
         close(descriptor);
@@ -321,8 +318,7 @@ static root *new_root(home *h, fl_piece *p, uint32_t slots) {
 }
 
 static bool watch(cl_mem memory, place *p) {
-    fn_clSetMemObjectDestructorCallback *set = (fn_clSetMemObjectDestructorCallback *)fl_patched(
-        memory, SLOT_clSetMemObjectDestructorCallback);
+    fn_clSetMemObjectDestructorCallback *set = DRIVER(memory, clSetMemObjectDestructorCallback);
     return set(memory, (void *)buffer_gone, p) == CL_SUCCESS;
 }
 
@@ -401,7 +397,7 @@ static home *find_home(cl_context context, const fl_cuda_device **device) {
     shared_context *c = find_context(context);
     bool is_known = c && c->device_count;
     pthread_mutex_unlock(&fl_shared_lock);
-    fn_clGetContextInfo *ask = (fn_clGetContextInfo *)fl_patched(context, SLOT_clGetContextInfo);
+    fn_clGetContextInfo *ask = DRIVER(context, clGetContextInfo);
     if (!is_known &&
         (ask(context, CL_CONTEXT_DEVICES, sizeof all, all, &size) != CL_SUCCESS || !size))
         return NULL;
@@ -605,8 +601,7 @@ static cl_mem new_part(place *p, cl_mem_flags flags, size_t size) {
     struct {
         size_t origin, size;
     } region = {origin_of(p), size};   /* a cl_buffer_region */
-    fn_clCreateSubBuffer *create =
-        (fn_clCreateSubBuffer *)fl_patched(whole, SLOT_clCreateSubBuffer);
+    fn_clCreateSubBuffer *create = DRIVER(whole, clCreateSubBuffer);
     cl_mem memory = create(whole, flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR,
                            CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     if (!memory || watch(memory, p))
@@ -664,8 +659,7 @@ bool fl_keep_buffer(cl_mem memory, cl_int *code) {
         return true;
     if (!may_keep)
         return false;
-    fn_clGetMemObjectInfo *ask =
-        (fn_clGetMemObjectInfo *)fl_patched(memory, SLOT_clGetMemObjectInfo);
+    fn_clGetMemObjectInfo *ask = DRIVER(memory, clGetMemObjectInfo);
     if (ask(memory, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL) != CL_SUCCESS ||
         ask(memory, CL_MEM_MAP_COUNT, sizeof maps, &maps, NULL) != CL_SUCCESS || references != 1 ||
         maps)
@@ -772,18 +766,16 @@ void fl_release_shared_context(cl_context context) {
 }
 
 fl_queues *fl_queues_of(cl_context context) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     shared_context *c = find_context(context);
-    pthread_mutex_unlock(&fl_shared_lock);
     return c ? &c->queues : NULL;
 }
 
 fl_queues *fl_queues_with(cl_command_queue queue) {
-    pthread_mutex_lock(&fl_shared_lock);
+    FL_HOLD(fl_shared_lock);
     shared_context *c = contexts;
     while (c && !fl_has_queue(&c->queues, queue))
         c = c->next;
-    pthread_mutex_unlock(&fl_shared_lock);
     return c ? &c->queues : NULL;
 }
 

@@ -13,14 +13,8 @@ const struct fl_direct_cell *fl_place_of_cell(const fl_direct_cells *cells, cons
 }
 
 static bool add(fl_direct_cells *cells, fl_cell *cell) {
-    if (cells->count == cells->room) {
-        uint32_t room = cells->room ? cells->room * 2 : 8;
-        struct fl_direct_cell *list = realloc(cells->list, room * sizeof *list);
-        if (!list)
-            return false;
-        cells->list = list;
-        cells->room = room;
-    }
+    if (!FL_RESERVE(cells->list, cells->room, cells->count + 1))
+        return false;
     size_t at = fl_up(cells->size, fl_alignment_of(cell->size));
     cells->list[cells->count++] = (struct fl_direct_cell){fl_retain_cell(cell), at};
     cells->size = at + cell->size;

@@ -60,15 +60,8 @@ const struct fl_place *fl_find_memory(const fl_direct_device *device, fl_direct_
     else if (!ask(device, buffer, &place, reason))
         return NULL;
     *reason = FL_DIRECT_NO_ROOM;
-    if (memory->keep.count == memory->room) {
-        uint32_t room = memory->room ? memory->room * 2 : 16;
-        struct fl_place *places = realloc(memory->places, room * sizeof *places);
-        if (!places)
-            return NULL;
-        memory->places = places;
-        memory->room = room;
-    }
-    if (fl_keep_add(&memory->keep, buffer, FL_KEEP_MEM, false) < 0)
+    if (!FL_RESERVE(memory->places, memory->room, memory->keep.count + 1) ||
+        fl_keep_add(&memory->keep, buffer, FL_KEEP_MEM, false) < 0)
         return NULL;
     *reason = FL_DIRECT_FINE;
     memory->places[memory->keep.count - 1] = place;

@@ -2,7 +2,6 @@
 #include "direct.h"
 
 #include <string.h>
-#include <time.h>
 
 #ifdef __x86_64__
 #include <xmmintrin.h>
@@ -115,23 +114,17 @@ void fl_run_piece(const fl_work *work, uint32_t piece, unsigned *flags) {
     }
 }
 
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* Step by step; if `others`, launches that have another function by that one. */
 static void run_measured(fl_direct_step *s, const fl_direct_step *end, bool others,
                          unsigned *flags) {
-    for (uint64_t before = now(), after; s < end; s++, before = after) {
+    for (int64_t before = fl_now(), after; s < end; s++, before = after) {
         fl_direct_step other = *s;
         uint32_t *ticks = others && s->other ? &s->shared_ticks : &s->ticks;
         if (ticks == &s->shared_ticks)
             fl_take_other(&other);
         run(&other, flags);
-        after = now();
-        uint64_t took = after - before;
+        after = fl_now();
+        uint64_t took = (uint64_t)(after - before);
         if (took < *ticks)
             *ticks = (uint32_t)took;
     }
@@ -192,9 +185,9 @@ static void run_levels(fl_script *script, fl_team *team, uint32_t tried, unsigne
         fl_level level = fl_level_at(script, place);
         uint32_t threads = !tried ? first->together : level.is_long ? tried : 0;
         if (level.can_share && threads) {
-            uint64_t before = tried ? now() : 0;
+            int64_t before = tried ? fl_now() : 0;
             run_level_together(script, place, level.count, team, threads, flags);
-            uint64_t took = tried ? now() - before : 0;
+            uint64_t took = tried ? (uint64_t)(fl_now() - before) : 0;
             uint64_t all = first->shared_ticks + took;
             if (tried)
                 first->shared_ticks = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;

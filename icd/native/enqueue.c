@@ -158,6 +158,12 @@ static bool may_repeat(const fl_buffer *b, const fl_route *route) {
     return b->again == route && !b->stale && !looks && !fl_is_captured(route->queue);
 }
 
+/* FL_BUILD_ANEW: an engine cannot run anything any more, and nothing has happened. */
+static int stay_stale(fl_buffer *b, int code) {
+    b->stale |= code == FL_BUILD_ANEW;
+    return code == FL_BUILD_ANEW ? CL_SUCCESS : code;
+}
+
 /* While a route is allowed, its queue and what it leads to are kept. */
 static intptr_t enqueue_turn(fl_route *route, fl_value *values, uint32_t count, uint32_t turn,
                              const void *known) {
@@ -166,7 +172,7 @@ static intptr_t enqueue_turn(fl_route *route, fl_value *values, uint32_t count, 
     int code = CL_SUCCESS;
     if (route->forks != forks)
         return 0;
-    fl_enter(b);
+    FL_HOLD_BUFFER(b);
     bool allowed = may_repeat(b, route), is_known = known && b->last_event == known;
     if (allowed && count)
         code = fl_take_turn(b, values, count, turn);
@@ -175,12 +181,7 @@ static intptr_t enqueue_turn(fl_route *route, fl_value *values, uint32_t count, 
     if (allowed && code == CL_SUCCESS)
         code = fl_enqueue_all(route, 1, 0, NULL, &event, &route->failed);
     fl_repeated.references = 1;
-    if (code ==
-        FL_BUILD_ANEW) { /* an engine cannot run anything any more, and nothing has happened */
-        b->stale = 1;
-        code = CL_SUCCESS;
-    }
-    fl_leave(b);
+    code = stay_stale(b, code);
     return code != CL_SUCCESS ? code : is_known && event == known ? 1 : (intptr_t)event;
 }
 
@@ -203,10 +204,7 @@ intptr_t fl_enqueue_present(fl_buffer *b, void *queue) {
     int code = route && route->queue == queue && route->forks == forks && may_repeat(b, route)
                    ? fl_enqueue_all(route, 1, 0, NULL, &event, &failed)
                    : CL_SUCCESS;
-    if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
-        b->stale = 1;
-        code = CL_SUCCESS;
-    }
+    code = stay_stale(b, code);
     fl_leave(b);
     return code != CL_SUCCESS ? code : (intptr_t)event;
 }
@@ -248,16 +246,12 @@ int fl_run_again(fl_route *route) {
     fl_buffer *b = route->buffer;
     if (route->forks != forks || fl_stack_left() < FL_STACK_NEEDED)
         return 0;
-    fl_enter(b);
+    FL_HOLD_BUFFER(b);
     bool is_elsewhere = b->last_event && b->last_queue != route->queue;
     bool allowed = may_repeat(b, route) && !is_elsewhere;
     int code = allowed ? run_here(route, 1) : 0;
-    if (code == FL_BUILD_ANEW) {   /* as in fl_enqueue_turn */
-        b->stale = 1;
-        allowed = false;
-        code = 0;
-    }
-    fl_leave(b);
+    allowed &= code != FL_BUILD_ANEW;
+    code = stay_stale(b, code);
     return allowed && code == CL_SUCCESS ? 1 : code;
 }
 

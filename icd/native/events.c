@@ -16,7 +16,7 @@ static cl_int wait_captured(fl_recording *r, cl_uint count, const cl_event *list
             return CL_OUT_OF_HOST_MEMORY;
     }
     /* The block's own events are complete; others in the list have to be waited for. */
-    return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
+    return DRIVER(list[0], clWaitForEvents)(count, list);
 }
 
 static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
@@ -28,7 +28,7 @@ static cl_int watched_clWaitForEvents(cl_uint count, const cl_event *list) {
             return wait_captured(r, count, list);
     }
     fl_help_waits(count, (void *const *)list);
-    return ((fn_clWaitForEvents *)fl_patched(list[0], SLOT_clWaitForEvents))(count, list);
+    return DRIVER(list[0], clWaitForEvents)(count, list);
 }
 
 static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *notify,
@@ -36,8 +36,7 @@ static cl_int watched_clSetEventCallback(cl_event event, cl_int status, void *no
     fl_recording *r = fl_owner_of(event);
     if (r)
         return fl_refuse(r, SLOT_clSetEventCallback, FL_CALLBACK);
-    return ((fn_clSetEventCallback *)fl_patched(event, SLOT_clSetEventCallback))(event, status,
-                                                                                 notify, user_data);
+    return DRIVER(event, clSetEventCallback)(event, status, notify, user_data);
 }
 
 int fl_watch_waits(void **table, fl_mapping *known) {

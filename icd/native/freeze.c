@@ -196,20 +196,16 @@ static void note(cl_kernel kernel, cl_uint index, size_t size, const void *value
         fl_tell_parameter(parameter);
 }
 
-static cl_int watched_clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size,
-                                     const void *arg_value) {
+static cl_int watched_clSetKernelArg(PARAMETERS_clSetKernelArg) {
     fl_replace_stand_in(&arg_size, &arg_value);
-    cl_int code = ((fn_clSetKernelArg *)fl_patched(kernel, SLOT_clSetKernelArg))(
-        kernel, arg_index, arg_size, arg_value);
+    cl_int code = DRIVER(kernel, clSetKernelArg)(kernel, arg_index, arg_size, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, arg_size, arg_value, false);
     return code;
 }
 
-static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_index,
-                                               const void *arg_value) {
-    cl_int code = ((fn_clSetKernelArgSVMPointer *)fl_patched(
-        kernel, SLOT_clSetKernelArgSVMPointer))(kernel, arg_index, arg_value);
+static cl_int watched_clSetKernelArgSVMPointer(PARAMETERS_clSetKernelArgSVMPointer) {
+    cl_int code = DRIVER(kernel, clSetKernelArgSVMPointer)(kernel, arg_index, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, sizeof arg_value, arg_value, true);
     return code;
@@ -217,8 +213,8 @@ static cl_int watched_clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint arg_ind
 
 cl_int fl_set_memory(void *kernel, uint32_t index, void *memory) {
     known_memory = memory;
-    cl_int code = ((fn_clSetKernelArg *)fl_slot(fl_table_of(kernel), SLOT_clSetKernelArg))(
-        kernel, index, sizeof memory, &memory);
+    cl_int code =
+        IN_SLOT(fl_table_of(kernel), clSetKernelArg)(kernel, index, sizeof memory, &memory);
     known_memory = NULL;
     return code;
 }
@@ -273,7 +269,7 @@ cl_kernel fl_copy_kernel(cl_kernel kernel, bool *with_arguments) {
     cl_program program = NULL;
     char name[512];
     cl_int code = CL_INVALID_OPERATION;
-    cl_kernel copy = ((fn_clCloneKernel *)fl_slot(table, SLOT_clCloneKernel))(kernel, &code);
+    cl_kernel copy = IN_SLOT(table, clCloneKernel)(kernel, &code);
     *with_arguments = code == CL_SUCCESS && copy;
     if (*with_arguments)
         return copy;
@@ -355,28 +351,25 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
     cl_int code;
     bool unseen = false, with_arguments = true;
     *reason = FL_NOT_REFUSED;
-    pthread_mutex_lock(&seen.lock);
+    FL_HOLD(seen.lock);
     kernel_state *state = state_of(*kernel, &code);
     if (!state)
-        goto out;
-    code = CL_OUT_OF_HOST_MEMORY;
+        return code;
     for (cl_uint i = 0; i < state->count; i++) {
         const argument *a = &state->arguments[i];
         uint8_t is = a->kind == FL_ARG_UNSEEN ? declared(state, i) : FL_DECLARED_VALUE;
         unseen |= a->kind == FL_ARG_UNSEEN;
         if (!allow_unseen && is != FL_DECLARED_VALUE && is != FL_DECLARED_LOCAL_MEMORY) {
             *reason = FL_UNSEEN_ARGUMENT;
-            goto out;
+            return CL_SUCCESS;
         }
         int added = a->kind == FL_ARG_MEM ? fl_keep_add_memory(keep, a->object) : 0;
-        if (added < 0) {
-            code = added;
-            goto out;
-        }
+        if (added < 0)
+            return added;
         if (a->kind == FL_ARG_SAMPLER && fl_keep_add(keep, a->object, FL_KEEP_SAMPLER, false) < 0)
-            goto out;
+            return CL_OUT_OF_HOST_MEMORY;
         if (a->kind == FL_ARG_SVM && !fl_pin(pins, a->object))
-            goto out;
+            return CL_OUT_OF_HOST_MEMORY;
     }
     copying = true;
     if (!state->copy)
@@ -389,15 +382,12 @@ cl_int fl_freeze(cl_kernel *kernel, fl_arguments **arguments, bool allow_unseen,
     }
     if (!state->copy) {
         *reason = FL_NO_CLONE;
-        goto out;
+        return CL_SUCCESS;
     }
     *arguments = present_arguments(state);
     if (!*arguments || fl_keep_add(keep, state->copy, FL_KEEP_KERNEL, false) < 0)
-        goto out;
+        return CL_OUT_OF_HOST_MEMORY;
     atomic_fetch_add(&(*arguments)->users, 1);
     *kernel = state->copy;
-    code = CL_SUCCESS;
-out:
-    pthread_mutex_unlock(&seen.lock);
-    return *reason == FL_NOT_REFUSED ? code : CL_SUCCESS;
+    return CL_SUCCESS;
 }

@@ -53,14 +53,11 @@ static void let_go(struct helped one) {
 
 /* Take one of a sequence. */
 static bool take_of(const void *sequence, struct helped *found) {
-    bool is_found = false;
     FL_HOLD(lock);
-    for (unsigned i = 0; i < atomic_load(&count) && !is_found; i++) {
-        is_found = list[i].sequence == sequence;
-        if (is_found)
-            *found = take(i);
-    }
-    return is_found;
+    for (unsigned i = 0; i < atomic_load(&count); i++)
+        if (list[i].sequence == sequence)
+            return *found = take(i), true;
+    return false;
 }
 
 /* The caller has the lock, also afterwards. */
@@ -105,14 +102,11 @@ static uint64_t last_of(void **queue, cl_event end) {
 
 /* Take the first one on a queue up to a number. */
 static bool next(const void *queue, uint64_t last, struct helped *found) {
-    bool is_found = false;
     FL_HOLD(lock);
-    for (unsigned i = 0; i < atomic_load(&count) && list[i].number <= last && !is_found; i++) {
-        is_found = list[i].queue == queue;
-        if (is_found)
-            *found = take(i);
-    }
-    return is_found;
+    for (unsigned i = 0; i < atomic_load(&count) && list[i].number <= last; i++)
+        if (list[i].queue == queue)
+            return *found = take(i), true;
+    return false;
 }
 
 /* What is enqueued meanwhile is not waited for: it may need this thread to go on. */
@@ -123,7 +117,7 @@ static void help(void *queue, cl_event end) {
     pthread_mutex_unlock(&lock);
     while (last && next(queue, last, &one)) {
         for (uint32_t i = 0; i < one.own_count; i++)
-            ((fn_clWaitForEvents *)fl_patched(one.own[i], SLOT_clWaitForEvents))(1, &one.own[i]);
+            DRIVER(one.own[i], clWaitForEvents)(1, &one.own[i]);
         let_go(one);
     }
 }
@@ -146,7 +140,7 @@ static cl_int watched_clFinish(cl_command_queue queue) {
         help(queue, NULL);
         fl_give_wait_back();
     }
-    return ((fn_clFinish *)fl_patched(queue, SLOT_clFinish))(queue);
+    return DRIVER(queue, clFinish)(queue);
 }
 
 /* In a thread that waits for events of the program. */

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arrays.h"
+#include "clock.h"
 #include "locks.h"
 #include "memory.h"
 #include "opencl_abi.h"
@@ -70,6 +72,8 @@ void fl_keep_release(fl_keep *keep);
 /* patch.c: the function in a slot of a driver's table, our stub where there is none. */
 void *fl_slot(void *const *table, int slot);
 
+#define IN_SLOT(table, name) ((fn_##name *)fl_slot(table, SLOT_##name))
+
 /* patch.c: slots of a driver's own table, exchanged while somebody needs to see the calls. `known`
  * is what the kernel's list of mappings said last, {0} at first. So it is read once for several
  * slots, and not kept for longer. */
@@ -80,6 +84,8 @@ typedef struct fl_mapping {
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known);
 unsigned fl_unpatch(void **table, int slot, fl_mapping *known);
 void *fl_patched(const void *object, int slot);
+/* The driver's own function for an object, whoever watches it: DRIVER(queue, clFinish)(queue). */
+#define DRIVER(object, name) ((fn_##name *)fl_patched(object, SLOT_##name))
 bool fl_is_patched(const void *object, int slot);
 bool fl_underlay(void **table, int slot, void *function, void **below, fl_mapping *known);
 

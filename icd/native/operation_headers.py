@@ -112,7 +112,7 @@ def _emit_record(operation: Any, function: Any) -> Iterator[str]:
         fields += [".n[7] = 1", ".n[8] = 1"]
     pattern = given.get("pattern", given.get("colour", "NULL"))
     yield f"static {function.format_c_declaration('record_' + function.name)} {{"
-    yield f"    ENTER({', '.join([function.name, 'command_queue', *names, 'WAITS'])});"
+    yield f"    ENTER({function.name});"
     yield f"    fl_command command = {{{', '.join(fields)}}};"
     yield f"    bool complete = {' & '.join(threes) or 'true'};"
     yield (
@@ -127,7 +127,6 @@ def _emit_refusal(function: Any) -> str:
 
     It refuses the call, in the function's own form.
     """
-    arguments = ", ".join(parameter.name for parameter in function.parameters)
     fail = {
         "return": "return code;",
         "errcode_ret": "if (errcode_ret)\n        *errcode_ret = code;\n    return NULL;",
@@ -135,8 +134,8 @@ def _emit_refusal(function: Any) -> str:
     return (
         f"static {function.format_c_declaration('refused_' + function.name)} {{\n"
         f"    void **table;\n    cl_int code = refuse_call({function.parameters[0].name}, "
-        f"SLOT_{function.name}, &table);\n"
-        f"    if (table)\n        return CALL(table, {function.name})({arguments});\n    {fail}\n}}"
+        f"SLOT_{function.name}, &table);\n    if (table)\n"
+        f"        return CALL(table, {function.name})(ARGUMENTS_{function.name});\n    {fail}\n}}"
     )
 
 

@@ -9,27 +9,8 @@
 
 #include <stdlib.h>
 
-/* --- growing arrays --- */
-
-static bool reserve(void **array, uint32_t *capacity, uint32_t wanted, size_t size) {
-    if (wanted <= *capacity)
-        return true;
-    uint32_t more = *capacity ? *capacity : 64;
-    while (more < wanted)
-        more *= 2;
-    void *larger = realloc(*array, more * size);
-    if (!larger)
-        return false;
-    *array = larger;
-    *capacity = more;
-    return true;
-}
-
-#define RESERVE(array, capacity, wanted)                                                           \
-    reserve((void **)&(array), &(capacity), (wanted), sizeof *(array))
-
 static bool push(uint32_t **array, uint32_t *count, uint32_t *capacity, uint32_t value) {
-    if (!reserve((void **)array, capacity, *count + 1, sizeof value))
+    if (!FL_RESERVE(*array, *capacity, *count + 1))
         return false;
     (*array)[(*count)++] = value;
     return true;
@@ -141,7 +122,7 @@ static cl_int depend_on_outside(fl_recording *r, int slot, cl_event event) {
         return fl_refuse(r, slot, FL_FAILED_EVENT);
     if (status == CL_COMPLETE || fl_keep_has(&r->keep, event))
         return CL_SUCCESS;
-    if (!RESERVE(r->pending, r->pending_capacity, r->pending_count + 1))
+    if (!FL_RESERVE(r->pending, r->pending_capacity, r->pending_count + 1))
         return CL_OUT_OF_HOST_MEMORY;
     int added = fl_keep_add(&r->keep, event, FL_KEEP_EVENT, false);
     if (added < 0)
@@ -209,7 +190,7 @@ static cl_int follow_host_waits(call *c, uint32_t *first) {
     if (queue->host_waits_seen == r->host_wait_count)
         return CL_SUCCESS;
     uint32_t node = r->command_count;
-    if (!queue->in_order && !RESERVE(r->commands, r->command_capacity, node + 2))
+    if (!queue->in_order && !FL_RESERVE(r->commands, r->command_capacity, node + 2))
         return CL_OUT_OF_HOST_MEMORY;
     if (!queue->in_order && queue->barrier != NONE && !depend(r, *first, queue->barrier))
         return CL_OUT_OF_HOST_MEMORY;
@@ -260,9 +241,9 @@ cl_int fl_append(call *c, int slot, fl_command command, cl_uint wait_count,
         return code;
     }
     uint32_t node = r->command_count;
-    if (RESERVE(r->commands, r->command_capacity, node + 1))
+    if (FL_RESERVE(r->commands, r->command_capacity, node + 1))
         code = add_dependencies(c, slot, first, waits_for_all, wait_count, wait_list);
-    if (code == CL_SUCCESS && !RESERVE(queue->open, queue->open_capacity, queue->open_count + 1))
+    if (code == CL_SUCCESS && !FL_RESERVE(queue->open, queue->open_capacity, queue->open_count + 1))
         code = CL_OUT_OF_HOST_MEMORY;
     if (code == CL_SUCCESS && event)
         code = hand_out(r, node, event);

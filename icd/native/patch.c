@@ -121,7 +121,6 @@ static void begin(struct patch *patch) {
 /* Put `replacement` into a slot; a second user of the same slot is counted. 0, or
  * CL_OUT_OF_RESOURCES. */
 int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
-    int code = CL_OUT_OF_RESOURCES;
     if ((uint32_t)slot >= length_of(table))
         return CL_SUCCESS;   /* nobody can call what is not there */
     FL_HOLD(lock);
@@ -135,11 +134,10 @@ int fl_patch(void **table, int slot, void *replacement, fl_mapping *known) {
     }
     if (patch && !patch->users)
         begin(patch);
-    if (patch && (patch->users || patch->covered || store(&table[slot], replacement, known))) {
-        patch->users++;
-        code = CL_SUCCESS;
-    }
-    return code;
+    if (!patch || !(patch->users || patch->covered || store(&table[slot], replacement, known)))
+        return CL_OUT_OF_RESOURCES;
+    patch->users++;
+    return CL_SUCCESS;
 }
 
 /* Put a function below whatever watches a slot, for as long as the process lives: it stands for the
@@ -194,11 +192,11 @@ bool fl_is_patched(const void *object, int slot) {
     const fl_object *o = object;
     void **table = o->dispatch; /* an object of ICD 1 may end after this word */
     void *const *tables[] = {table, table[0] == FL_ICD2_TAG ? o->dispatch_data : NULL};
-    bool found = false;
     FL_HOLD(lock);
     for (int i = 0; i < 2; i++) {
         const struct patch *patch = tables[i] ? find(tables[i], slot) : NULL;
-        found |= patch && patch->users;
+        if (patch && patch->users)
+            return true;
     }
-    return found;
+    return false;
 }

@@ -106,30 +106,25 @@ static cl_int record_kernel(call *c, int slot, cl_kernel kernel, fl_command comm
     return fl_append(c, slot, command, wait_count, wait_list, event);
 }
 
-static cl_int record_clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel,
-                                            cl_uint work_dim, const size_t *offset,
-                                            const size_t *global, const size_t *local,
-                                            cl_uint num_events_in_wait_list,
-                                            const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueNDRangeKernel, command_queue, kernel, work_dim, offset, global, local, WAITS);
+static cl_int record_clEnqueueNDRangeKernel(PARAMETERS_clEnqueueNDRangeKernel) {
+    ENTER(clEnqueueNDRangeKernel);
+    const size_t *offset = global_work_offset, *local = local_work_size;
     fl_command command = {
         .work_dim = work_dim, .has_offset = offset != NULL, .has_local = local != NULL};
     if (work_dim < 1 || work_dim > 3)
         return CL_INVALID_WORK_DIMENSION;
-    if (!global)
+    if (!global_work_size)
         return CL_INVALID_GLOBAL_WORK_SIZE;
     for (cl_uint i = 0; i < work_dim; i++) {
         command.n[i] = offset ? offset[i] : 0;
-        command.n[3 + i] = global[i];
+        command.n[3 + i] = global_work_size[i];
         command.n[6 + i] = local ? local[i] : 0;
     }
     return record_kernel(&c, SLOT_clEnqueueNDRangeKernel, kernel, command, WAITS);
 }
 
-static cl_int record_clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
-                                   cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                                   cl_event *event) {
-    ENTER(clEnqueueTask, command_queue, kernel, WAITS);
+static cl_int record_clEnqueueTask(PARAMETERS_clEnqueueTask) {
+    ENTER(clEnqueueTask);
     fl_command command = {
         .work_dim = 1, .has_local = 1, .n = {0, 0, 0, 1, 0, 0, 1}}; /* SPEC: one work-item */
     return record_kernel(&c, SLOT_clEnqueueTask, kernel, command, WAITS);
@@ -263,85 +258,69 @@ static cl_int record_operation(call *c, int slot, fl_command *command, bool comp
 
 /* The graph owns the allocation from here on: its commands may use it until the graph is dropped.
  * Pinned before anything can fail, freed when nothing can fail any more. */
-static cl_int record_clEnqueueSVMFree(cl_command_queue command_queue, cl_uint count,
-                                      void **pointers, void *free_function, void *user_data,
-                                      cl_uint num_events_in_wait_list,
-                                      const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueSVMFree, command_queue, count, pointers, free_function, user_data, WAITS);
-    if (free_function)
+static cl_int record_clEnqueueSVMFree(PARAMETERS_clEnqueueSVMFree) {
+    ENTER(clEnqueueSVMFree);
+    if (pfn_free_func)
         return fl_refuse(c.recording, SLOT_clEnqueueSVMFree, FL_CANNOT_CAPTURE);
-    if (!count || !pointers)
+    if (!num_svm_pointers || !svm_pointers)
         return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < count; i++)
-        if (pointers[i] && !fl_pin(&c.recording->pins, pointers[i]))
+    for (cl_uint i = 0; i < num_svm_pointers; i++)
+        if (svm_pointers[i] && !fl_pin(&c.recording->pins, svm_pointers[i]))
             return CL_OUT_OF_HOST_MEMORY;
     fl_command command = {.op = FL_MARKER};
     cl_int code = event ? fl_append(&c, SLOT_clEnqueueSVMFree, command, WAITS) : CL_SUCCESS;
-    for (cl_uint i = 0; code == CL_SUCCESS && i < count; i++)
-        if (pointers[i])
-            fl_free_with_pins(c.recording->context, pointers[i]);
+    for (cl_uint i = 0; code == CL_SUCCESS && i < num_svm_pointers; i++)
+        if (svm_pointers[i])
+            fl_free_with_pins(c.recording->context, svm_pointers[i]);
     return code;
 }
 
-static cl_int record_clEnqueueMarkerWithWaitList(cl_command_queue command_queue,
-                                                 cl_uint num_events_in_wait_list,
-                                                 const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueMarkerWithWaitList, command_queue, WAITS);
+static cl_int record_clEnqueueMarkerWithWaitList(PARAMETERS_clEnqueueMarkerWithWaitList) {
+    ENTER(clEnqueueMarkerWithWaitList);
     return fl_append(&c, SLOT_clEnqueueMarkerWithWaitList, (fl_command){.op = FL_MARKER}, WAITS);
 }
 
-static cl_int record_clEnqueueBarrierWithWaitList(cl_command_queue command_queue,
-                                                  cl_uint num_events_in_wait_list,
-                                                  const cl_event *event_wait_list,
-                                                  cl_event *event) {
-    ENTER(clEnqueueBarrierWithWaitList, command_queue, WAITS);
+static cl_int record_clEnqueueBarrierWithWaitList(PARAMETERS_clEnqueueBarrierWithWaitList) {
+    ENTER(clEnqueueBarrierWithWaitList);
     return fl_append(&c, SLOT_clEnqueueBarrierWithWaitList, (fl_command){.op = FL_BARRIER}, WAITS);
 }
 
 static cl_int record_clEnqueueMarker(cl_command_queue command_queue, cl_event *event) {
-    ENTER(clEnqueueMarker, command_queue, event);
+    ENTER(clEnqueueMarker);
     return fl_append(&c, SLOT_clEnqueueMarker, (fl_command){.op = FL_MARKER}, 0, NULL, event);
 }
 
-static cl_int record_clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint count,
-                                            const cl_event *list) {
-    ENTER(clEnqueueWaitForEvents, command_queue, count, list);
-    if (!count || !list)
+static cl_int record_clEnqueueWaitForEvents(PARAMETERS_clEnqueueWaitForEvents) {
+    ENTER(clEnqueueWaitForEvents);
+    if (!num_events || !event_list)
         return CL_INVALID_VALUE;
-    return fl_append(&c, SLOT_clEnqueueWaitForEvents, (fl_command){.op = FL_BARRIER}, count, list,
-                     NULL);
+    return fl_append(&c, SLOT_clEnqueueWaitForEvents, (fl_command){.op = FL_BARRIER}, num_events,
+                     event_list, NULL);
 }
 
 static cl_int record_clEnqueueBarrier(cl_command_queue command_queue) {
-    ENTER(clEnqueueBarrier, command_queue);
+    ENTER(clEnqueueBarrier);
     return fl_append(&c, SLOT_clEnqueueBarrier, (fl_command){.op = FL_BARRIER}, 0, NULL, NULL);
 }
 
 /* A migration says where data will be wanted; a replay needs only the order that it stands in. */
-static cl_int record_clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint count,
-                                                const cl_mem *objects, cl_mem_migration_flags flags,
-                                                cl_uint num_events_in_wait_list,
-                                                const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueMigrateMemObjects, command_queue, count, objects, flags, WAITS);
+static cl_int record_clEnqueueMigrateMemObjects(PARAMETERS_clEnqueueMigrateMemObjects) {
+    ENTER(clEnqueueMigrateMemObjects);
     return fl_append(&c, SLOT_clEnqueueMigrateMemObjects, (fl_command){.op = FL_HINT}, WAITS);
 }
 
-static cl_int record_clEnqueueSVMMigrateMem(cl_command_queue command_queue, cl_uint count,
-                                            const void **pointers, const size_t *sizes,
-                                            cl_mem_migration_flags flags,
-                                            cl_uint num_events_in_wait_list,
-                                            const cl_event *event_wait_list, cl_event *event) {
-    ENTER(clEnqueueSVMMigrateMem, command_queue, count, pointers, sizes, flags, WAITS);
+static cl_int record_clEnqueueSVMMigrateMem(PARAMETERS_clEnqueueSVMMigrateMem) {
+    ENTER(clEnqueueSVMMigrateMem);
     return fl_append(&c, SLOT_clEnqueueSVMMigrateMem, (fl_command){.op = FL_HINT}, WAITS);
 }
 
 static cl_int record_clFlush(cl_command_queue command_queue) {
-    ENTER(clFlush, command_queue);
+    ENTER(clFlush);
     return CL_SUCCESS;   /* there is nothing to flush: nothing was submitted */
 }
 
 static cl_int record_clFinish(cl_command_queue command_queue) {
-    ENTER(clFinish, command_queue);
+    ENTER(clFinish);
     return fl_refuse(c.recording, SLOT_clFinish, FL_WAITS);
 }
 

@@ -100,14 +100,13 @@ static cl_int exchange(fl_recording *r, cl_command_queue queue, uint32_t index) 
     if (code != CL_SUCCESS)
         return code;
     state->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     state->original = __atomic_load_n(&queue->dispatch, __ATOMIC_ACQUIRE);
     bool taken = fl_recording_table(state->original) != NULL;
     recording_table *t = taken ? NULL : take_table(r, index);
     state->recording_table = t;
     if (t)
         __atomic_store_n(&queue->dispatch, t->slots, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
     return t ? CL_SUCCESS : taken ? CL_INVALID_OPERATION : CL_OUT_OF_RESOURCES;
 }
 
@@ -328,10 +327,9 @@ void fl_tell_uncaptured(cl_context context, int slot) {
 }
 
 int fl_is_recording(void) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     fl_recording *r = recordings;
     while (r && !pthread_equal(r->thread, pthread_self()))
         r = r->next;
-    pthread_mutex_unlock(&lock);
     return r != NULL;
 }

@@ -99,10 +99,10 @@ void fl_fill_recording_slots(void **slots);
 call fl_call_on(cl_command_queue queue, int slot);
 cl_int fl_refuse(fl_recording *recording, int slot, enum fl_reason reason);
 /* Begins every recording function: sends late calls on to the driver, and answers refused ones. */
-#define ENTER(name, ...)                                                                     \
+#define ENTER(name)                                                                          \
     call c = fl_call_on(command_queue, SLOT_##name);                                         \
     if (!c.recording)                                                                        \
-        return CALL(c.table, name)(__VA_ARGS__);                                             \
+        return CALL(c.table, name)(ARGUMENTS_##name);                                        \
     if (c.refused)                                                                           \
         return c.refused
 #define WAITS num_events_in_wait_list, event_wait_list, event

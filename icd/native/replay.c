@@ -175,7 +175,7 @@ static cl_int refresh(const fl_sequence *p, const functions *f) {
 static functions functions_of(const fl_sequence *p, const void *object) {
     void **t = fl_table_of(object);
     return (functions){
-        (fn_clSetKernelArg *)fl_patched(object, SLOT_clSetKernelArg),
+        DRIVER(object, clSetKernelArg),
         (fn_clSetKernelArgSVMPointer *)(p->set_pointer
                                             ? p->set_pointer
                                             : fl_patched(object, SLOT_clSetKernelArgSVMPointer)),

@@ -30,14 +30,8 @@ static struct {
 FL_FREE_IN_CHILD(svm.lock)
 
 bool fl_list(fl_pins *list, const void *pointer) {
-    if (list->count == list->capacity) {
-        uint32_t more = list->capacity ? list->capacity * 2 : 16;
-        const void **larger = realloc(list->pointers, more * sizeof *larger);
-        if (!larger)
-            return false;
-        list->pointers = larger;
-        list->capacity = more;
-    }
+    if (!FL_RESERVE(list->pointers, list->capacity, list->count + 1))
+        return false;
     list->pointers[list->count++] = pointer;
     return true;
 }
@@ -53,14 +47,8 @@ static allocation *containing(const void *pointer) {
 }
 
 static allocation *remember(const void *base, size_t size, cl_context context) {
-    if (svm.count == svm.capacity) {
-        uint32_t more = svm.capacity ? svm.capacity * 2 : 16;
-        allocation *larger = realloc(svm.known, more * sizeof *larger);
-        if (!larger)
-            return NULL;
-        svm.known = larger;
-        svm.capacity = more;
-    }
+    if (!FL_RESERVE(svm.known, svm.capacity, svm.count + 1))
+        return NULL;
     svm.known[svm.count] =
         (allocation){.base = base, .size = size, .context = context, .table = context->dispatch};
     return &svm.known[svm.count++];
@@ -107,10 +95,8 @@ static void take_back(const void *pointer) {
         *a = svm.known[--svm.count];
 }
 
-static void *watched_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size,
-                                cl_uint alignment) {
-    void *pointer =
-        ((fn_clSVMAlloc *)fl_patched(context, SLOT_clSVMAlloc))(context, flags, size, alignment);
+static void *watched_clSVMAlloc(PARAMETERS_clSVMAlloc) {
+    void *pointer = DRIVER(context, clSVMAlloc)(context, flags, size, alignment);
     if (pointer &&
         fl_is_patched(
             context,
@@ -128,7 +114,7 @@ static void watched_clSVMFree(cl_context context, void *svm_pointer) {
     bool later = put_off(context, svm_pointer, &noted);
     pthread_mutex_unlock(&svm.lock);
     if (!later)
-        ((fn_clSVMFree *)fl_patched(context, SLOT_clSVMFree))(context, svm_pointer);
+        DRIVER(context, clSVMFree)(context, svm_pointer);
 }
 
 static void list_done(cl_event event, cl_int status, void *list) {
@@ -141,12 +127,11 @@ static cl_int free_some(cl_command_queue queue, cl_uint count, void **list, cl_u
                         const cl_event *wait_list, cl_event *event) {
     void **table = fl_table_of(queue);
     cl_event done = NULL;
-    cl_int code = ((fn_clEnqueueSVMFree *)fl_patched(queue, SLOT_clEnqueueSVMFree))(
-        queue, count, list, NULL, NULL, wait_count, wait_list, &done);
+    cl_int code = DRIVER(queue, clEnqueueSVMFree)(queue, count, list, NULL, NULL, wait_count,
+                                                  wait_list, &done);
     if (code != CL_SUCCESS)
         return code;
-    ((fn_clSetEventCallback *)fl_patched(done, SLOT_clSetEventCallback))(done, CL_COMPLETE,
-                                                                         (void *)list_done, list);
+    DRIVER(done, clSetEventCallback)(done, CL_COMPLETE, (void *)list_done, list);
     if (event)
         *event = done;
     else
@@ -280,7 +265,7 @@ void fl_unpin_all(fl_pins *pins) {
     allocation a;
     while (take_free(&a)) {
         pthread_mutex_unlock(&svm.lock);   /* the driver is called without the lock */
-        ((fn_clSVMFree *)fl_patched(a.context, SLOT_clSVMFree))(a.context, (void *)a.base);
+        DRIVER(a.context, clSVMFree)(a.context, (void *)a.base);
         CALL(fl_table_of(a.context), clReleaseContext)(a.context);
         pthread_mutex_lock(&svm.lock);
     }

@@ -4,7 +4,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Times in nanoseconds; 0 is "not yet". The holders are Python and the callbacks that are still to
  * come: the last of them frees it. The event is a reference, which Python's drop lets go. */
@@ -15,12 +14,6 @@ struct fl_timing {
     int marked, holds;
     void *event;
 };
-
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
 
 static void let_go(fl_timing *t) {
     if (atomic_fetch_sub(&t->holders, 1) == 1)
@@ -38,7 +31,7 @@ void fl_drop_timing(fl_timing *t) {
 static void called(fl_timing *t, _Atomic int64_t *time, cl_int status) {
     if (status < 0)
         atomic_store(&t->failed, 1);
-    atomic_store(time, now());
+    atomic_store(time, fl_now());
     let_go(t);
 }
 
@@ -79,12 +72,12 @@ fl_timing *fl_begin_timing(void *queue, int marked, int holds, uint32_t wait_cou
         } else
             atomic_store(&t->failed, 1);
     }
-    t->begin = now();
+    t->begin = fl_now();
     return t;
 }
 
 void fl_end_timing(fl_timing *t, void *event) {
-    t->back = now();
+    t->back = fl_now();
     if (CALL(fl_table_of(event), clRetainEvent)(event) == CL_SUCCESS)
         t->event = event;
     call_back(t, event, has_ended);

@@ -40,12 +40,6 @@ static fl_log *calls;       /* NULL: nobody asked for it */
 static uint64_t started[2]; /* ns of CLOCK_MONOTONIC, as in the records, and of CLOCK_REALTIME */
 static bool of_devices;     /* FAIRLEAD_TRACE_DEVICE is set: what devices do, too */
 
-static uint64_t now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* --- the file --- */
 
 /* The name of this process's file, to be freed. A process that went on by exec has another file for
@@ -139,7 +133,10 @@ static uint64_t *more(void) {
 }
 
 static void new_log(void) {
-    started[0] = now(CLOCK_MONOTONIC), started[1] = now(CLOCK_REALTIME);
+    struct timespec real;
+    clock_gettime(CLOCK_REALTIME, &real);
+    started[0] = (uint64_t)fl_now();
+    started[1] = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
     path = NULL, size = 0;
     calls = fl_new_log(LIMIT);
     if (calls) {

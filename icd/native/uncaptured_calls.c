@@ -13,34 +13,17 @@ static void tell(cl_command_queue queue, int slot) {
         fl_tell_uncaptured(context, slot);
 }
 
-#define WATCHED(name, parameters, ...)                                                             \
-    static cl_int watched_##name parameters {                                                      \
+#define WATCHED(name)                                                                              \
+    static cl_int watched_##name(PARAMETERS_##name) {                                              \
         tell(command_queue, SLOT_##name);                                                          \
-        return ((fn_##name *)fl_patched(command_queue, SLOT_##name))(command_queue, __VA_ARGS__,   \
-                                                                     WAITS);                       \
+        return DRIVER(command_queue, name)(ARGUMENTS_##name);                                      \
     }
-#define LIST cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event
 
-WATCHED(clEnqueueNDRangeKernel,
-        (cl_command_queue command_queue, cl_kernel kernel, cl_uint work_dim, const size_t *offset,
-         const size_t *global, const size_t *local, LIST),
-        kernel, work_dim, offset, global, local)
-WATCHED(clEnqueueReadBuffer,
-        (cl_command_queue command_queue, cl_mem buffer, cl_bool blocking, size_t offset,
-         size_t size, void *ptr, LIST),
-        buffer, blocking, offset, size, ptr)
-WATCHED(clEnqueueWriteBuffer,
-        (cl_command_queue command_queue, cl_mem buffer, cl_bool blocking, size_t offset,
-         size_t size, const void *ptr, LIST),
-        buffer, blocking, offset, size, ptr)
-WATCHED(clEnqueueCopyBuffer,
-        (cl_command_queue command_queue, cl_mem from, cl_mem to, size_t from_offset,
-         size_t to_offset, size_t size, LIST),
-        from, to, from_offset, to_offset, size)
-WATCHED(clEnqueueFillBuffer,
-        (cl_command_queue command_queue, cl_mem buffer, const void *pattern, size_t pattern_size,
-         size_t offset, size_t size, LIST),
-        buffer, pattern, pattern_size, offset, size)
+WATCHED(clEnqueueNDRangeKernel)
+WATCHED(clEnqueueReadBuffer)
+WATCHED(clEnqueueWriteBuffer)
+WATCHED(clEnqueueCopyBuffer)
+WATCHED(clEnqueueFillBuffer)
 
 static const struct {
     int slot;

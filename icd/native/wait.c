@@ -112,16 +112,10 @@ static cl_int outcome_of(cl_event event, cl_int code) {
     return code == CL_SUCCESS && fl_has_failed(event) ? FAILED : code;
 }
 
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
 /* The wait of another thread is mostly short, and a callback costs more than to try again. */
 static int take_wait_soon(void) {
-    for (int64_t end = now() + POLLED; !fl_take_wait(); sched_yield())
-        if (now() > end)
+    for (int64_t end = fl_now() + POLLED; !fl_take_wait(); sched_yield())
+        if (fl_now() > end)
             return 0;
     return 1;
 }
@@ -178,7 +172,7 @@ static cl_int begin(void **table, cl_event event, int in_turns, fl_waiting **wai
     if (is_over(table, event, &code))
         return code;
     flush_queue_of(table, event);
-    for (int64_t end = now() + POLLED; now() < end; sched_yield())
+    for (int64_t end = fl_now() + POLLED; fl_now() < end; sched_yield())
         if (is_over(table, event, &code))
             return code;
     fl_waiting *w = malloc(sizeof *w);
@@ -222,7 +216,7 @@ int32_t fl_go_on_waiting(fl_waiting *w, uint32_t milliseconds) {
     void **table = fl_table_of(w->event);
     cl_int code;
     int ended = w->in_turns && !w->helped && ends_within(w->end, SHORT);
-    for (int64_t end = now() + milliseconds * INT64_C(1000000); !ended && now() < end;) {
+    for (int64_t end = fl_now() + milliseconds * INT64_C(1000000); !ended && fl_now() < end;) {
         if (w->in_turns && !w->helped)
             w->helped = begin_to_help(w->event);
         ended = ends_within(w->end, AGAIN) || is_over(table, w->event, &code);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "loader.h"
 
+#include "answer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +26,7 @@ cl_platform_id fl_default_platform(void) {
     return index < fl_platform_count ? fl_platforms[index].handle : NULL;
 }
 
-cl_int dispatch_clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms,
-                                 cl_uint *num_platforms) {
+cl_int dispatch_clGetPlatformIDs(PARAMETERS_clGetPlatformIDs) {
     cl_uint count = fl_is_started() ? fl_platform_count : 0;
     if ((!num_entries && platforms) || (!platforms && !num_platforms))
         return CL_INVALID_VALUE;
@@ -44,9 +45,7 @@ static void *fail(cl_int code, cl_int *errcode_ret) {
     return NULL;
 }
 
-cl_context dispatch_clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
-                                    const cl_device_id *devices, void *pfn_notify, void *user_data,
-                                    cl_int *errcode_ret) {
+cl_context dispatch_clCreateContext(PARAMETERS_clCreateContext) {
     if (!num_devices || !devices)
         return fail(CL_INVALID_VALUE, errcode_ret);
     if (!devices[0])
@@ -65,9 +64,7 @@ static cl_platform_id platform_of(const cl_context_properties *properties) {
     return NULL;
 }
 
-cl_context dispatch_clCreateContextFromType(const cl_context_properties *properties,
-                                            cl_device_type device_type, void *pfn_notify,
-                                            void *user_data, cl_int *errcode_ret) {
+cl_context dispatch_clCreateContextFromType(PARAMETERS_clCreateContextFromType) {
     cl_platform_id platform = properties ? platform_of(properties) : fl_default_platform();
     if (!platform)
         return fail(CL_INVALID_PLATFORM, errcode_ret);
@@ -77,9 +74,7 @@ cl_context dispatch_clCreateContextFromType(const cl_context_properties *propert
                   : fail(CL_INVALID_OPERATION, errcode_ret);
 }
 
-cl_int dispatch_clGetGLContextInfoKHR(const cl_context_properties *properties,
-                                      cl_gl_context_info param_name, size_t param_value_size,
-                                      void *param_value, size_t *param_value_size_ret) {
+cl_int dispatch_clGetGLContextInfoKHR(PARAMETERS_clGetGLContextInfoKHR) {
     cl_platform_id platform = platform_of(properties);
     if (!platform)
         return CL_INVALID_PLATFORM;
@@ -111,14 +106,7 @@ static cl_int loader_info(cl_uint name, size_t size, void *into, size_t *size_re
                                           [ICDL_VENDOR] = "fairlead"};
     if (name < ICDL_OCL_VERSION || name > ICDL_VENDOR)
         return CL_INVALID_VALUE;
-    size_t needed = strlen(answers[name]) + 1;
-    if (into && size < needed)
-        return CL_INVALID_VALUE;
-    if (into)
-        memcpy(into, answers[name], needed);
-    if (size_ret)
-        *size_ret = needed;
-    return CL_SUCCESS;
+    return fl_answer(answers[name], strlen(answers[name]) + 1, size, into, size_ret);
 }
 
 /* What the loader answers itself, whatever the platform. */

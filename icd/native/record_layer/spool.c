@@ -195,7 +195,7 @@ static uint64_t *take_spare(size_t bytes) {
 
 void *fl_new_data(size_t bytes) {
     size_t words = DATA_HEAD + (bytes + 7) / 8;
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     uint64_t *made = take_spare(bytes), *place = made ? made : take(words);
     if (place) {
         place[NUMBER] = ++data_count;
@@ -203,7 +203,6 @@ void *fl_new_data(size_t bytes) {
         if (!made)
             __atomic_store_n(place, words | (uint64_t)FL_R_DATA << 32, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
     return place ? place + DATA_HEAD : NULL;
 }
 

@@ -9,11 +9,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 FL_FREE_IN_CHILD(lock)
 
 fl_layer *fl_new_layer(const fl_thunks *thunks, void *const *next, uint64_t orphan) {
-    fl_layer *found = NULL;
     FL_HOLD(lock);
-    for (fl_layer *layer = *thunks->layers; layer && !found; layer = layer->other)
-        if (!layer->taken)
-            found = layer;
+    fl_layer *found = *thunks->layers;
+    while (found && found->taken)
+        found = found->other;
     if (found)
         found->next = next, found->thunks = thunks, found->orphan = orphan, found->taken = 1;
     return found;

@@ -51,12 +51,6 @@ typedef struct piece {
     uint64_t *place; /* its head in the record */
 } piece;
 
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static __thread uint64_t thread_id __attribute__((tls_model("initial-exec")));
 
 static __thread const fl_log *named __attribute__((tls_model("initial-exec"))); /* has its name */
@@ -218,7 +212,7 @@ size_t fl_look(const fl_layer *layer, uint32_t function, const uint64_t *argumen
 }
 
 int fl_log_begin(fl_call *call) {
-    call->begin = now();
+    call->begin = fl_now();
     return 0;
 }
 
@@ -236,8 +230,12 @@ static void append(fl_log *log, const uint64_t *record, size_t words) {
 
 void fl_log_note(fl_log *log, uint32_t kind, const fl_call *call, const uint64_t *values,
                  uint32_t count) {
-    uint64_t record[6 + MOST] = {(6 + count) | (uint64_t)kind << 32, count | thread() << 32,
-                               (uint64_t)(uintptr_t)call->layer, call->begin, now(), 0};
+    uint64_t record[6 + MOST] = {(6 + count) | (uint64_t)kind << 32,
+                                 count | thread() << 32,
+                                 (uint64_t)(uintptr_t)call->layer,
+                                 call->begin,
+                                 fl_now(),
+                                 0};
     memcpy(record + 6, values, count * sizeof *values);
     append(log, record, 6 + count);
 }
@@ -251,7 +249,7 @@ static void note_thread(fl_log *log, const fl_call *call) {
 }
 
 void fl_log_end(fl_call *call) {
-    uint64_t time = now(), record[RECORD], *end = record + 6;
+    uint64_t time = fl_now(), record[RECORD], *end = record + 6;
     fl_log *log = __atomic_load_n(&call->layer->log, __ATOMIC_ACQUIRE);
     piece pieces[MOST];
     int error = errno;

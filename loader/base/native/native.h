@@ -1,6 +1,7 @@
 #ifndef FL_LOADER_NATIVE_H
 #define FL_LOADER_NATIVE_H
 
+#include "clock.h"
 #include "layer.h"
 #include "locks.h"
 #include "memory.h"

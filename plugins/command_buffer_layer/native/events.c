@@ -88,17 +88,14 @@ cl_int hook_clReleaseEvent(fl_next next, cl_event event) {
 }
 
 static bool is_known(const void *event, known_event *copy) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     const known_event *found = *place_of(event);
     if (found)
         *copy = *found;
-    pthread_mutex_unlock(&lock);
     return found != NULL;
 }
 
-cl_int hook_clGetEventInfo(fl_next next, cl_event event, cl_event_info param_name,
-                           size_t param_value_size, void *param_value,
-                           size_t *param_value_size_ret) {
+cl_int hook_clGetEventInfo(fl_next next, PARAMETERS_clGetEventInfo) {
     known_event known;
     if (count && (param_name == CL_EVENT_COMMAND_TYPE || param_name == CL_EVENT_COMMAND_QUEUE) &&
         is_known(event, &known)) {
@@ -111,19 +108,15 @@ cl_int hook_clGetEventInfo(fl_next next, cl_event event, cl_event_info param_nam
             return fl_answer(&no_queue, sizeof no_queue, param_value_size, param_value,
                              param_value_size_ret);
     }
-    return NEXT(clGetEventInfo)(event, param_name, param_value_size, param_value,
-                                param_value_size_ret);
+    return NEXT(clGetEventInfo)(ARGUMENTS_clGetEventInfo);
 }
 
 /* It begins with its first command. */
-cl_int hook_clGetEventProfilingInfo(fl_next next, cl_event event, cl_profiling_info param_name,
-                                    size_t param_value_size, void *param_value,
-                                    size_t *param_value_size_ret) {
+cl_int hook_clGetEventProfilingInfo(fl_next next, PARAMETERS_clGetEventProfilingInfo) {
     known_event known;
     bool is_begin =
         param_name >= CL_PROFILING_COMMAND_QUEUED && param_name <= CL_PROFILING_COMMAND_START;
     if (count && is_begin && is_known(event, &known) && known.first)
         event = known.first;
-    return NEXT(clGetEventProfilingInfo)(event, param_name, param_value_size, param_value,
-                                         param_value_size_ret);
+    return NEXT(clGetEventProfilingInfo)(ARGUMENTS_clGetEventProfilingInfo);
 }

@@ -128,10 +128,7 @@ cl_int fl_clReleaseCommandBufferKHR(cl_command_buffer_khr command_buffer) {
     return body ? fl_leave(body(command_buffer)) : CL_SUCCESS;
 }
 
-cl_int fl_clEnqueueCommandBufferKHR(cl_uint num_queues, cl_command_queue *queues,
-                                    cl_command_buffer_khr command_buffer,
-                                    cl_uint num_events_in_wait_list,
-                                    const cl_event *event_wait_list, cl_event *event) {
+cl_int fl_clEnqueueCommandBufferKHR(PARAMETERS_clEnqueueCommandBufferKHR) {
     bool is_plain = !num_queues && !queues && !num_events_in_wait_list && !event_wait_list;
     intptr_t done = is_plain ? fl_enqueue_known(command_buffer) : 0;
     if (done > 0) { /* an event */

@@ -137,16 +137,14 @@ static void note_exec_info(const void *kernel, uint32_t name, size_t size, const
 
 /* --- what the program calls --- */
 
-cl_kernel hook_clCreateKernel(fl_next next, cl_program program, const char *kernel_name,
-                              cl_int *errcode_ret) {
+cl_kernel hook_clCreateKernel(fl_next next, PARAMETERS_clCreateKernel) {
     cl_kernel made = NEXT(clCreateKernel)(program, kernel_name, errcode_ret);
     if (made)
         begin(made);
     return made;
 }
 
-cl_int hook_clCreateKernelsInProgram(fl_next next, cl_program program, cl_uint num_kernels,
-                                     cl_kernel *kernels, cl_uint *num_kernels_ret) {
+cl_int hook_clCreateKernelsInProgram(fl_next next, PARAMETERS_clCreateKernelsInProgram) {
     cl_uint count = 0;
     cl_int code = NEXT(clCreateKernelsInProgram)(program, num_kernels, kernels, &count);
     for (cl_uint i = 0; code == CL_SUCCESS && kernels && i < count; i++)
@@ -184,24 +182,21 @@ cl_kernel hook_clCloneKernel(fl_next next, cl_kernel source_kernel, cl_int *errc
     return made;
 }
 
-cl_int hook_clSetKernelArg(fl_next next, cl_kernel kernel, cl_uint arg_index, size_t arg_size,
-                           const void *arg_value) {
+cl_int hook_clSetKernelArg(fl_next next, PARAMETERS_clSetKernelArg) {
     cl_int code = NEXT(clSetKernelArg)(kernel, arg_index, arg_size, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, FL_SET, arg_size, arg_value);
     return code;
 }
 
-cl_int hook_clSetKernelArgSVMPointer(fl_next next, cl_kernel kernel, cl_uint arg_index,
-                                     const void *arg_value) {
+cl_int hook_clSetKernelArgSVMPointer(fl_next next, PARAMETERS_clSetKernelArgSVMPointer) {
     cl_int code = NEXT(clSetKernelArgSVMPointer)(kernel, arg_index, arg_value);
     if (code == CL_SUCCESS)
         note(kernel, arg_index, FL_SET_POINTER, 0, arg_value);
     return code;
 }
 
-cl_int hook_clSetKernelExecInfo(fl_next next, cl_kernel kernel, cl_kernel_exec_info param_name,
-                                size_t param_value_size, const void *param_value) {
+cl_int hook_clSetKernelExecInfo(fl_next next, PARAMETERS_clSetKernelExecInfo) {
     cl_int code = NEXT(clSetKernelExecInfo)(kernel, param_name, param_value_size, param_value);
     if (code == CL_SUCCESS)
         note_exec_info(kernel, param_name, param_value_size, param_value);

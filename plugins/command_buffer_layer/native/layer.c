@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CL_LAYER_API_VERSION = 0x4240, CL_LAYER_NAME = 0x4241, CL_LAYER_API_VERSION_100 = 100 };
+static const char fl_layer_name[] = "fairlead command-buffer";
+#include "../../../icd/native/layer_entries.h"
+
 #define FL_MODULE "fairlead.plugins.command_buffer_layer.start"
 
 /* Replaced in the file by loader/base/shell_copies.py, which looks for the first line. */
@@ -103,28 +105,6 @@ cl_int fl_leave(cl_int code) {
     return code;
 }
 
-cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret) {
-    if (into && room < size)
-        return CL_INVALID_VALUE;
-    if (into && size)
-        memcpy(into, value, size);
-    if (size_ret)
-        *size_ret = size;
-    return CL_SUCCESS;
-}
-
-FL_EXPORT cl_int clGetLayerInfo(cl_uint param_name, size_t param_value_size, void *param_value,
-                                size_t *param_value_size_ret) {
-    static const cl_uint version = CL_LAYER_API_VERSION_100;
-    static const char name[] = "fairlead command-buffer";
-    if (param_name == CL_LAYER_API_VERSION)
-        return fl_answer(&version, sizeof version, param_value_size, param_value,
-                         param_value_size_ret);
-    if (param_name == CL_LAYER_NAME)
-        return fl_answer(name, sizeof name, param_value_size, param_value, param_value_size_ret);
-    return CL_INVALID_VALUE;
-}
-
 fl_instance *fl_instances;
 
 /* The instance with this next table. C has no closures, so each has hooks of its own. A loader that
@@ -144,8 +124,8 @@ static const fl_instance *instance_of(void **next) {
 
 /* The loader's table may be shorter than ours, and may have NULL where its system has no such
  * function. The hooks reach the next functions by a table that has a stub there. */
-FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch,
-                             cl_uint *num_entries_ret, void *const **layer_dispatch_ret) {
+cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch, cl_uint *num_entries_ret,
+                   void *const **layer_dispatch_ret) {
     if (!num_entries || !target_dispatch || !num_entries_ret || !layer_dispatch_ret)
         return CL_INVALID_VALUE;
     void **next = malloc(sizeof(void *) * FL_SLOTS), **table = malloc(sizeof(void *) * num_entries);
@@ -169,15 +149,3 @@ FL_EXPORT cl_int clInitLayer(cl_uint num_entries, void *const *target_dispatch,
     *layer_dispatch_ret = table;
     return CL_SUCCESS;
 }
-
-FL_EXPORT cl_int clInitLayerWithProperties(cl_uint num_entries, void *const *target_dispatch,
-                                           cl_uint *num_entries_ret,
-                                           void *const **layer_dispatch_ret,
-                                           const uint64_t *properties) {
-    if (properties && *properties) /* none is defined */
-        return CL_INVALID_PROPERTY;
-    return clInitLayer(num_entries, target_dispatch, num_entries_ret, layer_dispatch_ret);
-}
-
-/* The loader is at its end, and with it its drivers may be: nothing calls them from now on. */
-FL_EXPORT cl_int clDeinitLayer(void) { return CL_SUCCESS; }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "../../../loader/base/native/locks.h"
+#include "../../../loader/base/native/answer.h"
 #include "opencl_abi.h"
 
 #ifndef FL_DEFINE_STUBS
@@ -39,8 +40,6 @@ typedef struct fl_instance {
     void *const *hooks; /* by slot; NULL: the next table's own function */
 } fl_instance;
 extern fl_instance *fl_instances; /* all */
-/* The answer to a query: `size` bytes at `value`. */
-cl_int fl_answer(const void *value, size_t size, size_t room, void *into, size_t *size_ret);
 
 /* --- queries.c --- */
 bool fl_serves_platform(fl_next next, cl_platform_id platform);

@@ -188,9 +188,7 @@ static cl_int answer_device(const query *q, cl_uint param_name, size_t room, voi
     return fl_answer(&bits, size, room, into, size_ret);
 }
 
-cl_int hook_clGetDeviceInfo(fl_next next, cl_device_id device, cl_device_info param_name,
-                            size_t param_value_size, void *param_value,
-                            size_t *param_value_size_ret) {
+cl_int hook_clGetDeviceInfo(fl_next next, PARAMETERS_clGetDeviceInfo) {
     bool lists =
         param_name == CL_DEVICE_EXTENSIONS || param_name == CL_DEVICE_EXTENSIONS_WITH_VERSION;
     bool asks = param_name == CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR ||
@@ -204,13 +202,10 @@ cl_int hook_clGetDeviceInfo(fl_next next, cl_device_id device, cl_device_info pa
             return answer_versions(&q, param_value_size, param_value, param_value_size_ret);
         return answer_device(&q, param_name, param_value_size, param_value, param_value_size_ret);
     }
-    return NEXT(clGetDeviceInfo)(device, param_name, param_value_size, param_value,
-                                 param_value_size_ret);
+    return NEXT(clGetDeviceInfo)(ARGUMENTS_clGetDeviceInfo);
 }
 
-cl_int hook_clGetPlatformInfo(fl_next next, cl_platform_id platform, cl_platform_info param_name,
-                              size_t param_value_size, void *param_value,
-                              size_t *param_value_size_ret) {
+cl_int hook_clGetPlatformInfo(fl_next next, PARAMETERS_clGetPlatformInfo) {
     static const uint64_t bits = CL_COMMAND_BUFFER_PLATFORM_UNIVERSAL_SYNC_KHR |
                                  CL_COMMAND_BUFFER_PLATFORM_REMAP_QUEUES_KHR |
                                  CL_COMMAND_BUFFER_PLATFORM_AUTOMATIC_REMAP_KHR;
@@ -226,8 +221,7 @@ cl_int hook_clGetPlatformInfo(fl_next next, cl_platform_id platform, cl_platform
             return answer_versions(&q, param_value_size, param_value, param_value_size_ret);
         return fl_answer(&bits, sizeof bits, param_value_size, param_value, param_value_size_ret);
     }
-    return NEXT(clGetPlatformInfo)(platform, param_name, param_value_size, param_value,
-                                   param_value_size_ret);
+    return NEXT(clGetPlatformInfo)(ARGUMENTS_clGetPlatformInfo);
 }
 
 void *hook_clGetExtensionFunctionAddress(fl_next next, const char *func_name) {

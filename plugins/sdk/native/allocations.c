@@ -4,13 +4,14 @@
  * as soon as Python looks it up (usm/registry.py). From then on only Python frees it. */
 #include "calls.h"
 
-#include <stdlib.h>
+#include "../../../loader/base/native/arrays.h"
+
 #include <string.h>
 
 /* In the order of addresses. They do not overlap. */
 static struct {
     fl_memory *list;
-    size_t count, room;
+    uint32_t count, room;
     int32_t hidden;   /* ranges that only Python knows */
     fl_lock lock;
 } memory;
@@ -35,26 +36,16 @@ static fl_memory *find(uintptr_t address) {
 }
 
 bool fl_has_memory(uintptr_t context) {
-    bool has = false;
     FL_HOLD_LOCK(memory.lock);
-    for (size_t i = 0; i < memory.count && !has; i++)
-        has = memory.list[i].context == context;
-    return has;
-}
-
-static bool make_room(void) {
-    if (memory.count < memory.room)
-        return true;
-    size_t room = memory.room ? 2 * memory.room : 64;
-    fl_memory *list = realloc(memory.list, room * sizeof *list);
-    if (list)
-        memory.list = list, memory.room = room;
-    return list != NULL;
+    for (uint32_t i = 0; i < memory.count; i++)
+        if (memory.list[i].context == context)
+            return true;
+    return false;
 }
 
 static bool add(const fl_memory *new) {
     FL_HOLD_LOCK(memory.lock);
-    bool has_room = make_room();
+    bool has_room = FL_RESERVE(memory.list, memory.room, memory.count + 1);
     if (has_room) {
         size_t at = begin_before(new->base);
         memmove(&memory.list[at + 1], &memory.list[at], (memory.count++ - at) * sizeof *new);
@@ -96,12 +87,11 @@ bool fl_adopt_memory(uintptr_t address, uintptr_t context, fl_memory *found) {
 }
 
 uintptr_t fl_find_memory(uintptr_t context) {
-    uintptr_t found = 0;
     FL_HOLD_LOCK(memory.lock);
-    for (size_t i = 0; i < memory.count && !found; i++)
+    for (uint32_t i = 0; i < memory.count; i++)
         if (memory.list[i].of_c && memory.list[i].context == context)
-            found = memory.list[i].base;
-    return found;
+            return memory.list[i].base;
+    return 0;
 }
 
 uint32_t fl_kind_of_memory(uintptr_t address) {
@@ -218,21 +208,16 @@ static int32_t usm_alloc_for(uint32_t adapter, uintptr_t hContext, uintptr_t hDe
                  : FL_TO_PYTHON;
 }
 
-int32_t fl_urUSMHostAlloc(uint32_t adapter, uintptr_t hContext, const ur_usm_desc_t *pUSMDesc,
-                          uintptr_t pool, size_t size, uintptr_t *ppMem) {
+int32_t fl_urUSMHostAlloc(PARAMETERS_urUSMHostAlloc) {
     return usm_alloc(adapter, hContext, 0, UR_USM_TYPE_HOST, pUSMDesc, pool, size, ppMem);
 }
 
-int32_t fl_urUSMDeviceAlloc(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice,
-                            const ur_usm_desc_t *pUSMDesc, uintptr_t pool, size_t size,
-                            uintptr_t *ppMem) {
+int32_t fl_urUSMDeviceAlloc(PARAMETERS_urUSMDeviceAlloc) {
     return usm_alloc_for(adapter, hContext, hDevice, UR_USM_TYPE_DEVICE, pUSMDesc, pool, size,
                          ppMem);
 }
 
-int32_t fl_urUSMSharedAlloc(uint32_t adapter, uintptr_t hContext, uintptr_t hDevice,
-                            const ur_usm_desc_t *pUSMDesc, uintptr_t pool, size_t size,
-                            uintptr_t *ppMem) {
+int32_t fl_urUSMSharedAlloc(PARAMETERS_urUSMSharedAlloc) {
     return usm_alloc_for(adapter, hContext, hDevice, UR_USM_TYPE_SHARED, pUSMDesc, pool, size,
                          ppMem);
 }
@@ -272,9 +257,7 @@ static int32_t describe(const fl_memory *found, ur_usm_alloc_info_t name, size_t
     return 0;
 }
 
-int32_t fl_urUSMGetMemAllocInfo(uint32_t adapter, uintptr_t hContext, uintptr_t pMem,
-                                ur_usm_alloc_info_t propName, size_t propSize,
-                                uintptr_t pPropValue, size_t *pPropSizeRet) {
+int32_t fl_urUSMGetMemAllocInfo(PARAMETERS_urUSMGetMemAllocInfo) {
     const uintptr_t *words = fl_get_state(adapter, hContext, kind_ur_context_handle_t);
     if (!words)
         return FL_TO_PYTHON;

@@ -5,7 +5,8 @@
  * too. Python learns of these when it uses the command-buffer next (URCommandBuffer.recording). */
 #include "calls.h"
 
-#include <stdlib.h>
+#include "../../../loader/base/native/arrays.h"
+
 #include <string.h>
 
 typedef ur_exp_kernel_arg_properties_t row;
@@ -56,20 +57,11 @@ static void *copy_of(const fl_launches *l, uint64_t number, const fl_kernel *k, 
 
 /* --- the order --- */
 
-static bool has_room(fl_launches *l) {
-    if (l->after_room - l->after_count > MOST_AFTER)
-        return true;
-    uint32_t room = 2 * l->after_room + 4 * MOST_AFTER;
-    uint32_t *larger = realloc(l->after, room * sizeof *larger);
-    if (larger)
-        l->after = larger, l->after_room = room;
-    return larger;
-}
-
 /* Writes what the next command comes after, each once, behind their number. The list does not have
  * it before it is counted. */
 static bool read_order(fl_launches *l, uint32_t commands, uint32_t count, const uint32_t *points) {
-    if (!points != !count || count > MOST_AFTER || !has_room(l))
+    if (!points != !count || count > MOST_AFTER ||
+        !FL_RESERVE(l->after, l->after_room, l->after_count + 1 + MOST_AFTER))
         return false;
     uint32_t *to = l->after + l->after_count, *last = to;
     if (l->in_order && commands)
@@ -107,13 +99,7 @@ static uint32_t append(fl_launches *l, const fl_kernel *k, uint64_t number,
 }
 
 int32_t fl_urCommandBufferAppendKernelLaunchWithArgsExp(
-    uint32_t adapter, uintptr_t hCommandBuffer, uintptr_t hKernel, uint32_t workDim,
-    const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
-    uint32_t numArgs, const row *pArgs, uint32_t numKernelAlternatives,
-    uintptr_t *phKernelAlternatives, uint32_t numSyncPointsInWaitList,
-    const uint32_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
-    const uintptr_t *phEventWaitList, uint32_t *pSyncPoint, uintptr_t *phEvent,
-    uintptr_t *phCommand) {
+    PARAMETERS_urCommandBufferAppendKernelLaunchWithArgsExp) {
     if (numKernelAlternatives || phKernelAlternatives || numEventsInWaitList || phEventWaitList ||
         phEvent || workDim < 1 || workDim > 3 || !pGlobalWorkSize)
         return FL_TO_PYTHON;

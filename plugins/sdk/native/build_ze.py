@@ -144,11 +144,13 @@ def emit_ze_types() -> str:
 
 
 def emit_entries_in_c() -> str:
-    """Return the text of ze_entries_in_c.h: the prototypes of the functions in C."""
+    """Return the text of ze_entries_in_c.h: the functions in C, and their parameters as macros."""
+    calls = _list_calls()
     lines = [
         building.emit_first_line("plugins/sdk/native/build_ze.py", read_ze()),
         '#pragma once\n#include "ze_types.h"',
-        *(f"int32_t fl_{name}(uint32_t driver, {given});" for name, given in _list_calls().items()),
+        *(f"#define PARAMETERS_{name} uint32_t driver, {given}" for name, given in calls.items()),
+        *(f"int32_t fl_{name}(PARAMETERS_{name});" for name in calls),
     ]
     return "\n".join([*lines, ""])
 

@@ -99,6 +99,9 @@ typedef struct fl_enqueue {
     cl_event waits_for[FL_WAITS];
 } fl_enqueue;
 
+/* The last arguments of an entry point that enqueues. */
+#define FL_ENDS numEventsInWaitList, phEventWaitList, phEvent
+
 typedef enum { FL_NO_BLOCK, FL_BLOCKING, FL_BLOCKING_WRITE } fl_blocking;
 /* Checks the queue and the wait list. False: Python makes the call. */
 bool fl_begin_enqueue(fl_enqueue *e, uint32_t adapter, uintptr_t queue, fl_blocking blocking,

@@ -57,8 +57,7 @@ static bool create(const fl_driver *driver, uint32_t count, const cl_device_id *
     return code == CL_SUCCESS;
 }
 
-int32_t fl_urContextCreate(uint32_t adapter, uint32_t DeviceCount, const uintptr_t *phDevices,
-                           const ur_context_properties_t *pProperties, uintptr_t *phContext) {
+int32_t fl_urContextCreate(PARAMETERS_urContextCreate) {
     cl_device_id devices[FL_DEVICES];
     if (pProperties || !phDevices || !phContext || !DeviceCount || DeviceCount > FL_DEVICES)
         return FL_TO_PYTHON;

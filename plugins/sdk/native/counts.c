@@ -176,7 +176,7 @@ uintptr_t fl_reserve(uint32_t adapter) {
     struct pool *pool = adapter < ADAPTERS ? &pools[adapter] : NULL;
     if (!pool || !pool->table)
         return 0;
-    fl_enter_lock(&pool->lock);
+    FL_HOLD_LOCK(pool->lock);
     if (pool->count <= UNUSED)
         add_block(pool);
     struct handle *handle = pool->first;
@@ -186,7 +186,6 @@ uintptr_t fl_reserve(uint32_t adapter) {
         pool->count--;
         handle->number = UINT64_C(1) << 62 | pool->number++;   /* younger than Python's */
     }
-    fl_leave_lock(&pool->lock);
     return (uintptr_t)handle;
 }
 

@@ -164,18 +164,17 @@ def emit_functions() -> Iterator[str]:
 
 
 def emit_ur_calls() -> str:
-    """Return the text of ur_calls.h: the prototypes of the functions in C."""
+    """Return the text of ur_calls.h: the functions in C, and their parameters as macros."""
     lines = [
         building.emit_first_line("plugins/sdk/native/entries_in_c.py", c_types.read_ur()),
         '#pragma once\n#include "ur_types.h"',
     ]
-    for name in list_calls():
-        if name not in _KEPT:
-            declared = ", ".join(c_types.declare_parameters(c_types.read_ur().functions[name]))
-            lines.append(f"int32_t fl_{name}(uint32_t adapter, {declared});")
-    for name in LEVEL_ZERO:
+    in_c = [name for name in list_calls() if name not in _KEPT]
+    for name in dict.fromkeys([*in_c, *LEVEL_ZERO]):
         declared = ", ".join(c_types.declare_parameters(c_types.read_ur().functions[name]))
-        lines.append(f"int32_t fl_lz_{name}(uint32_t adapter, {declared});")
+        lines.append(f"#define PARAMETERS_{name} uint32_t adapter, {declared}")
+    lines += (f"int32_t fl_{name}(PARAMETERS_{name});" for name in in_c)
+    lines += (f"int32_t fl_lz_{name}(PARAMETERS_{name});" for name in LEVEL_ZERO)
     return "\n".join([*lines, ""])
 
 

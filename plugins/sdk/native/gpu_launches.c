@@ -213,9 +213,7 @@ static bool launch_alone(fl_gpu_graph *g, fl_gpu_queue *q) {
     return done;
 }
 
-int32_t fl_urEnqueueCommandBufferExp(uint32_t adapter, uintptr_t hQueue, uintptr_t hCommandBuffer,
-                                     uint32_t numEventsInWaitList,
-                                     const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueCommandBufferExp(PARAMETERS_urEnqueueCommandBufferExp) {
     enum { QUEUE = kind_ur_queue_handle_t, BUFFER = kind_ur_exp_command_buffer_handle_t };
     if (numEventsInWaitList || phEventWaitList || phEvent)
         return FL_TO_PYTHON;

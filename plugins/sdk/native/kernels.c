@@ -146,9 +146,7 @@ const fl_sdk_functions *fl_exported_by_sdk(void) {
     return &exported;
 }
 
-int32_t fl_urKernelSetArgValue(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
-                               size_t argSize, const ur_kernel_arg_value_properties_t *pProperties,
-                               uintptr_t pArgValue) {
+int32_t fl_urKernelSetArgValue(PARAMETERS_urKernelSetArgValue) {
     const void *value = (const void *)pArgValue;
     fl_kernel *k = value && argSize <= FL_INSIDE ? begin(adapter, hKernel) : NULL;
     if (!k)
@@ -164,21 +162,15 @@ int32_t fl_urKernelSetArgValue(uint32_t adapter, uintptr_t hKernel, uint32_t arg
     return done ? 0 : FL_TO_PYTHON;
 }
 
-int32_t fl_urKernelSetArgLocal(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
-                               size_t argSize,
-                               const ur_kernel_arg_local_properties_t *pProperties) {
+int32_t fl_urKernelSetArgLocal(PARAMETERS_urKernelSetArgLocal) {
     return set_one(adapter, hKernel, argIndex, UR_EXP_KERNEL_ARG_TYPE_LOCAL, argSize, 0);
 }
 
-int32_t fl_urKernelSetArgPointer(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
-                                 const ur_kernel_arg_pointer_properties_t *pProperties,
-                                 uintptr_t pArgValue) {
+int32_t fl_urKernelSetArgPointer(PARAMETERS_urKernelSetArgPointer) {
     return set_one(adapter, hKernel, argIndex, UR_EXP_KERNEL_ARG_TYPE_POINTER, 0, pArgValue);
 }
 
-int32_t fl_urKernelSetArgMemObj(uint32_t adapter, uintptr_t hKernel, uint32_t argIndex,
-                                const ur_kernel_arg_mem_obj_properties_t *pProperties,
-                                uintptr_t hArgValue) {
+int32_t fl_urKernelSetArgMemObj(PARAMETERS_urKernelSetArgMemObj) {
     if (pProperties)
         return FL_TO_PYTHON;
     return set_one(adapter, hKernel, argIndex, UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ, sizeof(cl_mem),
@@ -277,23 +269,13 @@ static int32_t launch_kernel(uint32_t adapter, uintptr_t hQueue, uintptr_t hKern
     return code;
 }
 
-int32_t fl_urEnqueueKernelLaunch(uint32_t adapter, uintptr_t hQueue, uintptr_t hKernel,
-                                 uint32_t workDim, const size_t *pGlobalWorkOffset,
-                                 const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
-                                 const ur_kernel_launch_ext_properties_t *launchPropList,
-                                 uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
-                                 uintptr_t *phEvent) {
+int32_t fl_urEnqueueKernelLaunch(PARAMETERS_urEnqueueKernelLaunch) {
     const launch l = {workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize};
-    return launch_kernel(adapter, hQueue, hKernel, &l, 0, NULL, false, launchPropList,
-                         numEventsInWaitList, phEventWaitList, phEvent);
+    return launch_kernel(adapter, hQueue, hKernel, &l, 0, NULL, false, launchPropList, FL_ENDS);
 }
 
-int32_t fl_urEnqueueKernelLaunchWithArgsExp(
-    uint32_t adapter, uintptr_t hQueue, uintptr_t hKernel, uint32_t workDim,
-    const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
-    uint32_t numArgs, const row *pArgs, const ur_kernel_launch_ext_properties_t *launchPropList,
-    uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueKernelLaunchWithArgsExp(PARAMETERS_urEnqueueKernelLaunchWithArgsExp) {
     const launch l = {workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize};
     return launch_kernel(adapter, hQueue, hKernel, &l, numArgs, pArgs, true, launchPropList,
-                         numEventsInWaitList, phEventWaitList, phEvent);
+                         FL_ENDS);
 }

@@ -181,9 +181,7 @@ static int32_t enqueue(uint32_t adapter, fl_lz_queue *queue, fl_lz_buffer *buffe
     return 0;
 }
 
-int32_t fl_lz_urEnqueueCommandBufferExp(uint32_t adapter, uintptr_t hQueue,
-                                        uintptr_t hCommandBuffer, uint32_t numEventsInWaitList,
-                                        const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_lz_urEnqueueCommandBufferExp(PARAMETERS_urEnqueueCommandBufferExp) {
     const unsigned kind = kind_ur_exp_command_buffer_handle_t;
     if (numEventsInWaitList || phEventWaitList)
         return FL_TO_PYTHON;

@@ -1,7 +1,7 @@
 /* How far queues are: what is complete, and what will soon be. */
 #include "calls.h"
 
-#include <time.h>
+#include "../../../loader/base/native/clock.h"
 
 /* --- commands --- */
 
@@ -82,16 +82,10 @@ bool fl_may_be_late(const fl_queue *queue) {
 
 int64_t fl_soon = 1000000;   /* nanoseconds */
 
-static int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
 static uint64_t *place_of(fl_queue *queue, uint64_t key) { return &queue->brief[key % FL_BRIEFS]; }
 
 bool fl_begin_launch(fl_queue *queue, uint64_t key, uint64_t place) {
-    queue->launch = key, queue->launch_place = place, queue->launch_began = now();
+    queue->launch = key, queue->launch_place = place, queue->launch_began = fl_now();
     return *place_of(queue, key) == key;
 }
 
@@ -103,7 +97,7 @@ void fl_note_launch(fl_queue *queue, uint64_t place) {
     if (!place || queue->launch_place != place)
         return;
     uint64_t *known = place_of(queue, queue->launch);
-    if (now() - queue->launch_began < fl_soon)
+    if (fl_now() - queue->launch_began < fl_soon)
         *known = queue->launch;
     else if (*known == queue->launch)
         *known = 0;

@@ -199,8 +199,7 @@ static int32_t give_status(const uintptr_t *words, size_t size, uintptr_t value,
                        size, value, size_ret);
 }
 
-int32_t fl_urEventGetInfo(uint32_t adapter, uintptr_t hEvent, ur_event_info_t propName,
-                          size_t propSize, uintptr_t pPropValue, size_t *pPropSizeRet) {
+int32_t fl_urEventGetInfo(PARAMETERS_urEventGetInfo) {
     const uintptr_t *words = fl_hold(adapter, hEvent, kind_ur_event_handle_t);
     int32_t code = FL_TO_PYTHON;
     if (!words)
@@ -227,9 +226,7 @@ static int32_t give_time(const uintptr_t *words, ur_profiling_info_t name, size_
     return code || !time ? FL_TO_PYTHON : give_number(time, sizeof time, size, value, size_ret);
 }
 
-int32_t fl_urEventGetProfilingInfo(uint32_t adapter, uintptr_t hEvent,
-                                   ur_profiling_info_t propName, size_t propSize,
-                                   uintptr_t pPropValue, size_t *pPropSizeRet) {
+int32_t fl_urEventGetProfilingInfo(PARAMETERS_urEventGetProfilingInfo) {
     /* Events of Python may be those of several commands. */
     const uintptr_t *words = fl_hold_made(adapter, hEvent, kind_ur_event_handle_t);
     if (!words)
@@ -362,11 +359,9 @@ int32_t fl_end_enqueue(fl_enqueue *e, cl_int code, uint32_t command) {
     return code;
 }
 
-int32_t fl_urEnqueueEventsWait(uint32_t adapter, uintptr_t hQueue, uint32_t numEventsInWaitList,
-                               const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueEventsWait(PARAMETERS_urEnqueueEventsWait) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     cl_int code = CL(e.queue->context->driver, clEnqueueMarkerWithWaitList)(e.cl, e.count, e.list,
                                                                             e.wanted);
@@ -386,23 +381,15 @@ static cl_int put_barrier(const fl_enqueue *e) {
                                                            e->wanted);
 }
 
-int32_t fl_urEnqueueEventsWaitWithBarrier(uint32_t adapter, uintptr_t hQueue,
-                                          uint32_t numEventsInWaitList,
-                                          const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueEventsWaitWithBarrier(PARAMETERS_urEnqueueEventsWaitWithBarrier) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     return fl_end_enqueue(&e, put_barrier(&e), UR_COMMAND_EVENTS_WAIT_WITH_BARRIER);
 }
 
-int32_t fl_urEnqueueEventsWaitWithBarrierExt(uint32_t adapter, uintptr_t hQueue,
-                                             const ur_exp_enqueue_ext_properties_t *pProperties,
-                                             uint32_t numEventsInWaitList,
-                                             const uintptr_t *phEventWaitList,
-                                             uintptr_t *phEvent) {
+int32_t fl_urEnqueueEventsWaitWithBarrierExt(PARAMETERS_urEnqueueEventsWaitWithBarrierExt) {
     if (pProperties)
         return FL_TO_PYTHON;
-    return fl_urEnqueueEventsWaitWithBarrier(adapter, hQueue, numEventsInWaitList, phEventWaitList,
-                                             phEvent);
+    return fl_urEnqueueEventsWaitWithBarrier(adapter, hQueue, FL_ENDS);
 }

@@ -55,12 +55,9 @@ static fill_function *fill_of(const fl_context *context) {
                                       : NULL;
 }
 
-int32_t fl_urEnqueueUSMMemcpy(uint32_t adapter, uintptr_t hQueue, bool blocking, uintptr_t pDst,
-                              uintptr_t pSrc, size_t size, uint32_t numEventsInWaitList,
-                              const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueUSMMemcpy(PARAMETERS_urEnqueueUSMMemcpy) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, blocking ? FL_BLOCKING : FL_NO_BLOCK,
-                          numEventsInWaitList, phEventWaitList, phEvent))
+    if (!fl_begin_enqueue(&e, adapter, hQueue, blocking ? FL_BLOCKING : FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     const fl_context *context = e.queue->context;
     copy_function *copy = copy_of(context);
@@ -77,14 +74,10 @@ static bool is_pattern(size_t pattern, size_t offset, size_t size) {
            offset % pattern == 0 && size % pattern == 0;
 }
 
-int32_t fl_urEnqueueUSMFill(uint32_t adapter, uintptr_t hQueue, uintptr_t pMem,
-                            size_t patternSize, uintptr_t pPattern, size_t size,
-                            uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
-                            uintptr_t *phEvent) {
+int32_t fl_urEnqueueUSMFill(PARAMETERS_urEnqueueUSMFill) {
     fl_enqueue e;
     if (!pPattern || !is_pattern(patternSize, pMem, size) ||
-        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     const fl_context *context = e.queue->context;
     fill_function *fill = fill_of(context);
@@ -114,13 +107,10 @@ static void let_buffer_go(const fl_enqueue *e, uintptr_t handle) {
     fl_let_go(e->adapter, handle, kind_ur_mem_handle_t);
 }
 
-int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
-                                  bool blockingRead, size_t offset, size_t size, uintptr_t pDst,
-                                  uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
-                                  uintptr_t *phEvent) {
+int32_t fl_urEnqueueMemBufferRead(PARAMETERS_urEnqueueMemBufferRead) {
     fl_enqueue e;
-    if (!pDst || !fl_begin_enqueue(&e, adapter, hQueue, blockingRead ? FL_BLOCKING : FL_NO_BLOCK,
-                                   numEventsInWaitList, phEventWaitList, phEvent))
+    if (!pDst ||
+        !fl_begin_enqueue(&e, adapter, hQueue, blockingRead ? FL_BLOCKING : FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
@@ -132,14 +122,10 @@ int32_t fl_urEnqueueMemBufferRead(uint32_t adapter, uintptr_t hQueue, uintptr_t 
     return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_READ);
 }
 
-int32_t fl_urEnqueueMemBufferWrite(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
-                                   bool blockingWrite, size_t offset, size_t size, uintptr_t pSrc,
-                                   uint32_t numEventsInWaitList, const uintptr_t *phEventWaitList,
-                                   uintptr_t *phEvent) {
+int32_t fl_urEnqueueMemBufferWrite(PARAMETERS_urEnqueueMemBufferWrite) {
     fl_enqueue e;
     if (!pSrc || !fl_begin_enqueue(&e, adapter, hQueue,
-                                   blockingWrite ? FL_BLOCKING_WRITE : FL_NO_BLOCK,
-                                   numEventsInWaitList, phEventWaitList, phEvent))
+                                   blockingWrite ? FL_BLOCKING_WRITE : FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)
@@ -151,13 +137,9 @@ int32_t fl_urEnqueueMemBufferWrite(uint32_t adapter, uintptr_t hQueue, uintptr_t
     return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_WRITE);
 }
 
-int32_t fl_urEnqueueMemBufferCopy(uint32_t adapter, uintptr_t hQueue, uintptr_t hBufferSrc,
-                                  uintptr_t hBufferDst, size_t srcOffset, size_t dstOffset,
-                                  size_t size, uint32_t numEventsInWaitList,
-                                  const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueMemBufferCopy(PARAMETERS_urEnqueueMemBufferCopy) {
     fl_enqueue e;
-    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+    if (!fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     cl_mem source = hold_buffer(&e, hBufferSrc, srcOffset, size);
     cl_mem target = source ? hold_buffer(&e, hBufferDst, dstOffset, size) : NULL;
@@ -172,14 +154,10 @@ int32_t fl_urEnqueueMemBufferCopy(uint32_t adapter, uintptr_t hQueue, uintptr_t 
     return fl_end_enqueue(&e, code, UR_COMMAND_MEM_BUFFER_COPY);
 }
 
-int32_t fl_urEnqueueMemBufferFill(uint32_t adapter, uintptr_t hQueue, uintptr_t hBuffer,
-                                  uintptr_t pPattern, size_t patternSize, size_t offset,
-                                  size_t size, uint32_t numEventsInWaitList,
-                                  const uintptr_t *phEventWaitList, uintptr_t *phEvent) {
+int32_t fl_urEnqueueMemBufferFill(PARAMETERS_urEnqueueMemBufferFill) {
     fl_enqueue e;
     if (!pPattern || !is_pattern(patternSize, offset, size) ||
-        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, numEventsInWaitList, phEventWaitList,
-                          phEvent))
+        !fl_begin_enqueue(&e, adapter, hQueue, FL_NO_BLOCK, FL_ENDS))
         return FL_TO_PYTHON;
     cl_mem buffer = hold_buffer(&e, hBuffer, offset, size);
     if (!buffer)

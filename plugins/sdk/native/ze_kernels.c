@@ -15,8 +15,7 @@ static fl_ze_kernel *kernel_of(uint32_t driver, uintptr_t handle) {
     return fl_ze_struct(driver, handle, kind_ze_kernel_handle_t);
 }
 
-int32_t fl_zeKernelSetArgumentValue(uint32_t driver, uintptr_t hKernel, uint32_t argIndex,
-                                    size_t argSize, uintptr_t pArgValue) {
+int32_t fl_zeKernelSetArgumentValue(PARAMETERS_zeKernelSetArgumentValue) {
     fl_ze_kernel *k = kernel_of(driver, hKernel);
     if (!k || !k->kernel || argIndex >= k->count)
         return FL_TO_PYTHON;
@@ -42,8 +41,7 @@ int32_t fl_zeKernelSetArgumentValue(uint32_t driver, uintptr_t hKernel, uint32_t
     return FL_TO_PYTHON;
 }
 
-int32_t fl_zeKernelSetGroupSize(uint32_t driver, uintptr_t hKernel, uint32_t groupSizeX,
-                                uint32_t groupSizeY, uint32_t groupSizeZ) {
+int32_t fl_zeKernelSetGroupSize(PARAMETERS_zeKernelSetGroupSize) {
     fl_ze_kernel *k = kernel_of(driver, hKernel);
     const uint64_t sizes[3] = {groupSizeX, groupSizeY, groupSizeZ};
     uint64_t items = 1;
@@ -61,8 +59,7 @@ int32_t fl_zeKernelSetGroupSize(uint32_t driver, uintptr_t hKernel, uint32_t gro
     return 0;
 }
 
-int32_t fl_zeKernelSetGlobalOffsetExp(uint32_t driver, uintptr_t hKernel, uint32_t offsetX,
-                                      uint32_t offsetY, uint32_t offsetZ) {
+int32_t fl_zeKernelSetGlobalOffsetExp(PARAMETERS_zeKernelSetGlobalOffsetExp) {
     fl_ze_kernel *k = kernel_of(driver, hKernel);
     if (!k)
         return FL_TO_PYTHON;

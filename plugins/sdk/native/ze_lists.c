@@ -94,11 +94,7 @@ static int32_t append(fl_ze_list *list, const fl_ze_kernel *k, const ze_group_co
     return 0;
 }
 
-int32_t fl_zeCommandListAppendLaunchKernel(uint32_t driver, uintptr_t hCommandList,
-                                           uintptr_t hKernel,
-                                           const ze_group_count_t *pLaunchFuncArgs,
-                                           uintptr_t hSignalEvent, uint32_t numWaitEvents,
-                                           uintptr_t *phWaitEvents) {
+int32_t fl_zeCommandListAppendLaunchKernel(PARAMETERS_zeCommandListAppendLaunchKernel) {
     fl_ze_list *list = list_of(driver, hCommandList);
     const fl_ze_kernel *k = fl_ze_struct(driver, hKernel, kind_ze_kernel_handle_t);
     if (!list || !k || !k->kernel || !pLaunchFuncArgs || hSignalEvent || numWaitEvents ||
@@ -175,8 +171,7 @@ static bool store_row(fl_ze_list *list, row *r) {
 
 enum { MOST = 1 << 16 };   /* structs of a chain; more means that it is a ring */
 
-int32_t fl_zeCommandListUpdateMutableCommandsExp(uint32_t driver, uintptr_t hCommandList,
-                                                 const ze_mutable_commands_exp_desc_t *desc) {
+int32_t fl_zeCommandListUpdateMutableCommandsExp(PARAMETERS_zeCommandListUpdateMutableCommandsExp) {
     fl_ze_list *list = list_of(driver, hCommandList);
     fl_change change;
     uintptr_t room;

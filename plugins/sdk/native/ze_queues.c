@@ -108,9 +108,7 @@ static fl_ze_list *list_of(uint32_t driver, uintptr_t handle) {
     return fl_ze_struct(driver, handle, kind_ze_command_list_handle_t);
 }
 
-int32_t fl_zeCommandQueueExecuteCommandLists(uint32_t driver, uintptr_t hCommandQueue,
-                                             uint32_t numCommandLists, uintptr_t *phCommandLists,
-                                             uintptr_t hFence) {
+int32_t fl_zeCommandQueueExecuteCommandLists(PARAMETERS_zeCommandQueueExecuteCommandLists) {
     fl_ze_queue *queue = queue_of(driver, hCommandQueue);
     if (!queue || numCommandLists != 1 || !phCommandLists || hFence)
         return FL_TO_PYTHON;
@@ -126,9 +124,7 @@ static bool can_signal(const fl_ze_list *list, const fl_ze_event *event) {
 }
 
 int32_t fl_zeCommandListImmediateAppendCommandListsExp(
-    uint32_t driver, uintptr_t hCommandListImmediate, uint32_t numCommandLists,
-    uintptr_t *phCommandLists, uintptr_t hSignalEvent, uint32_t numWaitEvents,
-    uintptr_t *phWaitEvents) {
+    PARAMETERS_zeCommandListImmediateAppendCommandListsExp) {
     (void)phWaitEvents;
     const fl_ze_list *to = list_of(driver, hCommandListImmediate);
     fl_ze_event *event =

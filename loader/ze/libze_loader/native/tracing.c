@@ -116,11 +116,10 @@ static fl_tracer **find(const fl_tracer *tracer) {
 /* Begin to use a tracer. If it is one, the caller has the lock until end_use. Callbacks are changed
  * while nobody can call them. */
 static ze_result_t begin_use(const fl_tracer *tracer, bool to_change) {
-    pthread_mutex_lock(&lock);
+    FL_HOLD(lock);
     bool known = tracer && *find(tracer);
     if (known && !(to_change && tracer->enabled))
         return ZE_RESULT_SUCCESS;
-    pthread_mutex_unlock(&lock);
     return tracer ? ZE_RESULT_ERROR_INVALID_ARGUMENT : ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
 }
 
