@@ -170,7 +170,7 @@ def _describe_layer(name: str, own: tuple[Path, ...]) -> Any:
         sources,
         [LOADER, building.GENERATED],
         libraries=["pthread"],
-        extra_link_args=["-Wl,-z,defs"],  # Python is not there to define anything
+        extra_link_args=["-Wl,-z,defs", "-Wl,-z,nodelete"],  # loaders keep our tables
     )
     return Extension(f"fairlead.icd.libfairlead_{name}", **options)
 

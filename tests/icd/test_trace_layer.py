@@ -423,6 +423,55 @@ for table in tables: at(0, Platforms)(1, None, None)
     assert names(process.calls) == 16 * ["clGetPlatformIDs"]
 
 
+def test_two_layers_in_a_row_release_each_event_once(traced: Traced) -> None:
+    """Also what each shows of a queue's properties is what it was given."""
+    used = "clCreateCommandQueue", "clEnqueueNDRangeKernel", "clRetainEvent", "clReleaseEvent"
+    code = f"""{TABLE}
+P, U, S = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t
+create, launch, retain, release = map(int, sys.argv[2:])
+counts = []
+Count = ctypes.CFUNCTYPE(ctypes.c_int32, P)
+Create = ctypes.CFUNCTYPE(P, P, P, ctypes.c_uint64, P)
+Launch = ctypes.CFUNCTYPE(ctypes.c_int32, P, P, U, P, P, P, U, P, P)
+
+@Create
+def new_queue(context, device, properties, code):
+    assert properties == 2
+    return 16
+
+@Launch
+def new_event(*arguments):
+    ctypes.cast(arguments[-1], ctypes.POINTER(P))[0] = 32
+    counts.append(1)
+    return 0
+
+@Count
+def retained(event):
+    counts.append(1)
+    return 0
+
+@Count
+def released(event):
+    counts.append(-1)
+    return 0
+
+functions = {{create: new_queue, launch: new_event, retain: retained, release: released}}
+fails = Count(lambda event: -1)
+entries = [address(functions.get(slot, fails)) for slot in range(150)]
+inner = init(entries)[2]
+table = init([inner[slot] for slot in range(150)])[2]
+assert at(create, Create)(None, 1, 0, None) == 16
+assert at(launch, Launch)(16, 1, 1, None, None, None, 0, None, None) == 0
+assert sum(counts) == 0, counts
+"""
+    slots = (str(trace_layer.OPENCL.functions[name].slot) for name in used)
+    _, (process,) = traced(
+        code, "none", trace_layer.find_library(), *slots, env={"FAIRLEAD_TRACE_DEVICE": "1"}
+    )
+    properties = argument(process.calls, "clCreateCommandQueue", "properties")
+    assert "PROFILING" not in properties
+
+
 def test_how_it_answers_a_loader(traced: Traced) -> None:
     code = f"""{TABLE}
 properties = (ctypes.c_uint64 * 3)(0)

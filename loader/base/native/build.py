@@ -110,7 +110,7 @@ def _emit_body(s: Signature, name: str) -> str:
     uint32_t slot = CURRENT.slot;
     void *const *next = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE);
     uint64_t arguments[] = {{{words or "0"}}};
-    fl_call call = {{layer, slot, {len(s.types)}, arguments, layer->orphan, 0}};
+    fl_call call = {{layer, slot, {len(s.types)}, arguments, layer->orphan, 0, 0}};
     int (*before)(fl_call *) = __atomic_load_n(&layer->before, __ATOMIC_ACQUIRE);
     if ((before && before(&call)) || !next) {{
         {"return;" if is_void else answer}

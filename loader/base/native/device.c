@@ -42,7 +42,6 @@ static command *first, **last = &first;
 static int noting; /* a thread is in fl_note_ended */
 
 static __thread void *own __attribute__((tls_model("initial-exec"))); /* the event of a call */
-static __thread uint64_t given; /* the properties that the program gave */
 static __thread uint64_t exchanged[2 * MOST_PROPERTIES + 1];
 
 /* The events are the parent's. */
@@ -80,7 +79,7 @@ static bool makes_queue(const fl_call *call) {
 static int before(fl_call *call) {
     int place = call->layer->thunks->event_at[call->function];
     if (makes_queue(call))
-        given = call->arguments[2];
+        call->kept = call->arguments[2];
     if (call->function == slots.create_queue)
         call->arguments[2] = add_profiling(call->arguments[2]);
     else if (call->function == slots.create_queue_with_properties)
@@ -89,6 +88,7 @@ static int before(fl_call *call) {
     else if (place >= 0 && !call->arguments[place]) {
         own = NULL;
         call->arguments[place] = FL_POINTER(&own);
+        call->kept = 1; /* the event is this layer's, not that of one in front of it */
     }
     return fl_log_begin(call);
 }
@@ -178,7 +178,7 @@ static bool has_succeeded(const fl_call *call) {
 static void after(fl_call *call) {
     int place = call->layer->thunks->event_at[call->function];
     void **event = place < 0 ? NULL : (void **)(uintptr_t)call->arguments[place];
-    bool ours = event == &own;
+    bool ours = event && call->kept;
     if (event && has_succeeded(call) && *event) {
         if (!ours)
             ((count *)call->layer->next[slots.retain_event])(*event);
@@ -187,7 +187,7 @@ static void after(fl_call *call) {
     if (ours) /* the trace shows what the program gave */
         call->arguments[place] = 0;
     if (makes_queue(call)) {
-        call->arguments[2] = given;
+        call->arguments[2] = call->kept;
         if (call->result)
             note_device(call);
     }

@@ -12,6 +12,7 @@ typedef struct fl_call {
     uint64_t *arguments; /* `before` may exchange numbers and pointers */
     uint64_t result;
     uint64_t begin;
+    uint64_t kept; /* by `before` for `after` */
 } fl_call;
 
 /* `before` may answer a call itself: it sets `result` and returns 1. If there is no next table, a
