@@ -515,13 +515,7 @@ cl_event fl_last_end(fl_cuda *g) {
 /* The caller has the lock. */
 static bool has_thread(fl_cuda *g) {
     pthread_t thread;
-    pthread_attr_t detached;
-    if (!g->has_thread) {
-        pthread_attr_init(&detached);
-        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        g->has_thread = pthread_create(&thread, &detached, work, g) == 0;
-        pthread_attr_destroy(&detached);
-    }
+    g->has_thread = g->has_thread || fl_start_thread(&thread, NULL, work, g);
     return g->has_thread;
 }
 

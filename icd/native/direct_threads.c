@@ -15,7 +15,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,18 +164,16 @@ static bool all_but(int processor, cpu_set_t *found) {
     return true;
 }
 
-/* One more thread, on other processors than this one. It gets no signals. */
+/* One more thread, on other processors than this one. */
 static bool start(member *m) {
     static bool told;
     pthread_attr_t attributes;
     cpu_set_t processors;
-    sigset_t all, before;
     if (!told && pthread_atfork(NULL, NULL, forget_pool) != 0)
         return false;
     told = true;
     if (pthread_attr_init(&attributes) != 0)
         return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK);
     atomic_store(&m->ticket, 0);
     atomic_store(&m->sleeps, false);
@@ -185,10 +182,7 @@ static bool start(member *m) {
     atomic_store(&m->processor, UNKNOWN);
     if (all_but(here, &processors))
         pthread_attr_setaffinity_np(&attributes, sizeof processors, &processors);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool made = pthread_create(&m->thread, &attributes, help, m) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool made = fl_start_thread(&m->thread, &attributes, help, m);
     pthread_attr_destroy(&attributes);
     return made;
 }

@@ -16,6 +16,7 @@
 #include "arrays.h"
 #include "clock.h"
 #include "locks.h"
+#include "threads.h"
 #include "memory.h"
 #include "opencl_abi.h"
 

@@ -205,8 +205,8 @@ static int begin_to_help(void *event) {
     if (!fl_take_wait())
         return 0;
     CALL(fl_table_of(event), clRetainEvent)(event);
-    if (pthread_create(&thread, NULL, help, event) == 0)
-        return pthread_detach(thread) == 0;
+    if (fl_start_thread(&thread, NULL, help, event))
+        return 1;
     CALL(fl_table_of(event), clReleaseEvent)(event);
     fl_give_wait_back();
     return 0;

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <unistd.h>
 
 SCENARIO(order_in_order) {
     fl_recording *r = begin(w);
@@ -317,6 +319,27 @@ SCENARIO(wait_at_once) {
     OK(fl_finish(w->queue, 1));
     OK(fl_wait(event, 1));   /* the turn was given back */
     EQUAL(mock_calls(SLOT_clWaitForEvents), seen + 2);
+    release_event(event);
+}
+
+/* The thread in the driver's wait takes no signal that the program keeps for later. */
+SCENARIO(thread_without_signals) {
+    cl_event event = mock_pending(w->context);
+    sigset_t kept, pending;
+    fl_waiting *waiting;
+    mock_clear();
+    EQUAL(fl_begin_wait(event, 1, &waiting), FL_STILL_WAITING);
+    while (!mock_calls(SLOT_clWaitForEvents))
+        EQUAL(fl_go_on_waiting(waiting, 1), FL_STILL_WAITING);
+    sigemptyset(&kept);
+    sigaddset(&kept, SIGUSR1);
+    CHECK(!pthread_sigmask(SIG_BLOCK, &kept, NULL));
+    CHECK(!kill(getpid(), SIGUSR1));
+    CHECK(!sigpending(&pending) && sigismember(&pending, SIGUSR1));
+    mock_complete(event, CL_COMPLETE);
+    while (fl_go_on_waiting(waiting, 1) == FL_STILL_WAITING)
+        ;
+    fl_end_wait(waiting);
     release_event(event);
 }
 

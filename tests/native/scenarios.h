@@ -12,7 +12,8 @@
             X(order_outside_events) X(order_dropped_events) X(order_pending_after_error)           \
                 X(order_failed_event) X(order_foreign_event) X(order_waits) X(order_housekeeping)  \
                     X(order_housekeeping_after_error) X(order_mixed_wait) X(order_callback)        \
-                        X(wait_called_back) X(wait_at_once) X(thread_wait) /* check_blocks.c */    \
+                        X(wait_called_back) X(wait_at_once) X(thread_wait)                        \
+                        X(thread_without_signals) /* check_blocks.c */                           \
         X(block_deeply_nested) X(block_looks_once) X(block_interposed) X(block_interposed_between) \
             X(block_same_queue) X(block_nested) X(block_ended_twice) X(block_pool_exhausted)       \
                 X(block_queue_counts) X(block_driver_refuses) X(block_table_locked)                \

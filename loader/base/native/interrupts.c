@@ -1,7 +1,7 @@
 /* Ctrl-C that came where Python drops exceptions. The handler of interrupts.py defers it. */
 #include "native.h"
+#include "threads.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 
@@ -16,8 +16,5 @@ static void *interrupt_later(void *main_thread) {
 
 int fl_interrupt_later(void) {
     pthread_t made;
-    if (pthread_create(&made, NULL, interrupt_later, (void *)pthread_self()))
-        return 1;
-    pthread_detach(made);
-    return 0;
+    return !fl_start_thread(&made, NULL, interrupt_later, (void *)pthread_self());
 }
