@@ -27,7 +27,7 @@ _VALUE, _POINTER, _MEM = URKernelArgument.VALUE, URKernelArgument.POINTER, URKer
 _LOCAL: Final = URKernelArgument.LOCAL
 
 
-class PackedArguments(NamedTuple):
+class CuArguments(NamedTuple):
     """Arguments as the driver takes them.
 
     Attributes:
@@ -187,7 +187,7 @@ class CuKernel(Object):
         arguments: dict[int, URKernelArgument],
         code: DeviceCode,
         offset: Sequence[int] | None = None,
-    ) -> PackedArguments:
+    ) -> CuArguments:
         """Return arguments as the driver takes them.
 
         Args:
@@ -227,7 +227,7 @@ class CuKernel(Object):
             data = ctypes.create_string_buffer(number, len(number))
             keep.append(data)
             pointers[index] = ctypes.addressof(data)
-        return PackedArguments(pointers, place - first, keep)
+        return CuArguments(pointers, place - first, keep)
 
     # sizes
 

@@ -19,7 +19,7 @@ from .core import API, failure, get_constant
 from .devices import CuDevice
 from .enqueue import CuEnqueue, enqueues
 from .events import CuEvent
-from .kernels import CuKernel, PackedArguments
+from .kernels import CuArguments, CuKernel
 
 #: Shapes of launches that a kernel remembers.
 _MOST_SHAPES: Final = 256
@@ -40,7 +40,7 @@ class CuLaunch(NamedTuple):
     function: int
     grid: Sequence[int]
     block: Sequence[int]
-    packed: PackedArguments
+    packed: CuArguments
 
     @property
     def parameters(self) -> Any:
