@@ -11,7 +11,7 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ..icd._native import ffi, lib
 from ..icd.calls import (
@@ -59,32 +59,30 @@ class ReplayError(OpenCLError):
         self.node = node
 
 
-class Repeat(NamedTuple):
-    """How the last replay of a segment is repeated, once and after nothing else.
-
-    It is one object, so that threads never see the queue of one replay with the route of another.
-
-    Attributes:
-        queue_type, queue: the class of the pyopencl queue, and its handle.
-        enqueue: is given `native`. It returns the event of the end, a reference for the caller; 0
-            if `CapturedSegment.run` has to do it; or OpenCL's code, which is negative.
-        run: the same for `CapturedSegment.run_here`: it returns 1 when it has ended. None if no
-            engine can do that.
-        native: what both are given.
-        route: what `native` belongs to.
-        to_event: makes a pyopencl event of a handle, and takes its reference if told not to retain.
-        join: the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
-            returns 1 if that is the event of the end. None if the engine has no such enqueues.
-    """
-
-    queue_type: type
-    queue: int
-    enqueue: Callable[[Any], int]
-    run: Callable[[Any], int] | None
-    native: Any
-    route: Route
-    to_event: Callable[[int, bool], Any]
-    join: Callable[[Any, int], int] | None
+#: How the last replay of a segment is repeated, once and after nothing else:
+#:
+#: - the class of the pyopencl queue, and its handle;
+#: - `enqueue` is given `native`. It returns the event of the end, a reference for the caller; 0 if
+#:   `CapturedSegment.run` has to do it; or OpenCL's code, which is negative;
+#: - `run`, the same for `CapturedSegment.run_here`: it returns 1 when it has ended. None if no
+#:   engine can do that;
+#: - `native`, what both are given, and the route that it belongs to;
+#: - `to_event` makes a pyopencl event of a handle, and takes its reference if told not to retain;
+#: - `join`, the same as `enqueue`, given the last event's handle, too, if nobody else has that. It
+#:   returns 1 if that is the event of the end. None if the engine has no such enqueues.
+#:
+#: It is one object, so that threads never see the queue of one replay with the route of another. It
+#: is a plain tuple, because Python takes that apart faster than one with names.
+Repeat = tuple[
+    type,
+    int,
+    Callable[[Any], int],
+    Callable[[Any], int] | None,
+    Any,
+    Route,
+    Callable[[int, bool], Any],
+    Callable[[Any, int], int] | None,
+]
 
 
 def _look_again(_: Any) -> int:
@@ -272,7 +270,7 @@ class CapturedSegment:
             to_event = pyopencl.Event.from_int_ptr
             joins = enqueue is lib.fl_enqueue_again and route.joins
             join = lib.fl_enqueue_joined if joins else None
-            return Repeat(type(queue), handle, enqueue, run, route.native, route, to_event, join)
+            return type(queue), handle, enqueue, run, route.native, route, to_event, join
 
     def _alternates(self) -> bool:
         return self.settings is not None and bool(self.settings.alternations)
