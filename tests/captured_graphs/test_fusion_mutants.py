@@ -62,7 +62,7 @@ MUTANTS: dict[str, tuple[Any, str, str]] = {
         "before * own.width",
     ),
     "all grids are alike": (runs.Run.why_not, "launch.grid not in (None, self.grid)", "False"),
-    "memory is written first": (places.find_temporaries, "and not place.is_loaded", ""),
+    "memory is written first": (places.find_temporaries, "and not one.is_loaded", ""),
     "ids are numbers of items": (kernels_read._check_ids, "access.ids - ITEM_FUNCTIONS", "set()"),
     "a loop keeps nothing": (kernels_read._check_ids, "if loop.carried", "if False"),
     "buffers begin with their views": (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from .isolation import measure_kind
 from .launches import RecordedLaunch
@@ -74,25 +74,15 @@ def find_own(
     )
 
 
-def find_temporaries(launches: Sequence[RecordedLaunch], own: Collection[int]) -> dict[int, str]:
+def find_temporaries(launches: Sequence[RecordedLaunch], own: Set[int]) -> dict[int, str]:
     """Return the memory objects that a variable can stand for, and its type, by their handles.
 
     Args:
         own: those that nothing else accesses.
     """
-    found, alike = dict[int, str](), dict.fromkeys(launches)
-    memory = [one for launch in alike for one in launch.memory[0]]
+    memory = [one for launch in launches for one in launch.memory[0]]
     # the bytes of a sub-buffer can be seen through its parent
     parts = {one.handle for one in memory if one.handle != one.root}
-    keys = dict.fromkeys(one.handle for one in memory if one.handle in own)
-    having: dict[Any, list[RecordedLaunch]] = {}
-    for launch in alike if keys else ():
-        for key in {one.key for one in launch.arguments}:
-            having.setdefault(key, []).append(launch)
-    for key in keys:
-        if key in parts:
-            continue
-        place = find_place(having[key], key)
-        if place is not None and not place.is_loaded:
-            found[key] = place.kind
-    return found
+    keys = dict.fromkeys(one.handle for one in memory if one.handle in own - parts)
+    places = ((key, find_place(launches, key)) for key in keys)
+    return {key: one.kind for key, one in places if one is not None and not one.is_loaded}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -250,7 +250,7 @@ class Run:
         return FusedRun(plan, tuple(self.numbers), self.lists, self._names.handles)
 
     def _plan(
-        self, commands: CommandList, own: Collection[int], kernels: dict[str, FusedKernel]
+        self, commands: CommandList, own: Set[int], kernels: dict[str, FusedKernel]
     ) -> RunPlan:
         self.look()
         temporaries = find_temporaries(self.launches, own)
